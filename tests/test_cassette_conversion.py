@@ -1,4 +1,4 @@
-"""Cassettes made anew: converted between layouts, HAR among them, redacted again, repaired."""
+"""Cassettes made anew: converted between layouts, HAR among them, redacted once more, repaired."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from vcr.serializers import jsonserializer, yamlserializer
 
 import directmail_lab as dm
 from directmail_lab import credentials
-from directmail_lab.cassettes import Cassette, read_cassette
+from directmail_lab.cassettes import Cassette, FileRecording, read_cassette
 from directmail_lab.cassettes.convert import adopt, convert, layout_of, redact, repair
 from directmail_lab.cassettes.har import har_text, read_har
 from directmail_lab.cli import app

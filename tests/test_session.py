@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     import pandas as pd
     from faulty_service import FaultyService
 
+    from directmail_lab.modes import Timing
     from directmail_lab.readings.reading import Reading
-    from directmail_lab.sessions import Timing
 
 
 def text_of(cassette: str) -> str:

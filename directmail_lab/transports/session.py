@@ -58,7 +58,7 @@ class Mode:
     inner
         The transport for a request that the cassette has no response to.
     unpaced
-        The same for a client that waits and repeats by itself.
+        The same for a client of another library, which waits and repeats by itself.
     recording
         What keeps the responses.
     cassette
@@ -76,6 +76,10 @@ class Mode:
 
     def __str__(self) -> str:
         return self.name if self.cassette is None else f"{self.name} {self.cassette.name!r}"
+
+    def below(self, request: httpx.Request) -> Transport:
+        """Return what sends a request."""
+        return self.unpaced if call_of(request).is_foreign else self.inner
 
     def pause(self) -> None:
         """Close the cassette: write its end line, and release its lock."""
@@ -123,29 +127,20 @@ class SessionTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         mode = self.mode
-        return self.replay(request, mode) or mode.inner.handle_request(request)
-
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        mode = self.mode
-        response = await self.replay_async(request, mode)
-        return response or await mode.inner.handle_async_request(request)
-
-    def replay(self, request: httpx.Request, mode: Mode) -> httpx.Response | None:
-        """Return the recorded response to a request, or None if it is to be sent."""
         if mode.cassette is not None:
             request.read()
         if not (played := _recorded_for(request, mode)):
-            return None
+            return mode.below(request).handle_request(request)
         if mode.latency_factor:
             time.sleep(_pause_s(mode, played[-1][1]))
         return self._played(request, played, mode)
 
-    async def replay_async(self, request: httpx.Request, mode: Mode) -> httpx.Response | None:
-        """Return the same as `replay`, without blocking."""
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        mode = self.mode
         if mode.cassette is not None:
             await request.aread()
         if not (played := _recorded_for(request, mode)):
-            return None
+            return await mode.below(request).handle_async_request(request)
         if mode.latency_factor:
             await asyncio.sleep(_pause_s(mode, played[-1][1]))
         return self._played(request, played, mode)

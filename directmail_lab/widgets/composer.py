@@ -183,7 +183,7 @@ class Composer:
         path = urlsplit(address).path if "://" in address else address.partition("?")[0]
         operation = operation_of(f"/{path.lstrip('/')}")
         left = (
-            f"{each.remaining} of {each.limit} left at the last response"
+            f"{each.remaining} of {each.limit} left"
             for each in reversed(recording.readings())
             if (each.method, each.operation) == (method, operation) and each.remaining is not None
         )

@@ -151,13 +151,14 @@ def take_composer(page: Page, server: Server, folder: Path, theme: str) -> None:
         root.get_by_label("Method").select_option("POST")
         root.get_by_label("Address").fill("/v1/letters")
         root.get_by_role("tab", name="Body").first.click()
-        root.get_by_label("Body", exact=True).select_option("JSON")
+        root.get_by_role("combobox", name="Body", exact=True).select_option("JSON")
         root.locator(".dml-e-body .cm-content").fill(LETTER)
         root.get_by_role("button", name="Format").click()
         root.get_by_role("button", name="Send", exact=True).click()
         root.get_by_role("button", name="Send POST").click()
-        expect(root.locator(".dml-b-response .cm-content")).to_contain_text("ltr_stand_in")
-        root.locator(".dml-b-response .cm-line", has_text="ltr_stand_in").first.click()
+        response = root.get_by_role("textbox", name="Response body")
+        expect(response).to_contain_text("ltr_stand_in")
+        response.locator(".cm-line", has_text="ltr_stand_in").first.click()
         take(page, ".dml-browser", folder / f"composer-{theme}.png")
         if theme == "light":
             root.evaluate(MARK_AS_PICTURE, 1100)
@@ -168,7 +169,7 @@ def take_composer(page: Page, server: Server, folder: Path, theme: str) -> None:
 PICTURES: Final = {
     take_sign_in: (900, 760, 2.0),
     take_monitor: (1160, 800, 2.0),
-    take_recording: (1280, 560, 1.1),
+    take_recording: (1280, 560, 1.0),
     take_browser: (1400, 900, 1.0),
     take_composer: (1300, 900, 1.0),
 }

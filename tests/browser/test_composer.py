@@ -166,7 +166,7 @@ def test_a_wait_counts_down_and_is_aborted(
     root = explore(page, server, service, "dm.me()", options=", reset_unit='seconds_left'")
     page.keyboard.press("n")
     page.keyboard.type("/v1/users/me")
-    expect(root.get_by_text("0 of 1 left at the last response")).to_be_visible()
+    expect(root.get_by_text("0 of 1 left")).to_be_visible()
     page.keyboard.press("Control+Enter")
     expect(root.get_by_text(re.compile(r"Waits until the allowance renews, \d s"))).to_be_visible()
     run_cells(page, 1)

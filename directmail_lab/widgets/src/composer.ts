@@ -59,7 +59,7 @@ export function createComposer({ send, loadEditor, onSent, onInsert, onLeave }: 
   const sending = make("button", { type: "submit", className: "dml-primary", title: "Send (Ctrl+Enter)" });
   const aborting = makeButton("Abort", () => abort(), { hidden: true, title: "Abort (Escape)" });
   const inserting = makeButton("Insert cell", () => insert(), { title: "Insert a cell that sends this request (i)" });
-  const left = make("span", { className: "dml-soft", role: "status" });
+  const left = make("span", { className: "dml-soft", role: "status", title: "As of the last response" });
   const parameters = createPairs("Parameter", () => {
     const query = String(new URLSearchParams(parameters.read()));
     address.value = address.value.split("?")[0] + (query && `?${query}`);

@@ -295,7 +295,7 @@ export function createBrowser(root: HTMLElement, { send, loadEditor, onChange, o
   function handleKey(event: KeyboardEvent): boolean {
     const { key } = event;
     const target = event.target as HTMLElement;
-    const isTyping = target.matches("input, textarea, select, [contenteditable=true]");
+    const isTyping = target.matches("input, textarea, select, [contenteditable=true]:not([aria-readonly=true])");
     if (key === "Escape" && composer.isBusy()) {
       composer.abort();
       return true;
