@@ -69,7 +69,7 @@ def test_a_loop_that_ends_takes_its_connections_along(live: Session) -> None:
         (403, "UnauthorizedError", "Check the API key"),
         (404, "ServiceError", "Check the path"),
         (422, "ServiceError", "excerpt"),
-        (429, "ServiceError", "the rate limits say when that is if its unit is known"),
+        (429, "ServiceError", r"the rate limits say when that is if its unit is known"),
         (502, "ServiceError", "try again"),
     ],
 )
