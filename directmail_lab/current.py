@@ -23,7 +23,8 @@ from .display import ProgressBar
 from .errors import NotConnectedError
 from .http import httpx, recorded_request
 from .keyless import replay_in_place
-from .sessions import ModeChange, Session, SessionOptions, Timing, replaying_session
+from .modes import Entered, ModeChange, Timing
+from .sessions import Session, SessionOptions, replaying_session
 from .settings import API_KEY_VARIABLE, BASE_URL_VARIABLE, choose_address, variable
 from .tracebacks import hide_frames
 
@@ -280,7 +281,7 @@ def burst(n: int, path: str = ME_PATH) -> pd.DataFrame:
 # -- modes ---------------------------------------------------------------------------------------
 
 
-def live() -> ModeChange:
+def live() -> ModeChange[Session]:
     """Send every request of the session to the service, and record none.
 
     Also a context manager and a decorator, as `record` is.
@@ -300,7 +301,7 @@ def record(
     redact: Iterable[str] = (),
     match_on: Sequence[str | Matcher] = DEFAULT_MATCH_ON,
     before_record: BeforeRecord | None = None,
-) -> ModeChange:
+) -> ModeChange[Session]:
     """Record the session to a cassette; without a key, replay the one that is there.
 
     The mode lasts until the next change of mode; as a context manager or as a decorator, until
@@ -364,11 +365,11 @@ def record(
     options["before_record"] = before_record
     said: list[str] = []  # once, however often a decorated function is called
 
-    def enter() -> Any:
+    def enter() -> Entered[Session]:
         if record_mode not in _REPLAYED_WITHOUT_KEY or _connect_with_key():
             return session().record(cassette, record_mode=record_mode, **options).entered
         entered, line = replay_in_place(_current.session, cassette, options)
-        make_current(entered[0])
+        make_current(entered.session)
         if not said:
             sys.stdout.write(f"{line}\n")
             said.append(line)
@@ -409,7 +410,7 @@ def replay(
     timing: Timing = "instant",
     repeat: Repeat = "last",
     match_on: Sequence[str | Matcher] = DEFAULT_MATCH_ON,
-) -> ModeChange:
+) -> ModeChange[Session]:
     """Answer from a cassette alone, with no key and no network.
 
     Also a context manager and a decorator, as `record` is. Without a current session, it opens one
@@ -437,7 +438,7 @@ def replay(
         The file is not a cassette.
     """
 
-    def enter() -> Any:
+    def enter() -> Entered[Session]:
         start: str | Path | FileRecording = cassette
         if (opened := _current.session) is None:
             opened, start = replaying_session(cassette)

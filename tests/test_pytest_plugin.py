@@ -680,6 +680,27 @@ def test_a_module_sets_up_once(run: Run, account: StandIn) -> None:
     unused.stdout.fnmatch_lines(["*cassettes that no test uses*", "none"])
 
 
+@pytest.mark.slow
+def test_workers_wait_for_a_cassette_that_another_one_records(run: Run, account: StandIn) -> None:
+    """Tests that share a cassette may run at the same time, also in the modes that add to it."""
+    source = """
+        import pytest
+
+        @pytest.fixture(scope="module")
+        def lists(directmail_session):
+            return directmail_session.get("/v1/lists").json()
+
+        @pytest.mark.directmail(cassette="tour")
+        @pytest.mark.parametrize("number", range(12))
+        def test_me(lists, directmail, number):
+            assert directmail.me()["id"].item()
+        """
+    run(source, "--directmail-record-mode=new_episodes", "-n2", apart=True, passed=12)
+
+    run(source, "-n2", apart=True, passed=12)
+    assert account.requests == {"GET /v1/users/me": 1, "GET /v1/lists": 1}
+
+
 def test_clients_of_other_libraries_record_and_replay(run: Run, account: StandIn) -> None:
     """Through a local server, which has the key, and whose test fails for what is not recorded."""
     source = """

@@ -36,7 +36,7 @@ CHANGES = {
     "another value": ('"static"', '"dynamic"', "POST /v1/lists differs in body: kind"),
     "a field renamed": ('"text": text', '"page": text', "differs in body: page, body: text"),
     "a form's field": ("client_credentials", "password", "differs in body: grant_type"),
-    "a part renamed": ('"rows.csv"', '"data.csv"', "POST /v1/lists/spring/rows differs in body"),
+    "a part renamed": ('"rows.csv"', '"data.csv"', "*/rows differs in body: file name of file"),
     "a header dropped": (', headers={"X-Currency": currency}', "", "differs in match_on: currency"),
     "a request less": ('self._send("DELETE", f"/v1/lists/{name}").status_code', "204", " DELETE *"),
     "a request more": ("letter = acc", "account.status('let1')\n        letter = acc", "* played."),

@@ -4,8 +4,8 @@
 - `recording` is what questions are asked of. `files` reads one from a file of any layout, others
   than ours through `vcr_files`, the use of vcrpy, and `har`; `session` is what a session keeps.
 - `cassette` is an open one, which replays or records as its record mode says.
-- `player` decides which recorded response comes next for a request; `mismatch` says in what two
-  requests differ.
+- `player` decides which recorded response comes next for a request; `matching` says what of two
+  requests is compared, and `mismatch` in what they differ.
 - `recorder` appends interactions to a file; `layout` defines its lines.
 - `convert` writes whole files again.
 """
@@ -18,7 +18,7 @@ from .library import (
     new_cassette_path as new_cassette_path,
     shown_path as shown_path,
 )
-from .player import DEFAULT_MATCH_ON as DEFAULT_MATCH_ON, Matcher as Matcher
+from .matching import DEFAULT_MATCH_ON as DEFAULT_MATCH_ON, Matcher as Matcher
 from .recorder import Recorded as Recorded
 from .recording import Recording as Recording
 from .session import RawInteraction as RawInteraction, SessionRecording as SessionRecording

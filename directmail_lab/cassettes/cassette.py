@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import logging
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import RLock
 from traceback import extract_tb
-from typing import Self
+from typing import Literal, Self
 
 from ..arguments import RECORD_MODES, REPEATS, RecordMode, Repeat, check_choice
 from ..display import plural
@@ -22,7 +22,8 @@ from ..redaction import Redactor
 from .convert import notice_of_personal_data
 from .files import FileRecording, read_cassette
 from .library import cassette_name, find_cassette, new_cassette_path
-from .player import DEFAULT_MATCH_ON, Matcher, Player, check_match_on
+from .matching import Matcher, Matching
+from .player import Player
 from .recorder import Ending, Recorded, Recorder, unfinished_files
 
 BeforeRecord = Callable[[Interaction], Interaction | None]
@@ -58,8 +59,8 @@ class Cassette:
         What removes secrets before anything is written or compared.
     base_url
         The base address of the session: paths are compared below it. By default the recording's.
-    match_on
-        vcrpy's matchers by name, and functions of two of its requests.
+    match_on, ignore, like
+        What of two requests must be equal: see `matching.Matching`.
     repeat
         What a replay does when all responses to a request were played: ``"last"`` gives the last
         one again, ``"strict"`` refuses.
@@ -102,7 +103,9 @@ class Cassette:
         record_mode: RecordMode = "none",
         redactor: Redactor | None = None,
         base_url: str | None = None,
-        match_on: Sequence[str | Matcher] = DEFAULT_MATCH_ON,
+        match_on: Sequence[str | Matcher] | None = None,
+        ignore: Iterable[str] = (),
+        like: Literal["vcrpy"] | None = None,
         repeat: Repeat = "last",
         before_record: BeforeRecord | None = None,
         metadata: Mapping[str, object] | None = None,
@@ -110,7 +113,6 @@ class Cassette:
     ) -> None:
         check_choice("record_mode", record_mode, RECORD_MODES)
         check_choice("repeat", repeat, REPEATS)
-        check_match_on(match_on)
         place = (name.path or name.name) if isinstance(name, FileRecording) else name
         self.name = cassette_name(place)
         self.record_mode = record_mode
@@ -118,7 +120,7 @@ class Cassette:
         self.on_unmatched: Callable[[NotRecordedError], object] = lambda _: None
         self.ending: Ending | None = "merge"
         self._redactor = redactor or Redactor()
-        self._match_on = match_on
+        self._matching = Matching(match_on, ignore, like)
         self._repeat = repeat
         self._before_record = before_record
         self._notice = notice
@@ -140,7 +142,7 @@ class Cassette:
         self._redactor = self._redactor.extended(self._recording.redact)
         self._player = Player(
             FileRecording(self.name) if record_mode == "all" else self._recording,
-            match_on,
+            self._matching,
             base_url=base_url or self._recording.base_url or "",
             redactor=self._redactor,
         )
@@ -307,7 +309,7 @@ class Cassette:
             redactor=self._redactor,
             metadata=self._metadata,
             notice=self._notice,
-            replaces=self._match_on if anew else None,
+            replaces=self._matching if anew else None,
         )
         # A kernel that ends, or a cassette that is dropped, closes its recording too.
         weakref.finalize(self, _close_quietly, recorder)

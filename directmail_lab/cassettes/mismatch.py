@@ -16,6 +16,7 @@ Differences = dict[str, tuple[object, object]]
 _MAX_PARSED_BYTES: Final = 1024**2
 _PLACE: Final = ("method", "host", "path")
 _LONGEST_PATH: Final = 200
+_FILE: Final = re.compile(r'\bname="([^"\r\n]*)"; *filename="([^"\r\n]*)"')  # of a part
 _ESCAPE: Final = re.compile("%([0-9A-Fa-f]{2})")
 _ADDRESS: Final = re.compile(r"([^/?#]*//)?(?:[^/?#]*@)?([^/?#]*)([^?#]*)\??([^#]*)")
 
@@ -65,11 +66,17 @@ def differences(
     kinds |= {"host"} if "path" in kinds else set()
     ours, theirs = dict(_parts(*sent)), dict(_parts(*recorded))
     is_other = ours["method"] != theirs["method"] or ours["path"] != theirs["path"]
-    return {
+    forms = _form_of(sent[0]), _form_of(recorded[0])
+    if has_other_form := "" not in forms and forms[0] != forms[1]:
+        kinds.discard("body")  # they have no fields to compare
+    found: Differences = {
         name: (ours.get(name), theirs.get(name))
         for name in (_PLACE if is_other else {**ours, **theirs})
         if name.partition(":")[0] in kinds and ours.get(name) != theirs.get(name)
     }
+    if has_other_form and not is_other and "body" in compared:
+        found["body: {} where {} was recorded".format(*forms)] = forms
+    return found
 
 
 def _parts(request: RecordedRequest, base_url: str) -> Iterator[tuple[str, object]]:
@@ -85,8 +92,19 @@ def _parts(request: RecordedRequest, base_url: str) -> Iterator[tuple[str, objec
         yield from _by_name("body", ((".".join(map(str, path)), leaf) for path, leaf in fields))
     elif "form" in content_type and len(body) <= _MAX_PARSED_BYTES:
         yield from _by_name("body", read_form(content_type, body))
+        named = _FILE.findall(body.decode("utf-8", "replace"))
+        yield from _by_name("body", ((f"file name of {name}", file) for name, file in named))
     elif body:
         yield "body", body
+
+
+def _form_of(request: RecordedRequest) -> str:
+    """Return what the body of a request is; empty for none, or for one that has no fields."""
+    content_type = header(request.headers, "content-type") or ""
+    if not read_json_body(request.headers, (request.body or b"")[:_MAX_PARSED_BYTES])[1]:
+        return "JSON"
+    is_form = bool(request.body) and "form" in content_type
+    return ("a multipart form" if "multipart" in content_type else "a form") if is_form else ""
 
 
 def _by_name(kind: str, pairs: Iterable[tuple[str, object]]) -> Iterator[tuple[str, object]]:

@@ -7,17 +7,16 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable
 from contextlib import suppress
 from dataclasses import replace
 from difflib import SequenceMatcher
 from functools import cached_property
 from heapq import nlargest
 from itertools import chain, islice
-from typing import Any, Final
+from typing import Final
 from urllib.parse import parse_qsl, unquote_plus
 
-from ..arguments import argument_error
 from ..contract import SAFE_METHODS
 from ..display import plural
 from ..errors import NotRecordedError
@@ -25,35 +24,13 @@ from ..exchange.values import RecordedRequest, header
 from ..redaction import Redactor
 from .files import FileRecording
 from .layout import Address
+from .matching import INDEXED, Matcher, Matching, plain_body
 from .mismatch import Differences, differences, place_of, unescaped
-
-Matcher = Callable[[Any, Any], object]
-
-_INDEXED: Final = ("method", "path", "query")
-_COMPARED: Final = ("uri", "url", "scheme", "host", "port", "headers", "body", "raw_body")
-MATCHERS: Final = (*_INDEXED, *_COMPARED)
-"""The names of vcrpy's matchers."""
-
-DEFAULT_MATCH_ON: Final = ("method", "path", "query", "body")
-"""What must be equal: the path below the base address, and the body of writes."""
 
 _MAX_COMPARED: Final = 500
 _LONGEST_QUERY: Final = 200
 _USER_INFO: Final = re.compile(r"(?<=://)[^/]*@")
 _RESPELLED: Final = re.compile(r"[^?]*\?.*[&+]")
-_BOUNDARY: Final = re.compile(r'boundary="?([^";]+)', re.IGNORECASE)
-
-
-def check_match_on(match_on: Sequence[str | Matcher]) -> None:
-    """Raise ValueError for a name that no matcher has, or for no list of names."""
-    if isinstance(match_on, str) or not isinstance(match_on, Sequence):
-        raise argument_error('match_on must be a list, as in match_on=["method", "path"].')
-    for name in match_on:
-        if not (callable(name) or name in MATCHERS):
-            raise argument_error(
-                f"{name!r} is not a matcher. Use {', '.join(sorted(MATCHERS))}, "
-                "or a function of two requests."
-            )
 
 
 class Player:
@@ -66,9 +43,9 @@ class Player:
     ----------
     recording
         What was recorded.
-    match_on
-        What must be equal: names of vcrpy's matchers, and functions of two requests (vcrpy's
-        ``Request``: the one that is sent, the recorded one) that return a verdict or assert one.
+    matching
+        What must be equal. A function among the matchers takes two requests (vcrpy's ``Request``:
+        the one that is sent, the recorded one), and returns a verdict or asserts one.
     base_url
         The base address that requests are sent to.
     redactor
@@ -83,16 +60,17 @@ class Player:
     def __init__(
         self,
         recording: FileRecording,
-        match_on: Sequence[str | Matcher],
+        matching: Matching,
         *,
         base_url: str,
         redactor: Redactor,
     ) -> None:
         self._recording = recording
-        self._names = [name for name in match_on if isinstance(name, str)]
-        self._rest = [each for each in match_on if each not in _INDEXED]
+        self._matching = matching
+        self._names = [name for name in matching.match_on if isinstance(name, str)]
+        self._rest = matching.unindexed
         self._rest_of_reads = [each for each in self._rest if each != "body"]
-        self._knows_addresses = set(_INDEXED) <= set(self._names)
+        self._knows_addresses = set(INDEXED) <= set(self._names)
         self._base_url = base_url
         self._redactor = redactor
         self.played = bytearray(len(recording))
@@ -101,7 +79,8 @@ class Player:
         self._runs: dict[Address, list[range]] = {}
         self._unescaped: set[str] = set()
         before, start = None, 0
-        for index, (address, attempt) in enumerate(recording.addresses()):
+        for index, ((method, uri), attempt) in enumerate(recording.addresses()):
+            address = method, matching.address(uri)
             if attempt > 1 and address == before:
                 self._runs[address][-1] = range(start, index + 1)
                 continue
@@ -120,7 +99,7 @@ class Player:
             for key in self._keys(RecordedRequest(method, uri), *self._recording.base_urls):
                 alike.setdefault(key, []).extend(runs)
                 for run in runs if "body" in self._rest_of(method) else ():
-                    body = _body(self._request(run.start))
+                    body = plain_body(self._matching.compared(self._request(run.start)))
                     alike.setdefault((key, body), []).append(run)
         for runs in alike.values():
             runs.sort(key=lambda run: run.start, reverse=True)
@@ -128,7 +107,7 @@ class Player:
 
     def has_address(self, request: RecordedRequest) -> bool:
         """Return whether the very address of a request is recorded, and decides what is played."""
-        is_recorded = (request.method, request.uri) in self._runs
+        is_recorded = (request.method, self._matching.address(request.uri)) in self._runs
         return is_recorded and not self.looks_inside(request.method)
 
     def find(self, request: RecordedRequest, *, repeats: bool = False) -> range | None:
@@ -140,6 +119,7 @@ class Player:
         """
         if not self._runs:
             return None
+        request = self._matching.compared(request)
         looks_inside, uri = self.looks_inside(request.method), request.uri
         # Between addresses that differ in order or escapes alone, the order of recording decides.
         is_by_address = self._knows_addresses and not looks_inside
@@ -152,7 +132,7 @@ class Player:
             if runs := self._alike.get(key):
                 if not looks_inside:
                     return self._next(runs) or runs[0]
-                same = self._alike.get((key, _body(request)), [])
+                same = self._alike.get((key, plain_body(request)), [])
                 if self._rest == ["body"] and (run := self._next(same)):
                     return run
                 in_order = chain(reversed(same), reversed(runs))
@@ -225,7 +205,7 @@ class Player:
             yield method, parameters
             return
         yield method, address if address.count("/") > 2 else f"{address}/", parameters
-        for base_url in map(unescaped, base_urls):
+        for base_url in () if self._matching.has_whole_address else map(unescaped, base_urls):
             if base_url and f"{address}/".startswith(f"{base_url}/"):
                 yield method, address[len(base_url) :] or "/", parameters
 
@@ -242,9 +222,12 @@ class Player:
 
         # Once more, for what another program wrote: this session may know a key that it holds.
         recorded = self._redactor.request(self._request(run.start))
+        recorded = self._matching.compared(recorded)
         rest = self._rest_of(request.method)
         if "body" in rest:
-            request, recorded = (replace(each, body=_body(each)) for each in (request, recorded))
+            request, recorded = (
+                replace(each, body=plain_body(each)) for each in (request, recorded)
+            )
             if _is_form_without_fields(request) and request.body != recorded.body:
                 return False
         return matches(rest, request, recorded)
@@ -277,10 +260,10 @@ class Player:
         """Return by name what differs of what is compared, functions of ``match_on`` among it."""
         from .vcr_files import matches
 
-        other = self._redactor.request(other)
-        sent, recorded = (replace(each, body=_body(each)) for each in (request, other))
+        request, other = map(self._matching.compared, (request, self._redactor.request(other)))
+        sent, recorded = (replace(each, body=plain_body(each)) for each in (request, other))
         rest = self._rest_of(request.method)
-        compared = {name for name in self._names if name in _INDEXED or name in rest}
+        compared = {name for name in self._names if name in INDEXED or name in rest}
         base_urls = self._base_url, self._recording.base_url or ""
         differing = differences((sent, base_urls[0]), (recorded, base_urls[1]), compared)
         for each in () if {"method", "path"} & differing.keys() else rest:
@@ -311,14 +294,6 @@ def _names_in(query: str) -> str:
     parts = (part.partition("=") for part in query.split("&") if part)
     names = "&".join(dict.fromkeys(f"{name}=…" if equals else "…" for name, equals, _ in parts))
     return f"?{names[:_LONGEST_QUERY]}" if names else ""
-
-
-def _body(request: RecordedRequest) -> bytes:
-    """Return a body as it is compared: without the boundary of its parts, which is random."""
-    body, content_type = request.body or b"", header(request.headers, "content-type") or ""
-    if content_type.lower().startswith("multipart/") and (match := _BOUNDARY.search(content_type)):
-        return body.replace(match[1].encode(), b"boundary")
-    return body
 
 
 def _is_form_without_fields(request: RecordedRequest) -> bool:

@@ -11,7 +11,7 @@ import hashlib
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from itertools import chain
@@ -26,7 +26,8 @@ from ..settings import VERSION
 from . import layout
 from .files import MAX_FILE_BYTES, FileRecording, read_cassette
 from .library import Version, create, locked, version_of
-from .player import Matcher, Player
+from .matching import Matching
+from .player import Player
 
 Ending = Literal["merge", "replace", "aside"]
 """What becomes of what was recorded anew: see `directmail_lab.cassettes.Cassette`."""
@@ -214,7 +215,7 @@ class Recorder:
     Parameters
     ----------
     replaces
-        Where the cassette is recorded anew, the matchers by which a new interaction replaces an old
+        Where the cassette is recorded anew, the matching by which a new interaction replaces an old
         one; the others are kept, as vcrpy keeps them. The old file stands until `close`. After a
         kill the file beside it does too, named as in `unfinished_files`.
     notice
@@ -235,7 +236,7 @@ class Recorder:
         redactor: Redactor,
         metadata: Mapping[str, object],
         notice: Callable[[str], None],
-        replaces: Sequence[str | Matcher] | None = None,
+        replaces: Matching | None = None,
     ) -> None:
         with ExitStack() as locks:
             self._path = self._file = locks.enter_context(locked(path))
@@ -378,7 +379,7 @@ class Recorder:
         new = read_cassette(self._file)
         player = Player(
             new,
-            self._replaces or (),
+            self._replaces or Matching(),
             base_url=self.recording.base_url or "",
             redactor=self._redactor,
         )

@@ -31,6 +31,7 @@ pandas.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
@@ -65,6 +66,7 @@ _BLOCK: Final = "directmail_network_block"  # a plugin's name
 _WRITE_ADVICE: Final = (
     f"Run pytest {WRITES_OPTION}, or mark the test: directmail(allow_writes=True)."
 )
+_LONGEST_WAIT_S, _PAUSE_S = 60.0, 0.02  # for a cassette that another worker records
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -150,7 +152,8 @@ def directmail_session(
 ) -> Iterator[Session]:
     """Give a `Session` to what a module sets up once, on ``<module>/directmail_session.yaml``.
 
-    It has the module's marker. With xdist, record it by ``--dist=loadfile``.
+    It has the module's marker. Workers of xdist wait for one another while they record it; with
+    ``--dist=loadfile`` they need not.
     """
     yield from _session(request.node, directmail_options, None)
 
@@ -281,7 +284,7 @@ def _replaying(path: Path, _: str, settings: Settings, node: Node) -> Session:  
 def _recording(path: Path, mode: RecordMode, settings: Settings, node: Node) -> Session:
     """Return a session that records, with the environment's key."""
     from ..credentials import ApiKey, find_api_key
-    from ..errors import CredentialError, NotConnectedError
+    from ..errors import CassetteInUseError, CredentialError, NotConnectedError
     from ..sessions import Session
     from ..settings import NO_ADDRESS, choose_address
 
@@ -302,8 +305,16 @@ def _recording(path: Path, mode: RecordMode, settings: Settings, node: Node) -> 
     if settings.is_patched:
         session.take_senders()
     options = settings.given("redact", "match_on", "before_record")
-    session.record(path, record_mode=mode, **options)
-    return session
+    # Another worker of xdist may have a test with the same cassette.
+    end = time.monotonic() + (_LONGEST_WAIT_S if hasattr(node.config, "workerinput") else 0)
+    while True:
+        try:
+            session.record(path, record_mode=mode, **options)
+            return session
+        except CassetteInUseError:
+            if time.monotonic() >= end:
+                raise
+            time.sleep(_PAUSE_S)
 
 
 def _unblocked(

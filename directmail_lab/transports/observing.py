@@ -19,7 +19,7 @@ from ..exchange.bodies import MAX_UNPACKED_BYTES, missing_body, unpack
 from ..exchange.operations import below
 from ..exchange.values import Interaction, RecordedResponse, header, normalize_headers
 from ..http import as_response, body_of, httpx, recorded_request, recorded_response
-from ..readings.reading import RawValues, Reading, Source, raw_values
+from ..readings.reading import RawValues, Reading, ReadingSource, raw_values
 from ..tracebacks import hide_frames
 from . import Transport
 from .extensions import KEY, Received, call_of, of
@@ -50,7 +50,7 @@ class Observer:
         *,
         at: float,
         elapsed_s: float | None,
-        source: Source = "live",
+        source: ReadingSource = "live",
         cassette: str | None = None,
         cassette_number: int | None = None,
         path: str | None = None,
