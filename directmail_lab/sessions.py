@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, Self, TypedDict
 from . import errors
 from .arguments import argument_error, check_names, check_number, check_options
 from .cassettes import (
-    DEFAULT_MATCH_ON,
     BeforeRecord,
     Cassette,
     FileRecording,
@@ -151,7 +150,7 @@ class Session:
         self._own = SessionRecording("this session", self.base_url, reset_unit=reset_unit)
         self._listeners: dict[object, Callable[[Reading], None]] = {}
         self.folders: Sequence[Path] = ()
-        redactor = Redactor()
+        self._redactor = redactor = Redactor()
         self._redacted = redactor.text
         self._observe = Observer(self._notify, base_path(self.base_url), self._redacted)
         self.allowances = Allowances(
@@ -188,7 +187,9 @@ class Session:
         *,
         record_mode: str = "new_episodes",
         redact: Iterable[str] = (),
-        match_on: Sequence[str | Matcher] = DEFAULT_MATCH_ON,
+        match_on: Sequence[str | Matcher] | None = None,
+        ignore: Iterable[str] = (),
+        like: Literal["vcrpy"] | None = None,
         before_record: BeforeRecord | None = None,
         metadata: Mapping[str, object] | None = None,
     ) -> ModeChange:
@@ -205,6 +206,8 @@ class Session:
                 redactor=redactor,
                 base_url=None if self.base_url == NO_ADDRESS else self.base_url,
                 match_on=match_on,
+                ignore=ignore,
+                like=like,
                 before_record=before_record,
                 metadata=metadata,
             )
@@ -220,13 +223,16 @@ class Session:
         *,
         timing: Timing = "instant",
         repeat: Literal["last", "strict"] = "last",
-        match_on: Sequence[str | Matcher] = DEFAULT_MATCH_ON,
+        match_on: Sequence[str | Matcher] | None = None,
+        ignore: Iterable[str] = (),
+        like: Literal["vcrpy"] | None = None,
     ) -> ModeChange:
         """Answer from a cassette alone; see `directmail_lab.replay`."""
         factor = latency_factor(timing)
 
         def replaying() -> Mode:
-            options: dict[str, Any] = {"match_on": match_on, "repeat": repeat}
+            options: dict[str, Any] = {"match_on": match_on, "ignore": ignore, "like": like}
+            options["repeat"] = repeat
             opened = Cassette(cassette, folders=self.folders, base_url=self.base_url, **options)
             return self._replaying(opened, factor)
 
@@ -262,7 +268,14 @@ class Session:
         return self._transport.mode.recording
 
     def _change(self, open_mode: Callable[[], Mode]) -> ModeChange:
-        return ModeChange(lambda: (self, *self._transport.change(open_mode)))
+        def learned() -> Mode:
+            mode = open_mode()
+            if mode.cassette is not None:  # whose file may hold credentials of its own
+                for redactor in (self._redactor, mode.recording.redactor):
+                    redactor.join(mode.cassette.redactor)
+            return mode
+
+        return ModeChange(lambda: (self, *self._transport.change(learned)))
 
     def _replaying(self, cassette: Cassette, factor: float = 0.0) -> Mode:
         file = cassette.recording()

@@ -51,6 +51,12 @@ class Settings:
     match_on: Sequence[str | Matcher] | None = _setting(
         None, ini="vcrpy's matchers, such as: method path body", kind="args"
     )
+    ignore: Sequence[str] = _setting(
+        (), ini="what is not compared, such as: query:key body:apikey", kind="args"
+    )
+    like: Literal["vcrpy"] | None = _setting(
+        None, None, "vcrpy", ini="vcrpy: match as it does, and play its cassettes as they are"
+    )
     unplayed: Literal["fail", "allow"] | None = _setting(None, None, "fail", "allow")
     max_age: str = _setting("", ini='how old a recording may be, such as "90 days"')
     on_old: str = _setting("warn", "warn", "fail", ini="what an older one does: warn or fail")
