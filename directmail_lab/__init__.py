@@ -9,7 +9,8 @@ Sign in
 
 Request
     me()                    the user's record, one row
-    get(path), request(…)   any other path, as an httpx.Response
+    get(path), post(path)   any other path, as an httpx.Response
+    request("PUT", path)    any other method
     get_many(paths)         many at once, in their order
     pages(path)             the pages of a list, one after the other
     frame(response)         any body as a DataFrame

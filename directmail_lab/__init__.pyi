@@ -8,6 +8,7 @@ from .current import (
     live as live,
     logout as logout,
     me as me,
+    post as post,
     record as record,
     replay as replay,
     request as request,

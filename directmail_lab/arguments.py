@@ -1,13 +1,29 @@
-"""Checks of arguments: each raises Python's own error, with a sentence that says what to give."""
+"""Arguments: the choices that several calls have, and checks.
+
+A check raises Python's own error, with a sentence that says what to give.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from difflib import get_close_matches
 from numbers import Integral
-from typing import cast
+from typing import Final, Literal, cast, get_args
 
 from .tracebacks import with_brief_traceback
+
+RecordMode = Literal["none", "once", "new_episodes", "any", "all"]
+"""vcrpy's record modes; `directmail_lab.record` says what each does."""
+
+RECORD_MODES: Final[tuple[RecordMode, ...]] = get_args(RecordMode)
+
+Repeat = Literal["last", "strict"]
+"""What a replay does when all responses to a request were played."""
+
+REPEATS: Final[tuple[Repeat, ...]] = get_args(Repeat)
+
+Like = Literal["vcrpy"]
+"""A program whose way of replaying is followed; `directmail_lab.record` says how."""
 
 
 def argument_error(message: str) -> ValueError:

@@ -6,9 +6,17 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, Unpack
+from typing import TYPE_CHECKING, Any, Final, Unpack
 
-from .arguments import argument_error, check_names, check_number, check_options
+from .arguments import (
+    Like,
+    RecordMode,
+    Repeat,
+    argument_error,
+    check_names,
+    check_number,
+    check_options,
+)
 from .cassettes import BeforeRecord, FileRecording, Matcher
 from .contract import ME_PATH
 from .credentials import ApiKey, as_api_key, find_api_key, forget_api_key, remembered_api_key
@@ -16,7 +24,8 @@ from .display import ProgressBar
 from .errors import NotConnectedError
 from .http import httpx, recorded_request
 from .keyless import replay_in_place
-from .sessions import ModeChange, Session, SessionOptions, Timing, replaying_session
+from .modes import Entered, ModeChange, Timing
+from .sessions import Session, SessionOptions, replaying_session
 from .settings import API_KEY_VARIABLE, BASE_URL_VARIABLE, choose_address, variable
 from .tracebacks import hide_frames
 
@@ -41,10 +50,10 @@ def connect(
     api_key: str | ApiKey | None = None,
     *,
     cassette: str | Path | None = None,
-    record_mode: str | None = None,
+    record_mode: RecordMode | None = None,
     match_on: Sequence[str | Matcher] | None = None,
     ignore: Iterable[str] = (),
-    like: Literal["vcrpy"] | None = None,
+    like: Like | None = None,
     **options: Unpack[SessionOptions],
 ) -> Session:
     """Open a session and make it the current one. Nothing is sent yet.
@@ -95,7 +104,7 @@ def connect(
     if record_mode is not None and cassette is None:
         raise argument_error("A record_mode needs a cassette: connect(…, cassette=…).")
     hidden = as_api_key(api_key)
-    mode = record_mode or "none"
+    mode: RecordMode = record_mode or "none"
     start: str | Path | FileRecording | None = cassette
     if cassette is not None and mode == "none" and (base_url is None or hidden is None):
         opened, start = replaying_session(cassette, base_url, **options)
@@ -192,7 +201,8 @@ def request(method: str, path: str, **options: Any) -> httpx.Response:
     Parameters
     ----------
     method, path
-        ``"GET"`` and ``"/v1/lists"``, for example. A write needs ``connect(…, allow_writes=True)``.
+        ``"GET"`` and ``"/v1/lists"``, for example. A write has to be allowed:
+        ``dm.session().allow_writes = True``.
     **options
         Those of `httpx.Client.request`: ``params``, ``json``, ``headers`` and so on.
 
@@ -213,6 +223,11 @@ def request(method: str, path: str, **options: Any) -> httpx.Response:
 def get(path: str, **options: Any) -> httpx.Response:
     """Send a GET; see `request`."""
     return session().get(path, **options)
+
+
+def post(path: str, **options: Any) -> httpx.Response:
+    """Send a POST, which has to be allowed as all writes do; see `request`."""
+    return session().post(path, **options)
 
 
 def burst(n: int, path: str = ME_PATH) -> pd.DataFrame:
@@ -269,7 +284,7 @@ def burst(n: int, path: str = ME_PATH) -> pd.DataFrame:
 # -- modes ---------------------------------------------------------------------------------------
 
 
-def live() -> ModeChange:
+def live() -> ModeChange[Session]:
     """Send every request of the session to the service, and record none.
 
     Also a context manager and a decorator, as `record` is.
@@ -285,13 +300,13 @@ def live() -> ModeChange:
 def record(
     cassette: str | Path,
     *,
-    record_mode: str = "new_episodes",
+    record_mode: RecordMode = "new_episodes",
     redact: Iterable[str] = (),
     match_on: Sequence[str | Matcher] | None = None,
     ignore: Iterable[str] = (),
-    like: Literal["vcrpy"] | None = None,
+    like: Like | None = None,
     before_record: BeforeRecord | None = None,
-) -> ModeChange:
+) -> ModeChange[Session]:
     """Record the session to a cassette; without a key, replay the one that is there.
 
     The mode lasts until the next change of mode; as a context manager or as a decorator, until
@@ -363,11 +378,11 @@ def record(
     options |= {"match_on": match_on, "like": like, "before_record": before_record}
     said: list[str] = []  # once, however often a decorated function is called
 
-    def enter() -> Any:
+    def enter() -> Entered[Session]:
         if record_mode not in _REPLAYED_WITHOUT_KEY or _connect_with_key():
             return session().record(cassette, record_mode=record_mode, **options).entered
         entered, line = replay_in_place(_current.session, cassette, options)
-        make_current(entered[0])
+        make_current(entered.session)
         if not said:
             sys.stdout.write(f"{line}\n")
             said.append(line)
@@ -406,11 +421,11 @@ def replay(
     cassette: str | Path,
     *,
     timing: Timing = "instant",
-    repeat: Literal["last", "strict"] = "last",
+    repeat: Repeat = "last",
     match_on: Sequence[str | Matcher] | None = None,
     ignore: Iterable[str] = (),
-    like: Literal["vcrpy"] | None = None,
-) -> ModeChange:
+    like: Like | None = None,
+) -> ModeChange[Session]:
     """Answer from a cassette alone, with no key and no network.
 
     Also a context manager and a decorator, as `record` is. Without a current session, it opens one
@@ -438,7 +453,7 @@ def replay(
         The file is not a cassette.
     """
 
-    def enter() -> Any:
+    def enter() -> Entered[Session]:
         start: str | Path | FileRecording = cassette
         if (opened := _current.session) is None:
             opened, start = replaying_session(cassette)

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import inspect
 from typing import Final
+from urllib.parse import parse_qsl
 
 import httpx as httpx
 
 from .contract import SAFE_METHODS
 from .errors import AddressError
-from .exchange.values import RecordedRequest, RecordedResponse, text_headers
+from .exchange.values import Headers, RecordedRequest, RecordedResponse, text_headers
 
-# With these, many frameworks treat a request as one of another method, whatever the case of the
-# name; WSGI and CGI also make no difference between - and _ in the name of a header.
-_OVERRIDE_HEADERS: Final = (b"x-http-method-override", b"x-http-method", b"x-method-override")
-_OVERRIDE_PARAMETER: Final = "_method"
+# With a header or a parameter of these names, many frameworks treat a request as one of another
+# method. The case of the name makes no difference; nor do - and _ to WSGI and CGI.
+_OVERRIDES: Final = ("-method", "x-http-method", "x-http-method-override", "x-method-override")
 
 
 def origin(url: httpx.URL) -> tuple[bytes, bytes, int | None]:
@@ -27,15 +27,15 @@ def origin(url: httpx.URL) -> tuple[bytes, bytes, int | None]:
 
 def is_write(request: httpx.Request) -> bool:
     """Return whether a request may change something: by its method, or one that overrides it."""
-    methods = [request.method]
-    query = request.url.query
-    if b"%" in query or _OVERRIDE_PARAMETER.encode() in query.lower():
-        pairs = request.url.params.multi_items()
-        methods += [value for name, value in pairs if name.strip().lower() == _OVERRIDE_PARAMETER]
-    for name, value in request.headers.raw:
-        if name.lower().replace(b"_", b"-") in _OVERRIDE_HEADERS:
-            methods.append(value.decode("latin-1"))
-    return any(method.strip().upper() not in SAFE_METHODS for method in methods)
+    query = request.url.query.decode("ascii")
+    return may_change(request.method, query, text_headers(request.headers.raw))
+
+
+def may_change(method: str, query: str, headers: Headers = ()) -> bool:
+    """Return the same as `is_write`, of the parts of a request."""
+    pairs = *headers, *parse_qsl(query.replace(";", "&"), keep_blank_values=True)
+    overrides = [v for name, v in pairs if name.strip().lower().replace("_", "-") in _OVERRIDES]
+    return any(each.strip().upper() not in SAFE_METHODS for each in (method, *overrides))
 
 
 NOT_AN_ADDRESS: Final = (

@@ -12,14 +12,14 @@ from .contract import SAFE_METHODS
 from .display import plural
 from .errors import NotConnectedError, NotRecordedError
 from .exchange.values import RecordedRequest
+from .modes import Entered
 from .sessions import Session, replaying_session
 from .tracebacks import warn_caller
-from .transports.session import Mode
 
 
 def replay_in_place(
     session: Session | None, cassette: str | Path, options: Mapping[str, Any]
-) -> tuple[tuple[Session, Mode, Mode], str]:
+) -> tuple[Entered[Session], str]:
     """Replay the very file that would be recorded to.
 
     A write that is replayed warns that nothing was sent. A request that is not in the cassette
@@ -34,7 +34,7 @@ def replay_in_place(
 
     Returns
     -------
-    tuple, str
+    Entered, str
         What `ModeChange` takes as entered, and a line that tells the user.
 
     Raises

@@ -23,6 +23,7 @@ from pathlib import Path
 from socketserver import ThreadingTCPServer
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
+from .arguments import Repeat
 from .cassettes import DEFAULT_MATCH_ON, Cassette
 from .errors import (
     AddressError,
@@ -40,7 +41,6 @@ from .settings import is_loopback
 if TYPE_CHECKING:
     from .sessions import Session
 
-Repeat = Literal["last", "strict"]
 
 HOST: Final = "127.0.0.1"
 

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import functools
-import inspect
 import logging
-import threading
 import time
 import weakref
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from numbers import Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, Self, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, TypedDict, Unpack
 
 from . import errors
-from .arguments import argument_error, check_names, check_number, check_options
+from .arguments import (
+    Like,
+    RecordMode,
+    Repeat,
+    check_names,
+    check_number,
+    check_options,
+)
 from .cassettes import (
     BeforeRecord,
     Cassette,
@@ -24,7 +29,6 @@ from .cassettes import (
     SessionRecording,
     find_cassette,
     read_cassette,
-    shown_path,
 )
 from .clients import ClientsTransport, adapters_of
 from .clients.own import AsyncClient, Client, service_error
@@ -34,6 +38,7 @@ from .display import plural
 from .errors import DirectMailLabError, NotConnectedError
 from .exchange.operations import base_path, pattern_of
 from .http import REQUEST_OPTIONS, httpx, origin, parse_url
+from .modes import Entered, ModeChange, Timing, latency_factor
 from .redaction import Redactor
 from .redaction.redactor import guard_logs
 from .settings import NO_ADDRESS, base_address, trust_origin
@@ -53,11 +58,7 @@ if TYPE_CHECKING:
     from .readings.reading import Reading
     from .readings.reset_unit import ResetUnit
 
-Timing = Literal["instant", "recorded"] | float
-
 _NOTHING_SENT: Final = RefusingTransport("This session only replays.")
-
-_F = TypeVar("_F", bound="Callable[..., Any]")
 
 _log = logging.getLogger(__name__)
 
@@ -116,13 +117,14 @@ class Session:
     httpx2_client, httpx2_async_client, requests_adapter
         The same session for httpx2 and requests, made when first asked for. SDKs on these repeat
         and wait by themselves, so here the session does neither.
-    clients_transport
-        What these three pass their requests to.
+    transport, clients_transport
+        What the first two pass their requests to, and what the other three do.
     folders
         Where `record` and `replay` look for a name before they look for it as usual.
     """
 
     _clock: Callable[[], float] = staticmethod(time.time)
+    _write_advice = ""
 
     @hide_frames
     def __init__(
@@ -159,16 +161,15 @@ class Session:
             reset_unit=lambda: self._own.evidence.unit,
         )
         self._network = None
-        refusing = RefusingTransport("This session has no key.")
-        start = Mode("live", refusing, refusing, self._own)
+        start = Mode("live", RefusingTransport("This session has no key."), self._own)
         if self._api_key is not None:
             trust_origin(self.base_url)
             self._network = NetworkTransport(self.base_url, self._api_key, allow_writes)
             start = self._sending("live", self._own)
-        self._transport = SessionTransport(start, self._observe)
-        self.clients_transport = ClientsTransport(self._transport)
+        self.transport = SessionTransport(start, self._observe)
+        self.clients_transport = ClientsTransport(self.transport)
         self._timeout_s = timeout_s
-        self.client: httpx.Client = Client(self._redacted, **self._client_options)
+        self.client: httpx.Client = Client(self._redacted, None, **self._client_options)
         # Also where the session is dropped without close(): its recording may be held, and its
         # filter of logs has the key.
         end_log_guard = guard_logs(redactor)
@@ -177,7 +178,7 @@ class Session:
 
     # -- modes --------------------------------------------------------------------------
 
-    def live(self) -> ModeChange:
+    def live(self) -> ModeChange[Session]:
         """Send every request to the service; see `directmail_lab.live`."""
         return self._change(lambda: self._sending("live", self._own))
 
@@ -185,14 +186,14 @@ class Session:
         self,
         cassette: str | Path | FileRecording,
         *,
-        record_mode: str = "new_episodes",
+        record_mode: RecordMode = "new_episodes",
         redact: Iterable[str] = (),
         match_on: Sequence[str | Matcher] | None = None,
         ignore: Iterable[str] = (),
-        like: Literal["vcrpy"] | None = None,
+        like: Like | None = None,
         before_record: BeforeRecord | None = None,
         metadata: Mapping[str, object] | None = None,
-    ) -> ModeChange:
+    ) -> ModeChange[Session]:
         """Record to a cassette; see `directmail_lab.record`."""
         redactor = Redactor(redact=check_names("redact", redact))
 
@@ -222,11 +223,11 @@ class Session:
         cassette: str | Path | FileRecording,
         *,
         timing: Timing = "instant",
-        repeat: Literal["last", "strict"] = "last",
+        repeat: Repeat = "last",
         match_on: Sequence[str | Matcher] | None = None,
         ignore: Iterable[str] = (),
-        like: Literal["vcrpy"] | None = None,
-    ) -> ModeChange:
+        like: Like | None = None,
+    ) -> ModeChange[Session]:
         """Answer from a cassette alone; see `directmail_lab.replay`."""
         factor = latency_factor(timing)
 
@@ -238,7 +239,7 @@ class Session:
 
         return self._change(replaying)
 
-    def drift_mode(self) -> ModeChange:
+    def drift_mode(self) -> ModeChange[Session]:
         """Send to the service, and keep nothing of it."""
         unseen = Observer(lambda _: None, base_path(self.base_url), self._redacted)
         recording = SessionRecording("drift", self.base_url)
@@ -247,7 +248,7 @@ class Session:
     @property
     def mode(self) -> ModeName:
         """``"live"``, ``"record"`` or ``"replay"``."""
-        return self._transport.mode.name
+        return self.transport.mode.name
 
     @property
     def cassette(self) -> str | None:
@@ -257,7 +258,7 @@ class Session:
     @property
     def open_cassette(self) -> Cassette | None:
         """The `Cassette` that records or replays, or None."""
-        return self._transport.mode.cassette
+        return self.transport.mode.cassette
 
     @property
     def recording(self) -> SessionRecording:
@@ -265,9 +266,9 @@ class Session:
 
         Each replay starts a fresh one.
         """
-        return self._transport.mode.recording
+        return self.transport.mode.recording
 
-    def _change(self, open_mode: Callable[[], Mode]) -> ModeChange:
+    def _change(self, open_mode: Callable[[], Mode]) -> ModeChange[Session]:
         def learned() -> Mode:
             mode = open_mode()
             if mode.cassette is not None:  # whose file may hold credentials of its own
@@ -275,7 +276,7 @@ class Session:
                     redactor.join(mode.cassette.redactor)
             return mode
 
-        return ModeChange(lambda: (self, *self._transport.change(learned)))
+        return ModeChange(lambda: Entered(self, self.transport, *self.transport.change(learned)))
 
     def _replaying(self, cassette: Cassette, factor: float = 0.0) -> Mode:
         file = cassette.recording()
@@ -283,7 +284,7 @@ class Session:
         is_stated = self._api_key is None or file.base_url == self.base_url
         unit = self._reset_unit if is_stated else None
         played = SessionRecording(file.name, self.base_url, reset_unit=unit, file=file)
-        return Mode("replay", _NOTHING_SENT, _NOTHING_SENT, played, cassette, factor)
+        return Mode("replay", _NOTHING_SENT, played, cassette, factor)
 
     def _keyed(self, name: ModeName) -> NetworkTransport:
         if self._network is None:
@@ -302,16 +303,13 @@ class Session:
         observe: Observer | None = None,
     ) -> Mode:
         """Return a mode with the transports that a request passes on its way to the service."""
-        network, clock = self._keyed(name), self._clock
-        unpaced: Transport = ObservingTransport(
-            network, observe or self._observe, recording, cassette, clock=clock
-        )
-        inner = unpaced
+        network, clock, observe = self._keyed(name), self._clock, observe or self._observe
+        inner: Transport = ObservingTransport(network, observe, recording, cassette, clock=clock)
         if self.allowances.pace != "off":
             options: dict[str, Any] = {"retry": self._retry, "clock": clock}
             options["own_origin"] = origin(parse_url(self.base_url))
-            inner = PacingTransport(unpaced, self.allowances, **options)
-        return Mode(name, inner, unpaced, recording, cassette)
+            inner = PacingTransport(inner, self.allowances, **options)
+        return Mode(name, inner, recording, cassette)
 
     @property
     def waiting_until(self) -> dict[str, float]:
@@ -322,8 +320,8 @@ class Session:
 
     @functools.cached_property  # few use it, and a suite of tests opens many sessions
     def async_client(self) -> httpx.AsyncClient:
-        """As ``client``, for asyncio alone."""
-        return AsyncClient(self._redacted, **self._client_options)
+        """As ``client``, for asyncio alone; both have the same cookies."""
+        return AsyncClient(self._redacted, self.client.cookies, **self._client_options)
 
     def take_senders(self) -> ClientsTransport:
         """Return the transport for clients that send by themselves; these can record without a key.
@@ -358,7 +356,7 @@ class Session:
 
     @property
     def _client_options(self) -> dict[str, Any]:
-        transport, base_url, timeout_s = self._transport, self.base_url, self._timeout_s
+        transport, base_url, timeout_s = self.transport, self.base_url, self._timeout_s
         return {"transport": transport, "base_url": base_url, "timeout": timeout_s}
 
     def me(self) -> pd.DataFrame:
@@ -402,8 +400,25 @@ class Session:
 
     @property
     def allow_writes(self) -> bool:
-        """Whether methods other than GET, HEAD and OPTIONS may be sent to the live service."""
+        """Whether methods other than GET, HEAD and OPTIONS may be sent to the live service.
+
+        It can be set, ``dm.session().allow_writes = True``, but not for the session of a test.
+        """
         return self._allow_writes
+
+    @allow_writes.setter
+    def allow_writes(self, allowed: bool) -> None:
+        if self._write_advice:
+            raise DirectMailLabError("A test cannot allow writes itself.", self._write_advice)
+        self._allow_writes = bool(allowed)
+        if self._network is not None:
+            self._network.allow_writes = self._allow_writes
+
+    def fix_writes(self, advice: str) -> None:
+        """Keep `allow_writes` from being set any more; ``advice`` says what allows them instead."""
+        self._write_advice = advice
+        if self._network is not None:
+            self._network.write_advice = advice
 
     @property
     def api_key(self) -> ApiKey | None:
@@ -429,7 +444,7 @@ class Session:
         """End the recording if there is one, close all connections and forget the key."""
         closed = RefusingTransport("This session is closed.")
         try:
-            self._transport.enter(Mode("live", closed, closed, self._own))
+            self.transport.enter(Mode("live", closed, self._own))
         finally:  # even if the recording could not be ended
             if self._network is not None:
                 self._network.close()
@@ -457,7 +472,7 @@ class Session:
     def __repr__(self) -> str:
         count, when = plural(len(self.recording), "interaction"), self.recording.recorded_when
         recorded = f" recorded {when}" if when else ""
-        return f"<Session {self._transport.mode}{recorded} at {self.base_url}, {count}>"
+        return f"<Session {self.transport.mode}{recorded} at {self.base_url}, {count}>"
 
     def __reduce__(self) -> NoReturn:
         raise DirectMailLabError(
@@ -475,88 +490,6 @@ def _forget(
         recording.redact_for_good()
     finally:
         end_log_guard()
-
-
-class ModeChange:
-    """A mode that a session has entered; the end of its ``with`` block restores the previous one.
-
-    As a decorator it enters the mode for each call of the function, which may be async. Calls at
-    the same time share the mode, which ends with the last of them.
-
-    Parameters
-    ----------
-    enter
-        Enters the mode, and returns the session, its previous mode and the new one. Of a decorator
-        it is called again for each call.
-
-    Attributes
-    ----------
-    entered
-        What ``enter`` returned.
-    """
-
-    def __init__(self, enter: Callable[[], tuple[Session, Mode, Mode]]) -> None:
-        self._enter = enter
-        self.entered = self._session, self._previous, self._mode = enter()
-
-    def __enter__(self) -> Session:
-        return self._session
-
-    def __exit__(self, *_: object) -> None:
-        self._session._transport.enter(self._previous)
-
-    def __call__(self, function: _F) -> _F:
-        self.__exit__()  # outside of the calls, the session is in its previous mode
-        lock, entered = threading.Lock(), list[ModeChange]()  # by each call under way
-
-        @contextmanager
-        def mode_of_a_call() -> Iterator[None]:
-            with lock:
-                last = entered[-1] if entered else None
-                is_on = last is not None and last._session._transport.mode is last._mode
-                change = last if last is not None and is_on else ModeChange(self._enter)
-                entered.append(change)
-            try:
-                yield
-            finally:
-                with lock:
-                    entered.remove(change)
-                    if change not in entered:
-                        change.__exit__()
-
-        @functools.wraps(function)
-        def calling(*args: Any, **kwargs: Any) -> Any:
-            with mode_of_a_call():
-                return function(*args, **kwargs)
-
-        @functools.wraps(function)
-        async def calling_async(*args: Any, **kwargs: Any) -> Any:
-            with mode_of_a_call():
-                return await function(*args, **kwargs)
-
-        chosen: Any = calling_async if inspect.iscoroutinefunction(function) else calling
-        return chosen  # type: ignore[no-any-return]
-
-    def __repr__(self) -> str:
-        cassette = self._mode.cassette
-        if cassette is None:
-            return f"Live at {self._session.base_url}"
-        what = "Recording to" if self._mode.name == "record" else "Replaying"
-        about = plural(len(cassette), "interaction")
-        if self._mode.name == "replay" and (when := self._mode.recording.recorded_when):
-            about += f", recorded {when}"
-        file = shown_path(cassette.path)
-        return f"{what} cassette {cassette.name!r} ({about})" + (f" in {file}" if file else "")
-
-
-def latency_factor(timing: Timing) -> float:
-    """Return the factor of recorded latencies that a replay waits: 0 not at all, 1 as recorded."""
-    factor = {"instant": 0.0, "recorded": 1.0}.get(timing) if isinstance(timing, str) else timing
-    if not isinstance(factor, Real) or not factor >= 0:
-        raise argument_error(
-            'timing is "instant", "recorded", or a factor of the recorded latencies.'
-        )
-    return float(factor)
 
 
 def replaying_session(

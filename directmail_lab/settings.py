@@ -66,7 +66,7 @@ def base_address(text: str, *, only_replays: bool = False) -> str:
         raise AddressError(
             "The base address holds a user name or password before its host, where it would be "
             "printed.",
-            "Write the address alone and give the key as api_key.",
+            "Write the address alone; the key is given apart from it.",
         )
     try:
         parts = urlsplit(address)
@@ -156,10 +156,8 @@ def configured_regions() -> dict[str, str]:
 
     Raises
     ------
-    NotConnectedError
-        The file cannot be read, or is not TOML.
     AddressError
-        An entry is not a safe base address.
+        The file cannot be read, or is not TOML; or an entry is not a safe base address.
     """
     path = regions_file()
     try:
@@ -168,7 +166,7 @@ def configured_regions() -> dict[str, str]:
     except FileNotFoundError:
         regions = {}
     except (OSError, TypeError, ValueError) as error:
-        raise NotConnectedError(f"{path} cannot be read ({error}).", "Fix or remove it.") from None
+        raise AddressError(f"{path} cannot be read ({error}).", "Fix or remove it.") from None
     for entry in filter(None, (variable(REGIONS_VARIABLE) or "").split(",")):
         name, _, address = entry.partition("=")
         regions[name.strip()] = address

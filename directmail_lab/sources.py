@@ -1,4 +1,4 @@
-"""Sources of interactions: what a question is asked of, as recordings or as a frame of readings."""
+"""Sources: what a question is asked of, as recordings or as a frame of readings."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 Source = str | Path | Session | None
-"""Where the interactions are that a question is asked of; several are given as a list."""
+"""What `recordings_of` takes; several are given as a list."""
 
 
 def rate_limits(source: Source | Iterable[Source] = None) -> pd.DataFrame:
@@ -31,9 +31,9 @@ def rate_limits(source: Source | Iterable[Source] = None) -> pd.DataFrame:
     Parameters
     ----------
     source
-        By default the current session's responses: in a replay those that it played. Else see
-        `recordings_of`: a cassette's name, a path, a folder, a list of
-        these, a `Session`.
+        By default the current session's responses: in a replay those that it played. Else a
+        cassette's name, a path, a folder, a list of these, or a `Session`; see
+        `directmail_lab.sources.recordings_of`.
 
     Returns
     -------
@@ -44,7 +44,7 @@ def rate_limits(source: Source | Iterable[Source] = None) -> pd.DataFrame:
     Raises
     ------
     NotConnectedError, CassetteError, ValueError
-        As in `recordings_of`.
+        As in `directmail_lab.sources.recordings_of`.
     """
     from .readings.frame import frame_of, frame_of_many
 
@@ -107,10 +107,9 @@ def recordings_of(source: Source | Iterable[Source] = None) -> Iterator[Recordin
         else:
             yield read_cassette(files_of(source)[0][1])
     elif isinstance(source, Iterable):
-        sources = list(source)
-        for each in sources:
+        for each in source:
             if isinstance(each, str | Path):
-                yield from _read_many(_named(each, files_of(each)))
+                yield from _read_many(_named_files(each))
             else:
                 yield from recordings_of(each)
     else:
@@ -155,9 +154,10 @@ def describe(recording: Recording) -> dict[str, Any]:
     return about | ({"recorded": recording.recorded_when} if when else {})
 
 
-def _named(source: str | Path, files: list[tuple[str, Path]]) -> list[tuple[str, Path]]:
-    """Return files by the names that they have among several sources: as given, without .yaml."""
+def _named_files(source: str | Path) -> list[tuple[str, Path]]:
+    """Return the files of one of several sources, named as it is given, without .yaml."""
     given = Path(source).as_posix().removesuffix(".yaml")
+    files = files_of(source)
     return [(f"{given}/{name}" if is_folder(source) else given, path) for name, path in files]
 
 

@@ -44,6 +44,8 @@ class Fault:
         Send no answer: ``"reset"`` the connection (TCP RST) or ``"close"`` it.
     cut_after
         Close the connection after this many bytes of the body; Content-Length says the full length.
+    stall
+        Wait after these bytes until the service is closed.
     status
         The response's status; its body fits that.
     html
@@ -65,6 +67,7 @@ class Fault:
     latency_s: float = 0.0
     drop: Literal["reset", "close"] | None = None
     cut_after: int | None = None
+    stall: bool = False
     status: int | None = None
     html: bool = False
     body: bytes | str | None = None
@@ -91,6 +94,8 @@ class FaultyHandler(Handler):
             message = message[: len(message) - len(body[fault.cut_after :])]
         if fault.drop is None:
             self.wfile.write(message)
+        if fault.stall:
+            service.closing.wait()
         if fault.drop == "reset":
             self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
             self.rfile.close()

@@ -13,7 +13,7 @@ from cassette_samples import answered, get, recorded, typed
 
 import directmail_lab as dm
 from directmail_lab.cassettes import Recording, read_cassette
-from directmail_lab.widgets.page import handle_request, static_table
+from directmail_lab.widgets.browser_data import handle_request, static_table
 
 if TYPE_CHECKING:
     from directmail_lab.exchange.values import Interaction
@@ -39,15 +39,15 @@ def test_a_row_has_what_a_list_shows() -> None:
     none_left = (("X-RateLimit-Limit", "5"), ("X-RateLimit-Remaining", "0"))
     refused = answered(get("/eu/v1/a?b=1"), status=429)
     refused = replace(refused, response=replace(refused.response, headers=none_left))
-    untimed = replace(answered(status=500), recorded_at=None, elapsed_s=None)
+    untimed = replace(answered(status=500), recorded_at=None, elapsed_s=None, attempt=2)
     recording = tape(refused, untimed, answered(), base_url="https://api.example.test/eu")
     part = ask(recording, "list", first=1, limit=2)
     noon = 1795262400123.456
 
     assert (part["title"], part["total"], part["note"]) == ("tour", 3, None)
     assert part["rows"] == [
-        [noon, "GET", "/v1/a?b=1", 429, 0, 42.0, 9, "exhausted"],
-        [None, "GET", "/v1/users/me", 500, 299, None, 9, "failed"],
+        [noon, "GET", "/v1/a?b=1", 429, 0, 42.0, 9, "exhausted", 1],
+        [None, "GET", "/v1/users/me", 500, 299, None, 9, "failed", 2],
     ]
     assert ask(recording, "list", first=3, limit=9)["rows"][0][3] == 200
     assert ask(recording, "list", first=4, limit=9)["rows"] == []
@@ -65,26 +65,60 @@ def test_a_row_has_what_a_list_shows() -> None:
         ("application/pdf", b"<script>", "text"),
         ("application/octet-stream", b"\0\1", "binary"),
         ("text/plain", b"", "none"),
-        ("text/plain; charset=latin-1", b"\xe9" * 1_200_000, "text"),
+        ("text/plain; charset=latin-1", b"\xe9" * 2_400_000, "text"),
         ("image/png", b"\0" * 17_000_000, "binary"),
     ],
 )
 def test_a_body_is_shown_as_what_it_is(content_type: str, body: bytes, kind: str) -> None:
-    """By its content type only if that can be a picture; JSON whole, of other large ones a part.
+    """By its content type only if that can be a picture. Of a large text the start is shown.
 
     The whole is there to be saved.
     """
     recording = tape(typed(content_type, body))
     response, bodies = handle_request(recording, DETAIL)
     about = response["response"]["body"]
-    is_cut = len(body) > 1_000_000 and kind == "text"
+    is_cut = len(body) > 2 * 1024**2 and kind == "text"
 
     assert (about["kind"], about["size"], about["truncated"]) == (kind, len(body), is_cut)
     if is_cut:
-        assert 0 < len(bodies[1]) <= 2 * 1024**2
+        assert 0 < len(bodies[1]) <= 4 * 1024**2
     elif kind != "binary":
         assert bodies[1] == ("Zürich".encode() if b"\xfc" in body else body)
     assert handle_request(recording, SAVE)[1] == [body]
+
+
+def test_the_whole_of_large_json_is_shown_on_request() -> None:
+    """Before that, its first two megabytes are shown as text."""
+    recording = tape(typed("application/json", json.dumps(["x" * 99] * 40_000)))
+    kinds = {}
+    for whole in (False, True):
+        response, bodies = handle_request(recording, {**DETAIL, "whole": whole})
+        kinds[whole] = (response["response"]["body"]["kind"], len(bodies[1]))
+
+    assert kinds == {False: ("text", 2 * 1024**2), True: ("json", 4_120_000)}
+
+
+@pytest.mark.parametrize(
+    ("content_type", "body", "editable"),
+    [
+        ("application/json", b'{"a": 1}', True),
+        ("text/plain; charset=latin-1", b"Z\xfcrich", True),
+        ("text/plain", b"Z\xfcrich", False),
+        ("text/plain", b"a\r\nb\r\n", True),
+        ("text/plain", b"a\r\nb\n", False),
+        ("text/plain", b"a\rb", False),
+        ("text/plain", b"x" * (2 * 1024**2 + 1), False),
+        ("application/octet-stream", b"\0\1", False),
+        ("text/plain; charset=no-such", b"a", False),
+    ],
+)
+def test_a_body_is_edited_only_if_all_of_it_is_shown(
+    content_type: str, body: bytes, editable: bool
+) -> None:
+    """As text that, written in the same character set, is the body byte by byte."""
+    sent = replace(get(), method="POST", body=body, headers=(("Content-Type", content_type),))
+
+    assert ask(tape(answered(sent)), **DETAIL)["request"]["body"]["editable"] is editable
 
 
 def test_details_have_what_the_rate_limit_headers_say() -> None:
@@ -114,6 +148,16 @@ def test_words_are_found_in_bodies_as_they_are_read() -> None:
     assert ask(recording, **request, first=2)["found"] == [[2], [], []]
 
 
+def test_headers_are_found_by_name_and_value() -> None:
+    """In any letter case, of the request and of the response; a part of the value is enough."""
+    sent = replace(get("/v1/a"), headers=(("X-Trace", "Abc-1"),))
+    recording = tape(answered(sent), typed("text/csv", b"a"))
+    headers = ["x-trace=abc", "content-type=CSV", "x-trace", "x-trace=csv"]
+    found = ask(recording, "search", words=[], headers=headers, first=1, limit=9)["found"]
+
+    assert found == [[1], [2], [1], []]
+
+
 def test_every_request_gets_a_response() -> None:
     """A sentence where it makes no sense; nothing is raised."""
     recording = tape(answered())
@@ -128,7 +172,7 @@ def test_an_interaction_that_cannot_be_read_is_a_row_that_says_so() -> None:
     recording = read_cassette(path)
     first, second = ask(recording, **LIST)["rows"]
 
-    assert first[-1] == "unreadable"
+    assert first[-2] == "unreadable"
     assert "Interaction 1 of cassette 'torn' cannot be read" in first[2]
     assert second[2] == "/b"
     assert "cannot be read" in ask(recording, **DETAIL)["problem"]

@@ -24,17 +24,18 @@ from tutorials import read, run
 from typer.testing import CliRunner
 
 import directmail_lab as dm
-from directmail_lab import tutorials
+from directmail_lab import settings, tutorials
 from directmail_lab.cassettes import convert, read_cassette
 from directmail_lab.cli import app, programs
 from directmail_lab.cli.output import complete_cassette, error_message
-from directmail_lab.errors import DirectMailLabError
+from directmail_lab.errors import DirectMailLabError, NotRecordedError
 from directmail_lab.redaction import Redactor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from click.testing import Result
+    from faulty_service import FaultyService
 
     from directmail_lab.sessions import Session
     from directmail_lab.standin import StandIn
@@ -124,7 +125,7 @@ def test_what_could_not_be_done_is_one_line_and_exit_code_2(words: str, says: st
             "me",
             "Set DIRECTMAIL_BASE_URL and DIRECTMAIL_API_KEY, or give --cassette where it is taken",
         ),
-        ("check --cassette nowhere", "See directmail-lab cassette list."),
+        ("check-contract --cassette nowhere", "See directmail-lab cassette list."),
         ("cassette show /no/tape.yaml", "There is no cassette 'tape' in /no. See directmail-lab"),
         ("cassette convert first-look file", "file exists already. Choose another name"),
         ("share --to file/a.zip tour.ipynb", "file"),
@@ -147,22 +148,54 @@ def test_an_error_says_what_to_do_at_a_terminal(words: str, says: str, service: 
     assert done.stdout == ""
 
 
-def test_a_mismatch_is_told_line_by_line_at_a_terminal(tour: Path) -> None:
-    """The nearest requests and what is left as in a notebook, without the call of Python."""
+@pytest.mark.parametrize(
+    ("fault", "says"),
+    [
+        ({"status": 401}, "Check DIRECTMAIL_API_KEY."),
+        ({"status": 429, "headers": {"Retry-After": "1000"}}, "Send it again later."),
+        ({"body": "<html>"}, "Check the base address: a login page or a gateway"),
+        ({"status": 404}, "Check the path and the base address."),
+        ({"regions": "[regions"}, "Fix or remove it."),
+        ({"variable": "https://me:x@api.example.com"}, "Write the address alone"),
+        ({"variable": "http://127.0.0.1:9"}, "Check its spelling and the network."),
+    ],
+)
+def test_advice_at_a_terminal_has_no_call_of_python(
+    account: FaultyService, fault: dict[str, Any], says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the service answers, and whatever is wrong with the settings."""
+    if regions := fault.pop("regions", None):
+        monkeypatch.setattr(settings, "regions_file", lambda: Path("regions.toml"))
+        Path("regions.toml").write_text(regions)
+    if address := fault.pop("variable", None):
+        monkeypatch.setenv("DIRECTMAIL_BASE_URL", address)
+    with account.fault(**fault):
+        done = invoke("me")
+    assert isinstance(done.exception, DirectMailLabError | httpx.RequestError)
+    message = error_message(done.exception)
+
+    assert says in message
+    assert not re.search(r"\b(dm|connect|login|replay|record|live|get|frame)\(", message)
+
+
+def test_a_mismatch_keeps_its_lines_at_a_terminal(tour: Path) -> None:
+    """Below what happened, one for each detail; the advice is a command."""
     tour.write_text(tour.read_text().replace("/users/me", "/users/us"))
     done = invoke("me", "--cassette", "tour")
-    assert isinstance(done.exception, DirectMailLabError)
-    first, *_, left, advice = error_message(done.exception).splitlines()
+    assert isinstance(done.exception, NotRecordedError)
+    lines = error_message(done.exception).splitlines()
 
-    assert first.startswith("GET /v1/users/me is not in cassette 'tour'")
-    assert left.startswith("Left unplayed: GET /v1/users/us (2 times), ")
-    assert advice == "See directmail-lab cassette list."
+    assert lines == [
+        done.exception.what,
+        *done.exception.details.splitlines(),
+        "See directmail-lab cassette list.",
+    ]
 
 
 # -- data ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("command", ["me", "rate-limits", "check", "findings"])
+@pytest.mark.parametrize("command", ["me", "rate-limits", "check-contract", "findings"])
 def test_a_cassettes_data_is_printed_as_json_csv_and_a_table(command: str) -> None:
     """The three forms hold the same rows; JSON and CSV parse."""
     words = [command, "--cassette", "first-look"]
@@ -195,9 +228,9 @@ def test_the_live_service_is_asked_where_no_cassette_is_named(account: StandIn) 
 
 
 def test_a_violated_rule_is_exit_code_1(account: StandIn) -> None:
-    """Where a header is missing, `check` says so, and a script can tell."""
+    """Where a header is missing, the command says so, and a script can tell."""
     with account.fault(headers={"X-RateLimit-Reset": None}):
-        checked = invoke("check", "--json")
+        checked = invoke("check-contract", "--json")
 
     assert checked.exit_code == 1
     assert "violated" in [row["verdict"] for row in json.loads(checked.stdout)]
@@ -300,13 +333,13 @@ def test_convert_writes_another_layout(tour: Path) -> None:
     assert target.read_text().startswith("interactions:")
 
 
-def test_verify_exits_with_1_where_an_answer_changed(account: StandIn, live: Session) -> None:
+def test_drift_exits_with_1_where_an_answer_changed(account: StandIn, live: Session) -> None:
     """Reads are sent again with the key of the environment; the same answers are nothing."""
     with live.record("mine"):
         live.me()
-    same = cassette("verify", "mine")
+    same = invoke("drift", "mine")
     with account.fault(body='{"id": 7}'):
-        changed = cassette("verify", "mine", "--json")
+        changed = invoke("drift", "mine", "--json")
 
     assert (same.exit_code, same.stdout) == (0, "1 request sent, all answered as recorded.\n")
     assert (changed.exit_code, len(json.loads(changed.stdout)) > 0) == (1, True)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import gc
 import inspect
 import re
 import subprocess
 import sys
-import warnings
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,6 +13,8 @@ import pytest
 import directmail_lab as dm
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from faulty_service import FaultyService
 
     from directmail_lab.sessions import Session
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def test_the_public_names_are_exactly_all() -> None:
     """Each name of `__all__` is there, and completion offers it."""
-    assert len(dm.__all__) <= 28
+    assert len(dm.__all__) <= 30
     assert {*dm.__all__, "__version__"} == set(dir(dm))
     assert all(getattr(dm, name) is not None for name in dm.__all__)
     with pytest.raises(AttributeError, match="no_such_name"):
@@ -44,6 +44,35 @@ def test_help_of_the_package_begins_with_its_calls() -> None:
 
     for name in dm.__all__:
         assert sum(bool(re.match(rf"    .*\b{name}\b.*  ", line)) for line in lines) >= 1, name
+
+
+@pytest.mark.slow
+def test_a_wrong_argument_does_not_type_check(tmp_path: Path) -> None:
+    """Neither a source that is none, nor a choice that there is not; the right ones do."""
+    wrong = [
+        "dm.findings(3.5)",
+        "dm.openapi(3.5)",
+        'dm.record("tour", record_mode="sometimes")',
+        'dm.connect(cassette="tour", record_mode="sometimes")',
+        'dm.replay("tour", repeat="never")',
+        'dm.replay("tour", timing="slowly")',
+        'dm.connect(pace="fast")',
+    ]
+    right = [
+        'dm.findings(["tour", dm.session(), Path("more")])',
+        'dm.openapi(Path("tour.har"))',
+        'dm.record("tour", record_mode="all")',
+        'dm.replay("tour", repeat="strict", timing=0.5)',
+        'dm.post("/v1/letters", json={}).status_code',
+    ]
+    consumer = tmp_path / "consumer.py"
+    start = ["from pathlib import Path", "import directmail_lab as dm"]
+    consumer.write_text("\n".join([*start, *right, *wrong]))
+    command = [sys.executable, "-m", "mypy", "--strict", "--config-file=", str(consumer)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+
+    refused = re.findall(r"consumer\.py:(\d+): error: (?:Argument|No overload)", done.stdout)
+    assert [int(line) for line in refused] == list(range(8, 15)), done.stdout
 
 
 def test_importing_loads_nothing_heavy() -> None:
@@ -143,18 +172,6 @@ def test_connect_can_start_on_a_cassette(service: FaultyService) -> None:
     assert len(dm.me()) == len(service.requests) == 1
     with dm.live():
         assert len(dm.me()) == 1
-
-
-def test_a_session_that_another_replaces_closes_its_database(account: FaultyService) -> None:
-    """Python 3.13 and newer warn of one that is left open."""
-    dm.session().client.headers["Connection"] = "close"  # no socket is left open either
-    dm.me()
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        dm.connect()
-        gc.collect()
-
-    assert not [each for each in caught if "database" in str(each.message)]
 
 
 def test_logout_forgets_the_session(service: FaultyService) -> None:

@@ -39,7 +39,7 @@ from directmail_lab.current import make_current
 from directmail_lab.errors import DirectMailLabError, WriteRefusedError
 from directmail_lab.server import CassetteServer
 from directmail_lab.sessions import Session
-from directmail_lab.widgets.page import handle_request
+from directmail_lab.widgets.browser_data import handle_request
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

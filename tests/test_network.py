@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from faulty_service import FaultyService
 
-    from directmail_lab.sessions import ModeChange
+    from directmail_lab.modes import ModeChange
 
 
 MODES = pytest.mark.parametrize("mode", [Session.live, partial(Session.record, cassette="tour")])
@@ -108,7 +108,7 @@ def test_a_write_without_a_whole_answer_has_an_unknown_outcome(
     service: FaultyService,
     writing: Session,
     fault: dict[str, Any],
-    mode: Callable[[Session], ModeChange],
+    mode: Callable[[Session], ModeChange[Session]],
 ) -> None:
     """It says so, and one that timed out is caught as httpx's own timeout too."""
     timed_out = "latency_s" in fault
@@ -216,7 +216,7 @@ def test_the_proxy_of_the_environment_is_used(
 
 @MODES
 def test_a_body_that_is_compressed_more_than_once_is_not_opened(
-    service: FaultyService, live: Session, mode: Callable[[Session], ModeChange]
+    service: FaultyService, live: Session, mode: Callable[[Session], ModeChange[Session]]
 ) -> None:
     """A kilobyte that was compressed three times can hold gigabytes; no service means it."""
     bomb = gzip.compress(gzip.compress(gzip.compress(bytes(10_000_000))))
@@ -301,7 +301,7 @@ class _Interrupted(httpx.SyncByteStream):
 def test_a_request_after_ctrl_c_opens_new_connections(
     live: Session,
     monkeypatch: pytest.MonkeyPatch,
-    mode: Callable[[Session], ModeChange],
+    mode: Callable[[Session], ModeChange[Session]],
     where: str,
 ) -> None:
     """An interrupt may leave one of httpcore's locks locked: all later requests would hang."""

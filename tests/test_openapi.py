@@ -1,4 +1,4 @@
-"""OpenAPI from recordings: valid, true of every interaction, and without values."""
+"""OpenAPI from recordings, and its schemas: valid, true of every interaction, without values."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 import yaml
 from cassette_samples import BASE_URL, answered, get, post, recorded, theirs, typed
-from hypothesis import given, settings, strategies as st
+from hypothesis import example, given, settings, strategies as st
 from jsonschema import Draft202012Validator, FormatChecker
 from openapi_spec_validator import validate
 from test_cli import invoke
-from test_shapes import json_values
 from tutorials import CASSETTES
 
 import directmail_lab as dm
@@ -25,6 +24,8 @@ from directmail_lab.cassettes import read_cassette
 from directmail_lab.errors import CassetteError
 from directmail_lab.exchange.bodies import read_json_body
 from directmail_lab.exchange.values import Interaction, RecordedRequest, RecordedResponse, header
+from directmail_lab.questions.findings import describe
+from directmail_lab.questions.shapes import Components, resolved, schema_of
 
 LOCAL = "http://127.0.0.1:8431"
 LIKE_OURS: dict[str, Any] = {"sort_keys": False, "allow_unicode": True, "width": 100}
@@ -36,7 +37,7 @@ def described(*interactions: Interaction) -> dict[str, Any]:
     return dm.openapi(recorded(Path("any.yaml"), *interactions))
 
 
-def schema_of(document: dict[str, Any], path: str = "/v1/users/me") -> dict[str, Any]:
+def schema_at(document: dict[str, Any], path: str = "/v1/users/me") -> dict[str, Any]:
     """The schema of what a path answers with 200."""
     response = document["paths"][path]["get"]["responses"]["200"]
     return resolve(document, response["content"]["application/json"]["schema"])
@@ -113,6 +114,20 @@ def body_of(content: dict[str, Any], message: RecordedRequest | RecordedResponse
     if fault or ("json" not in declared and not isinstance(value, dict | list)):
         value = body.decode("utf-8", "replace")
     return value, media["schema"]
+
+
+TEXTS = st.text(max_size=8) | st.sampled_from(["2026-11-21", "ada@example.org"])
+
+
+def json_values(*names: str) -> st.SearchStrategy[Any]:
+    """JSON with objects of these names."""
+    return st.recursive(
+        st.sampled_from([None, True, 1, 0.5]) | TEXTS,
+        lambda inner: (
+            st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(names), inner, max_size=4)
+        ),
+        max_leaves=10,
+    )
 
 
 # -- what it says ------------------------------------------------------------------------------
@@ -245,7 +260,7 @@ def test_optional_differs_from_nullable_and_formats_are_of_all_values() -> None:
     """One may be null and is always there, one may be missing; a date is one where all are."""
     first = {"id": 1, "phone": None, "born": "1815-12-10", "seen": "2026-01-01"}
     second = {"id": 2.5, "phone": "5", "seen": "never", "site": "https://x.test/"}
-    schema = schema_of(described(*listed("/v1/users/me", first, second)))
+    schema = schema_at(described(*listed("/v1/users/me", first, second)))
 
     assert schema == {
         "type": "object",
@@ -298,7 +313,7 @@ def test_no_value_of_a_person_is_in_it() -> None:
 
     assert [*document["paths"]] == ["/v1/people/{people_id}/letters"]
     assert not re.search("ovelace|ada@|123|bo%40|Po|Eve|Bob|Zoe|Ann", text)
-    schema = schema_of(document, "/v1/people/{people_id}/letters")
+    schema = schema_at(document, "/v1/people/{people_id}/letters")
     assert "additionalProperties" in schema["properties"]["by"]
 
 
@@ -398,7 +413,7 @@ def test_a_document_is_saved_by_its_name_and_by_the_command(tour: Path) -> None:
     document.save("api.json")
 
     assert json.loads(Path("api.json").read_text()) == yaml.safe_load(printed) == document
-    assert Path("api.yaml").read_text() == printed == yaml.safe_dump(document, **LIKE_OURS)
+    assert Path("api.yaml").read_text() == printed == yaml.safe_dump(dict(document), **LIKE_OURS)
     assert "&id" not in printed
 
 
@@ -412,3 +427,49 @@ def test_a_notebook_shows_the_operations_with_links_to_what_was_recorded() -> No
     assert ">200 (1), 404 (1)</td>" in table
     assert '<a href="a%3Cb%3E/t%26%22our.yaml#filter=number:2-3">t&amp;&quot;our: 2-3</a>' in table
     assert not re.search("<i>|<b>|http", table)
+
+
+# -- schemas and shapes ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ([], "anything"),
+        ([[1, "a"]], "[] integer or string"),
+        ([[{"a": 1}]], "[].a integer"),
+        ([{"a": {}}, {"a": None}], "a object or null"),
+        ([{"a": {"b": 1}}, {"a": {}}, {}], "a?.b? integer"),
+        ([{"Ada": 1, "Bob": 2}, {"Eve": 3}, {"Zoe": 4.5}], "{id} number"),
+    ],
+)
+def test_shapes_in_words(values: list[object], words: str) -> None:
+    """Whatever JSON a body holds."""
+    assert describe(schema_of(values)) == words
+
+
+@given(st.lists(st.lists(json_values("a", "b"), min_size=1, max_size=3), min_size=2, max_size=4))
+@example([[{"a": 1, "b": 1}], [{"a": 1, "b": 1}, {"a": 1}]])
+@example([[{"a": 1, "b": "2026-11-21"}], [{"a": None, "b": "x"}]])
+@example([[{"a": 1, "7": 1}], [{"a": 1, "8": "x"}]])
+def test_every_value_meets_its_schema_and_the_components_of_that(groups: list[Any]) -> None:
+    """Fields that are always there or may be null; whatever other objects became one with its."""
+    components = Components()
+    schemas = [components.refer(schema_of(values), "a", "Response") for values in groups]
+    whole = {"schemas": schemas, "components": {"schemas": components}}
+    document = resolved(whole)
+
+    for number, values in enumerate(groups):
+        schema = {**document["schemas"][number], "components": document["components"]}
+        validator = Draft202012Validator(schema, format_checker=FormatChecker())
+        assert all(map(validator.is_valid, values))
+
+
+def test_a_shape_is_bounded() -> None:
+    """However many fields a body has, and however deep they are."""
+    deep: Any = {}
+    for _ in range(100_000):
+        deep = {"a": deep}
+
+    assert describe(schema_of([{f"k{n}": {"b": n} for n in range(100_000)}])) == "{id}.b integer"
+    assert describe(schema_of([deep])).count("a") == 30

@@ -551,7 +551,7 @@ def test_settings_in_pyproject(
     [
         ("", "{'redacted': []}", "", "*_options has no setting redacted. Did you mean redact[?]"),
         ("", "{'tape': 1}", "", "*_options has no setting tape. There are cassette, *"),
-        ("", "{'repeat': 'often'}", "", "*_options: repeat is one of strict, last."),
+        ("", "{'repeat': 'often'}", "", "*_options: repeat is one of last, strict."),
         ("", "{'allow_writes': True}", "", "*_options does not allow writes: only the marker *"),
         ("directmail_on_old = never", "{}", "", "The ini file: on_old is one of warn, fail."),
         ("", "{}", "patch='127.*'", "test_account.py::test_me: *patch is True, or a list of *"),

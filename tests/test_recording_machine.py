@@ -113,14 +113,15 @@ class RecordingMachine(RuleBasedStateMachine):
         assert self.cassette is not None
         for _ in range(data.draw(st.integers(1, 2))):
             name = f"/{next(self.numbers)}"
-            number = self.cassette.record(answered(get(name), "x" * next(self.numbers)))
+            written = self.cassette.record(answered(get(name), "x" * next(self.numbers)))
+            assert written is not None
             self.must_hold.add(name)
             (file,) = (each for each in self.files() if name in self.held(each))
             self.is_new &= file != self.path
 
-            if number is not None:
+            if written.number is not None:
                 assert file == self.path
-                assert paths_in(file)[number - 1] == name
+                assert paths_in(file)[written.number - 1] == name
             elif self.cassette.record_mode != "all":
                 assert str(file) in "".join(self.notices)
 

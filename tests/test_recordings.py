@@ -23,7 +23,7 @@ from vcr.serializers import yamlserializer
 import directmail_lab as dm
 from directmail_lab.cassettes import Cassette, read_cassette, session as session_module
 from directmail_lab.sessions import Session
-from directmail_lab.widgets.page import detail, rows
+from directmail_lab.widgets.browser_data import detail, rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -179,7 +179,7 @@ def test_a_response_that_is_cut_short_is_told_and_kept(
     assert CUT_SHORT in repr(view)
     assert readings["problem"].fillna("").tolist() == [CUT_SHORT, ""]
     assert readings["source"].tolist() == ["live", "recorded" if mode == "record" else "live"]
-    assert [row[-1] for row in rows(unpaced.recording)] == ["failed", ""]
+    assert [row[7] for row in rows(unpaced.recording)] == ["failed", ""]
     assert detail(unpaced.recording, 1)[0]["reason"] == CUT_SHORT
     assert dm.check_contract(readings)["verdict"].tolist()[:2] == ["holds", "holds"]
     unpaced.live()

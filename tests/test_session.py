@@ -23,13 +23,14 @@ from directmail_lab.credentials import ApiKey, known_keys
 from directmail_lab.exchange.values import RecordedResponse
 from directmail_lab.sessions import Session
 from directmail_lab.standin import STAND_IN_KEY, stand_in
+from directmail_lab.transports.extensions import of
 
 if TYPE_CHECKING:
     import pandas as pd
     from faulty_service import FaultyService
 
+    from directmail_lab.modes import Timing
     from directmail_lab.readings.reading import Reading
-    from directmail_lab.sessions import Timing
 
 
 def text_of(cassette: str) -> str:
@@ -209,7 +210,7 @@ def test_an_allowed_write_is_sent_once_and_replays_free(service: FaultyService) 
     """A write goes out with allow_writes alone; its replay needs none."""
     with Session(service.base_url, ApiKey(service.api_key)) as session:
         for method in ("POST", "PUT", "PATCH", "DELETE"):
-            with pytest.raises(dm.errors.WriteRefusedError, match="allow_writes=True"):
+            with pytest.raises(dm.errors.WriteRefusedError, match="allow_writes = True"):
                 session.request(method, "/v1/letters")
     with Session(service.base_url, ApiKey(service.api_key), allow_writes=True) as session:
         with session.record("letter"):
@@ -262,6 +263,28 @@ def test_a_replay_in_recorded_time_waits_as_long_as_the_service_took(
         asyncio.run(session.me_async())
 
     assert pauses == slept * 2
+
+
+def test_a_response_carries_its_number_in_the_recording(
+    service: FaultyService, live: Session
+) -> None:
+    """Live, recorded and replayed; a request that follows a redirect counts its own attempts."""
+
+    def seen() -> list[tuple[int, int]]:
+        """Return number and attempt of each response."""
+        last = live.client.get("/v1/users/me", follow_redirects=True)
+        each = [of(response) for response in (*last.history, last)]
+        return [(one.number, one.reading.attempt) for one in each if one.reading is not None]
+
+    with service.fault(redirect_to="/v1/lists", status=302, path="/v1/users"):
+        sent = seen()
+        with live.record("tour"):
+            recorded = seen()
+    with live.replay("tour"):
+        replayed = seen()
+
+    assert (sent, recorded, replayed) == ([(1, 1), (2, 1)], [(3, 1), (4, 1)], [(1, 1), (2, 1)])
+    assert [each.attempt for each in live.recording.readings()] == [1, 1, 1, 1]
 
 
 @pytest.mark.parametrize("retry", [True, False])

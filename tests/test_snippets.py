@@ -8,6 +8,7 @@ import shlex
 import shutil
 import subprocess
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -104,9 +105,9 @@ def test_a_call_of_ours_sends_the_very_same_request(name: str) -> None:
     request, session = REQUESTS[name], dm.Session(BASE_URL)
     code = copied(request, "request")
     built: list[Any] = []
+    build = session.client.build_request
     calls = SimpleNamespace(
-        request=lambda *args, **options: session.client.build_request(*args, **options),
-        frame=built.append,
+        get=partial(build, "GET"), post=partial(build, "POST"), request=build, frame=built.append
     )
     exec(code, {"dm": calls})
     (sent,), asked = built, httpx.URL(request.uri)
@@ -122,13 +123,13 @@ def test_a_call_of_ours_sends_the_very_same_request(name: str) -> None:
 @pytest.mark.parametrize(
     ("request_", "response", "code"),
     [
-        (get("/v1/lists"), "[]", 'dm.request("GET", "/v1/lists")\ndm.frame(response)'),
+        (get("/v1/lists"), "[]", 'dm.get("/v1/lists")\ndm.frame(response)'),
         (
             get("/v1/lists?a=1&b=%20x"),
             "<p>",
-            'dm.request("GET", "/v1/lists", params={"a": "1", "b": " x"})',
+            'dm.get("/v1/lists", params={"a": "1", "b": " x"})',
         ),
-        (get("/v1/lists?a&b=%FF"), "", 'dm.request("GET", "/v1/lists?a&b=%FF")'),
+        (get("/v1/lists?a&b=%FF"), "", 'dm.get("/v1/lists?a&b=%FF")'),
         (
             post(
                 b'{"to": "Z\xc3\xbcrich \\u202e", "all": true, "from": null, "q": "\\"'
@@ -136,8 +137,7 @@ def test_a_call_of_ours_sends_the_very_same_request(name: str) -> None:
                 + b'"}'
             ),
             "",
-            """dm.request(
-    "POST",
+            """dm.post(
     "/v1/letters",
     json={
         "to": "Zürich \\u202e",

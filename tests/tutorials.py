@@ -176,7 +176,7 @@ _TIMEOUT_S: Final = 120
 _BROWSER: Final = "view = dm.browse()\nview"
 _PICTURED: Final = {
     "dm.login()": ("images/sign-in-picture.png", 472),
-    _BROWSER: ("images/explorer-picture.png", 1000),
+    _BROWSER: ("images/composer-picture.png", 1000),
 }
 
 

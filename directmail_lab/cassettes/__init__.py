@@ -19,5 +19,6 @@ from .library import (
     shown_path as shown_path,
 )
 from .matching import DEFAULT_MATCH_ON as DEFAULT_MATCH_ON, Matcher as Matcher
+from .recorder import Recorded as Recorded
 from .recording import Recording as Recording
 from .session import RawInteraction as RawInteraction, SessionRecording as SessionRecording

@@ -11,9 +11,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from threading import RLock
 from traceback import extract_tb
-from typing import Final, Literal, Self
+from typing import Self
 
-from ..arguments import check_choice
+from ..arguments import RECORD_MODES, REPEATS, Like, RecordMode, Repeat, check_choice
 from ..display import plural
 from ..errors import CassetteError, CassetteFormatError, NotRecordedError
 from ..exchange.bodies import shown_missing
@@ -30,17 +30,15 @@ from .files import FileRecording, read_cassette
 from .library import cassette_name, find_cassette, new_cassette_path
 from .matching import Matcher, Matching
 from .player import Player
-from .recorder import Ending, Recorder, unfinished_files
+from .recorder import Ending, Recorded, Recorder, unfinished_files
 
 BeforeRecord = Callable[[Interaction], Interaction | None]
 """Returns what is to be recorded in place of an interaction, or None to leave it out."""
 
-RECORD_MODES: Final = ("none", "once", "new_episodes", "any", "all")
-
 _log = logging.getLogger("directmail_lab")
 
 
-def records(record_mode: str, path: Path) -> bool:
+def records(record_mode: RecordMode, path: Path) -> bool:
     """Return whether a record mode adds to the cassette of this file."""
     # As in vcrpy, an empty file is recorded to as a new one is.
     is_old = path.exists() and path.stat().st_size > 0
@@ -108,19 +106,19 @@ class Cassette:
         name: str | Path | FileRecording,
         *,
         folders: Sequence[Path] = (),
-        record_mode: str = "none",
+        record_mode: RecordMode = "none",
         redactor: Redactor | None = None,
         base_url: str | None = None,
         match_on: Sequence[str | Matcher] | None = None,
         ignore: Iterable[str] = (),
-        like: Literal["vcrpy"] | None = None,
-        repeat: Literal["last", "strict"] = "last",
+        like: Like | None = None,
+        repeat: Repeat = "last",
         before_record: BeforeRecord | None = None,
         metadata: Mapping[str, object] | None = None,
         notice: Callable[[str], None] = _log.warning,
     ) -> None:
         check_choice("record_mode", record_mode, RECORD_MODES)
-        check_choice("repeat", repeat, ("last", "strict"))
+        check_choice("repeat", repeat, REPEATS)
         place = (name.path or name.name) if isinstance(name, FileRecording) else name
         self.name = cassette_name(place)
         self.record_mode = record_mode
@@ -231,11 +229,10 @@ class Cassette:
             run = self._player.find(self._redactor.request(request))
             return run is not None and not self._player.played[run.start]
 
-    def record(self, interaction: Interaction) -> int | None:
+    def record(self, interaction: Interaction) -> Recorded | None:
         """Redact an interaction and append it: when this returns, a kill does not lose it.
 
-        Its response body must be decoded; its headers are changed here to fit that. Returns its
-        number in the cassette; None if that is known only at the end, as of one recorded anew; 0 if
+        Its response body must be decoded; its headers are changed here to fit that. Returns None if
         it was not recorded: ``before_record`` left it out, or the recording has ended.
 
         Raises
@@ -251,7 +248,7 @@ class Cassette:
             )
         if self._before_record is not None:
             if (changed := _changed(interaction, self._before_record)) is None:
-                return 0
+                return None
             interaction = changed
         request = interaction.request
         response = normalize_headers(interaction.response, method=request.method)
@@ -259,11 +256,12 @@ class Cassette:
             interaction = replace(interaction, response=response)
         with self._lock:
             try:
-                number, written = self._recorder.append(interaction)
+                recorded = self._recorder.append(interaction)
             except OSError as error:
                 raise self._not_written(error) from None
-            self._warn_if_alike(request, written)
-        return number
+            if recorded is not None:
+                self._warn_if_alike(request, recorded.request)
+        return recorded
 
     def recording(self) -> FileRecording:
         """Return what the cassette holds so far; in record mode "all", only what is new."""

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from itertools import chain
 from pathlib import Path
 from typing import Final, Literal
 
 from ..credentials import known_keys
 from ..display import plural
-from ..errors import CassetteError
+from ..errors import CassetteError, CassetteInUseError
 from ..exchange.bodies import missing_bytes
 from ..exchange.values import Interaction
 from ..redaction import Redactor
 from ..redaction.personal import count_personal, personal_notice, texts_of
 from .files import FileRecording, read_cassette
-from .library import command_name, create, locked
+from .library import Version, command_name, create, locked, version_of
 from .recorder import redacted_metadata, unfinished_files, write_cassette
 
 Layout = Literal["lines", "vcrpy", "json", "har"]
@@ -47,11 +47,11 @@ def convert(
     CassetteError
         A credential would have been written, or that layout cannot hold a body.
     CassetteInUseError
-        Where ``target`` is being recorded.
+        Where ``target`` is being recorded, or another program changed it meanwhile.
     """
-    recording = read_cassette(source)
-    with locked(target) as path:
-        _write(path, to, recording, _redactor(recording))
+    version, recording = version_of(target), read_cassette(source)
+    with _unchanged(target) as path:
+        _write(path, version, to, recording, _redactor(recording))
     bodies = (body for each in recording for body in (each.request.body, each.response.body))
     if recording.layout == "har" and (missing := missing_bytes(bodies)):
         notice(_notice_of_missing(missing, source))
@@ -69,13 +69,27 @@ def _notice_of_missing(sizes: Sequence[int | None], source: Path) -> str:
     )
 
 
-def _write(path: Path, to: Layout, recording: FileRecording, redactor: Redactor) -> None:
-    """Write a recording in a layout, redacted, in the place of ``path``, which is locked."""
+@contextmanager
+def _unchanged(path: Path) -> Iterator[Path]:
+    """Lock a file as `locked` does; raise if another program changes it before it is replaced."""
+    with locked(path) as file:
+        try:
+            yield file
+        except FileExistsError:
+            raise CassetteInUseError(
+                f"Another program changed {file} meanwhile, so it was not replaced.", "Try again."
+            ) from None
+
+
+def _write(
+    path: Path, version: Version | None, to: Layout, recording: FileRecording, redactor: Redactor
+) -> None:
+    """Write a recording in a layout, redacted, in the place of that version of a locked file."""
     # The writer adds its own; with ours in another layout, our reader would expect our lines.
     metadata = {**recording.metadata, "base_url": recording.base_url}
     metadata.pop("recorded_with", None)
     if to == "lines":
-        write_cassette(path, metadata, recording, redactor)
+        write_cassette(path, metadata, recording, redactor, version=version)
         return
     redacted = list(map(redactor.interaction, recording))
     try:
@@ -91,7 +105,7 @@ def _write(path: Path, to: Layout, recording: FileRecording, redactor: Redactor)
     except RecursionError:
         raise CassetteError(f"{recording.path} is nested too deeply for that layout.") from None
     redactor.refuse_leak(text)
-    with create(path) as new:
+    with create(path, version) as new:
         new.write_text(text, encoding="utf-8")
 
 
@@ -107,7 +121,7 @@ def adopt(path: Path) -> None:
     """
     from .vcr_files import load_cassette_text
 
-    with locked(path) as file, create(file) as new:
+    with _unchanged(path) as file, create(file, version_of(file)) as new:
         convert(file, new, layout_of(file))
         recording = read_cassette(file)
         before = _messages(map(_redactor(recording).interaction, recording))
@@ -131,11 +145,11 @@ def redact(path: Path, rules: Sequence[str]) -> int:
     rules
         Field names, dotted paths and ``"personal"``, as `record` takes them.
     """
-    with locked(path) as file:
+    with _unchanged(path) as file:
         recording = read_cassette(file)
         redactor = _redactor(recording).extended(rules)
         changed = sum(redactor.interaction(each) != each for each in recording)
-        _write(file, layout_of(file), recording, redactor)
+        _write(file, recording.version, layout_of(file), recording, redactor)
     return changed
 
 
@@ -146,10 +160,11 @@ def repair(path: Path) -> list[str]:
     beside the cassette is named, and stays (see `recorder.unfinished_files`).
     """
     problems: list[str] = []
-    with locked(path) as file:
+    with _unchanged(path) as file:
         recording = read_cassette(file)
         if recording.problem is not None:
-            write_cassette(file, recording.metadata, recording, Redactor())
+            about, version = recording.metadata, recording.version
+            write_cassette(file, about, recording, Redactor(), version=version)
             problems.append(f"Repaired: {recording.problem}.")
         for left in unfinished_files(file):
             count = plural(len(read_cassette(left)), "interaction")

@@ -16,7 +16,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from ..errors import CassetteError
 from ..exchange.bodies import missing_body
@@ -191,6 +191,21 @@ def write_cassette(
             writer.close()
 
 
+class Recorded(NamedTuple):
+    """An interaction that was recorded.
+
+    Attributes
+    ----------
+    number
+        Its number in the cassette; None if that is known only when the recording is closed.
+    request
+        Its request as written.
+    """
+
+    number: int | None
+    request: RecordedRequest
+
+
 class Recorder:
     """Appends redacted interactions to a cassette; the lock on it is held until `close`.
 
@@ -240,17 +255,16 @@ class Recorder:
         self._process = os.getpid()
         self.closed = False
 
-    def append(self, interaction: Interaction) -> tuple[int | None, RecordedRequest]:
+    def append(self, interaction: Interaction) -> Recorded | None:
         """Redact an interaction and write it: when this returns, a kill does not lose it.
 
-        Returns its number in the cassette, or None if that is not known yet, or 0 if it was not
-        recorded since the recording has ended; and its request as written.
+        Returns None if it was not recorded since the recording has ended.
         """
         if os.getpid() != self._process:
-            return 0, interaction.request
+            return None
         if self.closed:  # while the request was in flight
             self._notice(f"A response came after cassette {self._path.stem!r} had been closed.")
-            return 0, interaction.request
+            return None
         text, written = self._redactor.redacted_text(interaction, layout.interaction_text)
         if self._writer is None:
             self._writer = self._open_writer()
@@ -263,7 +277,8 @@ class Recorder:
             interaction = replace(interaction, response=response)
             text, _ = self._redactor.redacted_text(interaction, layout.interaction_text)
         self._writer.append(text)
-        return self._writer.count if self._file == self._path else None, written.request
+        number = self._writer.count if self._file == self._path else None
+        return Recorded(number, written.request)
 
     @property
     def has_recorded(self) -> bool:

@@ -112,12 +112,13 @@ class SessionRecording(Recording):
                 self._kept_bytes -= _size(exchange)
                 self._keep(number, exchange._replace(body=body))
 
-    def cut_short(self, number: int, body: bytes) -> Reading:
-        """Say of a response that its connection broke, and keep what came of its body.
+    def cut_short(self, number: int, body: bytes, *, is_aborted: bool = False) -> Reading:
+        """Say of a response that its connection broke, or that the caller dropped it.
 
-        Returns its reading.
+        What came of its body is kept. Returns its reading.
         """
-        self._readings[number - 1] = reading = self.reading(number)._replace(is_cut_short=True)
+        reading = self.reading(number)._replace(is_cut_short=True, is_aborted=is_aborted)
+        self._readings[number - 1] = reading
         self.add_body(number, body)
         return reading
 

@@ -23,6 +23,7 @@ from .output import (
     FORCE,
     FOUND,
     JSON,
+    NAME,
     cassette_file,
     complete_cassette,
     error_message,
@@ -85,7 +86,9 @@ def rate_limits(cassette: str | None = CASSETTE, as_json: bool = JSON, as_csv: b
 
 
 @app.command()
-def check(cassette: str | None = CASSETTE, as_json: bool = JSON, as_csv: bool = CSV) -> None:
+def check_contract(
+    cassette: str | None = CASSETTE, as_json: bool = JSON, as_csv: bool = CSV
+) -> None:
     """Check the rate-limit contract; exits with 1 if a rule is violated."""
     verdicts = dm.check_contract(_recorded_or_live(cassette))
     show(verdicts, as_json=as_json, as_csv=as_csv)
@@ -100,6 +103,20 @@ def findings(cassette: str | None = CASSETTE, as_json: bool = JSON, as_csv: bool
     if not (as_json or as_csv):
         del found["find_out"]  # calls of Python
     show(found, as_json=as_json, as_csv=as_csv)
+
+
+@app.command()
+def drift(
+    name: str = NAME,
+    ignore: list[str] = typer.Option([], help="A path or header that may change. Repeatable."),
+    as_json: bool = JSON,
+    as_csv: bool = CSV,
+) -> None:
+    """Send a cassette's reads again and list the differences; exits with 1 if there are any."""
+    changes = dm.drift(cassette_file(name), ignore=ignore)
+    show(changes, as_json=as_json, as_csv=as_csv)
+    if len(changes):
+        raise FOUND
 
 
 app.add_typer(cassette_commands.app, name="cassette")

@@ -14,12 +14,21 @@ from ..cassettes import Cassette, cassettes_by_name, convert as files
 from ..cassettes.library import cassettes_in, stays_in
 from ..display import plural
 from ..errors import DirectMailLabError
-from .output import CSV, FORCE, FOUND, JSON, cassette_file, complete_cassette, refuse_existing, show
+from .output import (
+    CSV,
+    FORCE,
+    FOUND,
+    JSON,
+    NAME,
+    cassette_file,
+    complete_cassette,
+    refuse_existing,
+    show,
+)
 
 app = typer.Typer(no_args_is_help=True, help="Show, check, repair and convert cassettes.")
 
 _THEIRS = "of another program"
-_NAME = typer.Argument(help="A cassette's name, or a file.", autocompletion=complete_cassette)
 _NAMES = typer.Argument(help="Cassettes, or files.", autocompletion=complete_cassette)
 
 
@@ -35,7 +44,7 @@ def list_(as_json: bool = JSON, as_csv: bool = CSV) -> None:
 
 @app.command("show")
 def show_(
-    name: str = _NAME,
+    name: str = NAME,
     number: int | None = typer.Option(None, "--number", "-n", help="Show this one in full."),
     as_json: bool = JSON,
     as_csv: bool = CSV,
@@ -67,7 +76,7 @@ def audit(names: list[str] = _NAMES) -> None:
 
 @app.command()
 def redact(
-    name: str = _NAME,
+    name: str = NAME,
     rules: list[str] = typer.Option(["personal"], "--redact", "-r", help="A field. Repeatable."),
 ) -> None:
     """Replace personal data in a cassette by stable pseudonyms, in place.
@@ -79,7 +88,7 @@ def redact(
 
 
 @app.command()
-def repair(name: str = _NAME) -> None:
+def repair(name: str = NAME) -> None:
     """Close a recording that was interrupted; every whole interaction is kept.
 
     A file that a recording left beside the cassette is named.
@@ -90,7 +99,7 @@ def repair(name: str = _NAME) -> None:
 
 @app.command()
 def convert(
-    source: str = _NAME,
+    source: str = NAME,
     target: Path = typer.Argument(help="The file to write."),
     to: files.Layout | None = typer.Option(None, help="Its layout; by default by its name."),
     force: bool = FORCE,
@@ -189,17 +198,3 @@ def openapi(
     sources = [cassette_file(name) for name in names]
     document = dm.openapi(sources, title=title, version=version, paths=paths)
     typer.echo(document.text(), nl=False)
-
-
-@app.command()
-def verify(
-    name: str = _NAME,
-    ignore: list[str] = typer.Option([], help="A path or header that may change. Repeatable."),
-    as_json: bool = JSON,
-    as_csv: bool = CSV,
-) -> None:
-    """Send a cassette's reads again and list the differences; exits with 1 if there are any."""
-    changes = dm.drift(cassette_file(name), ignore=ignore)
-    show(changes, as_json=as_json, as_csv=as_csv)
-    if len(changes):
-        raise FOUND

@@ -39,6 +39,7 @@ def complete_cassette(typed: str) -> list[str]:
     return [name for name in cassettes_by_name() if name.startswith(typed)]
 
 
+NAME: Final = typer.Argument(help="A cassette's name, or a file.", autocompletion=complete_cassette)
 JSON: Final = typer.Option(False, "--json", help="Print JSON: an array of objects.")
 CSV: Final = typer.Option(False, "--csv", help="Print CSV.")
 FORCE: Final = typer.Option(False, "--force", help="Replace the file if it exists.")

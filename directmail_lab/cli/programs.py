@@ -7,7 +7,6 @@ import os
 import signal
 import tempfile
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from pathlib import Path
 
@@ -87,11 +86,7 @@ def _run_jupyterlab(
 ) -> None:
     LoopbackServer(port or 0).close()  # if the port is taken, JupyterLab would take another
     typer.echo("Starting JupyterLab; its address follows. Ctrl-C ends it.")
-    # CPython 3.11 maps and unmaps memory at each call that crosses the end of a 16 kB chunk of its
-    # frame stack. Imported from this depth, a hot loop of JupyterLab's imports crosses one: 380,000
-    # calls of munmap and 9 s, instead of 2,800 and 3 s. A new thread starts with a new chunk.
-    with ThreadPoolExecutor(1) as thread:
-        lab_app = thread.submit(import_module, "jupyterlab.labapp").result().LabApp
+    lab_app = import_module("jupyterlab.labapp").LabApp  # takes seconds, so after the line above
     # Our page settings come before the user's, for this process and its children only.
     with tempfile.TemporaryDirectory(prefix="directmail-lab-") as settings:
         page_config = Path(settings, "labconfig", "page_config.json")

@@ -51,9 +51,8 @@ class ClientsTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         call_of(request).is_foreign = True
-        mode = self._session.mode
         try:
-            response = self._session.replay(request, mode) or mode.unpaced.handle_request(request)
+            response = self._session.handle_request(request)
         except DirectMailLabError as error:
             failure = self.as_raised(error)
         else:
@@ -62,10 +61,8 @@ class ClientsTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         call_of(request).is_foreign = True
-        mode = self._session.mode
         try:
-            response = await self._session.replay_async(request, mode)
-            response = response or await mode.unpaced.handle_async_request(request)
+            response = await self._session.handle_async_request(request)
         except DirectMailLabError as error:
             failure = self.as_raised(error)
         else:

@@ -60,12 +60,17 @@ class _Cookies(httpx.Cookies):
 
 
 class _SessionClient(httpx.Client if TYPE_CHECKING else object):  # type: ignore[misc]
-    """What both clients of a session have in common; ``redacted`` removes the key from a text."""
+    """What both clients of a session have in common.
 
-    def __init__(self, redacted: Callable[[str], str], **options: Any) -> None:
+    ``redacted`` removes the key from a text; ``cookies`` are another client's, to be shared.
+    """
+
+    def __init__(
+        self, redacted: Callable[[str], str], cookies: httpx.Cookies | None, **options: Any
+    ) -> None:
         super().__init__(auth=KeyedAuth(), headers=_HEADERS, **options)
         self._redacted = redacted
-        self._own_cookies = _Cookies()
+        self._own_cookies = _Cookies() if cookies is None else cookies
 
     @property
     def cookies(self) -> httpx.Cookies:
@@ -73,7 +78,7 @@ class _SessionClient(httpx.Client if TYPE_CHECKING else object):  # type: ignore
 
     @cookies.setter
     def cookies(self, cookies: Any) -> None:
-        self._own_cookies = _Cookies(cookies)
+        self._own_cookies.jar = _Cookies(cookies).jar  # which the other client has, too
 
     @hide_frames
     def build_request(self, method: str, url: httpx.URL | str, **options: Any) -> httpx.Request:
@@ -133,13 +138,13 @@ _MESSAGES: Final = (
         httpx.TimeoutException,
         "",
         "{} did not answer in time.",
-        "Check the address and the network, or give it more time: connect(…, timeout_s=…).",
+        "Check the address and the network, or give it more time (timeout_s).",
     ),
     (
         (httpx.ConnectError, httpx.UnsupportedProtocol, httpx.ProxyError),
         "",
         "Nothing answers at {}.",
-        "Check its spelling and the network. With no network, replay(…) a cassette.",
+        "Check its spelling and the network. With no network, replay a cassette.",
     ),
     (httpx.DecodingError, "", "The response of {} is not compressed as it says.", "Try again."),
     (
@@ -219,6 +224,6 @@ def _renewal(reading: Reading) -> str:
     if reading.reset is None:
         return "The service does not say when it renews."
     return (
-        f"X-RateLimit-Reset is {reading.reset}: rate_limits() says when that is if its unit is "
-        "known, and findings() what is known of the unit."
+        f"X-RateLimit-Reset is {reading.reset}: the rate limits say when that is if its unit is "
+        "known, and the findings what is known of the unit."
     )

@@ -27,7 +27,7 @@ from tornado.web import HTTPError, authenticated
 from ..cassettes import FileRecording, read_cassette
 from ..errors import CassetteError, CassetteFormatError
 from ..tutorials import EXPLORE, first_notebook, notebook_of
-from ..widgets.page import handle_request, read_page
+from ..widgets.browser_data import handle_request, read_static
 
 _PLUGIN: Final = Path(__file__).with_name("plugin.js")
 
@@ -40,7 +40,7 @@ def _load_jupyter_server_extension(server: ServerApp) -> None:
     handlers: dict[str, type[JupyterHandler]] = {
         "recording": RecordingHandler,
         "(explore|tutorials)": NotebookHandler,
-        r"(plugin\.js|browser\.js|browser\.css)": PageHandler,
+        r"(plugin\.js|browser\.js|browser\.css|codemirror\.js)": PageHandler,
     }
     for path, handler in handlers.items():
         url = url_path_join(server.base_url, "directmail-lab", path)
@@ -117,17 +117,15 @@ class NotebookHandler(APIHandler):
 
 
 class PageHandler(JupyterHandler):
-    """Serves the front end: the extension's module, and the script and style of `browse`."""
+    """Serves the front end: the extension's module, and the files of `browse`."""
 
     @authenticated
     async def get(self, name: str) -> None:
         """Respond with a file, which a web browser requests anew each time (``no-cache``)."""
-        script, style = read_page("common", "page")
-        pages = {"browser.js": script, "browser.css": style}
         media_type = "text/css" if name.endswith(".css") else "text/javascript"
         self.set_header("Content-Type", f"{media_type}; charset=utf-8")
         self.set_header("Cache-Control", "no-cache")
-        self.finish(pages.get(name) or _PLUGIN.read_text("utf-8"))
+        self.finish(_PLUGIN.read_text("utf-8") if name == _PLUGIN.name else read_static(name))
 
 
 # -- files of the server -----------------------------------------------------------------------

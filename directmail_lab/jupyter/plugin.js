@@ -90,12 +90,12 @@ export async function createPlugin(shared) {
       const send = (request) => this.server.send(this.context.path, request); // renamed or not
       const { version } = await send({ action: "list", first: 1, limit: 0 });
       if (version === this.version || this.isDisposed) return;
-      const { createBrowser } = await this.server.page();
+      const { createBrowser, loadEditor } = await this.server.page();
       if (!this.version) this.context.fileChanged.connect(() => this.refresh());
       this.version = version;
       this.browser?.destroy();
       this.node.replaceChildren();
-      this.browser = createBrowser(this.node, { send, fill: true });
+      this.browser = createBrowser(this.node, { send, loadEditor, fill: true });
       this.showWanted();
     }
 
@@ -246,5 +246,6 @@ async function loadPage(address) {
     style.addEventListener("error", loaded);
     document.head.append(style);
   });
-  return import(address("browser.js"));
+  const { createBrowser } = await import(address("browser.js"));
+  return { createBrowser, loadEditor: async () => address("codemirror.js") };
 }

@@ -25,7 +25,8 @@ The marker's arguments are the settings of a test (see `settings`). The fixture
 each test fails that connects to another machine (see `network`). ``--directmail-unused`` lists the
 cassettes that no test uses.
 
-Until a test uses a fixture this module imports only pytest, and it never imports pandas.
+Until a test uses a fixture this module imports pytest and `arguments` alone. It never imports
+pandas.
 """
 
 from __future__ import annotations
@@ -38,9 +39,9 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import pytest
 
+from ..arguments import RECORD_MODES, RecordMode
 from .mismatches import COMMAND, add_to_report, hide_our_frames
 from .settings import (
-    MODES,
     NAMES,
     OPTION,
     TABLE,
@@ -62,13 +63,18 @@ _UNUSED_OPTION: Final = "--directmail-unused"
 _BLOCK_OPTION: Final = "--directmail-block-network"
 _HOSTS_OPTION: Final = "--directmail-allowed-hosts"
 _BLOCK: Final = "directmail_network_block"  # a plugin's name
+_WRITE_ADVICE: Final = (
+    f"Run pytest {WRITES_OPTION}, or mark the test: directmail(allow_writes=True)."
+)
 _LONGEST_WAIT_S, _PAUSE_S = 60.0, 0.02  # for a cassette that another worker records
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options and the ini settings."""
     group = parser.getgroup("directmail", "directmail_lab cassettes")
-    group.addoption(OPTION, choices=MODES, help="record, as vcrpy does; by default: replay alone")
+    group.addoption(
+        OPTION, choices=RECORD_MODES, help="record, as vcrpy does; by default: replay alone"
+    )
     group.addoption(WRITES_OPTION, action="store_true", help="send and record writes, too")
     group.addoption(_UNUSED_OPTION, action="store_true", help="list cassettes that no test uses")
     group.addoption(_BLOCK_OPTION, action="store_true", help="fail tests that connect elsewhere")
@@ -171,7 +177,7 @@ def _session(
     from ..errors import DirectMailLabError
 
     settings = settings_of(node, options)
-    mode = node.config.getoption(OPTION) or settings.record_mode or "none"
+    mode: RecordMode = node.config.getoption(OPTION) or settings.record_mode or "none"
     before = current_session()
     try:
         named = cassette if settings.cassette is None else settings.cassette
@@ -270,13 +276,14 @@ def _replaying(path: Path, _: str, settings: Settings, node: Node) -> Session:  
         session, recording = replaying_session(path)
     else:  # a test that sends nothing needs none
         session, recording = Session(NO_ADDRESS), FileRecording(path.stem, path=path)
+    session.fix_writes(_WRITE_ADVICE)
     session.replay(
         recording, repeat=settings.repeat, **settings.given("match_on", "ignore", "like")
     )
     return session
 
 
-def _recording(path: Path, mode: str, settings: Settings, node: Node) -> Session:
+def _recording(path: Path, mode: RecordMode, settings: Settings, node: Node) -> Session:
     """Return a session that records, with the environment's key."""
     from ..credentials import ApiKey, find_api_key
     from ..errors import CassetteInUseError, CredentialError, NotConnectedError
@@ -294,6 +301,7 @@ def _recording(path: Path, mode: str, settings: Settings, node: Node) -> Session
         allow_writes=settings.allow_writes or node.config.getoption(WRITES_OPTION),
         retry=settings.retry,
     )
+    session.fix_writes(_WRITE_ADVICE)
     # The event loop of an async test is gone when the fixture ends: no connection may outlive it.
     session.async_client.headers["Connection"] = "close"
     if settings.is_patched:

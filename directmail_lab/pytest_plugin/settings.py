@@ -4,6 +4,8 @@ The fixture ``directmail_options`` wins over the ini file, and a marker over bot
 markers, the one nearest to the test.
 """
 
+# ruff: noqa: RUF009 (a `_setting` is a field of a dataclass)
+
 from __future__ import annotations
 
 import os
@@ -17,12 +19,13 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import pytest
 
+from ..arguments import RECORD_MODES, REPEATS, Like, RecordMode, Repeat, did_you_mean
+
 if TYPE_CHECKING:
     from ..cassettes import BeforeRecord, Matcher
 
 Node = pytest.Item | pytest.Module
 
-MODES: Final = ("none", "once", "new_episodes", "any", "all")
 OPTION: Final = "--directmail-record-mode"
 WRITES_OPTION: Final = "--directmail-allow-writes"
 _LONGEST_NAME: Final = 120  # of a test, in its cassette's file name
@@ -45,8 +48,8 @@ class Settings:
     """
 
     cassette: str | Path | None = None
-    record_mode: str | None = _setting(None, None, *MODES)
-    repeat: Literal["strict", "last"] = _setting("strict", "strict", "last")
+    record_mode: RecordMode | None = _setting(None, None, *RECORD_MODES)
+    repeat: Repeat = _setting("strict", *REPEATS)
     redact: Iterable[str] = _setting((), ini="headers, fields and kinds of data", kind="args")
     match_on: Sequence[str | Matcher] | None = _setting(
         None, ini="vcrpy's matchers, such as: method path body", kind="args"
@@ -54,12 +57,14 @@ class Settings:
     ignore: Sequence[str] = _setting(
         (), ini="what is not compared, such as: query:key body:apikey", kind="args"
     )
-    like: Literal["vcrpy"] | None = _setting(
+    like: Like | None = _setting(
         None, None, "vcrpy", ini="vcrpy: match as it does, and play its cassettes as they are"
     )
     unplayed: Literal["fail", "allow"] | None = _setting(None, None, "fail", "allow")
     max_age: str = _setting("", ini='how old a recording may be, such as "90 days"')
-    on_old: str = _setting("warn", "warn", "fail", ini="what an older one does: warn or fail")
+    on_old: Literal["warn", "fail"] = _setting(
+        "warn", "warn", "fail", ini="what an older one does: warn or fail"
+    )
     base_url: str | None = _setting(None, ini="the address, if DIRECTMAIL_BASE_URL is not set")
     retry: bool = _setting(False, True, False)
     allow_writes: bool = _setting(False, True, False)
@@ -123,8 +128,6 @@ def _of_ini(config: pytest.Config) -> dict[str, Any]:
 
 def _check(source: str, name: str, value: Any) -> None:
     """Fail the test if a setting has a wrong name or value."""
-    from ..arguments import did_you_mean
-
     if name not in TABLE:
         advice = did_you_mean(name, TABLE) or f"There are {', '.join(TABLE)}."
         pytest.fail(f"{source} has no setting {name}. {advice.rstrip()}", pytrace=False)

@@ -16,6 +16,7 @@ from base64 import b64decode
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -68,20 +69,40 @@ def search_for(base_urls: Iterable[str | None] = (), *, secrets: Iterable[str] =
 
 def find(parts: Iterable[Part], search: KeySearch) -> list[Finding]:
     """Return what must not be shared, each kind once for a place."""
-    return list(dict.fromkeys(finding for part in parts for finding in _find(*part, search)))
+    found = (
+        _find_in_bytes(where, content, search)
+        if isinstance(content, bytes)
+        else _find_in_text(where, content, search)
+        for where, content in parts
+    )
+    return list(dict.fromkeys(chain.from_iterable(found)))
 
 
-def _find(where: str, content: str | bytes, search: KeySearch) -> Iterator[Finding]:
-    """Yield what must not be shared in one part.
+def _find_in_text(where: str, text: str, search: KeySearch) -> Iterator[Finding]:
+    """Yield what must not be shared in a text, where the name of a field shows nothing."""
+    yield from _secrets(where, text, search)
+    yield from _personal(where, count_personal([text], by_field=False))
+
+
+def _find_in_bytes(where: str, content: bytes, search: KeySearch) -> Iterator[Finding]:
+    """Yield what must not be shared in a body or a picture.
 
     Bytes that are not text may look like an e-mail address by chance: there, only keys count.
     """
-    text = content if isinstance(content, str) else content.decode("utf-8", "surrogateescape")
+    text = content.decode("utf-8", "surrogateescape")
+    yield from _secrets(where, text, search)
+    if not re.search("[\udc80-\udcff]", text):
+        yield from _personal(where, count_personal([text]))
+
+
+def _secrets(where: str, text: str, search: KeySearch) -> Iterator[Finding]:
     if search.holds(text):
         yield Finding("secret", "your API key", where)
     yield from (Finding("secret", what, where) for what in credentials_in(text))
-    is_text = not re.search("[\udc80-\udcff]", text)
-    for kind in count_personal([text], by_field=isinstance(content, bytes)) if is_text else ():
+
+
+def _personal(where: str, kinds: Iterable[str]) -> Iterator[Finding]:
+    for kind in kinds:
         yield Finding("personal", f"{'an' if kind[0] in 'aeiou' else 'a'} {kind}", where)
 
 

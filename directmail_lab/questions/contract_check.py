@@ -51,6 +51,7 @@ def check_contract(source: Source | Iterable[Source] | pd.DataFrame = None) -> p
         ========== ======= ===================================================================
     """
     frame = readings_of(source)
+    frame = frame[frame["status"] != 0]  # to which no response came
     groups: list[tuple[Any, pd.DataFrame]] = list(frame.groupby("operation", sort=False))
     groups = groups or [(pd.NA, frame)]
     rows = [_check_headers(name, group) for name, group in groups]

@@ -13,7 +13,7 @@ from difflib import SequenceMatcher
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final, NamedTuple
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 import pandas as pd
 
@@ -25,7 +25,7 @@ from ..errors import DirectMailLabError
 from ..exchange.bodies import decode_text, read_json_body, shown_missing
 from ..exchange.operations import operations_of
 from ..exchange.values import Interaction, RecordedRequest
-from ..http import recorded_response
+from ..http import may_change, recorded_response
 from ..redaction import Redactor, has_placeholder
 from ..sessions import Session
 from ..sources import named_paths, recording_of
@@ -36,8 +36,6 @@ _Path = tuple[str, ...]
 # The recorded request headers that are sent again: they only select a representation. Others are
 # not sent, since a cassette may be somebody else's and the request carries this account's key.
 _RESENT: Final = ("accept", "accept-language", "accept-charset", "prefer")
-# Query parameters by which some frameworks turn a GET into another method.
-_OVERRIDE: Final = re.compile(r"[?&;]\s*(_method|x-(http-)?method(-override)?)\s*=", re.IGNORECASE)
 _REFUSED: Final = (401, 403)
 _AGE: Final = re.compile(r"(\d{1,5}) days?")
 
@@ -163,7 +161,8 @@ def _reads(recording: Recording) -> tuple[dict[int, Interaction], list[RecordedR
     not_sent: list[RecordedRequest] = []
     for number, recorded in enumerate(recording, 1):
         request = recorded.request
-        is_read = request.method in ("GET", "HEAD") and not _OVERRIDE.search(unquote(request.uri))
+        query = urlsplit(request.uri).query
+        is_read = request.method in ("GET", "HEAD") and not may_change(request.method, query)
         if not (is_read and _is_whole(request.uri)):
             not_sent.append(request)
             continue

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from operator import attrgetter
-from typing import Any, Final, Literal
+from typing import Final, Literal
 from weakref import WeakKeyDictionary
 
 import pandas as pd
@@ -33,7 +33,7 @@ from ..http import httpx, recorded_response
 from ..readings.reading import Reading, is_exhausted, reading_of
 from ..sessions import Session
 from ..settings import configured_regions
-from ..sources import named_paths, recordings_of
+from ..sources import Source, named_paths, recordings_of
 from .shapes import ANY_NAME, Schema, grouped, notes_on, schema_of
 
 _COLUMNS: Final = ("part", "section", "seen", "how_sure", "interactions", "find_out")
@@ -60,7 +60,7 @@ _explored: Final = WeakKeyDictionary[Recording, list[tuple[Interaction, Credenti
 _wrong_key_sent: Final[set[str]] = set()
 
 
-def findings(source: Any = None) -> pd.DataFrame:
+def findings(source: Source | Iterable[Source] = None) -> pd.DataFrame:
     """Return what was seen so far of each part that the service's document leaves open.
 
     Nothing is sent.
@@ -172,6 +172,8 @@ _Responses = Sequence[_Response]
 def _responses(recording: Recording) -> Iterator[_Response]:
     address = recording.base_url or "unknown"
     for number, reading in enumerate(recording.readings(), 1):
+        if not reading.status:
+            continue  # no response came
         response, has_body = recording.interaction(number).response, recording.has_bodies(number)
         has_body &= shown_missing(response.body) is None
         yield _Response(recording.name, number, address, reading, response, has_body)

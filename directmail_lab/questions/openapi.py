@@ -28,7 +28,7 @@ from ..exchange.bodies import read_form, read_json_body, shown_missing
 from ..exchange.operations import operations_of, pattern_of
 from ..exchange.values import RecordedRequest, RecordedResponse, header
 from ..redaction.key import REDACTED
-from ..sources import named_paths, recordings_of
+from ..sources import Source, named_paths, recordings_of
 from . import shapes
 from .shapes import Components, Schema, grouped, is_value, schema_of, singular
 
@@ -72,7 +72,7 @@ class Document(dict[str, Any]):
         """Return the document as the text of a file whose name ends so."""
         if suffix.lower() == ".json":
             return json.dumps(self, ensure_ascii=False, indent=2) + "\n"
-        return yaml.safe_dump(dict(self), sort_keys=False, allow_unicode=True, width=100)
+        return yaml.dump(self, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)
 
     def _repr_html_(self) -> str:
         style = ' style="text-align:left"'  # in each cell: JupyterLab has a style for cells
@@ -84,11 +84,15 @@ class Document(dict[str, Any]):
         return f"<table>{body}</table><p>{html.escape(about)}</p>"
 
 
-yaml.SafeDumper.add_representer(Document, yaml.SafeDumper.represent_dict)
+class _Dumper(yaml.SafeDumper):
+    """PyYAML's dumper of plain values, which writes a document as the dict that it is."""
+
+
+_Dumper.add_representer(Document, _Dumper.represent_dict)
 
 
 def openapi(
-    source: Any = None,
+    source: Source | Iterable[Source] = None,
     *,
     title: str = "Recorded API",
     version: str = "0",
@@ -173,6 +177,8 @@ def _calls(recording: Recording) -> Iterator[_Call]:
     base_url = recording.base_url or ""
     for number, each in enumerate(recording, 1):
         request, response = each.request, each.response
+        if not response.status:
+            continue  # no response came
         address = urlsplit(request.uri)
         origin = f"{address.scheme}://{address.netloc.rpartition('@')[2]}"
         server = base_url if f"{base_url}/".startswith(f"{origin}/") else origin

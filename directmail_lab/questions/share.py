@@ -303,6 +303,7 @@ def _files_in(folder: Path, place: str) -> dict[str, bytes]:
         for path, inner in paths
         if not any(part.startswith((".", "my-", "__pycache__")) for part in inner.parts)
         and path.suffix != ".lock"
+        and inner.parts[:2] != ("widgets", "src")  # which is bundled in widgets/static
         and (folder.name != "notebooks" or inner.parts[0] != "cassettes")
     }
 

@@ -97,9 +97,8 @@ def copy_as(
         key = [f'auth=(os.environ["{API_KEY_VARIABLE}"], "")'] if has_key else []
         key += [f"headers={list(sendable)!r}"] if sendable else []
         key += [f"content={body!r}"] if body else []
-        code = (
-            f"import os\n\nimport httpx\n\n{_as_python('httpx.request', request.method, url, key)}"
-        )
+        arguments = [_literal(request.method), _literal(url), *key]
+        code = f"import os\n\nimport httpx\n\n{_as_python('httpx.request', arguments)}"
     else:
         code = _as_cell(request, interaction.response, base_url)
     return "".join(f"# {note}\n" for note, applies in notes.items() if applies) + code
@@ -138,16 +137,17 @@ def _as_cell(request: RecordedRequest, response: RecordedResponse, base_url: str
     elif body:
         options += [f"content={body!r}"]
     options += [f"headers={_as_dict(headers)}"] if headers else []
-    code = _as_python("dm.request", request.method, path, options)
+    function = {"GET": "dm.get", "POST": "dm.post"}.get(request.method, "dm.request")
+    method = [_literal(request.method)] if function == "dm.request" else []
+    code = _as_python(function, [*method, _literal(path), *options])
     if read_json_body(response.headers, response.body)[1] is not None:
         return code
     on_error = ', on_error="keep"' if response.status >= 400 else ""
     return f"{code}\ndm.frame(response{on_error})"
 
 
-def _as_python(function: str, method: str, address: str, options: Sequence[str]) -> str:
+def _as_python(function: str, arguments: Sequence[str]) -> str:
     """Return a call of a function; on one line if that fits."""
-    arguments = [_literal(method), _literal(address), *options]
     line = f"response = {function}({', '.join(arguments)})"
     if len(line) <= _LINE_CHARACTERS:
         return line

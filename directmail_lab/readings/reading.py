@@ -21,6 +21,7 @@ Source = Literal["live", "recorded", "replayed"]
 DateForm = Literal["http_date", "iso_text"]
 
 CUT_SHORT: Final = "the connection broke before the end of the body"
+ABORTED: Final = "aborted before the end of the response"
 REMAINING_OVER_LIMIT: Final = f"{REMAINING_HEADER} is larger than {LIMIT_HEADER}"
 
 _INT64_MAX: Final = 2**63 - 1
@@ -75,6 +76,9 @@ class Reading(NamedTuple):
         2 and more where a request was sent again after a response that allows that.
     is_cut_short
         Whether the connection broke before the end of the body.
+    is_aborted
+        Whether the caller dropped the connection before that. The status is 0 if no response had
+        come, as in a HAR file.
     """
 
     at: float
@@ -88,6 +92,7 @@ class Reading(NamedTuple):
     cassette_number: int | None = None
     attempt: int = 1
     is_cut_short: bool = False
+    is_aborted: bool = False
 
     def __repr__(self) -> str:
         return f"<Reading {self.method} {self.path} {self.status}>"
@@ -163,9 +168,12 @@ def is_exhausted(status: Any, remaining: Any) -> Any:
 
 def problem_of(reading: Reading, of_headers: str | None) -> str | None:
     """Return what is wrong with a response, given what is wrong with its headers."""
+    if reading.is_aborted and not reading.status:
+        return ABORTED  # the headers never came
     if not reading.is_cut_short:
         return of_headers
-    return f"{of_headers}; {CUT_SHORT}" if of_headers else CUT_SHORT
+    of_body = ABORTED if reading.is_aborted else CUT_SHORT
+    return f"{of_headers}; {of_body}" if of_headers else of_body
 
 
 def parse_counts(

@@ -78,7 +78,7 @@ def _escapes(char: str) -> Iterator[str]:
             yield "".join(f"%{byte:02x}" for byte in case.encode())
             units = re.findall("....", case.encode("utf-16-be").hex())
             yield "".join(rf"\\{{1,4}}u{unit}" for unit in units)
-    yield f"&#(?:0*(?:{number})|x0*(?:{code}));?"
+    yield f"&#(?:0{{0,2}}(?:{number})|x0{{0,2}}(?:{code}));?"
     yield from (f"&{name}" for name in _html_names(char))
     if not char.isalnum():
         yield rf"\\{{1,4}}{re.escape(char)}"

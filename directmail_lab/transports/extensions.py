@@ -40,6 +40,9 @@ class Call:
         How many responses the present request has had: more than one if it was repeated.
     recorded
         How many of these a cassette has.
+    number
+        The number of the last one, from 1, in the recording of the session's mode; 0 if there is
+        none. A request that was aborted has one, too.
     """
 
     wants_key: bool = False
@@ -49,6 +52,7 @@ class Call:
     first_sent: int | None = None
     attempt: int = 0
     recorded: int = 0
+    number: int = 0
 
 
 @dataclass(eq=False, repr=False, slots=True)
@@ -77,10 +81,11 @@ class Received:
         if self.recording is not None:
             self.recording.add_body(self.number, body)
 
-    def cut_short(self, body: bytes) -> None:
-        """Keep what came of the body before the connection broke."""
+    def cut_short(self, body: bytes, *, is_aborted: bool) -> None:
+        """Keep what came of the body before the connection broke, or the caller dropped it."""
         if self.recording is not None:
-            self.reading = self.recording.cut_short(self.number, body)
+            cut_short = self.recording.cut_short
+            self.reading = cut_short(self.number, body, is_aborted=is_aborted)
 
 
 def call_of(request: Any) -> Call:

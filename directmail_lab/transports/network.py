@@ -59,13 +59,22 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
 
     A client of the code under test sends by its own connections, and to any address.
     Without a key, only such clients send.
+
+    Attributes
+    ----------
+    allow_writes
+        Whether writes are sent.
+    write_advice
+        What to do to allow them.
     """
+
+    write_advice = "If you mean it, allow writes first: dm.session().allow_writes = True."
 
     def __init__(self, base_url: str, api_key: ApiKey | None, allow_writes: bool) -> None:
         base = httpx.URL(base_url)
         self._origin = origin(base)
         self._api_key = api_key
-        self._allow_writes = allow_writes
+        self.allow_writes = allow_writes
         self._proxy = _proxy_for(base)
         # By process, so that a forked child opens its own connections. An asynchronous pool
         # belongs to one event loop, and is closed with it.
@@ -153,12 +162,11 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         return signed
 
     def _refuse_write(self, request: httpx.Request, *, is_first: bool) -> None:
-        if not self._allow_writes:
+        if not self.allow_writes:
             raise WriteRefusedError(
                 f"{request.method} would change something at the live service, and nothing was "
                 "sent.",
-                "If you mean it, connect(…, allow_writes=True); in a test, run pytest "
-                "--directmail-allow-writes, or mark it: directmail(allow_writes=True).",
+                self.write_advice,
             )
         if not is_first:
             raise WriteRefusedError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -11,7 +12,7 @@ from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Any, Final, cast
 
-from ..cassettes import Cassette, RawInteraction, SessionRecording
+from ..cassettes import Cassette, RawInteraction, Recorded, SessionRecording
 from ..display import CONTROLS
 from ..errors import CassetteError, OutcomeUnknownError
 from ..exchange.bodies import MAX_UNPACKED_BYTES, missing_body, unpack
@@ -81,7 +82,7 @@ class Observer:
         )
         sent, reason = body_of(request) or b"", response.reason_phrase
         exchange = RawInteraction(request.url, request.headers.raw, sent, raw, reason, body)
-        number = recording.add(reading, exchange)
+        call.number = number = recording.add(reading, exchange)
         received = Received(reading, number, recording if body is None else None)
         response.extensions[KEY] = received
         self.on_reading(reading)
@@ -117,7 +118,11 @@ class ObservingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         started = self.timer()
-        response = self.inner.handle_request(request)
+        try:
+            response = self.inner.handle_request(request)
+        except KeyboardInterrupt:
+            self._aborted(request, started)
+            raise
         response.stream = body = self._body(request, response, started)
         if self.cassette is None:
             self._observe_live(request, response, started)
@@ -129,7 +134,11 @@ class ObservingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         started = self.timer()
-        response = await self.inner.handle_async_request(request)
+        try:
+            response = await self.inner.handle_async_request(request)
+        except asyncio.CancelledError:
+            self._aborted(request, started)
+            raise
         response.stream = body = self._body(request, response, started)
         if self.cassette is None:
             self._observe_live(request, response, started)
@@ -148,15 +157,21 @@ class ObservingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
     def _body(self, request: httpx.Request, response: httpx.Response, started: float) -> _Body:
         """Return the body of a response, which is kept as far as it came if it breaks off."""
 
-        def cut_short(body: bytes) -> None:
+        def cut_short(body: bytes, *, is_aborted: bool) -> None:
             received = of(response)
             if not received.number:  # it was read for a cassette, which gets none of it
                 received = self._observe_live(request, response, started)
             with suppress(ValueError):
                 body = unpack(body, response.headers.get("content-encoding", ""))
-            received.cut_short(body)
+            received.cut_short(body, is_aborted=is_aborted)
 
         return _Body(response.stream, cut_short)
+
+    def _aborted(self, request: httpx.Request, started: float) -> None:
+        """Keep that a request was sent, and that its caller did not wait for the response."""
+        if call_of(request).first_sent is not None:
+            received = self._observe_live(request, httpx.Response(0), started)
+            received.cut_short(b"", is_aborted=True)
 
     def _record(
         self, cassette: Cassette, request: httpx.Request, response: httpx.Response, started: float
@@ -166,10 +181,9 @@ class ObservingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         recorded, response = _as_recorded(request, response)
         about: dict[str, Any] = {"at": at, "elapsed_s": elapsed_s, "body": recorded.body}
         try:
-            number = _write(cassette, request, recorded, at, elapsed_s)
-            if number != 0:
+            if written := _write(cassette, request, recorded, at, elapsed_s):
                 about |= {"source": "recorded", "cassette": cassette.name}
-                about["cassette_number"] = number
+                about["cassette_number"] = written.number
         finally:  # a response that was not recorded is in the session's recording
             self.observe(self.recording, request, response, **about)
         return response
@@ -182,12 +196,12 @@ def _write(
     response: RecordedResponse,
     at: float,
     elapsed_s: float,
-) -> int | None:
+) -> Recorded | None:
     """Write a response to a cassette; return what `Cassette.record` does."""
     call, recorded_at = call_of(request), datetime.fromtimestamp(at, UTC)
     attempt = call.recorded + 1
     try:
-        number = cassette.record(
+        written = cassette.record(
             Interaction(recorded_request(request), response, recorded_at, elapsed_s, attempt)
         )
     except CassetteError as error:
@@ -197,9 +211,9 @@ def _write(
             "the response."
         )
         raise
-    if number != 0:  # what is left out is no attempt of the recording
+    if written is not None:  # what is left out is no attempt of the recording
         call.recorded = attempt
-    return number
+    return written
 
 
 class _Body(httpx.SyncByteStream, httpx.AsyncByteStream):
@@ -209,7 +223,7 @@ class _Body(httpx.SyncByteStream, httpx.AsyncByteStream):
     until then.
     """
 
-    def __init__(self, stream: Any, cut_short: Callable[[bytes], None]) -> None:
+    def __init__(self, stream: Any, cut_short: Callable[..., None]) -> None:
         self._stream, self._cut_short = stream, cut_short
         self._parts: list[bytes] = []
         self._size = 0
@@ -241,7 +255,7 @@ class _Body(httpx.SyncByteStream, httpx.AsyncByteStream):
         is_broken = isinstance(error, httpx.TransportError | OutcomeUnknownError)
         is_interrupted = not isinstance(error, Exception | GeneratorExit)
         if is_broken or is_interrupted:
-            self._cut_short(b"".join(self._parts))
+            self._cut_short(b"".join(self._parts), is_aborted=is_interrupted)
 
     def close(self) -> None:
         self._release().close()
@@ -252,7 +266,7 @@ class _Body(httpx.SyncByteStream, httpx.AsyncByteStream):
     def _release(self) -> Any:
         """Forget the transports: a response that is held must not hold a dropped session's key."""
         stream, self._stream = self._stream, httpx.ByteStream(b"")
-        self._cut_short = lambda _: None
+        self._cut_short = lambda *_, **__: None
         self._parts.clear()
         return stream
 

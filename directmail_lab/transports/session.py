@@ -39,8 +39,8 @@ class RefusingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:  # noqa: ARG002
         raise NotConnectedError(
-            f"{self._reason} Sign in with login(), connect(base_url=…, api_key=…), "
-            "or replay(…) a cassette."
+            self._reason,
+            "Sign in with login(), connect(base_url=…, api_key=…), or replay(…) a cassette.",
         )
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
@@ -57,8 +57,6 @@ class Mode:
         The value of `Session.mode`.
     inner
         The transport for a request that the cassette has no response to.
-    unpaced
-        The same for a client that waits and repeats by itself.
     recording
         What keeps the responses.
     cassette
@@ -69,7 +67,6 @@ class Mode:
 
     name: ModeName
     inner: Transport
-    unpaced: Transport
     recording: SessionRecording
     cassette: Cassette | None = None
     latency_factor: float = 0.0
@@ -123,29 +120,20 @@ class SessionTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         mode = self.mode
-        return self.replay(request, mode) or mode.inner.handle_request(request)
-
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        mode = self.mode
-        response = await self.replay_async(request, mode)
-        return response or await mode.inner.handle_async_request(request)
-
-    def replay(self, request: httpx.Request, mode: Mode) -> httpx.Response | None:
-        """Return the recorded response to a request, or None if it is to be sent."""
         if mode.cassette is not None:
             request.read()
         if not (played := _recorded_for(request, mode)):
-            return None
+            return mode.inner.handle_request(request)
         if mode.latency_factor:
             time.sleep(_pause_s(mode, played[-1][1]))
         return self._played(request, played, mode)
 
-    async def replay_async(self, request: httpx.Request, mode: Mode) -> httpx.Response | None:
-        """Return the same as `replay`, without blocking."""
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        mode = self.mode
         if mode.cassette is not None:
             await request.aread()
         if not (played := _recorded_for(request, mode)):
-            return None
+            return await mode.inner.handle_async_request(request)
         if mode.latency_factor:
             await asyncio.sleep(_pause_s(mode, played[-1][1]))
         return self._played(request, played, mode)

@@ -18,8 +18,8 @@ from ..errors import CassetteError, DirectMailLabError
 from ..http import httpx
 from ..sessions import Session
 from ..sources import Source
-from . import page
-from .explorer import Explorer
+from . import browser_data
+from .composer import Composer
 from .widget import Follower, Widget, can_show_widgets, describe_mode, nothing_played
 
 _UPDATE_S: Final = 0.2
@@ -34,9 +34,10 @@ def browse(source: Source = None) -> BrowserWidget:
     Enter opens, ``/`` goes to the filter, Escape goes back. ``view = browse()`` gives what is
     selected to Python: ``frame(view.response)``.
 
-    Of a session, it also sends: ``n`` writes a new request, ``e`` changes the selected one and
-    sends it again, Control+Enter sends. It is sent as `request` would send it: below the base
-    address, paced, and recorded while the session records. A write is asked for once more.
+    The browser of a session also sends: ``n`` writes a new request, ``e`` changes the selected one,
+    Control+Enter sends it, Escape aborts it, ``i`` inserts a cell that sends it. It is sent as
+    `request` would send it: below the base address, paced, and recorded while the session records.
+    Each write is asked for first.
 
     Parameters
     ----------
@@ -51,7 +52,7 @@ def browse(source: Source = None) -> BrowserWidget:
     CassetteNotFoundError
         There is no such cassette.
     CassetteError
-        The cassette or the file cannot be read. Of a large one, the page says so.
+        The cassette or the file cannot be read. For a large file, the error appears in the widget.
     """
     if source is None or isinstance(source, Session):
         return BrowserWidget(source or session())
@@ -103,9 +104,9 @@ class BrowserWidget(Widget):
         The number of the selected interaction, None if none is.
     """
 
-    _esm, _css = page.read_page("common", "page", "explorer", "widget", "browser")
+    _esm, _css = browser_data.read_page("browser")
     selected: int | None = None
-    _explorer: Explorer | None = None
+    _composer: Composer | None = None
 
     def __init__(self, source: Session | Opening, name: str = "") -> None:
         self._name = name
@@ -114,7 +115,7 @@ class BrowserWidget(Widget):
         if isinstance(source, Session):
             self._show_recording(source.recording)
             self.follower = follower = Follower(self, source, interval_s=_UPDATE_S)
-            self._explorer = Explorer(lambda: follower.session)
+            self._composer = Composer(lambda: follower.session)
         else:
             self._opening = source
             source.on_progress = self._tell_progress
@@ -138,7 +139,7 @@ class BrowserWidget(Widget):
         """
         if self.selected is None:
             raise CassetteError("No interaction is selected.", "Select one in the list above.")
-        return page.response_of(self._opening.result(), self.selected)
+        return browser_data.response_of(self._opening.result(), self.selected)
 
     def update_page(self) -> None:
         """Tell the page that a session's recording has more, or that it has another recording."""
@@ -178,9 +179,9 @@ class BrowserWidget(Widget):
                 self.update_static_output()
                 return
             body = b"".join(map(bytes, files))
-            if self._explorer and self._explorer.handle(request, body, respond):
+            if self._composer and self._composer.handle(request, body, respond):
                 return
-            response, bodies = page.handle_request(recording, request)
+            response, bodies = browser_data.handle_request(recording, request)
         except DirectMailLabError as error:
             response, bodies = {"problem": str(error)}, []
         if self.follower is not None and "title" in response:
@@ -189,12 +190,18 @@ class BrowserWidget(Widget):
             response["sends"] = True
         respond(response, bodies)
 
+    def close(self) -> None:
+        """Close the widget, and end the thread that sends."""
+        if self._composer is not None:
+            self._composer.close()
+        super().close()
+
     def static_output(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the first rows and what is selected, as HTML and as text."""
         if not self._opening.done():
             return {"text/plain": f"Reading {self._name} …"}, {}
         try:
-            table, text = page.static_table(self._opening.result(), self.selected)
+            table, text = browser_data.static_table(self._opening.result(), self.selected)
         except CassetteError as error:
             return {"text/plain": str(error)}, {}
         return {"text/html": table, "text/plain": text}, {}

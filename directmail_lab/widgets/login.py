@@ -19,7 +19,7 @@ from ..http import httpx
 from ..sessions import Session, SessionOptions
 from ..tracebacks import hide_frames
 from ..transports.session import ModeName
-from .page import read_page
+from .browser_data import read_page
 from .widget import Widget, can_show_widgets
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ def _ask_at_terminal(request: SignInRequest) -> SignInRequest:
 class LoginWidget(Widget):
     """The sign-in form."""
 
-    _esm, _css = read_page("common", "widget", "login")
+    _esm, _css = read_page("login")
 
     def __init__(self, request: SignInRequest) -> None:
         self._request = request
@@ -288,8 +288,12 @@ def _keep_trial(session: Session, tried: SessionRecording) -> str:
     """
     cassette, interaction, about, note = session.open_cassette, tried.interaction(1), {}, ""
     try:
-        if cassette is not None and not cassette.has_unplayed(interaction.request):
-            number = cassette.record(interaction)
+        if (
+            cassette is not None
+            and not cassette.has_unplayed(interaction.request)
+            and (written := cassette.record(interaction)) is not None
+        ):
+            number = written.number
             about = {"source": "recorded", "cassette": cassette.name, "cassette_number": number}
     except errors.CassetteError as error:  # the sign-in itself succeeded
         note = str(error)

@@ -14,7 +14,7 @@ from ..display import plural
 from ..readings.reading import Reading
 from ..readings.reset_unit import renewal_time
 from ..sources import describe
-from .page import mark_of, read_page
+from .browser_data import mark_of, read_page
 from .widget import Follower, Widget, describe_mode, nothing_played
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class Operation:
 
     def add(self, reading: Reading) -> None:
         """Add the next response."""
-        mark = mark_of(reading)
+        mark = mark_of(reading).replace("aborted", "failed")
         self.latest = reading
         self.counts.update(["responses", mark] if mark else ["responses"])
         self.points.append((reading.remaining, mark))
@@ -89,7 +89,7 @@ class MonitorWidget(Widget):
     A saved notebook contains only a PNG, as a second output.
     """
 
-    _esm, _css = read_page("common", "widget", "monitor")
+    _esm, _css = read_page("monitor")
 
     def __init__(self, session: Session) -> None:
         self._lock = threading.Lock()

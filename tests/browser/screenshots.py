@@ -56,10 +56,11 @@ service = FaultyService(limit=60, limits={"/v1/lists": 30}, window_s=4)
 dm.connect(service.base_url, service.api_key, pace="off", reset_unit="seconds_left")
 dm.monitor()"""
 EXPLORE = """import directmail_lab as dm
-session = dm.connect({0.base_url!r}, {0.api_key!r})
+session = dm.connect({0.base_url!r}, {0.api_key!r}, allow_writes=True)
 for path in ("/v1/users/me", "/v1/lists", "/v1/letters", "/v2/users/me", "/v1/lists"):
     dm.get(path)
 dm.browse()"""
+LETTER = '{"recipient": {"list": "lst_stand_in_1"}, "template": "spring", "test": true}'
 TRAFFIC = """for n in range(230):
     dm.get("/v1/users/me")
     time.sleep(0.046 if n % 80 < 60 else 0.012)
@@ -126,7 +127,7 @@ def take_recording(page: Page, server: Server, folder: Path, theme: str) -> None
     command(page, "filebrowser:go-to-path", path="/cassettes")
     command(page, "docmanager:open", path="cassettes/explore-an-unknown-api.yaml")
     page.get_by_role("grid", name="Interactions").get_by_role("row").nth(1).click()
-    expect(page.get_by_role("region", name="Details")).to_contain_text("Response headers")
+    expect(page.locator(".dml-b-response .cm-content")).to_be_visible()
     take(page, "#jp-main-content-panel", folder / f"recording-{theme}.png")
 
 
@@ -136,33 +137,41 @@ def take_browser(page: Page, server: Server, folder: Path, theme: str) -> None:
     run_notebook(page, server, f"browse-{theme}", cell)
     command(page, "application:toggle-left-area")
     page.locator(".dml-b-row[aria-rowindex='9']").click()
-    expect(page.get_by_role("region", name="Details")).to_contain_text("502")
+    expect(page.locator(".dml-b-response .cm-content")).to_be_visible()
     take(page, ".dml-browser", folder / f"browse-{theme}.png")
 
 
-def take_explorer(page: Page, server: Server, folder: Path, theme: str) -> None:
-    """Take the form that writes a request; and, marked as a picture, for the tutorial."""
+def take_composer(page: Page, server: Server, folder: Path, theme: str) -> None:
+    """Take a request that was sent, above its response; marked as a picture for the tutorial."""
     with stand_in() as service:
-        run_notebook(page, server, f"explore-{theme}", EXPLORE.format(service))
+        run_notebook(page, server, f"compose-{theme}", EXPLORE.format(service))
         command(page, "application:toggle-left-area")
         root = page.locator(".dml-browser")
-        root.get_by_role("grid").press("End")
-        root.get_by_role("grid").press("e")
-        root.get_by_label("Parameter 1 name").fill("page")
-        root.get_by_label("Parameter 1 value").fill("2")
-        take(page, ".dml-browser", folder / f"explorer-{theme}.png")
+        root.get_by_role("grid").press("n")
+        root.get_by_label("Method").select_option("POST")
+        root.get_by_label("Address").fill("/v1/letters")
+        root.get_by_role("tab", name="Body").first.click()
+        root.get_by_role("combobox", name="Body", exact=True).select_option("JSON")
+        root.locator(".dml-e-body .cm-content").fill(LETTER)
+        root.get_by_role("button", name="Format").click()
+        root.get_by_role("button", name="Send", exact=True).click()
+        root.get_by_role("button", name="Send POST").click()
+        response = root.get_by_role("textbox", name="Response body")
+        expect(response).to_contain_text("ltr_stand_in")
+        response.locator(".cm-line", has_text="ltr_stand_in").first.click()
+        take(page, ".dml-browser", folder / f"composer-{theme}.png")
         if theme == "light":
             root.evaluate(MARK_AS_PICTURE, 1100)
-            take(page, ".a-picture", folder / "explorer-picture.png")
+            take(page, ".a-picture", folder / "composer-picture.png")
 
 
 # Width and height in CSS pixels, and how many of the picture's there are to one.
 PICTURES: Final = {
     take_sign_in: (900, 760, 2.0),
     take_monitor: (1160, 800, 2.0),
-    take_recording: (1280, 560, 1.1),
+    take_recording: (1280, 560, 1.0),
     take_browser: (1400, 900, 1.0),
-    take_explorer: (1300, 900, 1.0),
+    take_composer: (1300, 900, 1.0),
 }
 
 

@@ -66,11 +66,11 @@ def rows(root: Locator) -> Locator:
 
 
 def opened(root: Locator, number: int) -> Locator:
-    """Open an interaction by a click, and return its details."""
+    """Open an interaction by a click, and return its response."""
     root.locator(f".dml-b-row[aria-rowindex='{number + 1}']").click()
-    details = root.get_by_role("region", name="Details")
-    expect(details.get_by_role("heading")).to_contain_text(f"{number} ")
-    return details
+    response = root.get_by_role("region", name="Response")
+    expect(response.get_by_role("heading")).to_contain_text(f"{number} ")
+    return response
 
 
 @pytest.mark.parametrize("app", ["lab", "notebook"])
@@ -90,7 +90,7 @@ def test_interactions_are_found_by_filter_order_and_keys(
     page.keyboard.press("ArrowDown")
     page.keyboard.press("ArrowDown")
     page.keyboard.press("Enter")
-    details = root.get_by_role("region", name="Details")
+    details = root.get_by_role("region", name="Response")
     expect(details).to_be_focused()
     expect(details.get_by_role("heading")).to_have_text("7 GET /v1/nowhere")
     page.keyboard.press("Escape")
@@ -103,7 +103,15 @@ def test_interactions_are_found_by_filter_order_and_keys(
     page.keyboard.press("Escape")
     expect(list_).to_have_attribute("aria-rowcount", "70")
     root.get_by_role("searchbox").fill("bogus:1")
-    expect(root.get_by_role("status").first).to_contain_text("bogus:1: looked for as text")
+    expect(root.get_by_text("bogus:1: no such filter, so looked for as text.")).to_be_visible()
+    for text, count in (
+        ("bytes:>1k", 3),
+        ("ms:>=0 -method:get", 1),
+        ("header:content-type=html", 2),
+        ("number:2-4,9", 4),
+    ):
+        root.get_by_role("searchbox").fill(text)
+        expect(list_).to_have_attribute("aria-rowcount", str(count + 1))
     root.get_by_role("searchbox").fill("")
     root.get_by_role("columnheader", name="ms").get_by_role("button").press("Enter")
     expect(root.get_by_role("columnheader", name="ms")).to_have_attribute("aria-sort", "ascending")
@@ -126,11 +134,15 @@ def test_each_body_is_shown_as_what_it_is(page: Page, server: Server) -> None:
     )
     root = browse(page, server, name)
     details = opened(root, 1)
-    expect(details.get_by_text("12345678901234567890")).to_be_visible()
-    expect(details.get_by_text("1.50")).to_be_hidden()
-    details.locator("summary", has_text="b: {1}").click()
-    details.locator("summary", has_text="c: [1]").click()
-    expect(details.get_by_text("1.50")).to_be_visible()
+    shown = details.locator(".cm-line")
+    expect(shown.filter(has_text="12345678901234567890,")).to_be_visible()
+    expect(shown.filter(has_text="1.50")).to_be_visible()
+    details.get_by_role("button", name="Fold", exact=True).click()
+    expect(shown).to_have_text(re.compile(r"\{… 2\}"))
+    details.get_by_role("button", name="Expand").click()
+    expect(shown).to_have_count(10)
+    details.get_by_role("button", name="Raw").click()
+    expect(shown).to_have_count(1)
     expect(opened(root, 2).get_by_text("Zürich")).to_be_visible()
     picture = opened(root, 3).get_by_role("img")
     expect(picture).to_have_attribute("src", re.compile("^blob:"))
@@ -138,31 +150,71 @@ def test_each_body_is_shown_as_what_it_is(page: Page, server: Server) -> None:
     expect(details.get_by_text("Not text, so not shown here.")).to_be_visible()
     expect(opened(root, 5).get_by_text(MARKUP)).to_be_visible()
     with page.expect_download() as saved:
-        opened(root, 5).get_by_role("button", name="Save body").click()
+        opened(root, 5).get_by_role("button", name="Save body").first.click()
 
     assert saved.value.path().read_text() == MARKUP
     assert saved.value.suggested_filename == "bodies-5-response.html"
     assert page.evaluate("() => typeof hacked") == "undefined"
 
 
-def test_large_json_is_a_tree_and_its_words_are_found(page: Page, server: Server) -> None:
-    """Its branches open as they are asked. The filter finds real letters, and says what it has."""
+def test_large_json_is_shown_in_part_and_its_words_are_found(page: Page, server: Server) -> None:
+    """All of it on request. The filter finds real letters, and says what it has."""
     members = json.dumps([{"id": n, "name": f"Jürg {n}", "at": ["Zürich"]} for n in range(60_000)])
     large = answered(get("/v1/members"), members)
     root = browse(page, server, recorded(server, "large", large, answered()))
-    details = opened(root, 1)
-    expect(details.get_by_text('"Jürg 199"')).to_be_visible()
-    details.get_by_role("button", name="59,800 more").click()
-    expect(details.get_by_text('"Jürg 200"')).to_be_visible()
-    expect(details.get_by_text('"Zürich"')).to_have_count(0)
-    details.locator("summary", has_text="at: [1]").first.click()
-    expect(details.get_by_text('"Zürich"')).to_have_count(1)
+    response = opened(root, 1)
+    expect(response.get_by_text("The start of 3,")).to_be_visible()
+    response.get_by_role("button", name="Show all").click()
+    expect(response.locator(".cm-line", has_text='"Jürg 0"')).to_be_visible()
+    response.locator(".cm-content").click()
+    page.keyboard.press("Control+End")
+    expect(response.locator(".cm-line", has_text='"Jürg 59999"')).to_be_visible()
     root.get_by_role("searchbox").fill("jürg")
     expect(rows(root)).to_have_count(1)
     root.get_by_role("searchbox").fill("-jürg")
     expect(rows(root)).to_have_count(1)
 
     expect(rows(root).first).to_contain_text("/v1/users/me")
+
+
+def test_a_value_and_its_path_are_copied(page: Page, server: Server) -> None:
+    """Where the cursor is; a text without its quotes."""
+    body = '{"data": [{"id": 1}, {"a b": {"name": "Z\\u00fcrich", "n": 1.50}}]}'
+    root = browse(page, server, recorded(server, "paths", answered(get(), body)))
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    response = opened(root, 1)
+    copied = []
+    for text in ("Zürich", "1.50"):
+        response.locator(".cm-line", has_text=text).click()
+        for name in ("Copy path", "Copy value"):
+            response.get_by_role("button", name=name).click()
+            expect(response.get_by_text("Copied to the clipboard.")).to_be_visible()
+            copied.append(page.evaluate("() => navigator.clipboard.readText()"))
+
+    assert copied == ['data[1]["a b"].name', "Zürich", 'data[1]["a b"].n', "1.50"]
+
+
+def test_attempts_of_one_call_are_one_row_that_opens(page: Page, server: Server) -> None:
+    """It is the last one's; the others are found by their arrow key."""
+    tries = [
+        replace(answered(get("/v1/a"), status=status), attempt=number)
+        for number, status in enumerate((503, 503, 200), 1)
+    ]
+    name = recorded(server, "tries", answered(), *tries, answered(get("/v1/b")))
+    root = browse(page, server, name)
+    expect(rows(root)).to_have_count(3)
+    last = rows(root).nth(1)
+    expect(last).to_contain_text("3 attempts")
+    expect(last).to_have_attribute("aria-expanded", "false")
+    root.get_by_role("grid").focus()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowRight")
+    expect(rows(root)).to_have_count(5)
+    expect(rows(root).nth(1)).to_contain_text("503")
+    page.keyboard.press("ArrowLeft")
+
+    expect(rows(root)).to_have_count(3)
 
 
 def test_no_cell_is_cut_while_there_is_room(new_page: Callable[..., Page], server: Server) -> None:
@@ -190,9 +242,12 @@ def test_nothing_of_a_hostile_cassette_is_markup_in_the_page_or_in_the_notebook(
     page = new_page(height=1400)
     root = browse(page, server, name)
     details = opened(root, 1)
-    for kind in ("curl", "httpx", "dm.request"):
+    for kind in ("curl", "httpx", "dm"):
+        details.get_by_text("Copy as", exact=True).click()
         details.get_by_role("button", name=f"Copy as {kind}").click()
-        expect(details.locator(".dml-b-copy pre")).to_contain_text("img")
+        expect(details.locator(".dml-b-copied pre")).to_contain_text("img")
+    for tab in ("Table", "Headers", "Request as sent", "Body"):
+        details.get_by_role("tab", name=tab).click()
     save(page)
     restart_kernel(page)  # a reader's page has no widget, which would hide the table
     later = new_page()
@@ -223,7 +278,10 @@ while not pathlib.Path("rows seen").exists():
     expect(rows(root)).to_have_count(1)
     start_cell(page, 1)
     expect(rows(root)).to_have_count(2)
-    expect(opened(root, 1).get_by_text("x-ratelimit-limit")).to_be_visible()
+    response = opened(root, 1)
+    response.get_by_role("tab", name="Headers").click()
+    expect(response.get_by_text("x-ratelimit-limit")).to_be_visible()
+    response.get_by_role("tab", name="Body").click()
     expect(opened(root, 2).get_by_text('"usr_stand_in_1"')).to_be_visible()
     expect(page.get_by_text("[*]:")).to_have_count(1)
     (server.notebooks / "rows seen").touch()
@@ -247,6 +305,7 @@ def test_a_key_that_was_sent_is_in_no_file_no_copy_and_not_on_the_page(
         root = page.locator(".dml-browser")
         details = opened(root, 1)
         page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+        details.get_by_text("Copy as", exact=True).click()
         details.get_by_role("button", name="Copy as httpx").click()
         expect(details.get_by_text("Copied to the clipboard.")).to_be_visible()
         copied = page.evaluate("() => navigator.clipboard.readText()")
@@ -254,7 +313,7 @@ def test_a_key_that_was_sent_is_in_no_file_no_copy_and_not_on_the_page(
     (server.home / "key").unlink()
     server.save_widget_state(automatically=False)
 
-    assert copied == details.locator(".dml-b-copy pre").inner_text()
+    assert copied == details.locator(".dml-b-copied pre").inner_text()
     assert "DIRECTMAIL_API_KEY" in copied
     assert KEY not in page.content()
     assert leaks([server.home], KEY) == []
@@ -276,7 +335,7 @@ def test_any_number_of_interactions_is_a_small_page_and_a_small_notebook(
     root.get_by_role("grid").focus()
     page.keyboard.press("End")
     page.keyboard.press("Enter")
-    heading = root.get_by_role("region", name="Details").get_by_role("heading")
+    heading = root.get_by_role("region", name="Response").get_by_role("heading")
     expect(heading).to_have_text("100000 GET /99999")
     root.get_by_role("searchbox").fill("path:/99998")
     expect(rows(root)).to_have_count(1)
@@ -305,15 +364,17 @@ def test_a_screen_reader_is_told_what_each_part_is_and_that_the_kernel_is_gone(
           - status: 2 interactions · ▲ 1 failed
           - searchbox "Filter"
           - grid "Interactions"
-          - region "Details":
-            - button "Copy as curl"
-            - button "Copy as httpx"
-            - button "Copy as dm.request"
-            - button "Close"
+          - separator "Border of the list"
+          - region "Response":
             - heading "2 GET /v1/b" [level=3]
-            - group:
-              - text: Response body (application/json, 9 bytes)
-              - button "Save body"
+            - button "Close"
+            - tablist "Response":
+              - tab "Body" [selected]
+              - tab "Table"
+              - tab "Headers (3)"
+              - tab "Request as sent"
+            - button "Save body"
+            - tabpanel "Body"
         """
     )
     restart_kernel(page)

@@ -83,8 +83,9 @@ def test_every_text_is_readable_in_every_theme(
     texts += unreadable(page, ".dml-monitor")
     browser = page.locator(".dml-browser")
     browser.locator(".dml-b-row[aria-rowindex='9']").click()
+    browser.get_by_text("Copy as", exact=True).click()
     browser.get_by_role("button", name="Copy as curl").click()
-    expect(browser.locator(".dml-b-copy pre")).to_be_visible()
+    expect(browser.locator(".dml-b-copied pre")).to_be_visible()
     texts += unreadable(page, ".dml-browser")
 
     assert browser.evaluate("node => node.scrollWidth <= node.clientWidth")

@@ -66,7 +66,9 @@ def test_a_double_click_on_a_recording_opens_the_browser(
     viewer = page.get_by_role("region", name="Recorded interactions")
     expect(viewer).to_contain_text("102 interactions")
     viewer.get_by_role("row", name="/v1/users/me").first.click()
-    expect(viewer.get_by_role("region", name="Details")).to_contain_text("Limit 300")
+    response = viewer.get_by_role("region", name="Response")
+    expect(response).to_contain_text("299 of 300 left")
+    expect(response.locator(".cm-content")).to_contain_text("usr_stand_in_1")
     saved = "jupyterapp.shell.currentWidget.context.save().then(() => 'saved', () => 'refused')"
 
     assert page.evaluate(saved) == "refused"

@@ -1,11 +1,13 @@
 """The data behind the browser of interactions: rows, details, bodies, as JSON and bytes.
 
-The notebook's widget and JupyterLab's viewer share one page, `static/page.js`. It sends requests,
+The notebook's widget and JupyterLab's viewer share one page, ``src/panel.ts``. It sends requests,
 and `handle_request` responds. Nothing here depends on the widget or the viewer.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 import mimetypes
 import re
@@ -23,7 +25,7 @@ from ..exchange.bodies import declared_charset, decode_text, read_json, shown_mi
 from ..exchange.values import RecordedRequest, RecordedResponse, header, normalize_headers
 from ..http import as_response, httpx
 from ..questions.snippets import copy_as
-from ..readings.reading import CUT_SHORT, Reading, is_exhausted
+from ..readings.reading import ABORTED, CUT_SHORT, Reading, is_exhausted
 from ..readings.reset_unit import renewal_time
 from ..transports.extensions import KEY, Received
 
@@ -32,13 +34,14 @@ Message = RecordedRequest | RecordedResponse
 
 MAX_ROWS: Final = 5_000
 _MAX_PATH: Final = 300
-_MAX_TEXT_BYTES: Final = 1024**2
+_MAX_SHOWN_BYTES: Final = 2 * 1024**2
 _MAX_WHOLE_BYTES: Final = 16 * 1024**2
 _IMAGE_TYPES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 _STATIC: Final = Path(__file__).with_name("static")
-_TABLE_ROWS: Final = 10
-_TABLE_CHARACTERS: Final = 100
-_TABLE_COLUMNS: Final = 100
+_TABLE_ROWS: Final = 100
+_TABLE_CHARACTERS: Final = 200
+_TABLE_COLUMNS: Final = 50
+_STATIC_ROWS: Final = 10
 _COLUMNS: Final = ("time", "method", "path", "status", "remaining", "ms", "bytes", "mark")
 
 
@@ -50,24 +53,29 @@ def handle_request(recording: Recording, request: object) -> Response:
     Parameters
     ----------
     request
-        ``{"action": "list", "first": 1, "limit": 1000}``; ``{"action": "detail", "number": 1}``;
-        ``{"action": "copy", "number": 1, "format": "curl"}``; ``{"action": "body", "number": 1,
-        "message": "response"}``; ``{"action": "table", "number": 1}``, see `table`; ``{"action":
-        "search", "words": ["basel"], "first": 1, "limit": 1000}``, which looks through the bodies.
+        ``{"action": "list", "first": 1, "limit": 1000}``; ``{"action": "detail", "number": 1,
+        "whole": False}``; ``{"action": "copy", "number": 1, "format": "curl"}``; ``{"action":
+        "body", "number": 1, "message": "response"}``; ``{"action": "table", "number": 1}``, see
+        `table`; ``{"action": "search", "words": ["basel"], "headers": ["x-a=1"], "first": 1,
+        "limit": 1000}``, which looks through the bodies and the headers; ``{"action": "editor"}``,
+        the script of the editor.
 
     Returns
     -------
     dict, list of bytes
         ``{"problem": …}`` if the request cannot be handled: a sentence that says why.
     """
+    asked = request if isinstance(request, dict) else {}
     try:
         match request:
             case {"action": "list", "first": int(first), "limit": int(limit)}:
                 part = {"total": len(recording), "rows": rows(recording, first, limit)}
                 about = {"title": recording.title, "base_url": recording.base_url}
                 return {**about, **part, "note": recording.problem}, []
+            case {"action": "editor"}:
+                return {}, [read_static("codemirror.js").encode()]
             case {"action": "detail", "number": int(number)}:
-                return detail(recording, number)
+                return detail(recording, number, whole=asked.get("whole") is True)
             case {"action": "copy", "number": int(number), "format": str(kind)}:
                 base_url, is_kept = recording.base_url or "", recording.has_bodies(number)
                 interaction = recording.interaction(number)
@@ -80,7 +88,9 @@ def handle_request(recording: Recording, request: object) -> Response:
             case {"action": "table", "number": int(number)}:
                 return table(recording, number), []
             case {"action": "search", "words": [*words], "first": int(first), "limit": int(limit)}:
-                return {"found": _search(recording, words, _numbers(recording, first, limit))}, []
+                numbers = _numbers(recording, first, limit)
+                headers = [*map(str, asked.get("headers", ()))]
+                return {"found": _search(recording, [*map(str, words)], headers, numbers)}, []
     except DirectMailLabError as error:
         return {"problem": str(error)}, []
     except (ValueError, RecursionError, httpx.InvalidURL):
@@ -88,16 +98,17 @@ def handle_request(recording: Recording, request: object) -> Response:
     return {"problem": "The page's request is not known. Reload the page."}, []
 
 
-def read_page(*names: str) -> tuple[str, str]:
-    """Return the scripts and the styles of these names in ``static``, each joined to one text.
+def read_page(name: str) -> tuple[str, str]:
+    """Return the script and the style of a page in ``static``.
 
-    ``"common"`` and ``"page"`` are an ES module that exports ``createBrowser``, and its style.
+    The ES module ``"browser"`` also exports ``createBrowser``.
     """
-    files = [[_STATIC / f"{name}{suffix}" for name in names] for suffix in (".js", ".css")]
-    script, style = [
-        "\n".join(path.read_text("utf-8") for path in paths if path.exists()) for paths in files
-    ]
-    return script, style
+    return read_static(f"{name}.js"), read_static(f"{name}.css")
+
+
+def read_static(name: str) -> str:
+    """Return a file of the front end, which ``src`` is bundled into."""
+    return (_STATIC / name).read_text("utf-8")
 
 
 def static_table(recording: Recording, selected: int | None = None) -> tuple[str, str]:
@@ -110,17 +121,17 @@ def static_table(recording: Recording, selected: int | None = None) -> tuple[str
 
     from ..questions.interactions import view_of
 
-    first = rows(recording, 1, _TABLE_ROWS)
+    first = [row[: len(_COLUMNS)] for row in rows(recording, 1, _STATIC_ROWS)]
     frame = pd.DataFrame(first, pd.RangeIndex(1, len(first) + 1), _COLUMNS).convert_dtypes()
     frame["time"] = pd.to_datetime(frame["time"], unit="ms", utc=True)
     count = len(recording)
-    more = f": the first {_TABLE_ROWS}" if count > _TABLE_ROWS else ""
+    more = f": the first {_STATIC_ROWS}" if count > _STATIC_ROWS else ""
     name = "".join(each if each.isprintable() else " " for each in recording.title)
     when = f", recorded {recording.recorded_when}" if recording.recorded_when else ""
     frame.attrs["notes"] = [f"{name}, {plural(count, 'interaction')}{when}{more}."]
     if (frame["mark"] == "").all():
         del frame["mark"]
-    table, text = as_html(frame), as_text(frame, width=_TABLE_CHARACTERS)
+    table, text = as_html(frame), as_text(frame, width=100)
     if selected is not None:
         with suppress(CassetteError):  # that it cannot be read, its row says
             view = view_of(recording, selected)
@@ -139,8 +150,9 @@ def rows(recording: Recording, first: int = 1, limit: int = MAX_ROWS) -> list[li
     list of list
         ``time`` (when the response came, in milliseconds since the Unix epoch), ``method``,
         ``path`` (below the base address, with its query), ``status``, ``remaining``, ``ms`` (how
-        long the response took), ``bytes`` (of the response's body), each None if unknown, and
-        ``mark``: as `mark_of` says, or ``"unreadable"`` (then ``path`` says why).
+        long the response took), ``bytes`` (of the response's body), each None if unknown;
+        ``mark``: as `mark_of` says, or ``"unreadable"`` (then ``path`` says why); and ``attempt``,
+        from 1 on, of one call.
     """
     return [_row(recording, number) for number in _numbers(recording, first, limit)]
 
@@ -153,7 +165,7 @@ def _row(recording: Recording, number: int) -> list[Any]:
     try:
         reading, interaction = recording.reading(number), recording.interaction(number)
     except CassetteFormatError as error:
-        return [None, "", str(error), None, None, None, None, "unreadable"]
+        return [None, "", str(error), None, None, None, None, "unreadable", 1]
     is_missing = not recording.has_bodies(number) or shown_missing(interaction.response.body)
     query = urlsplit(interaction.request.uri).query
     path = f"{reading.path}?{query}" if query else reading.path
@@ -161,16 +173,19 @@ def _row(recording: Recording, number: int) -> list[Any]:
         None if math.isnan(reading.at) else round(reading.at * 1000, 3),
         reading.method,
         path if len(path) <= _MAX_PATH else f"{path[:_MAX_PATH]}…",
-        reading.status,
+        reading.status or None,
         reading.remaining,
         None if reading.elapsed_s is None else round(reading.elapsed_s * 1000, 3),
         None if is_missing else len(interaction.response.body),
         mark_of(reading),
+        interaction.attempt,
     ]
 
 
 def mark_of(reading: Reading) -> str:
-    """Return ``"exhausted"``, ``"failed"`` (any other error, or cut short), or an empty text."""
+    """Return ``"aborted"``, ``"exhausted"``, ``"failed"`` (another error, cut short), or ``""``."""
+    if reading.is_aborted:
+        return "aborted"
     if is_exhausted(reading.status, reading.remaining):
         return "exhausted"
     return "failed" if reading.status >= 400 or reading.is_cut_short else ""
@@ -179,18 +194,20 @@ def mark_of(reading: Reading) -> str:
 # -- one interaction ---------------------------------------------------------------------------
 
 
-def detail(recording: Recording, number: int) -> Response:
+def detail(recording: Recording, number: int, *, whole: bool = False) -> Response:
     """Return the details of an interaction, and the bytes of its two bodies that are shown.
 
     Each body is described by its ``kind`` (``"none"``, ``"json"``, ``"text"``, ``"image"``,
     ``"binary"``, or ``"absent"`` if it was not recorded or kept), its ``media_type``, its ``size``
-    in bytes, and ``truncated``: whether only its beginning is shown. Text is in UTF-8. HTML and SVG
-    are text.
+    in bytes, and ``truncated``: whether only its beginning is shown, 2 MB, or with ``whole`` 16 MB.
+    Text is in UTF-8. HTML and SVG are text. A request's body is ``editable`` if the text that is
+    shown is the whole of it, byte by byte; ``digest`` identifies it.
     """
     reading, interaction = recording.reading(number), recording.interaction(number)
     is_kept = recording.has_bodies(number)
-    request, sent = _describe_message(interaction.request, is_kept=is_kept)
-    response, received = _describe_message(interaction.response, is_kept=is_kept)
+    most = _MAX_WHOLE_BYTES if whole else _MAX_SHOWN_BYTES
+    request, sent = _describe_message(interaction.request, most, is_kept=is_kept)
+    response, received = _describe_message(interaction.response, most, is_kept=is_kept)
     renews_at = renewal_time(reading, recording.evidence.unit)
     values = {
         "Limit": reading.limit,
@@ -205,12 +222,19 @@ def detail(recording: Recording, number: int) -> Response:
         "row": _row(recording, number),
         "uri": interaction.request.uri,
         "path": reading.path,
-        "reason": CUT_SHORT if reading.is_cut_short else interaction.response.reason,
+        "reason": _reason(reading) or interaction.response.reason,
         "reading": [(name, str(value)) for name, value in values.items() if value is not None],
         "request": request,
         "response": response,
     }
     return details, [sent, received]
+
+
+def _reason(reading: Reading) -> str:
+    """Return why a response ended early, or an empty text."""
+    if reading.is_aborted:
+        return ABORTED
+    return CUT_SHORT if reading.is_cut_short else ""
 
 
 def _format_time(seconds: float | None) -> str | None:
@@ -221,14 +245,38 @@ def _format_time(seconds: float | None) -> str | None:
         return None
 
 
-def _describe_message(message: Message, *, is_kept: bool) -> tuple[dict[str, object], bytes]:
+def _describe_message(
+    message: Message, most: int, *, is_kept: bool
+) -> tuple[dict[str, object], bytes]:
     """Return a message's headers and the description of its body, and the bytes that are shown."""
     body, media_type, charset = _read_body(message)
     is_kept = is_kept and shown_missing(message.body) is None
-    kind, shown = _classify_body(body, media_type, charset) if is_kept else ("absent", b"")
-    truncated = kind == "text" and len(body) > _MAX_TEXT_BYTES
-    about = {"kind": kind, "media_type": media_type, "size": len(body), "truncated": truncated}
+    kind, shown = _classify_body(body, media_type, charset, most) if is_kept else ("absent", b"")
+    about = {
+        "kind": kind,
+        "media_type": media_type,
+        "size": len(body),
+        "truncated": kind == "text" and len(body) > most,
+        "editable": body == message.body and _is_written_as_shown(shown, body, charset),
+        "digest": digest_of(message.body or b""),
+    }
     return {"headers": message.headers, "body": about}, shown
+
+
+def digest_of(body: bytes) -> str:
+    """Return what identifies a body."""
+    return hashlib.sha256(body).hexdigest()[:16]
+
+
+def _is_written_as_shown(shown: bytes, body: bytes, charset: str | None) -> bool:
+    """Return whether the text that is shown, written again, is the body byte by byte."""
+    try:
+        text = shown.decode()
+        is_same = text.encode(charset or "utf-8") == body
+    except (LookupError, UnicodeError):
+        return False
+    lines = text.replace("\r\n", "")  # an editor has one kind of line ends
+    return is_same and "\r" not in lines and not ("\r\n" in text and "\n" in lines)
 
 
 def _read_body(message: Message) -> tuple[bytes, str, str | None]:
@@ -240,16 +288,17 @@ def _read_body(message: Message) -> tuple[bytes, str, str | None]:
     return body, media_type.strip().lower()[:100], charset
 
 
-def _classify_body(body: bytes, media_type: str, charset: str | None) -> tuple[str, bytes]:
+def _classify_body(
+    body: bytes, media_type: str, charset: str | None, most: int
+) -> tuple[str, bytes]:
     """Return the kind of a body, and the bytes of it that are shown."""
     if not body:
         return "none", b""
-    is_small = len(body) <= _MAX_WHOLE_BYTES
-    if is_small and media_type in _IMAGE_TYPES:
+    if len(body) <= _MAX_WHOLE_BYTES and media_type in _IMAGE_TYPES:
         return "image", body
-    if is_small and read_json(body, charset)[1] is None:
+    if len(body) <= most and read_json(body, charset)[1] is None:
         return "json", decode_text(body, charset).encode("utf-8", "replace")
-    text = decode_text(body[:_MAX_TEXT_BYTES], charset)
+    text = decode_text(body[:most], charset)
     # A body with nulls and no declared character set may have been misread as UTF-16.
     if text.count("\ufffd") > 3 or "\0" in text or (b"\0" in body and charset is None):
         return "binary", b""
@@ -257,17 +306,30 @@ def _classify_body(body: bytes, media_type: str, charset: str | None) -> tuple[s
 
 
 def table(recording: Recording, number: int) -> dict[str, Any]:
-    """Return the first rows that `frame` makes of a response's body, as texts.
+    """Return the first 100 rows that `frame` makes of a response's body, as texts.
 
-    ``columns`` has their names, ``rows`` their values; ``shape`` is that of the whole frame.
+    ``columns`` has the names of at most 50, those first whose values differ, and ``rows`` their
+    values; ``shape`` is that of the whole frame, and ``left_out`` counts the other columns.
     """
     from ..frames import frame  # here, as `view_of` above
 
     whole = frame(response_of(recording, number), on_error="keep")
-    first = whole.iloc[:_TABLE_ROWS, :_TABLE_COLUMNS]
-    values = first.astype(object).mask(first.isna(), "").to_numpy()
-    rows = [[str(value)[:_TABLE_CHARACTERS] for value in row] for row in values]
-    return {"columns": list(map(str, first.columns)), "rows": rows, "shape": whole.shape}
+    first = whole.iloc[:_TABLE_ROWS].astype(object)
+    values = first.mask(first.isna(), "").to_numpy()
+    columns = [[_cell(value) for value in column] for column in values.T]
+    order = sorted(range(len(columns)), key=lambda at: len({*columns[at]}) == 1)[:_TABLE_COLUMNS]
+    return {
+        "columns": [str(whole.columns[at]) for at in order],
+        "rows": [list(row) for row in zip(*(columns[at] for at in order), strict=True)],
+        "shape": whole.shape,
+        "left_out": len(columns) - len(order),
+    }
+
+
+def _cell(value: object) -> str:
+    is_nested = isinstance(value, list | dict)
+    text = json.dumps(value, ensure_ascii=False) if is_nested else str(value)
+    return text if len(text) <= _TABLE_CHARACTERS else f"{text[:_TABLE_CHARACTERS]}…"
 
 
 def response_of(recording: Recording, number: int) -> httpx.Response:
@@ -296,17 +358,33 @@ def response_of(recording: Recording, number: int) -> httpx.Response:
 _ESCAPED: Final = re.compile(r"\\u([0-9a-fA-F]{4})")
 
 
-def _search(recording: Recording, words: list[Any], numbers: range) -> list[list[int]]:
-    """Return, for each word, the numbers of the interactions with a body that has it."""
-    found: list[list[int]] = [[] for _ in words]
+def _search(
+    recording: Recording, words: list[str], headers: list[str], numbers: range
+) -> list[list[int]]:
+    """Return, for each word and then each header, the numbers of the interactions that have it.
+
+    A word is looked for in both bodies. A header is ``name`` or ``name=part of its value``.
+    """
+    found: list[list[int]] = [[] for _ in [*words, *headers]]
     for number in numbers:
         with suppress(CassetteFormatError):
             interaction = recording.interaction(number)
-            text = _text_of(interaction.request) + "\n" + _text_of(interaction.response)
-            for hits, word in zip(found, words, strict=True):
-                if str(word).lower() in text:
+            messages: tuple[Message, ...] = (interaction.request, interaction.response)
+            text = "\n".join(map(_text_of, messages)) if words else ""
+            has = [word.lower() in text for word in words]
+            has += [_has_header(messages, *each.lower().partition("=")[::2]) for each in headers]
+            for hits, is_found in zip(found, has, strict=True):
+                if is_found:
                     hits.append(number)
     return found
+
+
+def _has_header(messages: tuple[Message, ...], name: str, value: str) -> bool:
+    return any(
+        name == own.lower() and value in text.lower()
+        for message in messages
+        for own, text in message.headers
+    )
 
 
 def _text_of(message: Message) -> str:

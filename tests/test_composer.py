@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from directmail_lab.sessions import Session
 
 ME = "/v1/users/me"
+DOMAINS = "/v1/domains/{domain}"
 
 
 class Page:
@@ -56,13 +57,13 @@ class Page:
     def list(self, first: int = 1) -> Any:
         return self.ask("list", first=first, limit=9)
 
-    def send(self, method: str = "GET", path: str = ME, body: bytes = b"", **more: Any) -> Any:
-        return self.ask("send", body, request=written(method, path, **more))
+    def send(self, method: str = "GET", address: str = ME, body: bytes = b"", **more: Any) -> Any:
+        return self.ask("send", body, request=written(method, address, **more))
 
 
-def written(method: str = "GET", path: str = ME, **more: Any) -> dict[str, Any]:
+def written(method: str = "GET", address: str = ME, **more: Any) -> dict[str, Any]:
     """Return what the form's *Send* brings."""
-    return {"method": method, "path": path, "parameters": [], "headers": [], **more}
+    return {"method": method, "address": address, "headers": [], **more}
 
 
 @pytest.fixture
@@ -158,37 +159,60 @@ def test_the_browser_of_a_session_follows_its_mode_and_the_current_one(
 def test_what_is_written_is_sent_through_the_session(
     service: FaultyService, browsed: Callable[..., Page]
 ) -> None:
-    """With parameters, headers and body; recorded, named by its number, and nowhere the key."""
+    """With its query as it stands, headers and body; recorded, numbered, and nowhere the key."""
     session = dm.connect(service.base_url, service.api_key, pace="off")
     page = browsed()
     dm.record("my-tour")
-    more = {"parameters": [["b", "ü &"], ["b", "2"]], "headers": [["X-A", service.api_key]]}
-    first = page.send(path="/v1/lists?a=1", **more)
+    first = page.send(address="/v1/lists?a=1+2&b=%20&b", headers=[["X-A", service.api_key]])
     second = page.send("POST", "/v1/letters", b'{"a": 1}')
     kept = page.ask("detail", number=first["number"])
     session.live()
     (interaction,) = read_cassette(Path("cassettes/my-tour.yaml"))
 
     assert (first, second["problem"][:27]) == ({"number": 1}, "POST would change something")
-    assert interaction.request.uri == f"{service.base_url}/v1/lists?a=1&b=%C3%BC+%26&b=2"
+    assert interaction.request.uri == f"{service.base_url}/v1/lists?a=1+2&b=%20&b"
     assert ("x-a", "<API_KEY>") in kept["request"]["headers"]
     assert service.requests == {"GET /v1/lists": 1}
     assert traces(repr(page.messages).encode(), service.api_key) == []
 
 
+@pytest.mark.parametrize(
+    "address", [ME, ME[1:], "{base}/v1/users/me", "{base}/v1/users/me#part", f"  {ME} "]
+)
+def test_an_address_is_taken_as_get_takes_it(
+    service: FaultyService, browsed: Callable[..., Page], connected: Session, address: str
+) -> None:
+    """Without its first slash, or whole, as it is pasted."""
+    sent = browsed(connected).send(address=address.replace("{base}", service.base_url))
+
+    assert sent == {"number": 1}
+    assert service.requests == {f"GET {ME}": 1}
+
+
+LATIN = {"headers": [["content-type", "text/plain; charset=latin-1"]]}
+BASE64 = {"headers": [["content-type", "text/plain; charset=base64"]]}
 OF_THE_SESSION = (" AUTHORIZATION ", "Proxy-Authorization", "cookie", "Host", "Content-Length")
-NO_PATHS = (
-    *("https://elsewhere.test/v1", "//elsewhere.test/v1", "/\\elsewhere.test", "v1/lists", ""),
-    *("/v1/../../admin", "/v1/%2e%2E/admin", "/v1/..%2f..", "/v1/lists/{id}", "/v1#part"),
-    *("\\\\elsewhere.test", "@elsewhere.test", ":8080/", " //elsewhere.test"),
+ELSEWHERE = (
+    *("https://elsewhere.test/v1", "//elsewhere.test/v1", " //elsewhere.test"),
+    "https://127.0.0.1@elsewhere.test/v1",
 )
 REFUSED = [
-    *(("Type a path below http", {"path": path}) for path in NO_PATHS),
-    *(("the session sets it", {"headers": [[name, "5"]]}) for name in OF_THE_SESSION),
+    *(("elsewhere.test is not 127.0.0.1, ", {"address": address}) for address in ELSEWHERE),
+    *(
+        ("would be sent as another path", {"address": address})
+        for address in ("/v1/../../admin", "/v1/%2e%2E/admin", "/v1/..%2f..", "\\\\elsewhere.test")
+    ),
+    ("{id} stands for a value.", {"address": "/v1/lists/{id}/rows"}),
+    ("Type a path", {"address": " "}),
+    *(("The session sets", {"headers": [[name, "5"]]}) for name in OF_THE_SESSION),
     ("cannot be sent as it is", {"headers": [["X-Ü", "1"]]}),
-    ("put in your own", {"headers": [["X-A", "<API_KEY>"]]}),
-    ("put in your own", {"parameters": [["key", "<REDACTED>"]]}),
-    ("This is no address", {"path": "/v1/" + "x" * 70_000}),
+    ("Put in your own", {"headers": [["X-A", "<API_KEY>"]]}),
+    ("Put in your own", {"address": "/v1/lists?key=<REDACTED>"}),
+    ("This is no address", {"address": "/v1/" + "x" * 70_000}),
+    ("This is no address", {"address": "https://elsewhere.test:x/"}),
+    ("cannot be written in latin-1", {"body": "€".encode(), "is_text": True, **LATIN}),
+    ("cannot be written in base64", {"body": b"a", "is_text": True, **BASE64}),
+    ("no longer there", {"body_of": 1, "digest": "0" * 16}),
 ]
 
 
@@ -208,10 +232,13 @@ def test_what_must_not_be_sent_is_refused(
 def test_a_write_that_is_allowed_is_asked_for_and_sent_once(
     service: FaultyService, browsed: Callable[..., Page]
 ) -> None:
-    """By its method, or by a header that overrides it; each question's token is good once."""
+    """By its method, or by a header that overrides it; each question's token is good once.
+
+    The question names method, address, and how many bytes the body has.
+    """
     dm.connect(service.base_url, service.api_key, pace="off", allow_writes=True)
     page = browsed()
-    letter = {"method": "POST", "path": "/v1/letters"}
+    letter = {"method": "POST", "address": "/v1/letters"}
     asked_before = page.send(**letter)
     asked = page.send(**letter, body=b'{"a": 1}')
     overriding = page.send(headers=[["X-HTTP-Method-Override", "DELETE"]])
@@ -221,8 +248,9 @@ def test_a_write_that_is_allowed_is_asked_for_and_sent_once(
     sent = [page.ask("confirm", token=token) for token in tokens]
 
     assert nothing_yet == {}
-    assert asked["question"].startswith(f"Send POST to {service.base_url}/v1/letters? ")
-    assert overriding["question"].startswith("Send GET to")
+    host = service.base_url.partition("://")[2]
+    assert asked["question"].startswith(f"POST to {host}/v1/letters with 8 bytes? ")
+    assert overriding["question"].startswith("GET to")
     assert sent[0] == {"number": 1}
     assert {each["problem"] for each in sent[1:]} == {
         "Nothing was sent again: one request is sent at a time."
@@ -245,7 +273,7 @@ def test_one_request_is_sent_at_a_time(
     assert page.send() == {"number": 2}
 
 
-def test_a_wait_is_told_and_cancelled(service: FaultyService, browsed: Callable[..., Page]) -> None:
+def test_a_wait_is_told_and_aborted(service: FaultyService, browsed: Callable[..., Page]) -> None:
     """After that the request is never sent: it has ended, and the next one is the next."""
     service.limit, service.window_s = 1, 60.0
     dm.connect(service.base_url, service.api_key, reset_unit="seconds_left")
@@ -254,15 +282,121 @@ def test_a_wait_is_told_and_cancelled(service: FaultyService, browsed: Callable[
     page.send()
     waiting = page.start("send", request=written())
     while (seconds := page.ask("waiting")["seconds"]) is None:
-        pass
-    page.ask("cancel")
-    cancelled = waiting.result(20)
+        assert not waiting.done()
+    page.ask("abort")
+    aborted = waiting.result(20)
 
     assert before == {"seconds": None}
     assert 0 < seconds <= 60
-    assert cancelled["problem"].startswith("The request was cancelled while it waited.")
+    assert aborted["problem"].endswith("Nothing was sent.")
     assert service.requests == {f"GET {ME}": 1}
     assert page.ask("waiting") == {"seconds": None}
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_a_slow_request_is_aborted(
+    service: FaultyService, browsed: Callable[..., Page], method: str
+) -> None:
+    """Its connection is dropped at once; a write may have been carried out, and that is said."""
+    dm.connect(service.base_url, service.api_key, pace="off", allow_writes=True)
+    page = browsed()
+    with service.fault(latency_s=5.0):
+        sending = page.start("send", request=written(method))
+        if method == "POST":
+            sending = page.start("confirm", token=sending.result(20)["token"])
+        while not service.requests:
+            assert not sending.done()
+        page.ask("abort")
+        aborted = sending.result(2)
+
+    assert aborted["problem"].startswith("Aborted: the connection was dropped.")
+    row, detail = page.list()["rows"][0], page.ask("detail", number=1)
+    assert ("may have been carried out" in aborted["problem"]) is (method == "POST")
+    assert aborted["number"] == 1
+    assert (row[3], row[7]) == (None, "aborted")
+    assert detail["reason"] == "aborted before the end of the response"
+    assert dm.rate_limits()["problem"].tolist() == ["aborted before the end of the response"]
+    assert page.send(address="/v1/lists")["number"] == 2
+    assert dm.check_contract()["violations"].sum() == 0
+    assert len(dm.openapi()["paths"]) == 1
+
+
+def test_a_response_is_aborted_after_its_head(
+    service: FaultyService, browsed: Callable[..., Page]
+) -> None:
+    """Its status and what came of its body are kept, and that it was aborted."""
+    session = dm.connect(service.base_url, service.api_key, pace="off")
+    page = browsed()
+    with service.fault(body=b"a" * 70_000, cut_after=10, stall=True):
+        sending = page.start("send", request=written())
+        while not len(session.recording):
+            assert not sending.done()
+        page.ask("abort")
+        aborted = sending.result(2)
+
+    assert aborted["number"] == 1
+    assert page.list()["rows"][0][3:8:4] == [200, "aborted"]
+
+
+def test_writes_are_allowed_after_one_was_refused(
+    service: FaultyService, browsed: Callable[..., Page], connected: Session
+) -> None:
+    """By the token of the refusal, for the session that goes on; each write is still asked for."""
+    page = browsed(connected)
+    refused = page.send("POST", "/v1/letters")
+    page.ask("allow", token="another")
+    allowed_before = connected.allow_writes
+    page.ask("allow", token=refused["allow"])
+    asked = page.send("POST", "/v1/letters")
+
+    assert "dm.session().allow_writes = True" in refused["problem"]
+    assert (allowed_before, connected.allow_writes) == (False, True)
+    assert asked["question"].startswith("POST to ")
+    assert not service.requests
+
+
+BODIES = (b"\xff\0" * 700_000, b"a\r\nb\n", "Zürich".encode("latin-1"))
+
+
+@pytest.mark.parametrize("body", BODIES, ids=["binary", "mixed", "latin-1"])
+def test_a_recorded_body_that_is_not_changed_is_sent_byte_by_byte(
+    service: FaultyService, browsed: Callable[..., Page], unpaced: Session, body: bytes
+) -> None:
+    """Whatever of it the page shows; of another recording it is not sent."""
+    content_type = {"Content-Type": "text/plain; charset=latin-1"}
+    unpaced.client.request("OPTIONS", "/v1/lists", content=body, headers=content_type)
+    page = browsed(unpaced)
+    shown = page.ask("detail", number=1)["request"]["body"]
+    page.send("OPTIONS", "/v1/lists", body_of=1, digest=shown["digest"])
+    sent = unpaced.recording.interaction(2).request.body
+
+    assert sent == body
+
+
+def test_text_is_sent_in_the_character_set_of_its_header(
+    browsed: Callable[..., Page], unpaced: Session
+) -> None:
+    """Without one it is UTF-8."""
+    page = browsed(unpaced)
+    page.send("OPTIONS", "/a", "Zürich".encode(), is_text=True, **LATIN)
+    page.send("OPTIONS", "/a", "Zürich".encode(), is_text=True)
+    bodies = [each.request.body for each in unpaced.recording]
+
+    assert bodies == [b"Z\xfcrich", "Zürich".encode()]
+
+
+def test_what_is_written_becomes_a_cell(
+    service: FaultyService, browsed: Callable[..., Page], connected: Session
+) -> None:
+    """With the body as Python, below the base address, and without the key."""
+    page = browsed(connected)
+    json_type = {"headers": [["Content-Type", "application/json"], ["X-A", service.api_key]]}
+    form = written("POST", f"{service.base_url}/v1/letters", is_text=True, **json_type)
+    cell = page.ask("cell", b'{"test": true, "to": null}', request=form)["text"]
+
+    assert 'dm.post(\n    "/v1/letters",\n    json={"test": True, "to": None},\n' in cell
+    assert service.api_key not in cell
+    assert not service.requests
 
 
 def test_in_a_replay_the_cassette_answers(browsed: Callable[..., Page]) -> None:
@@ -270,12 +404,34 @@ def test_in_a_replay_the_cassette_answers(browsed: Callable[..., Page]) -> None:
     recorded("tour.yaml", answered(get("/v1/lists?page=2")))
     dm.replay(Path("tour.yaml"))
     page = browsed()
-    played = page.send(path="/v1/lists", parameters=[["page", "2"]])
-    missing = page.send(path="/v1/lists", parameters=[["page", "3"]])
+    played = page.send(address="/v1/lists?page=2")
+    missing = page.send(address="/v1/lists?page=3")
 
     assert played == {"number": 1}
     assert "is not in cassette 'tour'" in missing["problem"]
     assert "page" in missing["problem"].partition("Nearest: ")[2]
+
+
+def test_an_address_completes_from_what_the_session_has_seen(
+    service: FaultyService, browsed: Callable[..., Page]
+) -> None:
+    """With the names of parameters and headers, and what is left; nothing of other cassettes."""
+    recorded("cassettes/a.yaml", answered(get("/v1/others?page=2")))
+    dm.connect(service.base_url, service.api_key, paths=["/v1/domains/{domain}"])
+    page = browsed()
+    before = page.ask("hint", method="GET", path="/v1/lists?page=1")
+    page.send(address="/nowhere")
+    for number in (1, 2):
+        address = f"/v1/lists/lst_stand_in_{number}?fields=id"
+        page.send(address=address, headers=[["X-Trace", "1"]])
+    after = page.ask("hint", method="GET", path=f"{service.base_url}/v1/lists/lst_stand_in_3?a=1")
+
+    assert before == {"left": "", "parameters": [], "headers": [], "operations": [DOMAINS]}
+    assert after["left"] == "58 of 60 left"
+    assert after["parameters"] == ["fields"]
+    assert after["operations"] == [DOMAINS, "/v1/lists/{id}"]
+    assert "x-trace" in after["headers"]
+    assert not {"authorization", "host"} & set(after["headers"])
 
 
 def test_nothing_is_sent_by_a_cassette_or_by_what_is_no_send(
@@ -284,7 +440,7 @@ def test_nothing_is_sent_by_a_cassette_or_by_what_is_no_send(
     """The page of a cassette has no form; that of a session sends for one message alone."""
     of_cassette, of_session = browsed("first-look"), browsed(connected)
     problem = of_cassette.send()["problem"]
-    for action in ("list", "waiting", "cancel", "select", "nothing", "confirm"):
+    for action in ("list", "hint", "waiting", "abort", "select", "nothing", "confirm", "allow"):
         of_session.ask(action, number=1, method="GET", path=ME, token="t", first=1, limit=9)
 
     assert problem.endswith("Reload the page.")
@@ -334,8 +490,12 @@ def test_a_body_that_was_not_kept_is_no_empty_response(
 
 
 def test_a_table_has_the_first_rows_of_the_frame(browsed: Callable[..., Page]) -> None:
-    """As texts, with how many there are; a body that makes no frame says so."""
-    people = [{"name": "<b>", "at": {"city": "x" * 500}, "no": None if n else 1} for n in range(30)]
+    """As texts, columns that differ first, with how many there are; or why there is none."""
+    same = {f"s{n}": 1 for n in range(60)}
+    people = [
+        {**same, "name": f"<b>{n}", "at": {"city": "x" * 500}, "tags": [n, "ü"]} for n in range(130)
+    ]
+    people[1]["name"] = None
     odd = answered(replace(get("/\x7f\n"), headers=(("X-Ü", "é"),)))
     bodies = [json.dumps(people), '{"error": "no"}', "<p>"]
     responses = [answered(get(), body, status=404 if "error" in body else 200) for body in bodies]
@@ -343,8 +503,10 @@ def test_a_table_has_the_first_rows_of_the_frame(browsed: Callable[..., Page]) -
     page = browsed("tape.yaml")
     table = page.ask("table", number=1)
 
-    assert (table["columns"], table["shape"]) == (["name", "at.city", "no"], (30, 3))
-    assert table["rows"][:2] == [["<b>", "x" * 100, "1"], ["<b>", "x" * 100, ""]]
+    assert (table["columns"][:3], table["shape"]) == (["name", "tags", "s0"], (130, 63))
+    assert (len(table["columns"]), table["left_out"], len(table["rows"])) == (50, 13, 100)
+    assert table["rows"][0][:3] == ["<b>0", '[0, "ü"]', "1"]
+    assert table["rows"][1][0] == ""
     assert page.ask("table", number=2)["rows"] == [["no"]]
     assert "is not JSON" in page.ask("table", number=3)["problem"]
     assert page.ask("table", number=4)["problem"] == "This interaction cannot be shown."

@@ -1,0 +1,115 @@
+"""A change of a session's mode: a statement, a ``with`` block or a decorator."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from numbers import Real
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
+
+from .arguments import argument_error
+from .cassettes import shown_path
+from .display import plural
+from .transports.session import Mode, SessionTransport
+
+_F = TypeVar("_F", bound="Callable[..., Any]")
+
+_S = TypeVar("_S")
+
+Timing = Literal["instant", "recorded"] | float
+
+
+class Entered(NamedTuple, Generic[_S]):
+    """A session's mode that was entered, the previous one, and the transport that has them."""
+
+    session: _S
+    transport: SessionTransport
+    previous: Mode
+    mode: Mode
+
+
+class ModeChange(Generic[_S]):
+    """A mode that a session has entered; the end of its ``with`` block restores the previous one.
+
+    As a decorator it enters the mode for each call of the function, which may be async. Calls at
+    the same time share the mode, which ends with the last of them.
+
+    Parameters
+    ----------
+    enter
+        Enters the mode. A decorator calls it again for each call of the function.
+
+    Attributes
+    ----------
+    entered
+        What ``enter`` returned.
+    """
+
+    def __init__(self, enter: Callable[[], Entered[_S]]) -> None:
+        self._enter = enter
+        self.entered = enter()
+
+    def __enter__(self) -> _S:
+        return self.entered.session
+
+    def __exit__(self, *_: object) -> None:
+        self.entered.transport.enter(self.entered.previous)
+
+    def is_on(self) -> bool:
+        """Return whether the session is in the mode still."""
+        return self.entered.transport.mode is self.entered.mode
+
+    def __call__(self, function: _F) -> _F:
+        self.__exit__()  # outside of the calls, the session is in its previous mode
+        lock, changes = threading.Lock(), list[ModeChange[_S]]()  # one for each call under way
+
+        @contextmanager
+        def mode_of_a_call() -> Iterator[None]:
+            with lock:
+                is_on = bool(changes) and changes[-1].is_on()
+                change = changes[-1] if is_on else ModeChange(self._enter)
+                changes.append(change)
+            try:
+                yield
+            finally:
+                with lock:
+                    changes.remove(change)
+                    if change not in changes:
+                        change.__exit__()
+
+        @functools.wraps(function)
+        def calling(*args: Any, **kwargs: Any) -> Any:
+            with mode_of_a_call():
+                return function(*args, **kwargs)
+
+        @functools.wraps(function)
+        async def calling_async(*args: Any, **kwargs: Any) -> Any:
+            with mode_of_a_call():
+                return await function(*args, **kwargs)
+
+        chosen: Any = calling_async if inspect.iscoroutinefunction(function) else calling
+        return chosen  # type: ignore[no-any-return]
+
+    def __repr__(self) -> str:
+        mode = self.entered.mode
+        if (cassette := mode.cassette) is None:
+            return f"Live at {mode.recording.base_url}"
+        what = "Recording to" if mode.name == "record" else "Replaying"
+        about = plural(len(cassette), "interaction")
+        if mode.name == "replay" and (when := mode.recording.recorded_when):
+            about += f", recorded {when}"
+        file = shown_path(cassette.path)
+        return f"{what} cassette {cassette.name!r} ({about})" + (f" in {file}" if file else "")
+
+
+def latency_factor(timing: Timing) -> float:
+    """Return the factor of recorded latencies that a replay waits: 0 not at all, 1 as recorded."""
+    factor = {"instant": 0.0, "recorded": 1.0}.get(timing) if isinstance(timing, str) else timing
+    if not isinstance(factor, Real) or not factor >= 0:
+        raise argument_error(
+            'timing is "instant", "recorded", or a factor of the recorded latencies.'
+        )
+    return float(factor)

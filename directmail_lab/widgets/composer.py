@@ -1,0 +1,337 @@
+"""Behind the form of `browse`: checks what a person wrote there, sends it, and can abort that.
+
+Nothing is sent but what the form's *Send* brings, one request at a time. For a write that the
+session allows, it only gets a question; the token that comes with that sends the write, once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Final
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from ..cassettes import Recording
+from ..display import plural
+from ..errors import CassetteError, DirectMailLabError, WriteRefusedError
+from ..exchange.bodies import declared_charset
+from ..exchange.operations import operation_of
+from ..exchange.values import Interaction, RecordedResponse
+from ..http import httpx, is_write, origin, parse_url, recorded_request
+from ..questions.snippets import copy_as
+from ..redaction.key import has_placeholder
+from ..sessions import Session
+from ..transports.extensions import call_of
+from .browser_data import digest_of
+
+Respond = Callable[[dict[str, Any]], None]
+_Sending = tuple[Session, httpx.Request]
+
+_MOST_INTERACTIONS: Final = 200
+_SET_BY_SESSION: Final = frozenset(
+    [
+        *("authorization", "connection", "content-length", "cookie", "host"),
+        *("proxy-authorization", "transfer-encoding"),
+    ]
+)
+
+
+class Composer:
+    """Handles what the form asks of ``session()``: see `handle`."""
+
+    def __init__(self, session: Callable[[], Session]) -> None:
+        self._session = session
+        self._is_sending = threading.Lock()
+        self._last: _Sending | None = None
+        self._task: asyncio.Future[httpx.Response] | None = None
+        self._asked: dict[str, _Sending] = {}
+        self._refused: dict[str, Session] = {}
+        self._seen = _Seen(None)
+        self._loop: _LoopThread | None = None
+
+    def close(self) -> None:
+        """End the thread that sends."""
+        if self._loop is not None:
+            self._loop.stop()
+
+    def handle(self, request: Any, body: bytes, respond: Respond) -> bool:
+        """Respond to a request, perhaps later in another thread; return whether it is a known one.
+
+        Parameters
+        ----------
+        request
+            ``{"action": "send", "request": {…}}`` sends, or asks a question; ``{"action":
+            "confirm", "token": "…"}`` is the consent to that. ``{"action": "allow", "token": "…"}``
+            allows writes, after one was refused with that token. ``{"action": "waiting"}`` tells
+            for how long the request waits; ``{"action": "abort"}`` drops its connection.
+            ``{"action": "cell", "request": {…}}`` returns the request as Python. ``{"action":
+            "hint", "method": "GET", "path": "/v1"}`` tells what is left, and what can be typed.
+        body
+            That of the request to send.
+        """
+        match request:
+            case {"action": "send", "request": form}:
+                self._ask_or_send(form, body, respond)
+            case {"action": "confirm", "token": str(token)}:
+                self._send(self._asked.pop(token, None), respond)
+            case {"action": "allow", "token": str(token)}:
+                if (session := self._refused.pop(token, None)) is not None:
+                    session.allow_writes = True
+                respond({})
+            case {"action": "waiting"}:
+                respond({"seconds": self._waits_s()})
+            case {"action": "abort"}:
+                self._abort()
+                respond({})
+            case {"action": "cell", "request": form}:
+                respond({"text": self._cell(form, body)})
+            case {"action": "hint", "method": str(method), "path": str(path)}:
+                respond(self._hint(method, path))
+            case _:
+                return False
+        return True
+
+    # -- sending ----------------------------------------------------------------------------
+
+    def _ask_or_send(self, form: Any, body: bytes, respond: Respond) -> None:
+        session = self._session()
+        request = _written(session, form, body)
+        texts = [str(request.url), *request.headers.values(), request.content.decode("latin-1")]
+        if session.mode != "replay" and any(map(has_placeholder, texts)):
+            raise DirectMailLabError(
+                "A value was replaced when this was recorded.", "Put in your own."
+            )
+        if not (session.allow_writes and is_write(request)):
+            self._send((session, request), respond)
+            return
+        token, url = secrets.token_urlsafe(), request.url
+        self._asked = {token: (session, request)}
+        address = session.recording.redactor.text(f"{url.netloc.decode()}{url.raw_path.decode()}")
+        size = plural(len(request.content), "byte")
+        question = f"{request.method} to {address} with {size}? The service may act on it."
+        respond({"question": question, "token": token})
+
+    def _send(self, sending: _Sending | None, respond: Respond) -> None:
+        if sending is None or not self._is_sending.acquire(blocking=False):
+            respond({"problem": "Nothing was sent again: one request is sent at a time."})
+            return
+        self._last = sending
+        self._loop = self._loop or _LoopThread()
+        self._loop.run(self._respond_to(*sending, respond))
+
+    async def _respond_to(self, session: Session, request: httpx.Request, respond: Respond) -> None:
+        recording = session.recording
+        # The page counts down: no progress bar is shown.
+        is_alone = session.allowances.shown.acquire(blocking=False)
+        told: dict[str, Any] = {}
+        # The asynchronous client, as its task can be cancelled: that closes the connection.
+        self._task = asyncio.ensure_future(session.async_client.send(request))
+        try:
+            await self._task
+        except asyncio.CancelledError:
+            told = {"problem": _aborted(request)}
+        except Exception as error:
+            text = " ".join([str(error), *getattr(error, "__notes__", ())])
+            told = {"problem": recording.redactor.text(text)}
+            if isinstance(error, WriteRefusedError) and not session.allow_writes:
+                token = secrets.token_urlsafe()
+                self._refused = {token: session}
+                told["allow"] = token
+        finally:
+            self._task = None
+            self._is_sending.release()
+            if is_alone:
+                session.allowances.shown.release()
+        # If a cell changed the mode meanwhile, the page shows another recording now.
+        number = call_of(request).number if session.recording is recording else 0
+        respond({**told, "number": number or None})
+
+    def _abort(self) -> None:
+        task, loop = self._task, self._loop
+        if task is not None and loop is not None:
+            loop.call(task.cancel)
+
+    def _waits_s(self) -> float | None:
+        """Return for how many seconds the request waits; 0 if for another one, None if not."""
+        if self._last is None or not self._is_sending.locked():
+            return None
+        session, request = self._last
+        method = request.method.replace("HEAD", "GET")  # they share an allowance
+        until = session.waiting_until.get(f"{method} {operation_of(request.url.path)}")
+        return None if until is None else max(0.0, until - time.time())
+
+    # -- as a cell, and what can be typed ---------------------------------------------------
+
+    def _cell(self, form: Any, body: bytes) -> str:
+        session = self._session()
+        request = recorded_request(_written(session, form, body))
+        unanswered = Interaction(request, RecordedResponse(200, "", (), b""), None, None)
+        redacted = session.recording.redactor.interaction(unanswered)
+        return copy_as(redacted, "request", base_url=session.base_url)
+
+    def _hint(self, method: str, address: str) -> dict[str, Any]:
+        """Return what this session has seen, and what was left at the operation's last response."""
+        session = self._session()
+        recording = session.recording
+        if self._seen.recording is not recording:
+            self._seen = _Seen(recording)
+        seen = self._seen.learned()
+        path = urlsplit(address).path if "://" in address else address.partition("?")[0]
+        operation = operation_of(f"/{path.lstrip('/')}")
+        left = (
+            f"{each.remaining} of {each.limit} left"
+            for each in reversed(recording.readings())
+            if (each.method, each.operation) == (method, operation) and each.remaining is not None
+        )
+        return {
+            "left": next(left, ""),
+            "operations": sorted({*seen.parameters, *session.paths}),
+            "parameters": sorted(seen.parameters.get(operation, ())),
+            "headers": sorted(seen.headers),
+        }
+
+
+class _Seen:
+    """The operations, their parameters and the headers of a session's own interactions."""
+
+    def __init__(self, recording: Recording | None) -> None:
+        self.recording = recording
+        self.parameters: dict[str, set[str]] = {}
+        self.headers: set[str] = set()
+        self._count = 0
+
+    def learned(self) -> _Seen:
+        """Add what the last interactions have, without operations that are not there."""
+        assert self.recording is not None
+        first, self._count = self._count, len(self.recording)
+        for number in range(max(first, self._count - _MOST_INTERACTIONS) + 1, self._count + 1):
+            interaction = self.recording.interaction(number)
+            if interaction.response.status != 404:
+                path = self.recording.path_of(interaction.request)
+                query = parse_qsl(urlsplit(interaction.request.uri).query, keep_blank_values=True)
+                known = self.parameters.setdefault(operation_of(path), set())
+                known.update(name for name, _ in query)
+                names = {name.lower() for name, _ in interaction.request.headers}
+                self.headers |= names - _SET_BY_SESSION
+        return self
+
+
+class _LoopThread:
+    """A thread with an event loop of its own, which keeps its connections until it is stopped."""
+
+    def __init__(self) -> None:
+        self._ready = threading.Event()
+        threading.Thread(target=lambda: asyncio.run(self._main()), daemon=True).start()
+        self._ready.wait()
+
+    async def _main(self) -> None:
+        self._loop, self._stopped = asyncio.get_running_loop(), asyncio.Event()
+        self._ready.set()
+        await self._stopped.wait()
+
+    def run(self, coroutine: Any) -> None:
+        asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+
+    def call(self, function: Callable[[], object]) -> None:
+        self._loop.call_soon_threadsafe(function)
+
+    def stop(self) -> None:
+        with suppress(RuntimeError):  # it has ended
+            self.call(self._stopped.set)
+
+
+def _aborted(request: httpx.Request) -> str:
+    if call_of(request).first_sent is None:
+        return "Aborted while the request waited for the allowance. Nothing was sent."
+    if not is_write(request):
+        return "Aborted: the connection was dropped."
+    return (
+        f"Aborted: the connection was dropped. The {request.method} was sent, so it may have been "
+        "carried out. Find out whether it was before you repeat it."
+    )
+
+
+# -- what is written -------------------------------------------------------------------------
+
+
+def _written(session: Session, form: Any, body: bytes) -> httpx.Request:
+    """Return the request that a form holds, as the session sends it.
+
+    Raises
+    ------
+    DirectMailLabError
+        The address leads elsewhere, a header is the session's own, or the body cannot be sent as
+        the form says.
+    """
+    address = _below(session, form["address"].strip().partition("#")[0])
+    for name, _ in form["headers"]:
+        if name.strip().lower() in _SET_BY_SESSION:
+            raise DirectMailLabError(f"The session sets {name} itself.", "Leave out this header.")
+    headers = [*map(tuple, form["headers"])]
+    content = _content(session.recording, form, body, headers)
+    try:
+        request = session.client.build_request(
+            form["method"], address, headers=headers, content=content
+        )
+    except ValueError:
+        raise DirectMailLabError("A header cannot be sent as it is.", "Correct it.") from None
+    if origin(request.url) != origin(httpx.URL(session.base_url)):
+        raise _elsewhere(session, request.url.host)
+    return request
+
+
+def _below(session: Session, address: str) -> str:
+    """Return an address that is sent as it stands: below the base address, or a whole one."""
+    url = parse_url(address)
+    if url.host and not url.scheme:
+        raise _elsewhere(session, url.host)
+    path = address.partition("?")[0]
+    if "{" in path or "}" in path:
+        template = path[path.find("{") :].partition("/")[0]
+        raise DirectMailLabError(f"{template} stands for a value.", "Put one in its place.")
+    if "\\" in path or {".", ".."} & set(unquote(path).split("/")):
+        raise DirectMailLabError(
+            "A path with a backslash, or a segment of dots, would be sent as another path.",
+            "Write the path that you mean.",
+        )
+    if not address:
+        raise DirectMailLabError("There is no address.", "Type a path, such as /v1/users/me.")
+    return address
+
+
+def _elsewhere(session: Session, host: str) -> DirectMailLabError:
+    return DirectMailLabError(
+        f"{host or 'This address'} is not {httpx.URL(session.base_url).host}, where this session "
+        "sends.",
+        "To send there, connect() to it.",
+    )
+
+
+def _content(recording: Recording, form: Any, body: bytes, headers: list[tuple[str, str]]) -> bytes:
+    """Return the bytes to send: what was recorded if that is not changed, else what was written."""
+    match form:
+        case {"body_of": int(number), "digest": str(digest)}:
+            recorded = b""
+            with suppress(CassetteError):
+                recorded = recording.interaction(number).request.body or b""
+            if digest_of(recorded) != digest:
+                raise DirectMailLabError(
+                    "The body that was recorded is no longer there.",
+                    "Replace it, or open the request again.",
+                )
+            return recorded
+        case {"is_text": True}:
+            types = (value for name, value in headers if name.lower() == "content-type")
+            charset = declared_charset(next(types, "")) or "utf-8"
+            try:
+                return body.decode().encode(charset)
+            except (LookupError, UnicodeError):
+                raise DirectMailLabError(
+                    f"The body cannot be written in {charset}, as the header Content-Type says.",
+                    "Change that header, or the body.",
+                ) from None
+    return body

@@ -1,0 +1,94 @@
+/* A body that was sent or received, as what it is: JSON and text in an editor, a picture, or a sentence. */
+
+import { div, make, makeButton, plural, setText, soft } from "./dom";
+import { createEditor, type LoadEditor, type Place } from "./editor";
+import { layOutJson } from "./json";
+import type { Body } from "./protocol";
+
+const NOT_TEXT = "Not text, so not shown here. Save it to look at it.";
+const NOTHING_SHOWN: Record<string, string> = { none: "Empty.", absent: "Not recorded, or no longer kept.", binary: NOT_TEXT };
+
+export interface BodyOptions {
+  label: string;
+  loadEditor: LoadEditor;
+  /** Ask for the whole of a large body, and show it. */
+  onWhole: () => void;
+  onSave: () => void;
+  onCopy: (text: string) => void;
+}
+
+export function createBody({ label, loadEditor, onWhole, onSave, onCopy }: BodyOptions) {
+  const said = div("dml-b-said");
+  const picture = div("dml-b-picture");
+  const box = div("dml-b-editor");
+  const path = make("code", {});
+  let place: Place | null = null;
+  const copyingValue = makeButton("Copy value", () => place && onCopy(place.text()));
+  const copyingPath = makeButton("Copy path", () => place && onCopy(place.path));
+  const strip = make("div", { className: "dml-b-place", hidden: true }, path, copyingValue, copyingPath);
+  const onPlace = (found: Place | null) => {
+    place = found;
+    strip.hidden = !found?.path;
+    setText(path, found?.path ?? "");
+  };
+  const editor = createEditor({ parent: box, label, readOnly: true, onPlace }, loadEditor);
+  let [text, isRaw, isJson] = ["", false, false];
+  let url = "";
+
+  const finding = makeButton("Find", () => editor.find(), { title: "Find in the body (Ctrl+F)" });
+  const folding = makeButton("Fold", () => editor.fold(), { title: "Fold all" });
+  const unfolding = makeButton("Expand", () => editor.unfold(), { title: "Expand all" });
+  const raw = makeButton("Raw", () => {
+    isRaw = !isRaw;
+    fill();
+  });
+  const saving = makeButton("Save", onSave, { title: "Save the body as a file", ariaLabel: "Save body" });
+  const tools = [finding, folding, unfolding, raw, saving];
+  const root = div("dml-b-body", said, picture, box, strip);
+
+  function fill() {
+    raw.setAttribute("aria-pressed", String(isRaw));
+    editor.fill(isJson && !isRaw ? layOutJson(text, { readable: true }) : text, isJson ? "json" : "text");
+  }
+
+  function show({ kind, media_type: mediaType, size, truncated }: Body, bytes: Uint8Array<ArrayBuffer> | undefined) {
+    clear();
+    const isText = kind === "json" || kind === "text";
+    isJson = kind === "json";
+    for (const tool of [folding, unfolding, raw]) tool.hidden = !isJson;
+    finding.hidden = box.hidden = !isText;
+    saving.hidden = kind === "none" || kind === "absent";
+    if (kind in NOTHING_SHOWN) said.append(soft(NOTHING_SHOWN[kind]));
+    if (kind === "image") picture.append(makePicture(bytes!, mediaType));
+    if (truncated) {
+      const whole = makeButton("Show all", onWhole, { ariaLabel: `Show all of the ${label.toLowerCase()}` });
+      said.append(soft(`The start of ${plural(size, "byte")}.`), whole);
+    }
+    if (!isText) return;
+    text = new TextDecoder().decode(bytes);
+    fill();
+  }
+
+  function makePicture(bytes: Uint8Array<ArrayBuffer>, mediaType: string) {
+    url = URL.createObjectURL(new Blob([bytes], { type: mediaType }));
+    const image = make("img", { alt: `The body, ${mediaType}`, src: url });
+    image.addEventListener("error", () => image.replaceWith(soft(NOT_TEXT)));
+    return image;
+  }
+
+  function clear() {
+    URL.revokeObjectURL(url);
+    said.replaceChildren();
+    picture.replaceChildren();
+    isRaw = false;
+    box.hidden = true;
+    onPlace(null);
+    for (const tool of tools) tool.hidden = true;
+  }
+
+  const destroy = () => {
+    clear();
+    editor.destroy();
+  };
+  return { root, tools, show, clear, destroy };
+}

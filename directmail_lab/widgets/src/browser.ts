@@ -1,0 +1,54 @@
+/* The browser of interactions in a notebook, whose requests go to the kernel; and for the viewer, `createBrowser`. */
+
+import { div, make, newId, setText } from "./dom";
+import { connect, type Context } from "./kernel";
+import { createBrowser } from "./panel";
+import type { Response, Send } from "./protocol";
+
+export { createBrowser };
+
+const SILENT_KERNEL = "The kernel does not respond. It is busy, or this cell has to be run again.";
+
+function render({ model, el }: Context) {
+  const id = newId(); // another view of this widget gets the same messages
+  const pending = new Map<string, (response: Response) => void>();
+  const silence = make("div", { className: "dml dml-soft", role: "status" });
+  const root = div("dml-hides-next");
+  let requests = 0;
+  let listener: (change: object) => void;
+  const kernel = connect(model, {
+    onMessage: (message, buffers) => {
+      setText(silence, "");
+      if (["changed", "reading"].includes(message.type)) listener(message);
+      const bodies = buffers?.map((part) => new Uint8Array(part.buffer as ArrayBuffer, part.byteOffset, part.byteLength));
+      pending.get(message.request_id)?.({ ...message.response, buffers: bodies });
+      pending.delete(message.request_id);
+    },
+    onSilence: () => setText(silence, SILENT_KERNEL),
+  });
+  const send: Send = (request, body) =>
+    new Promise((resolve) => {
+      requests += 1;
+      const request_id = `${id}-${requests}`;
+      pending.set(request_id, resolve);
+      kernel.send({ type: "request" }, [JSON.stringify({ ...request, request_id }), ...(body ? [body] : [])]);
+    });
+  const loadEditor = async () => {
+    const { buffers } = await send({ action: "editor" });
+    return URL.createObjectURL(new Blob(buffers, { type: "text/javascript" }));
+  };
+  el.append(root, silence);
+  const browser = createBrowser(root, {
+    send,
+    loadEditor,
+    onChange: (callback) => (listener = callback),
+    onSelect: (number) => send({ action: "select", number }),
+  });
+  kernel.greet();
+  return () => {
+    kernel.close();
+    browser.destroy();
+  };
+}
+
+export default { render };

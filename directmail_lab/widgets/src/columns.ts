@@ -1,0 +1,37 @@
+/* The columns of the list, and how their values are written. */
+
+import { formatCount } from "./dom";
+import type { Mark, Row } from "./protocol";
+
+export const SYMBOLS: Record<string, string> = { exhausted: "×", failed: "▲", aborted: "■", unreadable: "?" };
+
+export const formatMs = (ms: number | null) => (ms === null ? "" : ms < 100 ? ms.toFixed(1) : formatCount(Math.round(ms)));
+
+export const formatTime = (ms: number | null, start: number) =>
+  ms === null ? "" : new Date(ms).toISOString().slice(start, 19).replace("T", " ");
+
+export const formatStatus = (status: number | null, mark: Mark) =>
+  mark === "aborted" ? "aborted" : `${status ?? ""} ${SYMBOLS[mark] ?? ""}`.trim();
+
+export interface Column {
+  name: string;
+  heading: string;
+  text: (row: Row, number: number, spansDays: boolean) => string;
+  key: (row: Row, number: number) => string | number | null;
+  /** The width that a list with this column needs, in pixels. */
+  room: number;
+}
+
+const column = (name: string, heading: string, text: Column["text"], key: Column["key"], room = 0): Column => ({ name, heading, text, key, room });
+
+export const COLUMNS = [
+  column("number", "#", (_, number) => String(number), (_, number) => number),
+  column("time", "Time (UTC)", (row, _, spansDays) => formatTime(row.at, spansDays ? 5 : 11), (row) => row.at, 560),
+  column("method", "Method", (row) => row.method, (row) => row.method),
+  column("path", "Path", (row) => row.path, (row) => row.path),
+  column("status", "Status", (row) => formatStatus(row.status, row.mark), (row) => row.status),
+  column("left", "Left", (row) => formatCount(row.remaining), (row) => row.remaining),
+  column("elapsed", "ms", (row) => formatMs(row.ms), (row) => row.ms),
+  column("bytes", "Bytes", (row) => formatCount(row.bytes), (row) => row.bytes, 560),
+  column("timeline", "When", (row) => (row.at === null ? "" : " "), (row) => row.at, 680),
+];

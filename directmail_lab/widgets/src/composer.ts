@@ -1,0 +1,326 @@
+/* The form that writes a request. Python's `Composer` checks it and sends it.
+ *
+ * What is sent is what is shown: the address as it stands there, and of a recorded request whose body is not
+ * changed, the recorded bytes.
+ */
+
+import { formatMs } from "./columns";
+import { div, make, makeButton, makeSelect, newId, plural, setText, soft } from "./dom";
+import { createEditor, type LoadEditor } from "./editor";
+import { layOutJson } from "./json";
+import { createPairs } from "./pairs";
+import type { Details, Pair, Response, Send } from "./protocol";
+import { createTabs } from "./tabs";
+
+const METHODS = ["GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"];
+const WAITING_MS = 500;
+const COUNTING_MS = 100;
+const HINT_MS = 200;
+const FORM_TYPE = "application/x-www-form-urlencoded";
+const TYPES: Record<string, string> = { json: "application/json", form: FORM_TYPE, text: "text/plain; charset=utf-8" };
+const KINDS: Record<string, string> = { none: "No body", json: "JSON", form: "Form", text: "Text", file: "File", recorded: "As recorded" };
+const HEADERS = "Accept Accept-Language Cache-Control Content-Type Idempotency-Key If-Match If-Modified-Since If-None-Match Prefer Range X-Request-Id".split(" ");
+// Headers that the session sets anew.
+const SET_ANEW = /^((host|content-length|transfer-encoding|connection|accept-encoding|user-agent):|accept: \*\/\*$)/i;
+
+/** What is asked before it is done: the token of a write sends it, once. */
+interface Question {
+  question: string;
+  token: string;
+  /** Whether the answer allows writes, instead of sending one. */
+  allows?: boolean;
+}
+
+export interface ComposerOptions {
+  send: Send;
+  loadEditor: LoadEditor;
+  /** A request came to its end; it is the one of this number. */
+  onSent: (number: number | null) => void;
+  onInsert: (code: string) => void;
+  onLeave: () => void;
+}
+
+const options = (values: string[]) => values.map((value) => make("option", { value }));
+const queryOf = (address: string) => address.split("#")[0].split("?").slice(1).join("?");
+const lower = (text: string) => text.toLowerCase();
+
+export function createComposer({ send, loadEditor, onSent, onInsert, onLeave }: ComposerOptions) {
+  const id = newId();
+  let [recorded, bodyChanged, dirty]: [Details | null, boolean, boolean] = [null, false, false];
+  let [busy, turn]: [boolean, number] = [false, 0];
+  let asked: Question | null = null;
+  let before: HTMLElement | null = null; // what had the focus before the question
+  let typing: ReturnType<typeof setTimeout> | undefined;
+
+  const method = makeSelect("Method", Object.fromEntries(METHODS.map((name) => [name, name])));
+  const address = make("input", { ariaLabel: "Address", className: "dml-e-path", spellcheck: false, autocomplete: "off", placeholder: "/v1/…" });
+  const [paths, names, headerNames] = ["paths", "names", "headers"].map((name) => make("datalist", { id: `${id}-${name}` }));
+  address.setAttribute("list", paths.id);
+  const sending = make("button", { type: "submit", className: "dml-primary", title: "Send (Ctrl+Enter)" });
+  const aborting = makeButton("Abort", () => abort(), { hidden: true, title: "Abort (Escape)" });
+  const inserting = makeButton("Insert cell", () => insert(), { title: "Insert a cell that sends this request (i)" });
+  const left = make("span", { className: "dml-soft", role: "status", title: "As of the last response" });
+  const parameters = createPairs("Parameter", () => {
+    const query = String(new URLSearchParams(parameters.read()));
+    address.value = address.value.split("?")[0] + (query && `?${query}`);
+  }, names.id);
+  const headers = createPairs("Header", () => undefined, headerNames.id);
+  const fields = createPairs("Field", () => (bodyChanged = true));
+  const kind = makeSelect("Body", KINDS);
+  const asRecorded = kind.querySelector<HTMLOptionElement>("[value=recorded]")!;
+  const file = make("input", { type: "file", ariaLabel: "File of the body" });
+  const box = div("dml-b-editor");
+  const untouched = soft("");
+  const editor = createEditor({ parent: box, label: "Text of the body", onChange: () => ((bodyChanged = dirty = true), onChange()) }, loadEditor);
+  const formatting = makeButton("Format", () => format(), { title: "Lay out the JSON" });
+  const bodyPanel = div("dml-e-body", untouched, fields.root, file, box);
+  const tabs = createTabs("Request", [
+    { name: "parameters", label: "Parameters", panel: parameters.root },
+    { name: "headers", label: "Headers", panel: headers.root },
+    { name: "body", label: "Body", panel: bodyPanel, tools: [kind, formatting] },
+  ], left);
+  const said = make("span", {});
+  const allowing = makeButton("Allow writes", () => allowWrites(), { hidden: true });
+  const alert = make("div", { className: "dml-b-problem dml-e-said", role: "alert" }, said, " ", allowing);
+  const question = make("span", { id: `${id}-question` });
+  const refusing = makeButton("Do not send", () => put(null));
+  const confirming = makeButton("", () => confirm(), { className: "dml-primary" });
+  const asking = make("div", { className: "dml-e-asking", role: "alertdialog", "aria-labelledby": question.id, hidden: true }, question, refusing, confirming);
+  const line = div("dml-b-line", method, address, sending, aborting, inserting);
+  const root = make("form", { className: "dml-b-pane dml-b-request", ariaLabel: "Request" }, line, asking, alert, tabs.bar);
+  root.append(parameters.root, headers.root, bodyPanel, paths, names, headerNames);
+  root.addEventListener("submit", (event) => {
+    event.preventDefault();
+    submit();
+  });
+  root.addEventListener("input", ({ target, inputType }: any) => {
+    if (target === address) onAddress(inputType);
+    if (target === kind) onKind();
+    dirty = true;
+    onChange();
+  });
+  show();
+
+  /* What the form holds. */
+  function isText() {
+    return kind.value === "json" || kind.value === "text";
+  }
+
+  function show() {
+    setText(sending, "Send");
+    sending.hidden = busy;
+    aborting.hidden = !busy;
+    box.hidden = !isText();
+    fields.root.hidden = kind.value !== "form";
+    file.hidden = kind.value !== "file";
+    formatting.hidden = kind.value !== "json";
+    asRecorded.hidden = asRecorded.disabled = !recorded || recorded.request.body.editable || ["none", "absent"].includes(recorded.request.body.kind);
+    const size = recorded?.request.body.size ?? 0;
+    setText(untouched, kind.value === "recorded" ? `${plural(size, "byte")}, sent as recorded: this body can be replaced, but not edited.` : "");
+    tabs.label("parameters", count("Parameters", parameters.read()));
+    tabs.label("headers", count("Headers", headers.read()));
+    tabs.label("body", kind.value === "none" ? "Body" : `Body: ${KINDS[kind.value]}`);
+  }
+
+  function count(name: string, pairs: Pair[]) {
+    return pairs.length ? `${name} (${pairs.length})` : name;
+  }
+
+  function say(text: string, allow?: string) {
+    setText(said, text);
+    allowing.hidden = !allow;
+    allowing.dataset.token = allow ?? "";
+  }
+
+  function onChange() {
+    say("");
+    put(null); // what was asked is no longer what is written
+    show();
+    clearTimeout(typing);
+    typing = setTimeout(hint, HINT_MS);
+  }
+
+  function onAddress(inputType?: string) {
+    parameters.fill(new URLSearchParams(queryOf(address.value)));
+    // A path that was chosen: the id to put in is selected.
+    const found = /\{\w+\}/.exec(address.value);
+    const isChosen = inputType !== "deleteContentBackward" && !inputType?.startsWith("insertText");
+    if (found && isChosen) address.setSelectionRange(found.index, found.index + found[0].length);
+  }
+
+  function onKind() {
+    bodyChanged = kind.value !== "recorded";
+    // The recorded type is that of the recorded body.
+    if (bodyChanged) headers.fill(headers.read().filter(([name]) => lower(name) !== "content-type"));
+    if (isText()) editor.setLanguage(kind.value === "json" ? "json" : "text");
+    if (isText()) editor.fill(editor.text(), kind.value as "json" | "text");
+  }
+
+  function format() {
+    try {
+      JSON.parse(editor.text());
+      editor.replace(layOutJson(editor.text()));
+      say("");
+    } catch (error) {
+      say(`This is not JSON: ${(error as Error).message}`);
+    }
+  }
+
+  /** Fill the form with an interaction's request, whose host is left out; or empty it. */
+  function fill(details: Details | null) {
+    recorded = details;
+    const { row, uri = "", path = "", request, buffers } = details ?? ({} as Partial<Details>);
+    const body = request?.body ?? { kind: "none", editable: true, media_type: "" };
+    const text = body.editable && body.kind !== "none" ? new TextDecoder().decode(buffers![0]) : "";
+    const isForm = body.media_type === FORM_TYPE && body.kind === "text" && text === String(new URLSearchParams(text));
+    const query = queryOf(uri);
+    method.value = row?.method ?? "GET";
+    if (!method.value) method.append(make("option", { value: row!.method, textContent: row!.method, selected: true }));
+    address.value = path + (query && `?${query}`);
+    parameters.fill(new URLSearchParams(query));
+    headers.fill((request?.headers ?? []).filter((pair) => !SET_ANEW.test(pair.join(": "))));
+    fields.fill(isForm ? new URLSearchParams(text) : []);
+    kind.value = isForm ? "form" : ["none", "absent"].includes(body.kind) ? "none" : body.editable ? body.kind : "recorded";
+    file.value = "";
+    if (isText()) editor.fill(text, kind.value as "json" | "text");
+    else editor.fill("", "text");
+    [bodyChanged, dirty] = [false, false];
+    say(body.kind === "absent" && row && !["GET", "HEAD", "OPTIONS"].includes(row.method) ? "The body that was sent is no longer kept." : "");
+    put(null);
+    tabs.show(kind.value === "none" ? "parameters" : "body");
+    show();
+    hint();
+  }
+
+  /** Show what there is to type, and what is left of this operation's allowance. */
+  async function hint() {
+    const asking = (turn += 1);
+    const seen = await send({ action: "hint", method: method.value, path: address.value });
+    if (asking !== turn) return;
+    if (!busy) setText(left, seen.left ?? "");
+    paths.replaceChildren(...options(seen.operations ?? []));
+    names.replaceChildren(...options(seen.parameters ?? []));
+    headerNames.replaceChildren(...options([...new Set([...HEADERS, ...(seen.headers ?? [])])]));
+  }
+
+  /* Sending. A write is asked for first; the token of the question sends it, once. */
+  function put(next: Question | null) {
+    if (next && !asking.contains(document.activeElement)) before = document.activeElement as HTMLElement;
+    const wasInside = asking.contains(document.activeElement);
+    asked = next;
+    asking.hidden = next === null;
+    setText(question, next?.question ?? "");
+    setText(refusing, next?.allows ? "Do not allow" : "Do not send");
+    setText(confirming, `${next?.allows ? "Allow writes" : `Send ${method.value}`} ↵`);
+    if (next) confirming.focus();
+    else if (wasInside) (before?.isConnected ? before : sending).focus();
+  }
+
+  /** Return the request that is written, and its body. */
+  async function read(): Promise<[object, string | ArrayBuffer]> {
+    const written = { method: method.value, address: address.value, headers: headers.read() };
+    const isRecorded = recorded !== null && !bodyChanged && kind.value !== "none";
+    if (isRecorded) return [{ ...written, body_of: recorded!.number, digest: recorded!.request.body.digest }, ""];
+    const chosen = file.files?.[0];
+    if (kind.value === "json") JSON.parse(editor.text());
+    if (kind.value === "file" && !chosen) throw new Error("Choose the file that is the body.");
+    const type = kind.value === "file" ? chosen!.type || "application/octet-stream" : TYPES[kind.value];
+    if (type && !written.headers.some(([name]) => lower(name) === "content-type")) written.headers.unshift(["Content-Type", type]);
+    if (kind.value === "file") return [written, await chosen!.arrayBuffer()];
+    if (kind.value === "form") return [written, String(new URLSearchParams(fields.read()))];
+    return isText() ? [{ ...written, is_text: true }, editor.text()] : [written, ""];
+  }
+
+  async function submit() {
+    if (busy || asked) return;
+    try {
+      const [request, body] = await read();
+      await transmit({ action: "send", request }, body);
+    } catch (error) {
+      say(`Nothing was sent. ${(error as Error).message}`);
+    }
+  }
+
+  async function confirm() {
+    if (!asked || busy) return;
+    const { token, allows } = asked;
+    put(null);
+    if (!allows) return transmit({ action: "confirm", token });
+    const { problem } = await send({ action: "allow", token });
+    if (problem) say(problem);
+    else await submit(); // which asks
+  }
+
+  function allowWrites() {
+    const token = allowing.dataset.token!;
+    say("");
+    put({ question: "Allow writes in this session? Each one is still asked for.", token, allows: true });
+  }
+
+  async function transmit(...request: Parameters<Send>) {
+    busy = true;
+    say("");
+    const hadFocus = document.activeElement === sending;
+    show();
+    if (hadFocus) aborting.focus();
+    const started = performance.now();
+    let waiting = "";
+    const polling = setInterval(async () => (waiting = await waitingFor()), WAITING_MS);
+    const counting = setInterval(() => setText(left, `${waiting || "Sending"} … ${formatMs(performance.now() - started)} ms`), COUNTING_MS);
+    const { number = null, problem = "", allow, ...rest }: Response = await send(...request);
+    clearInterval(polling);
+    clearInterval(counting);
+    const isAborting = document.activeElement === aborting;
+    busy = false;
+    setText(left, "");
+    show();
+    if (isAborting) sending.focus();
+    if (rest.token) return put(rest);
+    if (problem) say(problem, allow);
+    else dirty = false;
+    onSent(number);
+    hint();
+  }
+
+  async function waitingFor(): Promise<string> {
+    const { seconds } = await send({ action: "waiting" });
+    if (seconds === null || seconds === undefined) return "";
+    return `Waits until the allowance renews${seconds > 0 ? `, ${Math.ceil(seconds)} s` : ""}`;
+  }
+
+  const abort = () => send({ action: "abort" });
+
+  async function insert() {
+    try {
+      const [request, body] = await read();
+      const { text, problem } = await send({ action: "cell", request }, body);
+      if (problem) say(problem);
+      else onInsert(text);
+    } catch (error) {
+      say((error as Error).message);
+    }
+  }
+
+  /** Handle a key; return whether that is done. A key that is held down sends nothing. */
+  function onKey(event: KeyboardEvent): boolean {
+    const isEnter = event.key === "Enter";
+    const sends = isEnter && (event.ctrlKey || event.metaKey);
+    if (isEnter && (event.repeat || (sends && asked))) return !box.contains(event.target as Node) || sends;
+    if (sends) submit();
+    else if (event.key !== "Escape") return false;
+    else if (asked) put(null);
+    else if (busy) abort();
+    else if (event.defaultPrevented) return false; // the editor closed its search
+    else if (box.contains(event.target as Node)) tabs.focus();
+    else onLeave();
+    return true;
+  }
+
+  const destroy = () => {
+    clearTimeout(typing);
+    editor.destroy();
+  };
+  return { root, fill, insert, onKey, abort, destroy, focus: () => address.focus(), isBusy: () => busy, isDirty: () => dirty };
+}
+
+export type Composer = ReturnType<typeof createComposer>;

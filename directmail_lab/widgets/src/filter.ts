@@ -1,0 +1,67 @@
+/* The filter: words, and fields with a value, each perhaps with a minus before it. */
+
+import type { Row } from "./protocol";
+
+type Test = (row: Row, value: string, number: number) => boolean | undefined;
+
+export interface Filter {
+  /** What is looked for in the bodies too. */
+  words: string[];
+  /** `header:name=value`: Python looks for these. */
+  headers: string[];
+  unknown: string[];
+  passes: (row: Row, number: number, found: (term: string, number: number) => boolean) => boolean;
+}
+
+const UNITS: Record<string, number> = { "": 1, k: 1e3, m: 1e6, s: 1e3 };
+const COMPARED = /^(>=|<=|>|<|=)?(\d+(?:\.\d+)?)([kms]?)$/;
+
+function compare(has: number | null, value: string): boolean | undefined {
+  const [, sign = "=", digits, unit] = COMPARED.exec(value) ?? [];
+  if (digits === undefined) return undefined;
+  const wanted = Number(digits) * UNITS[unit];
+  if (has === null) return false;
+  return { ">": has > wanted, "<": has < wanted, ">=": has >= wanted, "<=": has <= wanted, "=": Math.round(has) === wanted }[sign];
+}
+
+function isIn(range: string, number: number): boolean {
+  const [first, last = first] = range.split("-").map(Number);
+  return first <= number && number <= last;
+}
+
+/* Whether a row has a value; undefined if the field has no such values. */
+const FIELDS: Record<string, Test> = {
+  status: (row, value) =>
+    /^[\dx]{1,3}$/.test(value) ? [...value].every((digit, i) => digit === "x" || String(row.status ?? "")[i] === digit) : undefined,
+  method: (row, value) => row.method.toLowerCase() === value,
+  path: (row, value) => row.path.toLowerCase().includes(value),
+  ms: (row, value) => compare(row.ms, value),
+  bytes: (row, value) => compare(row.bytes, value),
+  left: (row, value) => compare(row.remaining, value),
+  number: (_, value, number) =>
+    /^\d+(-\d+)?(,\d+(-\d+)?)*$/.test(value) ? value.split(",").some((range) => isIn(range, number)) : undefined,
+  is: (row, value) => (/^(exhausted|failed|aborted|unreadable)$/.test(value) ? row.mark === value : undefined),
+};
+const NOTHING: Row = { at: null, method: "", path: "", status: null, remaining: null, ms: null, bytes: null, mark: "", attempt: 1 };
+
+export const KNOWN = [...Object.keys(FIELDS), "header"].join(", ");
+
+export function parseFilter(text: string): Filter {
+  const [words, headers, unknown]: string[][] = [[], [], []];
+  const tests = text.toLowerCase().split(/\s+/).filter(Boolean).map((typed): Filter["passes"] => {
+    const wanted = !/^-./.test(typed);
+    const term = wanted ? typed : typed.slice(1);
+    const [, name = "", value = ""] = /^(\w+):(?!\/\/)(.+)$/.exec(term) ?? [];
+    const has = Object.hasOwn(FIELDS, name) ? FIELDS[name] : undefined;
+    if (has?.(NOTHING, value, 0) !== undefined) return (row, number) => has!(row, value, number) === wanted;
+    if (name === "header" && /^[^=]+(=|$)/.test(value)) {
+      headers.push(value);
+      return (_, number, found) => found(`header:${value}`, number) === wanted;
+    }
+    if (name) unknown.push(term);
+    if (term.length > 1) words.push(term);
+    const isShown = (row: Row) => `${row.method} ${row.path} ${row.status}`.toLowerCase().includes(term);
+    return (row, number, found) => (isShown(row) || found(term, number)) === wanted;
+  });
+  return { words, headers, unknown, passes: (...row) => tests.every((test) => test(...row)) };
+}

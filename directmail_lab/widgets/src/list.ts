@@ -1,0 +1,250 @@
+/* The list of interactions. Only the rows in view have nodes. Above them is the widest cell of each column, unseen.
+ *
+ * The attempts of one call are one row, that of the last; it opens to show them all.
+ */
+
+import { COLUMNS, formatStatus } from "./columns";
+import { div, make, makeButton, newId, scheduler, setText } from "./dom";
+import type { Row } from "./protocol";
+
+const ROW_PX = 24;
+const SPARE_ROWS = 8;
+const NAMES = COLUMNS.map(({ name }) => name);
+const [PATH, STATUS, TIMELINE] = ["path", "status", "timeline"].map((name) => NAMES.indexOf(name));
+
+const makeCells = (role: string) => NAMES.map((name) => make("div", { className: `dml-c-${name}`, role }));
+
+export interface ListOptions {
+  /** Whether a row passes the filter. */
+  passes: (row: Row, number: number) => boolean;
+  onSelect: (number: number) => void;
+  onOpen: () => void;
+}
+
+export function createList({ passes, onSelect, onOpen }: ListOptions) {
+  const id = newId();
+  const rows: Row[] = [];
+  const widest: (number | undefined)[] = [];
+  // By number: the last attempt of a call, and on that all of them.
+  const attempts = new Map<number, number[]>();
+  const lastOf = new Map<number, number>();
+  const unanswered = new Map<string, number>();
+  const opened = new Set<number>();
+  const nodes: ReturnType<typeof makeRow>[] = [];
+  let shown: number[] = [];
+  let selected: number | null = null;
+  let [sorted, descending] = [0, false];
+  let [since, until, spansDays] = [Infinity, -Infinity, false];
+
+  const heads = makeCells("columnheader");
+  heads.forEach((head, i) => head.append(makeButton(COLUMNS[i].heading, () => sortBy(i), { className: "" })));
+  const widestCells = makeCells("presentation");
+  const [above, below] = [div("dml-b-space"), div("dml-b-space")];
+  const grid = make(
+    "div",
+    { className: "dml-b-grid", role: "grid", tabIndex: 0, id, "aria-label": "Interactions" },
+    make("div", { className: "dml-b-row dml-b-head", role: "row" }, ...heads),
+    make("div", { className: "dml-b-row dml-b-sizes", "aria-hidden": "true" }, ...widestCells),
+    above,
+    below,
+  );
+  const frames = scheduler(draw);
+  grid.addEventListener("scroll", frames.schedule);
+  const resized = new ResizeObserver(frames.schedule);
+  resized.observe(grid);
+
+  const textOf = (column: number, number: number | undefined) =>
+    number ? COLUMNS[column].text(rows[number - 1], number, spansDays) : "";
+
+  function makeRow() {
+    const cells = makeCells("gridcell");
+    const path = make("span");
+    const folding = makeButton("", (event) => {
+      event.stopPropagation();
+      toggle(node.number);
+    }, { className: "dml-b-attempts", tabIndex: -1 });
+    cells[PATH].append(path, folding);
+    const bar = cells[TIMELINE].appendChild(make("div"));
+    const root = make("div", { className: "dml-b-row", role: "row" }, ...cells);
+    const node = { root, cells, bar, path, folding, number: 0 };
+    root.addEventListener("click", () => {
+      select(node.number);
+      onOpen();
+    });
+    return node;
+  }
+
+  function showRow(node: ReturnType<typeof makeRow>, position: number) {
+    const { root, cells, bar, path, folding } = node;
+    const number = (node.number = shown[position]);
+    const row = rows[number - 1];
+    const tries = attempts.get(number);
+    root.id = `${id}-${number}`;
+    root.dataset.mark = row.mark;
+    root.classList.toggle("dml-is-part", lastOf.has(number));
+    root.setAttribute("aria-rowindex", String(position + 2));
+    root.setAttribute("aria-selected", String(number === selected));
+    cells.forEach((cell, i) => i !== PATH && i !== TIMELINE && setText(cell, textOf(i, number)));
+    setText(path, textOf(PATH, number));
+    folding.hidden = !tries;
+    if (tries) {
+      root.setAttribute("aria-expanded", String(opened.has(number)));
+      setText(folding, `${opened.has(number) ? "▾" : "▸"} ${tries.length} attempts`);
+    } else root.removeAttribute("aria-expanded");
+    cells[PATH].title = row.path;
+    cells[STATUS].setAttribute("aria-label", row.mark === "aborted" ? "aborted" : `${row.status ?? ""} ${row.mark}`.trim());
+    const scale = 100 / Math.max(until - since, 1);
+    bar.hidden = row.at === null;
+    bar.style.left = `${scale * ((row.at ?? 0) - (row.ms ?? 0) - since)}%`;
+    bar.style.width = `${scale * (row.ms ?? 0)}%`;
+  }
+
+  /* Columns are as wide as their widest cell. The path gets what is left, up to its own width. One in which
+   * nothing is known is left out, once there are rows, and some where there is no room for them. */
+  function layOut() {
+    const has = COLUMNS.map(({ room, name }, i) =>
+      (widest[i] !== undefined || (!rows.length && name !== "timeline")) && grid.clientWidth >= room);
+    const rest = has[TIMELINE] ? "max-content" : "1fr";
+    const tracks: Record<string, string> = { path: `minmax(8em, ${rest})`, timeline: "minmax(60px, 1fr)" };
+    const template = NAMES.filter((_, i) => has[i]).map((name) => tracks[name] ?? "max-content").join(" ");
+    if (grid.style.gridTemplateColumns !== template) grid.style.gridTemplateColumns = template;
+    widestCells.forEach((cell, i) => i !== TIMELINE && setText(cell, textOf(i, widest[i])));
+    for (const cells of [heads, widestCells, ...nodes.map((node) => node.cells)]) {
+      cells.forEach((cell, i) => (cell.hidden = !has[i]));
+    }
+  }
+
+  function draw() {
+    const first = Math.max(0, Math.floor(grid.scrollTop / ROW_PX) - SPARE_ROWS);
+    const last = Math.min(shown.length, first + Math.ceil(grid.clientHeight / ROW_PX) + 2 * SPARE_ROWS);
+    above.style.height = `${Math.min(first, last) * ROW_PX}px`;
+    below.style.height = `${(shown.length - last) * ROW_PX}px`;
+    while (nodes.length < last - first) {
+      nodes.push(makeRow());
+      below.before(nodes.at(-1)!.root);
+    }
+    nodes.forEach((node, i) => {
+      node.root.hidden = first + i >= last;
+      if (node.root.hidden) node.root.id = "";
+      else showRow(node, first + i);
+    });
+    layOut();
+    const isDrawn = nodes.some(({ root, number }) => !root.hidden && number === selected);
+    grid.setAttribute("aria-activedescendant", isDrawn ? `${id}-${selected}` : "");
+  }
+
+  /** Filter and sort the rows, and draw them. */
+  function arrange() {
+    const isShown = (number: number) => {
+      const last = lastOf.get(number);
+      return (last === undefined || opened.has(last)) && passes(rows[number - 1], number);
+    };
+    shown = rows.map((_, i) => i + 1).filter(isShown);
+    if (sorted || descending) {
+      const keys = rows.map((row, i) => COLUMNS[sorted].key(row, i + 1));
+      const sign = descending ? -1 : 1;
+      const compare = (a: string | number | null, b: string | number | null) =>
+        a === b ? 0 : a === null ? 1 : b === null ? -1 : sign * (a < b ? -1 : 1);
+      shown.sort((a, b) => compare(keys[a - 1], keys[b - 1]) || a - b);
+    }
+    heads.forEach((head, i) => {
+      head.ariaSort = i !== sorted ? null : descending ? "descending" : "ascending";
+    });
+    grid.setAttribute("aria-rowcount", String(shown.length + 1));
+    draw();
+  }
+
+  function sortBy(column: number) {
+    [sorted, descending] = [column, column === sorted && !descending];
+    arrange();
+  }
+
+  function toggle(number: number, isOpen = !opened.has(number)) {
+    if (!attempts.has(number)) return;
+    if (isOpen) opened.add(number);
+    else opened.delete(number);
+    arrange();
+  }
+
+  function addAttempt({ method, path, attempt }: Row, number: number) {
+    const key = `${method} ${path}`;
+    const before = attempt > 1 ? unanswered.get(`${key} ${attempt - 1}`) : undefined;
+    unanswered.set(`${key} ${attempt}`, number);
+    if (before === undefined) return;
+    unanswered.delete(`${key} ${attempt - 1}`);
+    const all = [...(attempts.get(before) ?? [before]), number];
+    attempts.delete(before);
+    attempts.set(number, all);
+    if (opened.delete(before)) opened.add(number);
+    for (const each of all.slice(0, -1)) lastOf.set(each, number);
+  }
+
+  function add(added: Row[]) {
+    const follows = rows.length > 0 && grid.scrollTop + grid.clientHeight >= grid.scrollHeight - ROW_PX;
+    for (const row of added) {
+      const number = rows.push(row);
+      addAttempt(row, number);
+      NAMES.forEach((_, i) => {
+        const least = widest[i] === undefined ? 0 : textOf(i, widest[i]).length;
+        if (textOf(i, number).length > least) widest[i] = number;
+      });
+      if (row.at === null) continue;
+      since = Math.min(since, row.at - (row.ms ?? 0));
+      until = Math.max(until, row.at);
+    }
+    spansDays = Math.floor(since / 864e5) !== Math.floor(until / 864e5);
+    const seconds = (until - since) / 1000;
+    setText(heads[TIMELINE].firstChild!, seconds > 0 ? `When, over ${seconds.toPrecision(3)} s` : "When");
+    arrange();
+    if (follows) grid.scrollTop = grid.scrollHeight;
+  }
+
+  function clear() {
+    rows.length = widest.length = shown.length = 0;
+    for (const each of [attempts, lastOf, unanswered, opened]) each.clear();
+    [selected, since, until] = [null, Infinity, -Infinity];
+    draw();
+  }
+
+  function select(number: number) {
+    const last = lastOf.get(number);
+    if (last !== undefined && !opened.has(last)) toggle(last, true);
+    const top = shown.indexOf(number) * ROW_PX;
+    const room = grid.clientHeight - 2 * ROW_PX;
+    const isNew = number !== selected;
+    selected = number;
+    if (top < grid.scrollTop) grid.scrollTop = top;
+    else if (top > grid.scrollTop + room) grid.scrollTop = top - room;
+    draw();
+    if (isNew) onSelect(number);
+  }
+
+  /** Move the selection by a key; return whether it is one for that. */
+  function move(key: string): boolean {
+    if (selected !== null && (key === "ArrowRight" || key === "ArrowLeft")) {
+      toggle(selected, key === "ArrowRight");
+      return attempts.has(selected);
+    }
+    const page = Math.max(1, Math.floor(grid.clientHeight / ROW_PX) - 2);
+    const steps: Record<string, number> = { ArrowUp: -1, ArrowDown: 1, PageUp: -page, PageDown: page, Home: -Infinity, End: Infinity };
+    if (!(key in steps)) return false;
+    const last = shown.length - 1;
+    const at = selected === null ? -1 : shown.indexOf(selected);
+    if (last >= 0) select(shown[Math.min(last, Math.max(0, at + steps[key]))]);
+    return true;
+  }
+
+  const destroy = () => {
+    frames.cancel();
+    resized.disconnect();
+  };
+  return {
+    grid, rows, add, arrange, clear, draw, select, move, destroy,
+    selected: () => selected,
+    shownCount: () => shown.length,
+    describe: (number: number) => `${number} ${rows[number - 1].method} ${rows[number - 1].path}`,
+    status: (number: number) => formatStatus(rows[number - 1].status, rows[number - 1].mark),
+  };
+}
+
+export type List = ReturnType<typeof createList>;

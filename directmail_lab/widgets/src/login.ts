@@ -1,0 +1,261 @@
+/* The sign-in form. */
+
+import { div, keepKeys, make, makeButton, newId, setText } from "./dom";
+import { connect, type Context, type Message } from "./kernel";
+
+type Form = ReturnType<typeof makeForm>;
+type Mode = keyof typeof MODES;
+
+interface Choices {
+  regions: [string, string][];
+  cassettes: string[];
+  mode: Mode | "";
+  address?: string;
+  cassette?: string;
+  key_hint?: string;
+  key_source?: string;
+}
+
+interface View {
+  form: Form;
+  account: ReturnType<typeof makeAccount>;
+  kernel: ReturnType<typeof connect>;
+  choices: Choices;
+  connected: boolean;
+  busy: boolean;
+  isSender: boolean;
+  key: string;
+}
+
+const MODES = {
+  live: { label: "Live", about: "Requests go to the service." },
+  record: { label: "Record", about: "Requests go to the service and are kept in a cassette, without the key." },
+  replay: { label: "Replay", about: "Responses come from a cassette: no key, no network." },
+};
+const OTHER = "";
+const SILENT_KERNEL = "The kernel does not respond: it is busy, or was restarted. Run this cell again to sign in.";
+
+function makeField<Control extends HTMLElement>(id: string, name: string, label: string, control: Control) {
+  const hint = make("div", { className: "dml-hint dml-soft", id: `${id}-${name}-hint` });
+  control.id = `${id}-${name}`;
+  control.setAttribute("aria-describedby", hint.id);
+  const row = div("dml-field", make("label", { htmlFor: control.id, textContent: label }), control, hint);
+  return { row, control, hint };
+}
+
+function makeModes(id: string) {
+  const about = make("div", { className: "dml-hint dml-soft", id: `${id}-about` });
+  const modes = Object.entries(MODES).map(([mode, { label }]) => {
+    const radio = make("input", { type: "radio", name: `${id}-mode`, value: mode, id: `${id}-${mode}` });
+    radio.setAttribute("aria-describedby", about.id);
+    return [radio, make("label", { htmlFor: radio.id, textContent: label })] as const;
+  });
+  const legend = make("legend", { textContent: "Where responses come from" });
+  const row = make("fieldset", {}, legend, div("dml-modes", ...modes.flat()), about);
+  return { row, about, radios: modes.map(([radio]) => radio) };
+}
+
+function makeTitle(id: string, textContent: string) {
+  return make("div", { className: "dml-title", role: "heading", "aria-level": "2", id, textContent });
+}
+
+function makeForm(id: string) {
+  const text = (props: object) => make("input", { autocomplete: "off", spellcheck: false, ...props });
+  const title = makeTitle(`${id}-title`, "Sign in to the direct mail service");
+  const modes = makeModes(id);
+  const typed = text({ type: "text", inputMode: "url", placeholder: "https://…" });
+  const fields = {
+    region: makeField(id, "region", "Service address", make("select")),
+    address: makeField(id, "address", "Service address", typed),
+    key: makeField(id, "key", "API key", text({ type: "password" })),
+    recording: makeField(id, "recording", "Cassette", text({ type: "text" })),
+    played: makeField(id, "played", "Cassette", make("select")),
+  };
+  fields.recording.hint.textContent = "A name of your choice. One that exists is added to.";
+  const submit = make("button", { type: "submit", className: "dml-primary" });
+  const status = make("div", { className: "dml-status dml-soft", role: "status" });
+  const problem = make("div", { className: "dml-problem", role: "alert", id: `${id}-problem` });
+  const root = make("form", { className: "dml-box dml-form", noValidate: true, "aria-labelledby": title.id });
+  const rows = Object.values(fields).map(({ row }) => row);
+  root.append(title, modes.row, ...rows, problem, div("dml-actions", submit, status));
+  return { root, modes, ...fields, submit, status, problem };
+}
+
+function makeAccount(id: string, onSignOut: () => void) {
+  const title = makeTitle(`${id}-account`, "");
+  const detail = div("dml-detail dml-soft");
+  const fill = div("");
+  const left = div("");
+  const allowance = div("dml-allowance", left, div("dml-bar", fill));
+  const note = make("div", { className: "dml-note", role: "note" });
+  const signOut = makeButton("Sign out", onSignOut);
+  const head = div("dml-top", make("span", { className: "dml-tick", "aria-hidden": "true" }, "✓"), title);
+  const root = make("section", { className: "dml-box dml-account", tabIndex: -1, "aria-labelledby": title.id });
+  root.append(head, detail, allowance, note, div("dml-actions", signOut));
+  return { root, title, detail, allowance, fill, left, note, signOut };
+}
+
+/* Signed in: who, and what is left. */
+function showAccount(view: View, account: Message) {
+  const { title, detail, allowance, fill, left, note } = view.account;
+  const { limit = null, remaining = null } = account;
+  title.textContent = account.title;
+  detail.textContent = account.detail;
+  note.textContent = account.note;
+  note.hidden = !account.note;
+  allowance.hidden = remaining === null || limit === null;
+  left.textContent = `${remaining} of ${limit} left at sign-in`;
+  fill.style.width = `${limit > 0 ? Math.min(100, (100 * remaining) / limit) : 0}%`;
+}
+
+/* The form, with the fields that the mode needs. */
+const selectedMode = (form: Form) => form.modes.radios.find((radio) => radio.checked)!.value as Mode;
+
+function arrange(view: View) {
+  const { form, choices } = view;
+  const mode = selectedMode(form);
+  const hasRegions = choices.regions.length > 0;
+  const needsKey = mode !== "replay";
+  form.modes.about.textContent = MODES[mode].about;
+  form.region.row.hidden = !needsKey || !hasRegions;
+  form.address.row.hidden = !needsKey || (hasRegions && form.region.control.value !== OTHER);
+  form.address.row.classList.toggle("dml-below", hasRegions);
+  form.address.control.ariaLabel = hasRegions ? "Another service address" : null;
+  form.key.row.hidden = !needsKey;
+  form.recording.row.hidden = mode !== "record";
+  form.played.row.hidden = needsKey;
+  const labels = needsKey ? ["Sign in", "Signing in…"] : ["Replay", "Opening…"];
+  form.submit.textContent = labels[Number(view.busy)];
+  form.submit.disabled = view.busy || !view.connected || (!needsKey && !choices.cassettes.length);
+}
+
+function fillSelect(select: HTMLSelectElement, options: [string, string][], selected = "") {
+  select.replaceChildren(...options.map(([value, label]) => new Option(label, value)));
+  if (options.some(([value]) => value === selected)) select.value = selected;
+}
+
+function showChoices(view: View, choices: Choices) {
+  const { region, address, key, recording, played, modes } = view.form;
+  const isFirst = !view.choices.mode;
+  view.choices = choices;
+  const regions = choices.regions.map(([name, url]): [string, string] => [url, `${name} — ${url}`]);
+  const selected = isFirst ? choices.address : region.control.value;
+  fillSelect(region.control, [...regions, [OTHER, "Another address…"]], selected);
+  const cassettes = choices.cassettes.map((name): [string, string] => [name, name]);
+  fillSelect(played.control, cassettes, played.control.value || choices.cassette);
+  played.hint.textContent = cassettes.length ? "Recorded sessions found here." : "No cassette was found. Record one first.";
+  key.hint.textContent = choices.key_hint ?? "";
+  key.control.placeholder = choices.key_source ? `the key in ${choices.key_source}` : "";
+  if (!isFirst) return;
+  if (!regions.some(([url]) => url === choices.address)) {
+    address.control.value = choices.address ?? "";
+    if (choices.address) region.control.value = OTHER;
+  }
+  recording.control.value = choices.cassette ?? "";
+  modes.radios.find((radio) => radio.value === choices.mode)!.checked = true;
+}
+
+/* A problem is shown below the fields, and marked at the field that it names. */
+function fieldOf({ played, recording, address, region, key }: Form, name: string): HTMLInputElement | HTMLSelectElement | undefined {
+  const fields: Record<string, { row: HTMLElement; control: HTMLInputElement | HTMLSelectElement }[]> = { cassette: [played, recording], address: [address, region], key: [key] };
+  return fields[name]?.find(({ row }) => !row.hidden)?.control;
+}
+
+function showProblem(form: Form, problem: { text: string; hint: string; field: string } | null) {
+  form.problem.replaceChildren();
+  for (const node of form.root.querySelectorAll("[aria-invalid]")) {
+    node.removeAttribute("aria-invalid");
+    node.removeAttribute("aria-errormessage");
+  }
+  if (!problem) return undefined;
+  form.problem.append(make("strong", { textContent: problem.text }));
+  if (problem.hint) form.problem.append(make("div", { textContent: problem.hint }));
+  const field = fieldOf(form, problem.field);
+  field?.setAttribute("aria-invalid", "true");
+  field?.setAttribute("aria-errormessage", form.problem.id);
+  return field;
+}
+
+function show(view: View, isSignedIn = false) {
+  const { form, account } = view;
+  form.root.hidden = isSignedIn;
+  account.root.hidden = !isSignedIn;
+  form.root.setAttribute("aria-busy", String(view.busy));
+  for (const control of form.root.querySelectorAll<HTMLInputElement | HTMLSelectElement>("input, select")) {
+    control.disabled = view.busy || !view.connected;
+  }
+  account.signOut.disabled = view.busy;
+  arrange(view);
+}
+
+function receive(view: View, state: Message) {
+  const { form, account } = view;
+  if (state.type === "busy") {
+    form.status.textContent = "Waiting for the service…";
+    return;
+  }
+  const { isSender, key } = view;
+  Object.assign(view, { connected: true, busy: false, isSender: false, key: "" });
+  showChoices(view, state.choices);
+  form.status.textContent = state.notice;
+  if (state.account) showAccount(view, state.account);
+  show(view, Boolean(state.account));
+  const field = showProblem(form, state.problem);
+  if (!isSender) return; // another view may stand next to what is being typed
+  // Only a key that is wrong has to be typed again.
+  if (state.problem && state.problem.field !== "key") form.key.control.value = key;
+  (state.account ? account.root : (field ?? form.submit)).focus();
+}
+
+/* Sending. */
+function signIn(view: View) {
+  if (view.busy || !view.connected) return;
+  const { form } = view;
+  const mode = selectedMode(form);
+  const valueOf = (name: string) => fieldOf(form, name)?.value.trim() ?? "";
+  const texts = [mode, valueOf("address"), valueOf("cassette"), valueOf("key")];
+  // Cleared before anything is sent, so that nothing that saves the page finds it there.
+  view.key = form.key.control.value;
+  form.key.control.value = "";
+  form.status.textContent = "";
+  showProblem(form, null);
+  send(view, { type: "sign_in" }, texts);
+}
+
+function send(view: View, message: object, texts?: string[]) {
+  Object.assign(view, { busy: true, isSender: true });
+  show(view, Boolean(view.form.root.hidden));
+  view.kernel.send(message, texts);
+}
+
+function render({ model, el }: Context) {
+  const id = newId();
+  const view = { choices: { regions: [], cassettes: [], mode: "" } } as unknown as View;
+  const form = (view.form = makeForm(id));
+  const account = (view.account = makeAccount(id, () => send(view, { type: "sign_out" })));
+  view.kernel = connect(model, {
+    onGreet: () => {
+      Object.assign(view, { connected: false, busy: false, isSender: false, key: "" });
+      form.key.control.value = "";
+      show(view);
+    },
+    onMessage: (state) => receive(view, state),
+    onSilence: () => setText(form.status, SILENT_KERNEL),
+  });
+  form.modes.radios[0].checked = true;
+  form.root.addEventListener("submit", (event) => {
+    event.preventDefault();
+    signIn(view);
+  });
+  form.root.addEventListener("change", ({ target }) => {
+    if ((target as HTMLInputElement).type === "radio") showProblem(form, null);
+    arrange(view);
+  });
+  const root = div("dml dml-login dml-hides-next", form.root, account.root);
+  keepKeys(root);
+  el.append(root);
+  view.kernel.greet();
+  return () => view.kernel.close();
+}
+
+export default { render };

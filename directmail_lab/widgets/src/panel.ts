@@ -1,0 +1,367 @@
+/* The browser of interactions: a list, beside it a request that is written, and below that a response.
+ *
+ *   createBrowser(root, { send, loadEditor, … }) -> { filter, destroy }
+ */
+
+import { SYMBOLS } from "./columns";
+import { createComposer } from "./composer";
+import { div, formatCount, keepKeys, make, makeButton, plural, setText } from "./dom";
+import type { LoadEditor } from "./editor";
+import { KNOWN, parseFilter } from "./filter";
+import { createList } from "./list";
+import { ask, type Details, type Row, rowOf, type Send } from "./protocol";
+import { createResponse } from "./response";
+import { createSeparator } from "./separator";
+
+const FIRST_ROWS = 200;
+const MAX_ROWS = 5000;
+const MAX_SEARCHED = 2000;
+const INSERT = "directmail-lab:insert-cell";
+
+export interface BrowserOptions {
+  /** Sends a request of Python's `browser_data.handle_request`, and resolves to its response. */
+  send: Send;
+  loadEditor: LoadEditor;
+  /** Takes a callback for when there is more; `restart` if all is new, `title` while a file is read. */
+  onChange?: (callback: (change: { restart?: boolean; title?: string; part?: number }) => void) => void;
+  /** Is told the number of the selected one. Where there is none, no cell can be inserted. */
+  onSelect?: (number: number) => void;
+  /** Whether it is as high as `root`. */
+  fill?: boolean;
+}
+
+const HINTS: [keys: string, does: string, ofSession: boolean][] = [
+  ["n", "a new request", true],
+  ["Ctrl+Enter", "send", true],
+  ["Escape", "abort; go back", true],
+  ["↑ ↓ Enter", "select and open", false],
+  ["e", "edit and send again", true],
+  ["i", "insert a cell", true],
+  ["/", "filter", false],
+];
+
+export function createBrowser(root: HTMLElement, { send, loadEditor, onChange, onSelect, fill = false }: BrowserOptions) {
+  let [total, sends, baseUrl]: [number, boolean, string] = [0, false, ""];
+  let [turn, searches, awaited]: [number, number, number | null] = [0, 0, null];
+  let [isLoading, loadsAgain, restarts, isDestroyed, isFirst] = [false, false, false, false, true];
+  let typing: ReturnType<typeof setTimeout> | undefined;
+  let opening: ReturnType<typeof setTimeout> | undefined;
+  let [filter, isSearching, note] = [parseFilter(""), false, ""];
+  let bodies = new Map<string, { found: Set<number>; until: number }>();
+
+  const title = div("dml-title");
+  const count = make("div", { className: "dml-soft", role: "status" });
+  const placeholder = "Filter: text  status:4xx  ms:>100  bytes:>10k  path:/v1  header:name=value";
+  const searching = make("input", { type: "search", ariaLabel: "Filter", placeholder });
+  const progress = make("progress", { hidden: true, ariaLabel: "Reading" });
+  const writing = makeButton("New request ", () => write(), { title: "Write a request (n)", hidden: true });
+  writing.append(make("kbd", { textContent: "n", "aria-hidden": "true" }));
+  const status = make("div", { className: "dml-soft dml-b-note", role: "status", textContent: "Reading …" });
+
+  const list = createList({
+    passes: (row, number) => filter.passes(row, number, (term, at) => bodies.get(term)?.found.has(at) ?? false),
+    onSelect: (number) => onSelect?.(number),
+    onOpen: () => open(),
+  });
+  const response = createResponse({
+    send,
+    loadEditor,
+    hint,
+    onWhole: () => open({ whole: true }),
+    onEdit: () => edit(),
+    onInsert: () => insertSelected(),
+    onClose: () => leave(),
+  });
+  const composer = createComposer({
+    send,
+    loadEditor,
+    onSent: (number) => {
+      awaited = number;
+      load();
+    },
+    onInsert: insertCell,
+    onLeave: () => list.grid.focus(),
+  });
+
+  const side = div("dml-b-side");
+  const middle = div("dml-b-middle");
+  const whole = make("section", { className: `dml dml-box dml-browser${fill ? " dml-b-fills" : ""}`, ariaLabel: "Recorded interactions" });
+  const isWide = () => list.grid.offsetTop === side.offsetTop;
+  const border = createSeparator({ name: "--dml-list", label: "Border of the list", root: whole, whole: middle, isVertical: isWide, initial: 40 });
+  const lower = createSeparator({ name: "--dml-request", label: "Border of the request", root: whole, whole: side, isVertical: () => false, initial: 45 });
+  side.append(composer.root, lower, response.root);
+  middle.append(list.grid, border, side);
+  whole.append(div("dml-top", title, count, progress, searching, writing), middle, status);
+  keepKeys(whole);
+  whole.addEventListener("keydown", onKey);
+  searching.addEventListener("input", onFilter);
+  showSide(false);
+  root.append(whole);
+
+  function hint(): HTMLElement {
+    const shown = HINTS.filter(([, , ofSession]) => sends || !ofSession);
+    const items = shown.flatMap(([keys, does]) => [make("dt", {}, make("kbd", { textContent: keys })), make("dd", { textContent: does })]);
+    return make("dl", { className: "dml-b-keys" }, ...items);
+  }
+
+  // What went wrong is said below the list.
+  const told = (promise: Promise<unknown>) => promise.catch((error: Error) => setText(status, (note = error.message)));
+
+  /* Loading. Rows are loaded in parts, a small one first: the list is there at once, however long it is. */
+  async function load({ restart = false } = {}) {
+    restarts ||= restart;
+    loadsAgain = true;
+    if (isLoading) return;
+    isLoading = true;
+    const slow = setTimeout(() => (progress.hidden = false), 300);
+    await told(loadParts());
+    clearTimeout(slow);
+    progress.hidden = true;
+    isLoading = false;
+    if (filter.words.length || filter.headers.length) onFilter();
+  }
+
+  async function loadParts() {
+    while (!isDestroyed && (list.rows.length < total || loadsAgain)) {
+      loadsAgain = false;
+      if (restarts) clear();
+      const first = list.rows.length + 1;
+      show(await ask(send, "list", { first, limit: first > 1 ? MAX_ROWS : FIRST_ROWS }));
+      progress.value = list.rows.length / Math.max(total, 1);
+    }
+  }
+
+  function show(part: { title: string; base_url: string | null; note: string | null; total: number; rows: unknown[][]; sends?: boolean }) {
+    const rows = part.rows.map(rowOf);
+    baseUrl = part.base_url ?? "";
+    sends = Boolean(part.sends);
+    setText(title, part.title);
+    title.title = baseUrl;
+    note = part.note || "";
+    response.inserting.hidden = sends || !onSelect; // the request has such a button
+    writing.hidden = response.editing.hidden = composer.root.hidden = lower.hidden = !sends;
+    list.add(rows);
+    // An empty part is the last, whatever the total.
+    total = rows.length ? part.total : list.rows.length;
+    whole.style.setProperty("--dml-rows", String(total));
+    showCount();
+    if (isFirst) showFirst();
+    if (awaited && awaited <= list.rows.length) showAwaited();
+  }
+
+  /* At first sight there is a form to write in, and what to press. After Ctrl+Enter in the cell, the keys work. */
+  function showFirst() {
+    isFirst = false;
+    response.clear();
+    if (sends) {
+      composer.fill(null);
+      showSide(true);
+    }
+    const cell = whole.closest(".jp-Cell.jp-mod-active");
+    if (cell?.closest(".jp-Notebook.jp-mod-commandMode")?.contains(document.activeElement)) list.grid.focus({ preventScroll: true });
+  }
+
+  function clear() {
+    list.clear();
+    bodies = new Map();
+    [restarts, awaited] = [false, null];
+    response.clear();
+    if (!sends) showSide(false);
+  }
+
+  function showCount() {
+    const { rows } = list;
+    const parts = [plural(total, "interaction")];
+    if (rows.length < total) parts[0] = `${formatCount(rows.length)} of ${parts[0]} read`;
+    if (list.shownCount() < rows.length && searching.value) parts.unshift(`${formatCount(list.shownCount())} shown`);
+    for (const [mark, symbol] of Object.entries(SYMBOLS)) {
+      const marked = rows.filter((row: Row) => row.mark === mark).length;
+      if (marked) parts.push(`${symbol} ${formatCount(marked)} ${mark}`);
+    }
+    if (isSearching) parts.push("searching the bodies …");
+    setText(count, parts.join(" · "));
+    const unknown = filter.unknown.join(", ");
+    setText(status, unknown ? `${unknown}: no such filter, so looked for as text. Filters are ${KNOWN}.` : note);
+  }
+
+  function arrange() {
+    list.arrange();
+    showCount();
+  }
+
+  function onFilter() {
+    filter = parseFilter(searching.value);
+    arrange();
+    clearTimeout(typing);
+    typing = setTimeout(() => told(searchBodies()), 250);
+  }
+
+  /* Python looks for words in the bodies, and for headers, in one part of the recording after the other. */
+  async function searchBodies() {
+    const own = (searches += 1);
+    const searched = (term: string) => bodies.get(term) ?? { found: new Set<number>(), until: 0 };
+    const missing = (terms: string[]) => terms.filter((term) => searched(term).until < list.rows.length);
+    for (;;) {
+      const words = missing(filter.words);
+      const headers = missing(filter.headers.map((each) => `header:${each}`));
+      const terms = [...words, ...headers];
+      isSearching = terms.length > 0;
+      arrange();
+      if (!isSearching) return;
+      const first = Math.min(...terms.map((term) => searched(term).until)) + 1;
+      const asked = { words, headers: headers.map((term) => term.slice("header:".length)) };
+      const { found } = await ask(send, "search", { ...asked, first, limit: MAX_SEARCHED });
+      if (own !== searches || isDestroyed) return;
+      const until = Math.min(first + MAX_SEARCHED - 1, list.rows.length);
+      terms.forEach((term, i) => bodies.set(term, { found: new Set([...searched(term).found, ...found[i]]), until }));
+    }
+  }
+
+  /* The response beside the list. The last request wins. */
+  function showSide(isShown: boolean) {
+    side.hidden = border.hidden = !isShown;
+    list.draw();
+  }
+
+  async function open({ whole: isWhole = false, fills = true } = {}): Promise<Details | null> {
+    const number = list.selected();
+    if (number === null) return null;
+    const own = (turn += 1);
+    clearTimeout(opening); // of an arrow key
+    showSide(true);
+    list.select(number); // the list may be narrower now
+    try {
+      const details: Details = await ask(send, "detail", { number, whole: isWhole });
+      if (own !== turn || isDestroyed) return null;
+      details.row = rowOf(details.row as unknown as unknown[]);
+      response.show(details);
+      // What a person wrote stays.
+      if (sends && fills && !isWhole && !composer.isDirty() && !composer.isBusy()) composer.fill(details);
+      return details;
+    } catch (error) {
+      if (own === turn) response.clear((error as Error).message);
+      return null;
+    }
+  }
+
+  /* Show the response to what was just sent, as soon as its row is there. */
+  function showAwaited() {
+    const hadFocus = composer.root.contains(document.activeElement);
+    list.select(awaited!);
+    awaited = null;
+    told(open({ fills: false }));
+    if (!hadFocus && !whole.contains(document.activeElement)) list.grid.focus();
+  }
+
+  function leave() {
+    turn += 1;
+    showSide(false);
+    response.clear();
+    list.grid.focus();
+  }
+
+  function write() {
+    showSide(true);
+    composer.fill(null);
+    composer.focus();
+  }
+
+  async function edit() {
+    if (list.selected() === null) return;
+    const details = await open({ fills: false });
+    if (!details) return;
+    composer.fill(details);
+    composer.focus();
+  }
+
+  async function insertSelected() {
+    const number = list.selected();
+    if (number === null) return sends ? composer.insert() : undefined;
+    const { text } = await ask(send, "copy", { number, format: "request" });
+    await insertCell(text);
+  }
+
+  /* In JupyterLab and Notebook our extension inserts the cell, and cancels the event; elsewhere the code is copied. */
+  async function insertCell(detail: string) {
+    const event = new CustomEvent(INSERT, { bubbles: true, composed: true, cancelable: true, detail });
+    if (whole.dispatchEvent(event)) await response.copy(detail, true);
+  }
+
+  /* The keyboard. */
+  function onKey(event: KeyboardEvent) {
+    if (handleKey(event)) event.preventDefault();
+  }
+
+  function handleKey(event: KeyboardEvent): boolean {
+    const { key } = event;
+    const target = event.target as HTMLElement;
+    const isTyping = target.matches("input, textarea, select, [contenteditable=true]:not([aria-readonly=true])");
+    if (key === "Escape" && composer.isBusy()) {
+      composer.abort();
+      return true;
+    }
+    if (composer.root.contains(target)) return composer.onKey(event) || (!isTyping && handleLetter(event));
+    if (key === "Escape") return !event.defaultPrevented && onEscape(target);
+    if (event.ctrlKey || event.metaKey || event.altKey) return false;
+    if (target === searching && (key === "ArrowDown" || key === "Enter")) {
+      list.grid.focus();
+      if (list.selected() === null) list.move("ArrowDown");
+      return true;
+    }
+    if (target === list.grid) {
+      if (key === "Enter") {
+        open().then(() => response.root.focus());
+        return true;
+      }
+      if (list.move(key)) {
+        // An arrow that is held down opens only the row that it stops at.
+        clearTimeout(opening);
+        if (!side.hidden && list.selected() !== null) opening = setTimeout(open, 60);
+        return true;
+      }
+    }
+    return !isTyping && handleLetter(event);
+  }
+
+  function handleLetter({ key, ctrlKey, metaKey, altKey, repeat }: KeyboardEvent): boolean {
+    if (ctrlKey || metaKey || altKey || repeat) return false;
+    if (key === "/") searching.focus();
+    else if (key === "n" && sends) write();
+    else if (key === "e" && sends) told(edit());
+    else if (key === "i" && onSelect) told(insertSelected());
+    else return false;
+    return true;
+  }
+
+  function onEscape(target: HTMLElement): boolean {
+    if (target === searching && searching.value) {
+      searching.value = "";
+      onFilter();
+    } else if (target === list.grid && !side.hidden) leave();
+    else if (target === list.grid) whole.closest<HTMLElement>(".jp-Notebook")?.focus();
+    if (target !== list.grid) list.grid.focus();
+    return true;
+  }
+
+  onChange?.((change) => {
+    if (!change.title) return void load(change);
+    setText(title, change.title);
+    progress.hidden = false;
+    if (change.part) progress.value = change.part;
+  });
+  load();
+  return {
+    filter: (text: string) => {
+      searching.value = text;
+      onFilter();
+    },
+    destroy: () => {
+      isDestroyed = true;
+      for (const timer of [opening, typing]) clearTimeout(timer);
+      list.destroy();
+      response.destroy();
+      composer.destroy();
+      whole.remove();
+    },
+  };
+}

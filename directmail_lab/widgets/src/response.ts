@@ -1,0 +1,150 @@
+/* The response of an interaction: its body, that as a table, its headers, and the request as it was sent. */
+
+import { createBody } from "./body";
+import { formatMs, formatTime } from "./columns";
+import { div, make, makeButton, plural, setText, soft } from "./dom";
+import type { LoadEditor } from "./editor";
+import { ask, type Details, type Pair, type Send } from "./protocol";
+import { createTabs } from "./tabs";
+
+const FORMATS: Record<string, string> = { curl: "curl", httpx: "httpx", request: "dm" };
+
+export interface ResponseOptions {
+  send: Send;
+  loadEditor: LoadEditor;
+  /** Said where nothing is shown. */
+  hint: () => HTMLElement;
+  onWhole: () => void;
+  onEdit: () => void;
+  onInsert: () => void;
+  onClose: () => void;
+}
+
+const definitions = (pairs: Pair[]) =>
+  make("dl", {}, ...pairs.flatMap(([name, textContent]) => [make("dt", { textContent: name }), make("dd", { textContent })]));
+
+export function createResponse({ send, loadEditor, hint, onWhole, onEdit, onInsert, onClose }: ResponseOptions) {
+  let shown: Details | null = null;
+  let tabled = 0;
+  const heading = make("h3");
+  const status = make("b", { className: "dml-b-status" });
+  const facts = make("span", { className: "dml-soft" });
+  const problem = make("p", { className: "dml-b-problem", role: "alert" });
+  const copied = div("dml-b-copied");
+  const bodyOf = (label: string, message: "request" | "response") =>
+    createBody({ label, loadEditor, onWhole, onSave: () => told(save(message)), onCopy: (text) => copy(text) });
+  const body = bodyOf("Response body", "response");
+  const sentBody = bodyOf("Request body", "request");
+  const table = make("div", { className: "dml-b-table", tabIndex: 0 });
+  const headers = make("div", { className: "dml-b-text", tabIndex: 0 });
+  const sent = div("dml-b-text");
+  const sentHead = make("div", {});
+  sent.append(sentHead, div("dml-b-tools", ...sentBody.tools), sentBody.root);
+  const copying = make("details", { className: "dml-b-menu" }, make("summary", { textContent: "Copy as" }));
+  copying.append(div("", ...Object.entries(FORMATS).map(([format, name]) =>
+    makeButton(name, () => told(copyAs(format)), { ariaLabel: `Copy as ${name}` }))));
+  const editing = makeButton("Edit", onEdit, { title: "Change the request and send it again (e)" });
+  const inserting = makeButton("Insert cell", onInsert, { title: "Insert a cell that sends it (i)" });
+  const closing = makeButton("×", onClose, { title: "Close (Escape)", ariaLabel: "Close" });
+  const tabs = createTabs(
+    "Response",
+    [
+      { name: "body", label: "Body", panel: body.root, tools: body.tools },
+      { name: "table", label: "Table", panel: table, onShow: () => told(showTable()) },
+      { name: "headers", label: "Headers", panel: headers },
+      { name: "sent", label: "Request as sent", panel: sent },
+    ],
+  );
+  const head = div("dml-b-line dml-b-title", heading, div("dml-b-tools", editing, inserting, copying, closing));
+  const whole = div("dml-b-pane", head, div("dml-b-line", status, facts), problem, copied, tabs.bar, body.root, table, headers, sent);
+  const empty = div("dml-b-empty", hint());
+  const root = make("section", { className: "dml-b-response", tabIndex: -1, ariaLabel: "Response" }, whole, empty);
+  clear();
+
+  const told = (promise: Promise<unknown>) =>
+    promise.then(() => setText(problem, ""), (error: Error) => setText(problem, error.message));
+
+  function show(details: Details) {
+    const { row, number, reason, reading, request, response, buffers, uri } = details;
+    shown = details;
+    tabled = 0;
+    [whole.hidden, empty.hidden] = [false, true];
+    copied.replaceChildren();
+    setText(problem, Object.fromEntries(reading).Problem ?? "");
+    setText(heading, `${number} ${row.method} ${row.path}`);
+    setText(status, `${row.status ?? ""} ${reason}`.trim());
+    root.dataset.mark = row.mark;
+    const known = Object.fromEntries(reading);
+    setText(facts, [
+      row.ms !== null && `${formatMs(row.ms)} ms`,
+      response.body.kind !== "absent" && plural(response.body.size, "byte"),
+      response.body.media_type,
+      known.Remaining && `${known.Remaining}${known.Limit ? ` of ${known.Limit}` : ""} left`,
+      row.at !== null && `${formatTime(row.at, 0)} UTC`,
+    ].filter(Boolean).join(" · "));
+    body.show(response.body, buffers[1]);
+    headers.replaceChildren(...(reading.length ? [definitions(reading), make("hr")] : []), definitions(response.headers));
+    tabs.label("headers", `Headers (${response.headers.length})`);
+    sentHead.replaceChildren(make("p", { className: "dml-b-uri", textContent: `${row.method} ${uri}` }), definitions(request.headers));
+    sentBody.show(request.body, buffers[0]);
+    tabs.hide("table", response.body.kind !== "json");
+    tabs.show(tabs.current() === "table" && response.body.kind !== "json" ? "body" : tabs.current());
+  }
+
+  /* The first rows that dm.frame would make of the body. */
+  async function showTable() {
+    if (!shown || tabled === shown.number) return;
+    const { number } = shown;
+    table.replaceChildren(soft("Reading …"));
+    const { columns, rows, shape, left_out: leftOut } = await ask(send, "table", { number }).catch((error) => {
+      table.replaceChildren(soft(error.message));
+      return {};
+    });
+    if (!columns || shown?.number !== number) return;
+    tabled = number;
+    const cells = (tag: "th" | "td", texts: string[]) => make("tr", {}, ...texts.map((textContent) => make(tag, { textContent })));
+    const caption = [`dm.frame: ${plural(shape[0], "row")}, ${plural(shape[1], "column")}`];
+    if (rows.length < shape[0]) caption.push(`the first ${rows.length} rows`);
+    if (leftOut) caption.push(`${plural(leftOut, "column")} not shown`);
+    const content = make("table", {}, make("caption", { className: "dml-soft", textContent: caption.join("; ") }));
+    content.append(make("thead", {}, cells("th", columns)), make("tbody", {}, ...rows.map((row: string[]) => cells("td", row))));
+    table.replaceChildren(content);
+  }
+
+  async function copyAs(format: string) {
+    copying.open = false;
+    const { text } = await ask(send, "copy", { number: shown!.number, format });
+    await copy(text, true);
+  }
+
+  /** Copy a text; show it where that is asked for, or where the browser does not let us copy. */
+  async function copy(text: string, isShown = false) {
+    const done = await (navigator.clipboard?.writeText(text) ?? Promise.reject()).then(() => true, () => false);
+    const said = make("p", { className: "dml-soft", role: "status", textContent: done ? "Copied to the clipboard." : "Select this text to copy it." });
+    copied.replaceChildren(said);
+    if (isShown || !done) copied.append(make("pre", { tabIndex: 0, ariaLabel: "The copied text", textContent: text }));
+  }
+
+  // Whatever it is, it is only ever saved.
+  async function save(message: "request" | "response") {
+    const { name, buffers } = await ask(send, "body", { number: shown!.number, message });
+    const href = URL.createObjectURL(new Blob([buffers[0]], { type: "application/octet-stream" }));
+    make("a", { download: name, href }).click();
+    setTimeout(() => URL.revokeObjectURL(href), 60_000);
+  }
+
+  function clear(said = "") {
+    shown = null;
+    body.clear();
+    sentBody.clear();
+    delete root.dataset.mark;
+    [whole.hidden, empty.hidden] = [true, false];
+    empty.replaceChildren(said ? make("p", { className: "dml-b-problem", textContent: said }) : hint());
+  }
+
+  const destroy = () => {
+    body.destroy();
+    sentBody.destroy();
+  };
+  return { root, editing, inserting, show, clear, copy, destroy };
+}

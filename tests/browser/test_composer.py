@@ -1,0 +1,459 @@
+"""Requests written in the browser of interactions, in a real JupyterLab: sent, kept, run again."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+import pytest
+from cassette_samples import answered, get
+from playwright.sync_api import Locator, Page, expect
+
+from directmail_lab.cassettes import read_cassette
+
+from .jupyter import App, Server, Theme, command, open_notebook, run_cells, save, wait_for
+from .leaks import leaks
+from .test_browse import MARKUP, recorded, rows
+from .test_looks import unreadable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from faulty_service import FaultyService
+
+TYPED = "typed and not sent"
+# What a choice of a list of completions does.
+CHOOSE = """(input, value) => { input.value = value; input.dispatchEvent(
+  new InputEvent('input', { bubbles: true, inputType: 'insertReplacementText' })) }"""
+
+
+def explore(
+    page: Page,
+    server: Server,
+    service: FaultyService,
+    *cells: str,
+    app: App = "lab",
+    options: str = "",
+) -> Locator:
+    """Open a notebook that browses a live session, after other cells, and return its browser."""
+    connect = f"session = dm.connect({service.base_url!r}, {service.api_key!r}{options})"
+    name = f"explore-{service.base_url[-5:]}-{app}"
+    first = "\n".join(
+        ["import directmail_lab as dm", connect, *cells, "view = dm.browse()", "view"]
+    )
+    name = server.write(f"{name}.ipynb", first, "session.live()")
+    open_notebook(page, server, name, app=app)
+    run_cells(page, 0)
+    root = page.locator(".dml-browser")
+    expect(root.get_by_role("button", name="New request")).to_be_visible()
+    root.get_by_role("grid").focus()
+    return root
+
+
+def question(root: Locator) -> Locator:
+    return root.get_by_role("alertdialog")
+
+
+def address(root: Locator) -> Locator:
+    return root.get_by_role("combobox", name="Address")
+
+
+def fill(root: Locator, method: str, path: str) -> None:
+    """Write a request without a body."""
+    root.get_by_role("combobox", name="Method").select_option(method)
+    address(root).fill(path)
+
+
+def body_editor(root: Locator, kind: str) -> Locator:
+    """Choose the kind of body, and return CodeMirror once it is there."""
+    root.get_by_role("tab", name="Body").first.click()
+    root.get_by_role("combobox", name="Body", exact=True).select_option(kind)
+    return root.locator(".dml-e-body .cm-content")
+
+
+def place(node: Locator) -> dict[str, float]:
+    """Return where a node is, and its size."""
+    box = node.bounding_box()
+    assert box is not None
+    return {**box}
+
+
+def lines(editor: Locator) -> list[str]:
+    return editor.locator(".cm-line").all_inner_texts()
+
+
+@pytest.mark.parametrize("app", ["lab", "notebook"])
+def test_a_request_is_written_sent_kept_and_run_by_keyboard_alone(
+    page: Page, server: Server, service: FaultyService, app: App
+) -> None:
+    """It is recorded while the session records; it can be sent again at once; its cell runs."""
+    root = explore(page, server, service, f"dm.record('kept-{app}')", app=app)
+    keyboard = page.keyboard
+    keyboard.press("n")
+    expect(address(root)).to_be_focused()
+    keyboard.type("v1/lists")
+    for text in ("", "", "", "", "limit", "2"):  # buttons, tabs, whether it is sent
+        keyboard.press("Tab")
+        keyboard.type(text)
+    expect(address(root)).to_have_value("v1/lists?limit=2")
+    for number in (1, 2):
+        keyboard.press("Control+Enter")
+        response = root.get_by_role("region", name="Response")
+        expect(response.get_by_role("heading")).to_have_text(f"{number} GET /v1/lists?limit=2")
+    expect(root.get_by_label("Parameter 1 value")).to_be_focused()
+    keyboard.press("Escape")
+    expect(root.get_by_role("grid")).to_be_focused()
+    keyboard.press("i")
+    cell = page.locator(".jp-CodeCell").nth(1)
+    expect(cell.locator(".cm-line")).to_have_text(
+        ['response = dm.get("/v1/lists", params={"limit": "2"})', "dm.frame(response)"]
+    )
+    keyboard.press("Shift+Enter")
+    expect(cell.locator("td", has_text="lst_stand_in_1")).to_be_visible()
+    expect(rows(root)).to_have_count(3)
+    kept = read_cassette(server.notebooks / "cassettes" / f"kept-{app}.yaml")
+
+    assert [each.request.uri for each in kept] == [f"{service.base_url}/v1/lists?limit=2"] * 3
+    assert service.requests == {"GET /v1/lists": 3}
+
+
+def test_a_write_is_refused_allowed_asked_for_and_sent_once(
+    page: Page, server: Server, service: FaultyService
+) -> None:
+    """Neither Control+Enter twice, nor a key held down, nor a double click sends a second one."""
+    root = explore(page, server, service)
+    page.keyboard.press("n")
+    fill(root, "POST", "/v1/letters")
+    page.keyboard.press("Control+Enter")
+    expect(root.get_by_role("alert").first).to_contain_text("dm.session().allow_writes = True")
+    root.get_by_role("button", name="Allow writes").click()
+    expect(question(root)).to_contain_text("Allow writes in this session?")
+    page.keyboard.press("Enter")
+    host = service.base_url.partition("://")[2]
+    expect(question(root)).to_have_accessible_name(
+        f"POST to {host}/v1/letters with 0 bytes? The service may act on it."
+    )
+    expect(question(root).get_by_role("button", name="Send POST")).to_be_focused()
+    page.keyboard.press("Control+Enter")
+    page.keyboard.press("Escape")
+    expect(question(root)).to_be_hidden()
+    root.get_by_role("button", name="Send", exact=True).dblclick()
+    expect(question(root)).to_be_visible()
+    page.keyboard.press("Escape")
+    address(root).focus()
+    for _ in range(5):
+        page.keyboard.down("Enter")  # from the second on, the event says that it repeats
+    expect(question(root)).to_be_visible()
+    before = dict(service.requests)
+    page.keyboard.up("Enter")
+    question(root).get_by_role("button", name="Send POST").dblclick()
+    response = root.get_by_role("region", name="Response")
+    expect(response).to_contain_text("ltr_stand_in_1")
+
+    assert before == {}
+    assert service.requests == {"POST /v1/letters": 1}
+
+
+def test_a_wait_counts_down_and_is_aborted(
+    page: Page, server: Server, service: FaultyService
+) -> None:
+    """Nothing is sent later; the kernel stays free meanwhile, and no bar is left in a cell."""
+    service.limit, service.window_s = 1, 9.0
+    root = explore(page, server, service, "dm.me()", options=", reset_unit='seconds_left'")
+    page.keyboard.press("n")
+    page.keyboard.type("/v1/users/me")
+    expect(root.get_by_text("0 of 1 left")).to_be_visible()
+    page.keyboard.press("Control+Enter")
+    expect(root.get_by_text(re.compile(r"Waits until the allowance renews, \d s"))).to_be_visible()
+    run_cells(page, 1)
+    root.get_by_role("grid").focus()
+    page.keyboard.press("Escape")
+    expect(root.get_by_role("alert").first).to_contain_text("Nothing was sent.")
+    sent = dict(service.requests)
+    page.keyboard.press("n")
+    page.keyboard.type("/v1/users/me")
+    page.keyboard.press("Control+Enter")
+    expect(rows(root)).to_have_count(2, timeout=20_000)
+
+    assert sent == {"GET /v1/users/me": 1}
+    assert service.requests == {"GET /v1/users/me": 2}
+    assert page.locator(".jp-OutputArea [role=progressbar]").count() == 0
+
+
+def test_a_slow_request_counts_up_and_is_aborted_by_one_key(
+    page: Page, server: Server, service: FaultyService
+) -> None:
+    """Its row says so; the form is free at once for the next one."""
+    root = explore(page, server, service)
+    page.keyboard.press("n")
+    page.keyboard.type("/v1/users/me")
+    with service.fault(latency_s=30.0):
+        page.keyboard.press("Control+Enter")
+        expect(root.get_by_text(re.compile(r"Sending … 1,\d\d\d ms"))).to_be_visible()
+        page.keyboard.press("Escape")
+        expect(root.get_by_role("alert").first).to_contain_text("Aborted", timeout=2_000)
+    page.keyboard.press("Control+Enter")
+    response = root.get_by_role("region", name="Response")
+
+    expect(response).to_contain_text("200 OK")
+
+
+def test_a_hostile_recording_fills_the_form_with_text_and_no_host(
+    page: Page, server: Server, service: FaultyService
+) -> None:
+    """What is edited goes below the session's own base address; nothing of it is markup."""
+    path = f"/v1/{quote(MARKUP, safe='')}?q={quote(MARKUP, safe='')}"
+    headers = (("X-A", MARKUP), ("Host", "elsewhere.test"))
+    body = json.dumps({MARKUP: [MARKUP], "__proto__": {"constructor": MARKUP}})
+    name = recorded(server, "edited", answered(replace(get(path), headers=headers), body))
+    play = f"dm.get({path!r}, headers={{'X-A': {MARKUP!r}}})"
+    root = explore(page, server, service, f"dm.replay({name!r})", play, options=", pace='off'")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("e")
+    expect(root.get_by_role("textbox", name="Parameter 1 value")).to_have_value(MARKUP)
+    expect(root.get_by_role("textbox", name="Header 1 value", include_hidden=True)).to_have_value(
+        MARKUP
+    )
+    expect(root.locator(".dml-b-response .cm-content")).to_contain_text("onerror")
+    response = root.get_by_role("region", name="Response")
+    for tab in ("Table", "Headers", "Request as sent"):
+        response.get_by_role("tab", name=tab).click()
+    expect(root.get_by_text(f"GET {service.base_url}/v1/")).to_be_visible()
+    run_cells(page, 1)
+    expect(root.locator(".dml-title").first).to_have_text("Live")
+    address(root).focus()
+    nothing_yet = dict(service.requests)
+    page.keyboard.press("Control+Enter")
+    expect(response).to_contain_text("404")
+    root.get_by_role("button", name="Insert cell").click()
+    expect(page.locator(".jp-CodeCell").nth(1)).to_contain_text("dm.get(")
+
+    assert nothing_yet == {}
+    assert sum(service.requests.values()) == 1
+    assert page.evaluate("() => typeof hacked") == "undefined"
+    assert page.locator(".taken, .dml-browser img, .dml-browser script").count() == 0
+
+
+def test_json_is_written_in_an_editor(page: Page, server: Server, service: FaultyService) -> None:
+    """It marks the lines with errors, formats and undoes; its keys stay its own; Escape leaves."""
+    root = explore(page, server, service)
+    page.keyboard.press("n")
+    page.keyboard.type("/v1/lists")
+    editor = body_editor(root, "JSON")
+    editor.click()
+    page.keyboard.type("{'a': 1,\n\"b\": [1.50, 12345678901234567890]}")
+    expect(root.locator(".cm-lint-marker-error")).to_have_count(1)
+    page.keyboard.press("Control+Enter")
+    expect(root.get_by_role("alert").first).to_contain_text("Nothing was sent.")
+    editor.click()
+    page.keyboard.press("Control+a")
+    page.keyboard.type('{"b": [1.50, 12345678901234567890]}')
+    expect(root.locator(".cm-lint-marker-error")).to_have_count(0)
+    root.get_by_role("button", name="Format").click()
+    laid_out = lines(editor)
+    editor.click()
+    page.keyboard.press("Control+z")
+    undone = lines(editor)
+    page.keyboard.press("Control+f")
+    expect(root.get_by_role("textbox", name="Find")).to_be_focused()
+    page.keyboard.press("Escape")
+    page.keyboard.type("dd")  # in JupyterLab's command mode, these delete the cell
+    page.keyboard.press("Escape")
+    expect(root.get_by_role("tab", name="Body: JSON")).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(root.get_by_role("grid")).to_be_focused()
+
+    assert laid_out == ["{", '  "b": [', "    1.50,", "    12345678901234567890", "  ]", "}"]
+    assert undone == ['{"b": [1.50, 12345678901234567890]}']
+    assert page.locator(".jp-Cell").count() == 2
+    assert service.requests == {}
+
+
+def test_an_address_completes_and_a_body_is_of_any_kind(
+    page: Page, server: Server, service: FaultyService
+) -> None:
+    """A template puts the cursor in its braces; a form and a file are sent as what they are."""
+    root = explore(page, server, service, "dm.get('/v1/lists/lst_stand_in_1')")
+    page.keyboard.press("n")
+    expect(root.locator("option[value='/v1/lists/{id}']")).to_be_attached()
+    address(root).evaluate(CHOOSE, "/v1/lists/{id}")
+    page.keyboard.type("lst_stand_in_1")
+    expect(address(root)).to_have_value("/v1/lists/lst_stand_in_1")
+    root.get_by_role("tab", name="Body").first.click()
+    kind = root.get_by_role("combobox", name="Body", exact=True)
+    kind.select_option("Form")
+    root.get_by_role("textbox", name="Field 1 name").fill("to")
+    root.get_by_role("textbox", name="Field 1 value").fill("Zürich & Bern")
+    root.get_by_role("tab", name="Headers").first.click()
+    root.get_by_role("combobox", name="Header 1 name").fill("X-Off")
+    root.get_by_role("checkbox", name="Send header 1").uncheck()
+    page.keyboard.press("Control+Enter")
+    response = root.get_by_role("region", name="Response")
+    response.get_by_role("tab", name="Request as sent").click()
+    expect(response.get_by_text("to=Z%C3%BCrich+%26+Bern")).to_be_visible()
+    expect(response.get_by_text("application/x-www-form-urlencoded")).to_be_visible()
+    expect(response.get_by_text("x-off")).to_have_count(0)
+    page.keyboard.press("Escape")
+    page.keyboard.press("n")
+    page.keyboard.type("/v1/lists")
+    root.get_by_role("tab", name="Body").first.click()
+    kind.select_option("File")
+    file = {"name": "a.csv", "mimeType": "text/csv", "buffer": b"a,b\n1,2"}
+    root.get_by_label("File of the body").set_input_files(file)
+    root.get_by_role("button", name="Send", exact=True).click()
+    expect(response.get_by_text("text/csv")).to_be_visible()
+    expect(response.locator(".cm-line", has_text="1,2")).to_be_visible()
+
+
+def test_a_recorded_body_is_sent_as_it_was_unless_it_is_changed(
+    page: Page, server: Server, service: FaultyService
+) -> None:
+    """One that is not all shown can be replaced; text keeps its character set and line ends."""
+    latin = "headers={'Content-Type': 'text/plain; charset=latin-1'}"
+    calls = [
+        f"session.client.request('OPTIONS', '/a', content={body!r}, {latin})"
+        for body in (b"\0\xff" * 50, "Zürich\r\n".encode("latin-1"))
+    ]
+    root = explore(page, server, service, *calls)
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("e")
+    expect(root.get_by_text("100 bytes, sent as recorded")).to_be_visible()
+    page.keyboard.press("Control+Enter")
+    expect(rows(root)).to_have_count(3)
+    rows(root).nth(1).click()
+    page.keyboard.press("Escape")
+    page.keyboard.press("e")
+    editor = root.locator(".dml-e-body .cm-content")
+    expect(editor).to_contain_text("Zürich")
+    editor.click()
+    page.keyboard.press("Control+Home")
+    page.keyboard.type("à ")
+    page.keyboard.press("Control+Enter")
+    expect(rows(root)).to_have_count(4)
+    check = "[each.request.body for each in session.recording][2:]"
+    bodies = page.evaluate(
+        "code => new Promise((resolve) => { const future = jupyterapp.shell.currentWidget"
+        ".sessionContext.session.kernel.requestExecute({ code: '', user_expressions:"
+        " { bodies: code } }); future.done.then((reply) =>"
+        " resolve(reply.content.user_expressions.bodies.data['text/plain'])) })",
+        check,
+    )
+
+    assert ast.literal_eval(bodies) == [b"\0\xff" * 50, "à Zürich\r\n".encode("latin-1")]
+
+
+def test_borders_are_moved_by_mouse_and_keys_and_stay(
+    page: Page, server: Server, service: FaultyService
+) -> None:
+    """Another browser of the same page has them where they were put."""
+    root = explore(page, server, service)
+    command(page, "application:toggle-left-area")
+    border = root.get_by_role("separator", name="Border of the list")
+    lower = root.get_by_role("separator", name="Border of the request")
+    before = place(root.get_by_role("grid"))
+    border.focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    moved = place(root.get_by_role("grid"))
+    box = place(lower)
+    page.mouse.move(box["x"] + 50, box["y"] + 4)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 50, box["y"] - 60)
+    page.mouse.up()
+    higher = place(lower)
+    values = [each.get_attribute("aria-valuenow") for each in (border, lower)]
+    run_cells(page, 0)
+    again = [each.get_attribute("aria-valuenow") for each in (border, lower)]
+
+    assert moved["width"] > before["width"] + 20
+    assert higher["y"] < box["y"] - 40
+    assert again == values
+
+
+def test_values_that_are_typed_stay_out_of_every_file(
+    new_page: Callable[..., Page], server: Server, service: FaultyService
+) -> None:
+    """Of the notebook, its checkpoint and the logs, also where widget state is saved."""
+    server.save_widget_state(automatically=True)
+    page = new_page()
+    root = explore(page, server, service)
+    page.keyboard.press("n")
+    address(root).fill(f"/v1/{TYPED}")
+    root.get_by_role("tab", name="Headers").first.click()
+    root.get_by_role("textbox", name="Header 1 value").fill(TYPED)
+    body_editor(root, "JSON").fill(f'["{TYPED}"]')
+    root.get_by_role("button", name="Format").click()
+    wait_for(page, lambda: root.locator("option").count() > 0)
+    save(page)
+    server.save_widget_state(automatically=False)
+
+    assert leaks([server.home], TYPED) == []
+
+
+def test_a_screen_reader_is_told_what_each_control_is(
+    page: Page, server: Server, service: FaultyService
+) -> None:
+    """Names and roles, in the order of the Tab key."""
+    root = explore(page, server, service)
+    page.keyboard.press("n")
+
+    expect(root).to_match_aria_snapshot(
+        """
+        - region "Recorded interactions":
+          - status: 0 interactions
+          - searchbox "Filter"
+          - button "New request"
+          - grid "Interactions"
+          - separator "Border of the list"
+          - form "Request":
+            - combobox "Method"
+            - combobox "Address"
+            - button "Send"
+            - button "Insert cell"
+            - alert
+            - tablist "Request":
+              - tab "Parameters" [selected]
+              - tab "Headers"
+              - tab "Body"
+            - status
+            - tabpanel "Parameters":
+              - checkbox "Send parameter 1" [checked]
+              - combobox "Parameter 1 name"
+              - textbox "Parameter 1 value"
+          - separator "Border of the request"
+          - region "Response"
+        """
+    )
+
+
+@pytest.mark.parametrize("theme", ["Light", "Dark", "Dark High Contrast"])
+@pytest.mark.parametrize("width", [800, 1280])
+def test_every_text_is_readable(
+    new_page: Callable[..., Page], server: Server, service: FaultyService, theme: Theme, width: int
+) -> None:
+    """In the editors, the question and the table too, and nothing is wider than the page."""
+    server.set_theme(theme)
+    page = new_page(width=width)
+    root = explore(page, server, service, "dm.get('/v1/lists')", options=", allow_writes=True")
+    server.set_theme("Light")
+    command(page, "application:toggle-left-area")
+    page.keyboard.press("n")
+    fill(root, "POST", "/v1/letters")
+    body_editor(root, "JSON").fill('{"a": [1, "b", true, null, {}]}')
+    page.keyboard.press("Control+Enter")
+    expect(question(root)).to_be_visible()
+    texts = unreadable(page, ".dml-browser")
+    page.keyboard.press("Escape")
+    rows(root).first.click()
+    expect(root.locator(".dml-b-response .cm-content")).to_contain_text("lst_stand_in_1")
+    texts += unreadable(page, ".dml-browser")
+    root.get_by_role("tab", name="Table").click()
+    expect(root.get_by_role("cell", name="lst_stand_in_1")).to_be_visible()
+    texts += unreadable(page, ".dml-browser")
+
+    assert root.evaluate("node => node.scrollWidth <= node.clientWidth")
+    assert texts == []
