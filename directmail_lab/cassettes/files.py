@@ -14,9 +14,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, final
 from urllib.parse import urlsplit
 
+from ..credentials import Hidden
 from ..display import Progress, ProgressBar, plural
 from ..errors import CassetteError, CassetteFormatError
 from ..exchange.bodies import unpack
@@ -24,6 +25,7 @@ from ..exchange.values import (
     MALFORMED,
     Interaction,
     RecordedRequest,
+    RecordedResponse,
     check_request,
     check_response,
     check_times,
@@ -39,6 +41,19 @@ from .recording import Recording
 
 MAX_FILE_BYTES: Final = 256 * 1024**2
 _PERCENT: Final = "{desc}: {percentage:.0f} % {bar}"
+
+
+@final
+class Originals(Hidden):
+    """Responses with their credentials, which no repr, pickle, copy or ``vars()`` shows."""
+
+    __slots__ = ("__responses",)
+
+    def __init__(self, interactions: Iterable[Interaction]) -> None:
+        self.__responses = [each.response for each in interactions]
+
+    def __getitem__(self, index: int) -> RecordedResponse:
+        return self.__responses[index]
 
 
 @dataclass(eq=False)
@@ -60,6 +75,8 @@ class FileRecording(Recording):
         The length of the file up to the end of its last whole interaction.
     redactor
         What knows the credentials that another program's file had.
+    originals
+        Another program's responses as the file has them, with their credentials.
     version
         The file's `library.version_of`, taken before it was read; None if there is no file.
     """
@@ -73,6 +90,7 @@ class FileRecording(Recording):
     metadata: dict[str, Any] = field(default_factory=dict, repr=False)
     clean_bytes: int = field(default=0, repr=False)
     redactor: Redactor = field(default_factory=Redactor, repr=False)
+    originals: Originals | None = field(default=None, repr=False)
     version: Version | None = field(default=None, repr=False)
 
     @property
@@ -106,6 +124,16 @@ class FileRecording(Recording):
             return _decoded(self.interactions.answer(number - 1, request))
         recorded = self.interactions[number - 1]
         return _decoded(replace(recorded, request=request or recorded.request))
+
+    def original(self, number: int) -> RecordedResponse | None:
+        """Return the response to replay as another program recorded it; raises as `answer` does.
+
+        It has its credentials, and is for the caller of a replay alone. None for our own files.
+        """
+        if self.originals is None:
+            return None
+        interaction, response = self.interactions[number - 1], self.originals[number - 1]
+        return _decoded(replace(interaction, response=response)).response
 
     def addresses(self) -> Iterable[tuple[Address, int]]:
         """Return of each interaction its method and address, and which attempt it is."""
@@ -273,11 +301,12 @@ def _parse_third_party(data: bytes, path: Path, progress: Progress) -> FileRecor
                 f"{path} is not a cassette. {error}", is_cassette=False
             ) from None
         kind = "json" if text.lstrip().startswith("{") else "vcrpy"
+    originals = Originals(interactions)
     interactions, redactor = redact_foreign(interactions)
     about, base_url = _about(metadata, interactions, path)
     about = {name: redactor.text(v) if isinstance(v, str) else v for name, v in about.items()}
     return FileRecording(
-        path.stem, interactions, base_url, None, path, kind, about, len(data), redactor
+        path.stem, interactions, base_url, None, path, kind, about, len(data), redactor, originals
     )
 
 
