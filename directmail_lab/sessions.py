@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, TypedDict
 
 from .arguments import (
+    Like,
     RecordMode,
     Repeat,
     check_names,
@@ -18,7 +19,6 @@ from .arguments import (
     check_options,
 )
 from .cassettes import (
-    DEFAULT_MATCH_ON,
     BeforeRecord,
     Cassette,
     FileRecording,
@@ -144,7 +144,7 @@ class Session:
         self._reset_unit, self._retry, self._allow_writes = reset_unit, retry, allow_writes
         self._own = SessionRecording("this session", self.base_url, reset_unit=reset_unit)
         self.folders: Sequence[Path] = ()
-        redactor = Redactor()
+        self._redactor = redactor = Redactor()
         self._redacted = redactor.text
         self._observe = Observer(base_path(self.base_url), self._redacted)
         self.allowances = Allowances(
@@ -180,7 +180,9 @@ class Session:
         *,
         record_mode: RecordMode = "new_episodes",
         redact: Iterable[str] = (),
-        match_on: Sequence[str | Matcher] = DEFAULT_MATCH_ON,
+        match_on: Sequence[str | Matcher] | None = None,
+        ignore: Iterable[str] = (),
+        like: Like | None = None,
         before_record: BeforeRecord | None = None,
         metadata: Mapping[str, object] | None = None,
     ) -> ModeChange[Session]:
@@ -197,6 +199,8 @@ class Session:
                 redactor=redactor,
                 base_url=None if self.base_url == NO_ADDRESS else self.base_url,
                 match_on=match_on,
+                ignore=ignore,
+                like=like,
                 before_record=before_record,
                 metadata=metadata,
             )
@@ -212,13 +216,16 @@ class Session:
         *,
         timing: Timing = "instant",
         repeat: Repeat = "last",
-        match_on: Sequence[str | Matcher] = DEFAULT_MATCH_ON,
+        match_on: Sequence[str | Matcher] | None = None,
+        ignore: Iterable[str] = (),
+        like: Like | None = None,
     ) -> ModeChange[Session]:
         """Answer from a cassette alone; see `directmail_lab.replay`."""
         factor = latency_factor(timing)
 
         def replaying() -> Mode:
-            options: dict[str, Any] = {"match_on": match_on, "repeat": repeat}
+            options: dict[str, Any] = {"match_on": match_on, "ignore": ignore, "like": like}
+            options["repeat"] = repeat
             opened = Cassette(cassette, folders=self.folders, base_url=self.base_url, **options)
             return self._replaying(opened, factor)
 
@@ -254,7 +261,14 @@ class Session:
         return self.transport.mode.recording
 
     def _change(self, open_mode: Callable[[], Mode]) -> ModeChange[Session]:
-        return ModeChange(lambda: Entered(self, self.transport, *self.transport.change(open_mode)))
+        def learned() -> Mode:
+            mode = open_mode()
+            if mode.cassette is not None:  # whose file may hold credentials of its own
+                for redactor in (self._redactor, mode.recording.redactor):
+                    redactor.join(mode.cassette.redactor)
+            return mode
+
+        return ModeChange(lambda: Entered(self, self.transport, *self.transport.change(learned)))
 
     def _replaying(self, cassette: Cassette, factor: float = 0.0) -> Mode:
         file = cassette.recording()
