@@ -27,13 +27,16 @@ def origin(url: httpx.URL) -> tuple[bytes, bytes, int | None]:
 
 def is_write(request: httpx.Request) -> bool:
     """Return whether a request may change something: by its method, or one that overrides it."""
-    query = request.url.query.decode("ascii")
-    return may_change(request.method, query, text_headers(request.headers.raw))
+    # Each live request is asked this, and few have any of these names.
+    headers = [each for each in request.headers.raw if b"method" in each[0].lower()]
+    return may_change(request.method, request.url.query.decode("ascii"), text_headers(headers))
 
 
 def may_change(method: str, query: str, headers: Headers = ()) -> bool:
     """Return the same as `is_write`, of the parts of a request."""
-    pairs = *headers, *parse_qsl(query.replace(";", "&"), keep_blank_values=True)
+    pairs = [*headers]
+    if "%" in query or "method" in query.lower():
+        pairs += parse_qsl(query.replace(";", "&"), keep_blank_values=True)
     overrides = [v for name, v in pairs if name.strip().lower().replace("_", "-") in _OVERRIDES]
     return any(each.strip().upper() not in SAFE_METHODS for each in (method, *overrides))
 

@@ -169,19 +169,21 @@ class ObservingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
 
     def _body(self, request: httpx.Request, response: httpx.Response, started: float) -> _Body:
         """Return the body of a response, which is kept as far as it came if it breaks off."""
-        coding = response.headers.get("content-encoding", "")
+
+        def unpacked(body: bytes) -> bytes:
+            return unpack(body, response.headers.get("content-encoding", ""))
 
         def cut_short(body: bytes, *, is_aborted: bool) -> None:
             received = of(response)
             if not received.number:  # it was read for a cassette, which gets none of it
                 received = self._observe_live(request, response, started)
             with suppress(ValueError):
-                body = unpack(body, coding)
+                body = unpacked(body)
             received.cut_short(body, is_aborted=is_aborted)
 
         def complete(body: bytes) -> None:
             with suppress(ValueError):  # it is not compressed as it says
-                of(response).add_body(unpack(body, coding))
+                of(response).add_body(unpacked(body))
 
         # The session's own clients keep what httpx decoded: see `keep_body`.
         is_kept_here = self.cassette is None and call_of(request).is_foreign
@@ -234,7 +236,7 @@ class _Body(httpx.SyncByteStream, httpx.AsyncByteStream):
         complete: Callable[[bytes], None] | None,
     ) -> None:
         self._stream: Any = response.stream
-        self._length = response.headers.get("content-length")
+        self._headers = response.headers
         self._cut_short, self._complete = cut_short, complete
         self._parts: list[bytes] = []
         self._size = 0
@@ -283,7 +285,8 @@ class _Body(httpx.SyncByteStream, httpx.AsyncByteStream):
 
     def _release(self) -> Any:
         """Forget the transports: a response that is held must not hold a dropped session's key."""
-        if str(self._size) == self._length:  # urllib3 closes it before it asks for the end
+        # urllib3 closes it before it asks for the end.
+        if self._complete is not None and str(self._size) == self._headers.get("content-length"):
             self._end()
         stream, self._stream = self._stream, httpx.ByteStream(b"")
         self._cut_short, self._complete = lambda *_, **__: None, None
