@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import functools
-import logging
 import time
 import weakref
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
 from numbers import Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, TypedDict
 
-from . import errors
 from .arguments import (
+    Like,
     RecordMode,
     Repeat,
     check_names,
@@ -21,14 +19,11 @@ from .arguments import (
     check_options,
 )
 from .cassettes import (
-    DEFAULT_MATCH_ON,
     BeforeRecord,
     Cassette,
     FileRecording,
     Matcher,
     SessionRecording,
-    find_cassette,
-    read_cassette,
 )
 from .clients import ClientsTransport, adapters_of
 from .clients.own import AsyncClient, Client, service_error
@@ -59,8 +54,6 @@ if TYPE_CHECKING:
     from .readings.reset_unit import ResetUnit
 
 _NOTHING_SENT: Final = RefusingTransport("This session only replays.")
-
-_log = logging.getLogger(__name__)
 
 
 class SessionOptions(TypedDict, total=False):
@@ -150,19 +143,17 @@ class Session:
         parse_url(self.base_url)
         self._reset_unit, self._retry, self._allow_writes = reset_unit, retry, allow_writes
         self._own = SessionRecording("this session", self.base_url, reset_unit=reset_unit)
-        self._listeners: dict[object, Callable[[Reading], None]] = {}
         self.folders: Sequence[Path] = ()
-        redactor = Redactor()
+        self._redactor = redactor = Redactor()
         self._redacted = redactor.text
-        self._observe = Observer(self._notify, base_path(self.base_url), self._redacted)
+        self._observe = Observer(base_path(self.base_url), self._redacted)
         self.allowances = Allowances(
             pace=pace,
             max_wait_s=max_wait_s,
             reset_unit=lambda: self._own.evidence.unit,
         )
         self._network = None
-        refusing = RefusingTransport("This session has no key.")
-        start = Mode("live", refusing, refusing, self._own)
+        start = Mode("live", RefusingTransport("This session has no key."), self._own)
         if self._api_key is not None:
             trust_origin(self.base_url)
             self._network = NetworkTransport(self.base_url, self._api_key, allow_writes)
@@ -189,7 +180,9 @@ class Session:
         *,
         record_mode: RecordMode = "new_episodes",
         redact: Iterable[str] = (),
-        match_on: Sequence[str | Matcher] = DEFAULT_MATCH_ON,
+        match_on: Sequence[str | Matcher] | None = None,
+        ignore: Iterable[str] = (),
+        like: Like | None = None,
         before_record: BeforeRecord | None = None,
         metadata: Mapping[str, object] | None = None,
     ) -> ModeChange[Session]:
@@ -206,6 +199,8 @@ class Session:
                 redactor=redactor,
                 base_url=None if self.base_url == NO_ADDRESS else self.base_url,
                 match_on=match_on,
+                ignore=ignore,
+                like=like,
                 before_record=before_record,
                 metadata=metadata,
             )
@@ -221,13 +216,16 @@ class Session:
         *,
         timing: Timing = "instant",
         repeat: Repeat = "last",
-        match_on: Sequence[str | Matcher] = DEFAULT_MATCH_ON,
+        match_on: Sequence[str | Matcher] | None = None,
+        ignore: Iterable[str] = (),
+        like: Like | None = None,
     ) -> ModeChange[Session]:
         """Answer from a cassette alone; see `directmail_lab.replay`."""
         factor = latency_factor(timing)
 
         def replaying() -> Mode:
-            options: dict[str, Any] = {"match_on": match_on, "repeat": repeat}
+            options: dict[str, Any] = {"match_on": match_on, "ignore": ignore, "like": like}
+            options["repeat"] = repeat
             opened = Cassette(cassette, folders=self.folders, base_url=self.base_url, **options)
             return self._replaying(opened, factor)
 
@@ -235,7 +233,7 @@ class Session:
 
     def drift_mode(self) -> ModeChange[Session]:
         """Send to the service, and keep nothing of it."""
-        unseen = Observer(lambda _: None, base_path(self.base_url), self._redacted)
+        unseen = Observer(base_path(self.base_url), self._redacted)
         recording = SessionRecording("drift", self.base_url)
         return self._change(lambda: self._sending("live", recording, observe=unseen))
 
@@ -263,7 +261,14 @@ class Session:
         return self.transport.mode.recording
 
     def _change(self, open_mode: Callable[[], Mode]) -> ModeChange[Session]:
-        return ModeChange(lambda: Entered(self, self.transport, *self.transport.change(open_mode)))
+        def learned() -> Mode:
+            mode = open_mode()
+            if mode.cassette is not None:  # whose file may hold credentials of its own
+                for redactor in (self._redactor, mode.recording.redactor):
+                    redactor.join(mode.cassette.redactor)
+            return mode
+
+        return ModeChange(lambda: Entered(self, self.transport, *self.transport.change(learned)))
 
     def _replaying(self, cassette: Cassette, factor: float = 0.0) -> Mode:
         file = cassette.recording()
@@ -271,7 +276,7 @@ class Session:
         is_stated = self._api_key is None or file.base_url == self.base_url
         unit = self._reset_unit if is_stated else None
         played = SessionRecording(file.name, self.base_url, reset_unit=unit, file=file)
-        return Mode("replay", _NOTHING_SENT, _NOTHING_SENT, played, cassette, factor)
+        return Mode("replay", _NOTHING_SENT, played, cassette, factor)
 
     def _keyed(self, name: ModeName) -> NetworkTransport:
         if self._network is None:
@@ -290,16 +295,13 @@ class Session:
         observe: Observer | None = None,
     ) -> Mode:
         """Return a mode with the transports that a request passes on its way to the service."""
-        network, clock = self._keyed(name), self._clock
-        unpaced: Transport = ObservingTransport(
-            network, observe or self._observe, recording, cassette, clock=clock
-        )
-        inner = unpaced
+        network, clock, observe = self._keyed(name), self._clock, observe or self._observe
+        inner: Transport = ObservingTransport(network, observe, recording, cassette, clock=clock)
         if self.allowances.pace != "off":
             options: dict[str, Any] = {"retry": self._retry, "clock": clock}
             options["own_origin"] = origin(parse_url(self.base_url))
-            inner = PacingTransport(unpaced, self.allowances, **options)
-        return Mode(name, inner, unpaced, recording, cassette)
+            inner = PacingTransport(inner, self.allowances, **options)
+        return Mode(name, inner, recording, cassette)
 
     @property
     def waiting_until(self) -> dict[str, float]:
@@ -384,9 +386,9 @@ class Session:
         Callable
             A function that ends the calls of ``callback``.
         """
-        token = object()
-        self._listeners[token] = callback
-        return lambda: self._listeners.pop(token, None)
+        token, listeners = object(), self._observe.listeners
+        listeners[token] = callback
+        return lambda: listeners.pop(token, None)
 
     @property
     def allow_writes(self) -> bool:
@@ -415,14 +417,6 @@ class Session:
         """The key, in an object that does not show it; None in a session that only replays."""
         return self._api_key
 
-    def _notify(self, reading: Reading) -> None:
-        for callback in list(self._listeners.values()):
-            try:
-                callback(reading)
-            except Exception:
-                # A callback that fails must not cost the caller a good response.
-                _log.exception("An on_reading callback failed")
-
     def _record_in(self, response: httpx.Response) -> pd.DataFrame:
         from .frames import frame
 
@@ -434,7 +428,7 @@ class Session:
         """End the recording if there is one, close all connections and forget the key."""
         closed = RefusingTransport("This session is closed.")
         try:
-            self.transport.enter(Mode("live", closed, closed, self._own))
+            self.transport.enter(Mode("live", closed, self._own))
         finally:  # even if the recording could not be ended
             if self._network is not None:
                 self._network.close()
@@ -480,15 +474,3 @@ def _forget(
         recording.redact_for_good()
     finally:
         end_log_guard()
-
-
-def replaying_session(
-    cassette: str | Path, base_url: str | None = None, **options: Unpack[SessionOptions]
-) -> tuple[Session, FileRecording]:
-    """Return a session that can only replay, at the address of a cassette, and what that holds."""
-    recording = read_cassette(find_cassette(cassette))
-    if base_url is None:
-        with suppress(errors.AddressError):  # of a stranger's cassette
-            return Session(recording.base_url or "", **options), recording
-        base_url = NO_ADDRESS
-    return Session(base_url, **options), recording

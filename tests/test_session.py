@@ -23,6 +23,7 @@ from directmail_lab.credentials import ApiKey, known_keys
 from directmail_lab.exchange.values import RecordedResponse
 from directmail_lab.sessions import Session
 from directmail_lab.standin import STAND_IN_KEY, stand_in
+from directmail_lab.transports.extensions import of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -68,7 +69,7 @@ def test_a_loop_that_ends_takes_its_connections_along(live: Session) -> None:
         (403, "UnauthorizedError", "Check the API key"),
         (404, "ServiceError", "Check the path"),
         (422, "ServiceError", "excerpt"),
-        (429, "ServiceError", r"rate_limits\(\) says when that is if its unit is known"),
+        (429, "ServiceError", r"the rate limits say when that is if its unit is known"),
         (502, "ServiceError", "try again"),
     ],
 )
@@ -205,6 +206,33 @@ def test_what_is_replayed_is_neither_held_back_nor_counted() -> None:
     assert few.requests.total() == 2
 
 
+def test_writes_are_allowed_while_a_session_is_open(service: FaultyService) -> None:
+    """And refused again; a test's session says what allows them instead."""
+    with Session(service.base_url, ApiKey(service.api_key)) as session:
+        session.allow_writes = True
+        allowed = session.post("/v1/letters").status_code
+        session.allow_writes = False
+        with pytest.raises(dm.errors.WriteRefusedError):
+            session.post("/v1/letters")
+        session.fix_writes("Run pytest --directmail-allow-writes.")
+        with pytest.raises(dm.DirectMailLabError, match=r"Run pytest --directmail-allow-writes\."):
+            session.allow_writes = True
+
+        assert (allowed, session.allow_writes) == (201, False)
+
+
+def test_both_clients_have_the_same_cookies(service: FaultyService) -> None:
+    """Those that a response sets, and those that replace them."""
+    with Session(service.base_url, ApiKey(service.api_key)) as session:
+        other = session.async_client
+        with service.fault(headers={"Set-Cookie": "a=1"}):
+            session.get("/v1/users/me")
+        first = dict(other.cookies)
+        session.client.cookies = {"b": "2"}
+
+        assert (first, dict(other.cookies)) == ({"a": "1"}, {"b": "2"})
+
+
 def test_an_allowed_write_is_sent_once_and_replays_free(service: FaultyService) -> None:
     """A write goes out with allow_writes alone; its replay needs none."""
     with Session(service.base_url, ApiKey(service.api_key)) as session:
@@ -262,6 +290,28 @@ def test_a_replay_in_recorded_time_waits_as_long_as_the_service_took(
         asyncio.run(session.me_async())
 
     assert pauses == slept * 2
+
+
+def test_a_response_carries_its_number_in_the_recording(
+    service: FaultyService, live: Session
+) -> None:
+    """Live, recorded and replayed; a request that follows a redirect counts its own attempts."""
+
+    def seen() -> list[tuple[int, int]]:
+        """Return number and attempt of each response."""
+        last = live.client.get("/v1/users/me", follow_redirects=True)
+        each = [of(response) for response in (*last.history, last)]
+        return [(one.number, one.reading.attempt) for one in each if one.reading is not None]
+
+    with service.fault(redirect_to="/v1/lists", status=302, path="/v1/users"):
+        sent = seen()
+        with live.record("tour"):
+            recorded = seen()
+    with live.replay("tour"):
+        replayed = seen()
+
+    assert (sent, recorded, replayed) == ([(1, 1), (2, 1)], [(3, 1), (4, 1)], [(1, 1), (2, 1)])
+    assert [each.attempt for each in live.recording.readings()] == [1, 1, 1, 1]
 
 
 @pytest.mark.parametrize("retry", [True, False])

@@ -7,9 +7,9 @@
     ObservingTransport    keeps every response; writes it to a cassette
     NetworkTransport      refuses unsafe requests; adds the key; sends
 
-In a replay there is nothing below the first. Clients of other libraries (clients/) leave pacing
-out: they wait and repeat by themselves. Each class has both ``handle_request`` and
-``handle_async_request``, so one stack serves both clients of a session.
+In a replay there is nothing below the first. What the transports tell one another of a request is
+in its `Call`, and what they tell of a response in its `Received` (extensions.py). Each class has
+both ``handle_request`` and ``handle_async_request``, so one stack serves both clients of a session.
 """
 
 from __future__ import annotations

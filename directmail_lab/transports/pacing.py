@@ -113,7 +113,8 @@ class PacingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
 
     Any number of threads, tasks and event loops may use one. ``inner`` must set the `Reading` of
     each response (see `Received`). A read that is refused with status 429 waits
-    for the renewal and is sent again; it does not count as failed.
+    for the renewal and is sent again; it does not count as failed. Clients of other libraries wait
+    and repeat by themselves, so their requests pass at once.
 
     Parameters
     ----------
@@ -144,6 +145,8 @@ class PacingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
     backoff: Callable[[int], float] = _backoff_s
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
+        if call_of(request).is_foreign:
+            return self.inner.handle_request(request)
         with _Attempts(self, request) as attempts:
             while True:
                 while seconds := attempts.wait_s():
@@ -161,6 +164,8 @@ class PacingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
                         keep_body(response)
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        if call_of(request).is_foreign:
+            return await self.inner.handle_async_request(request)
         with _Attempts(self, request) as attempts:
             while True:
                 while seconds := attempts.wait_s():

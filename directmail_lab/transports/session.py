@@ -57,8 +57,6 @@ class Mode:
         The value of `Session.mode`.
     inner
         The transport for a request that the cassette has no response to.
-    unpaced
-        The same for a client of another library, which waits and repeats by itself.
     recording
         What keeps the responses.
     cassette
@@ -69,17 +67,12 @@ class Mode:
 
     name: ModeName
     inner: Transport
-    unpaced: Transport
     recording: SessionRecording
     cassette: Cassette | None = None
     latency_factor: float = 0.0
 
     def __str__(self) -> str:
         return self.name if self.cassette is None else f"{self.name} {self.cassette.name!r}"
-
-    def below(self, request: httpx.Request) -> Transport:
-        """Return what sends a request."""
-        return self.unpaced if call_of(request).is_foreign else self.inner
 
     def pause(self) -> None:
         """Close the cassette: write its end line, and release its lock."""
@@ -130,7 +123,7 @@ class SessionTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         if mode.cassette is not None:
             request.read()
         if not (played := _recorded_for(request, mode)):
-            return mode.below(request).handle_request(request)
+            return mode.inner.handle_request(request)
         if mode.latency_factor:
             time.sleep(_pause_s(mode, played[-1][1]))
         return self._played(request, played, mode)
@@ -140,7 +133,7 @@ class SessionTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         if mode.cassette is not None:
             await request.aread()
         if not (played := _recorded_for(request, mode)):
-            return await mode.below(request).handle_async_request(request)
+            return await mode.inner.handle_async_request(request)
         if mode.latency_factor:
             await asyncio.sleep(_pause_s(mode, played[-1][1]))
         return self._played(request, played, mode)
@@ -148,7 +141,10 @@ class SessionTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
     def _played(
         self, request: httpx.Request, played: list[tuple[int, Interaction]], mode: Mode
     ) -> httpx.Response:
-        """Observe each attempt, and return the response to the last one."""
+        """Observe each attempt, and return the response to the last one.
+
+        Another program's may have credentials: its caller gets it so, and nothing else sees them.
+        """
         assert mode.cassette is not None
         for number, recorded in played:
             at = recorded.recorded_at
@@ -166,6 +162,9 @@ class SessionTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
                 path=path_below(recorded.request.uri, self._observe.prefix),
                 body=recorded.response.body,
             )
+        if (original := mode.cassette.as_recorded(number)) is not None:
+            observed, response = response, as_response(original)
+            response.extensions.update(observed.extensions)
         return response
 
 
