@@ -23,9 +23,9 @@ from .credentials import ApiKey, as_api_key, find_api_key, forget_api_key, remem
 from .display import ProgressBar
 from .errors import NotConnectedError
 from .http import httpx, recorded_request
-from .keyless import replay_in_place
+from .keyless import replay_in_place, replaying_session
 from .modes import Entered, ModeChange, Timing
-from .sessions import Session, SessionOptions, replaying_session
+from .sessions import Session, SessionOptions
 from .settings import API_KEY_VARIABLE, BASE_URL_VARIABLE, choose_address, variable
 from .tracebacks import hide_frames
 

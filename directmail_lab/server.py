@@ -33,7 +33,14 @@ from .errors import (
     NotRecordedError,
 )
 from .exchange.bodies import MAX_UNPACKED_BYTES, TooLargeError
-from .exchange.values import Headers, RecordedRequest, RecordedResponse, header, normalize_headers
+from .exchange.values import (
+    TOKEN,
+    Headers,
+    RecordedRequest,
+    RecordedResponse,
+    header,
+    normalize_headers,
+)
 from .http import httpx, parse_url, recorded_response
 from .rewriting import Rewriting
 from .settings import is_loopback
@@ -48,7 +55,6 @@ HOST: Final = "127.0.0.1"
 _NOT_PASSED_ON: Final = frozenset(
     ("connection", "content-length", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade")
 )
-_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _VALUE: Final = re.compile(r"[^\x00-\x08\x0a-\x1f\x7f]*")
 _DIGITS: Final = {10: re.compile("[0-9]+"), 16: re.compile("[0-9A-Fa-f]+")}
 _LONGEST_LINE: Final = 1024
@@ -237,7 +243,7 @@ def _number(text: str, base: Literal[10, 16] = 10) -> int:
 def _is_http(response: RecordedResponse) -> bool:
     """Return whether HTTP can carry a response: a cassette may be a stranger's."""
     return 200 <= response.status <= 999 and all(
-        _NAME.fullmatch(name) and _VALUE.fullmatch(value) for name, value in response.headers
+        TOKEN.fullmatch(name) and _VALUE.fullmatch(value) for name, value in response.headers
     )
 
 

@@ -1,4 +1,4 @@
-"""Cassettes made anew: converted between layouts, HAR among them, redacted again, repaired."""
+"""Cassettes made anew: converted between layouts, HAR among them, redacted once more, repaired."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from directmail_lab.cassettes import read_cassette
 from directmail_lab.errors import CassetteError
 from directmail_lab.exchange.bodies import read_json_body
 from directmail_lab.exchange.values import Interaction, RecordedRequest, RecordedResponse, header
-from directmail_lab.questions.findings import describe
+from directmail_lab.questions.findings import in_words
 from directmail_lab.questions.shapes import Components, resolved, schema_of
 
 LOCAL = "http://127.0.0.1:8431"
@@ -478,7 +478,7 @@ def test_a_notebook_shows_the_operations_with_links_to_what_was_recorded() -> No
 )
 def test_shapes_in_words(values: list[object], words: str) -> None:
     """Whatever JSON a body holds."""
-    assert describe(schema_of(values)) == words
+    assert in_words(schema_of(values)) == words
 
 
 @given(st.lists(st.lists(json_values("a", "b"), min_size=1, max_size=3), min_size=2, max_size=4))
@@ -504,5 +504,5 @@ def test_a_shape_is_bounded() -> None:
     for _ in range(100_000):
         deep = {"a": deep}
 
-    assert describe(schema_of([{f"k{n}": {"b": n} for n in range(100_000)}])) == "{id}.b integer"
-    assert describe(schema_of([deep])).count("a") == 30
+    assert in_words(schema_of([{f"k{n}": {"b": n} for n in range(100_000)}])) == "{id}.b integer"
+    assert in_words(schema_of([deep])).count("a") == 30

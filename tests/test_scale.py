@@ -59,11 +59,11 @@ def test_a_thousand_cassettes_on_a_local_cluster(many: list[str]) -> None:
 
 
 def test_the_how_to_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The Python of the tutorials' README, pasted beside a folder of cassettes."""
+    """The Python of the guide, pasted beside a folder of cassettes."""
     shutil.copytree(ROOT / "cassettes", tmp_path / "cassettes")
-    text = (ROOT / "notebooks" / "README.md").read_text(encoding="utf-8")
+    text = (ROOT / "notebooks" / "many-recordings.md").read_text(encoding="utf-8")
     (block,) = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
-    exec(compile(block, "README.md", "exec"), {})
+    exec(compile(block, "many-recordings.md", "exec"), {})
 
     printed = capsys.readouterr().out
     assert re.search(r"/v1/users/me\s+300", printed)
@@ -74,7 +74,7 @@ def test_the_how_to_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
 @pytest.mark.filterwarnings("default")
 def test_four_workers_use_one_key(monkeypatch: pytest.MonkeyPatch) -> None:
     """The other how-to: a thousand paths, a session in each worker, and few refusals."""
-    text = (ROOT / "notebooks" / "README.md").read_text(encoding="utf-8")
+    text = (ROOT / "notebooks" / "many-recordings.md").read_text(encoding="utf-8")
     (block,) = re.findall(r"^```python cluster\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     with stand_in(limit=300, window_s=4.0, limits={}) as service:
         monkeypatch.setenv("DIRECTMAIL_BASE_URL", service.base_url)
@@ -84,7 +84,7 @@ def test_four_workers_use_one_key(monkeypatch: pytest.MonkeyPatch) -> None:
             "paths": [f"/v1/letters/{n}" for n in range(1000)],
         }
         looked = "    statuses = cluster.run(lambda: dm.rate_limits()['status'].tolist())\n"
-        exec(compile(block + looked, "README.md", "exec"), given)
+        exec(compile(block + looked, "many-recordings.md", "exec"), given)
 
     statuses: Counter[int] = Counter()
     for each in given["statuses"].values():

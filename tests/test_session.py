@@ -69,7 +69,7 @@ def test_a_loop_that_ends_takes_its_connections_along(live: Session) -> None:
         (403, "UnauthorizedError", "Check the API key"),
         (404, "ServiceError", "Check the path"),
         (422, "ServiceError", "excerpt"),
-        (429, "ServiceError", r"rate_limits\(\) says when that is if its unit is known"),
+        (429, "ServiceError", r"the rate limits say when that is if its unit is known"),
         (502, "ServiceError", "try again"),
     ],
 )
@@ -204,6 +204,33 @@ def test_what_is_replayed_is_neither_held_back_nor_counted() -> None:
                 session.me()
 
     assert few.requests.total() == 2
+
+
+def test_writes_are_allowed_while_a_session_is_open(service: FaultyService) -> None:
+    """And refused again; a test's session says what allows them instead."""
+    with Session(service.base_url, ApiKey(service.api_key)) as session:
+        session.allow_writes = True
+        allowed = session.post("/v1/letters").status_code
+        session.allow_writes = False
+        with pytest.raises(dm.errors.WriteRefusedError):
+            session.post("/v1/letters")
+        session.fix_writes("Run pytest --directmail-allow-writes.")
+        with pytest.raises(dm.DirectMailLabError, match=r"Run pytest --directmail-allow-writes\."):
+            session.allow_writes = True
+
+        assert (allowed, session.allow_writes) == (201, False)
+
+
+def test_both_clients_have_the_same_cookies(service: FaultyService) -> None:
+    """Those that a response sets, and those that replace them."""
+    with Session(service.base_url, ApiKey(service.api_key)) as session:
+        other = session.async_client
+        with service.fault(headers={"Set-Cookie": "a=1"}):
+            session.get("/v1/users/me")
+        first = dict(other.cookies)
+        session.client.cookies = {"b": "2"}
+
+        assert (first, dict(other.cookies)) == ({"a": "1"}, {"b": "2"})
 
 
 def test_an_allowed_write_is_sent_once_and_replays_free(service: FaultyService) -> None:

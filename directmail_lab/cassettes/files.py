@@ -13,8 +13,6 @@ from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from itertools import islice
 from pathlib import Path
 from typing import Any, Final, Literal, final
 from urllib.parse import urlsplit
@@ -35,8 +33,6 @@ from ..exchange.values import (
     normalize_headers,
     unreadable,
 )
-from ..readings.reading import Reading, reading_of
-from ..readings.reset_unit import Evidence, infer_reset_unit
 from ..redaction import Redactor, redact_foreign
 from . import layout
 from .layout import Address
@@ -44,7 +40,6 @@ from .library import Version, version_of
 from .recording import Recording
 
 MAX_FILE_BYTES: Final = 256 * 1024**2
-_READINGS_FOR_UNIT: Final = 1_000
 _PERCENT: Final = "{desc}: {percentage:.0f} % {bar}"
 
 
@@ -110,32 +105,12 @@ class FileRecording(Recording):
         named = (self.base_url, *(others if isinstance(others, list) else ()))
         return tuple(dict.fromkeys(each for each in named if each and isinstance(each, str)))
 
-    @property
-    def evidence(self) -> Evidence:
-        """The unit of ``X-RateLimit-Reset`` and why, by the first thousand readings."""
-        readings: list[Reading] = []
-        with suppress(CassetteFormatError):
-            readings.extend(islice(map(self.reading, range(1, len(self) + 1)), _READINGS_FOR_UNIT))
-        return infer_reset_unit(readings)
-
-    @cached_property
-    def recorded_when(self) -> str:
-        with suppress(CassetteFormatError, IndexError):
-            ends = self.interactions[0].recorded_at, self.interactions[-1].recorded_at
-            days = list(dict.fromkeys(f"{at.day} {at:%B %Y}" for at in ends if at))
-            return f"from {' to '.join(days)}" if len(days) > 1 else f"on {days[0]}"
-        return ""
-
     def __len__(self) -> int:
         return len(self.interactions)
 
     def interaction(self, number: int) -> Interaction:
         self._check_number(number)
         return self.interactions[number - 1]
-
-    def reading(self, number: int) -> Reading:
-        interaction = self.interaction(number)
-        return reading_of(interaction, self.path_of(interaction.request), cassette=self.name)
 
     def answer(self, number: int, request: RecordedRequest | None = None) -> Interaction:
         """Return an interaction to replay; with a request, that is in the place of its own.

@@ -17,18 +17,8 @@ from ..errors import DirectMailLabError
 if TYPE_CHECKING:
     import pandas as pd
 
-_WIDE: Final = 1000  # a pipe has no width: each row stays on one line, for grep
-
-_SIGN_IN = "Set DIRECTMAIL_BASE_URL and DIRECTMAIL_API_KEY, or give --cassette where it is taken."
-_ADVICE: Final[dict[type[Exception], str]] = {
-    errors.CredentialError: _SIGN_IN,
-    errors.NotConnectedError: _SIGN_IN,
-    errors.UnauthorizedError: "Check DIRECTMAIL_API_KEY.",
-    errors.NotRecordedError: "See directmail-lab cassette list.",
-    errors.AllowanceExhaustedError: "Send it again later.",
-    errors.NotJSONError: "Check the base address: a login page or a gateway may be there.",
-}
-
+# A pipe has no width: each row stays on one line, for grep.
+_WIDE: Final = 1000
 
 FOUND: Final = typer.Exit(1)
 """What a command raises if it found something, as grep does."""
@@ -50,15 +40,7 @@ CASSETTE: Final = typer.Option(
 )
 
 
-def error_message(error: Exception) -> str:
-    """Return an error's message, with advice for the command line instead of advice for Python."""
-    if isinstance(error, OSError):
-        reason = error.strerror or str(error)
-        return f"{error.filename}: {reason}." if error.filename else reason
-    advice = next((own for kind, own in _ADVICE.items() if isinstance(error, kind)), None)
-    if isinstance(error, DirectMailLabError) and advice is not None:
-        error.advice = advice
-    return str(error)
+# -- files -----------------------------------------------------------------------------------------
 
 
 def cassette_file(name: str) -> Path:
@@ -74,6 +56,9 @@ def refuse_existing(path: Path, force: bool) -> None:
     """Raise an error if a file would be replaced without ``--force``."""
     if path.exists() and not force:
         raise DirectMailLabError(f"{path} exists already.", "Choose another name, or use --force.")
+
+
+# -- data ------------------------------------------------------------------------------------------
 
 
 def show(frame: pd.DataFrame, *, as_json: bool = False, as_csv: bool = False) -> None:
@@ -94,3 +79,27 @@ def show(frame: pd.DataFrame, *, as_json: bool = False, as_csv: bool = False) ->
         typer.echo(" ".join(frame.attrs.get("notes", ())) or "Nothing.")
     else:
         typer.echo(as_text(frame, width=None if sys.stdout.isatty() else _WIDE))
+
+
+# -- errors ----------------------------------------------------------------------------------------
+
+_SIGN_IN = "Set DIRECTMAIL_BASE_URL and DIRECTMAIL_API_KEY, or give --cassette where it is taken."
+_ADVICE: Final[dict[type[Exception], str]] = {
+    errors.CredentialError: _SIGN_IN,
+    errors.NotConnectedError: _SIGN_IN,
+    errors.UnauthorizedError: "Check DIRECTMAIL_API_KEY.",
+    errors.NotRecordedError: "See directmail-lab cassette list.",
+    errors.AllowanceExhaustedError: "Send it again later.",
+    errors.NotJSONError: "Check the base address: a login page or a gateway may be there.",
+}
+
+
+def error_message(error: Exception) -> str:
+    """Return an error's message, with advice for the command line instead of advice for Python."""
+    if isinstance(error, OSError):
+        reason = error.strerror or str(error)
+        return f"{error.filename}: {reason}." if error.filename else reason
+    advice = next((own for kind, own in _ADVICE.items() if isinstance(error, kind)), None)
+    if isinstance(error, DirectMailLabError) and advice is not None:
+        error.advice = advice
+    return str(error)

@@ -44,7 +44,7 @@ class _AsyncClient(httpx2.AsyncClient):
 def _options(session: ClientsTransport) -> dict[str, Any]:
     agent = f"directmail-lab python-httpx2/{httpx2.__version__}"
     headers = {"User-Agent": agent, "Accept-Encoding": "gzip, deflate"}
-    return {"transport": SessionTransport(session), "auth": _wants_key, "headers": headers}
+    return {"transport": Httpx2Transport(session), "auth": _wants_key, "headers": headers}
 
 
 def _wants_key(request: httpx2.Request) -> httpx2.Request:
@@ -53,7 +53,7 @@ def _wants_key(request: httpx2.Request) -> httpx2.Request:
     return request
 
 
-class SessionTransport(httpx2.BaseTransport, httpx2.AsyncBaseTransport):
+class Httpx2Transport(httpx2.BaseTransport, httpx2.AsyncBaseTransport):
     """Passes requests to a session, and returns its responses."""
 
     def __init__(self, session: ClientsTransport) -> None:

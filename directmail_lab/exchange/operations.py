@@ -76,7 +76,7 @@ def below(target: str, prefix: str) -> str:
 
 
 def operation_of(path: str) -> str:
-    """Return ``path`` with each id-like segment as ``{id}``: the unit that rate limits apply to.
+    """Return ``path`` with each id-like segment as ``{id}``: what an allowance applies to.
 
     >>> operation_of("/v1/lists/8f14e45f/members/12")
     '/v1/lists/{id}/members/{id}'

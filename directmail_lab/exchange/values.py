@@ -19,6 +19,9 @@ from ..errors import CassetteFormatError
 Headers = tuple[tuple[str, str], ...]
 """Header names and values, in the order they were sent, a repeated one more than once."""
 
+TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+"""What the name of a header is (RFC 9110, section 5.6.2)."""
+
 
 @dataclass(frozen=True, slots=True)
 class RecordedRequest:

@@ -269,7 +269,8 @@ def _refuse_beside_vcr(node: Node, *, may_collide: bool) -> None:
 def _replaying(path: Path, _: str, settings: Settings, node: Node) -> Session:  # noqa: ARG001
     """Return a session that only replays: it has no key, and no transport that could send."""
     from ..cassettes import FileRecording
-    from ..sessions import Session, replaying_session
+    from ..keyless import replaying_session
+    from ..sessions import Session
     from ..settings import NO_ADDRESS
 
     if path.exists():

@@ -72,7 +72,7 @@ def _methods(session: ClientsTransport) -> Iterator[tuple[type, str, Callable[..
     yield httpx.AsyncHTTPTransport, "handle_async_request", by_httpx_async
 
     if find_spec("httpx2") and (its := adapters_of("httpx2")).httpx2 is not httpx:
-        transport = its.SessionTransport(session)
+        transport = its.Httpx2Transport(session)
 
         def by_httpx2(original: Any, _: Any, request: Any) -> Any:
             return transport.handle_request(request, its.sender(original, request))

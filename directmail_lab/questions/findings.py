@@ -270,7 +270,7 @@ def _codes(responses: _Responses) -> str:
 
 
 def _fields(responses: _Responses) -> str:
-    return describe(schema_of([each.json[0] for each in responses if each.kind == "JSON"]))
+    return in_words(schema_of([each.json[0] for each in responses if each.kind == "JSON"]))
 
 
 def _kinds(responses: _Responses) -> str:
@@ -292,7 +292,7 @@ def _versions(responses: _Responses) -> str:
     return _joined(note for each in responses for note in each.versions)
 
 
-def describe(schema: Schema) -> str:
+def in_words(schema: Schema) -> str:
     """Return a schema on one line: ``id string, company.city? string or null``."""
     return ", ".join(_described(schema, "")) or "anything"
 

@@ -22,14 +22,13 @@ from ..contract import SAFE_METHODS
 from ..errors import CassetteError
 from ..exchange.bodies import plain_text, read_json, read_json_body
 from ..exchange.operations import base_path, path_below
-from ..exchange.values import Interaction, RecordedRequest, RecordedResponse, header
+from ..exchange.values import TOKEN, Interaction, RecordedRequest, RecordedResponse, header
 from ..redaction.key import has_placeholder
 from ..settings import API_KEY_VARIABLE, origin_of, trusted_origins
 
 _MAX_BODY_BYTES: Final = 64 * 1024
 _LINE_CHARACTERS: Final = 88  # as formatters of Python lay code out
 _JSON_TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*(?:"|\\?\Z)|true|false|null')
-_TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110, section 5.6.2
 # Headers that the program sets which sends the request again.
 _SET_BY_CLIENT: Final = re.compile(
     r"(?:host|content-length|transfer-encoding|connection|keep-alive|te|accept-encoding|user-agent"
@@ -77,7 +76,7 @@ def copy_as(
     sendable = tuple(
         (name, value)
         for name, value in headers
-        if _TOKEN.fullmatch(name) and value.isprintable() and value == value.strip()
+        if TOKEN.fullmatch(name) and value.isprintable() and value == value.strip()
     )
     has_key = kind != "request" and origin_of(url) in trusted_origins()
     is_kept = has_bodies or recorded.method in SAFE_METHODS

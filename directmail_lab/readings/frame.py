@@ -10,13 +10,11 @@ import pandas as pd
 
 from ..display import readable
 from ..exchange.operations import operations_of
-from .reading import Reading, parse_counts, problem_of
+from .reading import LAST_S, Reading, parse_counts, problem_of
 from .reset_unit import UnitName, renewal_time
 
 # Without these the counts fit a terminal of 80 characters; the operation nearly repeats the path.
 _HIDDEN: Final = ("path", "cassette_number")
-# 9999-12-31 23:59:59, the last second of a datetime. A reset after it, or before 1970, is NaT.
-_LAST_S: Final = 253_402_300_799
 _NAT: Final = int(np.iinfo(np.int64).min)
 
 
@@ -112,7 +110,7 @@ def frame_of_many(
 
 def _times(seconds: Sequence[float | None]) -> Any:
     microseconds = [
-        round(each * 1e6) if each is not None and 0 <= each <= _LAST_S else _NAT for each in seconds
+        round(each * 1e6) if each is not None and 0 <= each <= LAST_S else _NAT for each in seconds
     ]
     return pd.array(np.array(microseconds, dtype=np.int64), dtype="datetime64[us, UTC]")
 

@@ -17,12 +17,15 @@ from ..contract import HEADERS, LIMIT_HEADER, REMAINING_HEADER
 from ..exchange.operations import operation_of
 from ..exchange.values import Interaction
 
-Source = Literal["live", "recorded", "replayed"]
+ReadingSource = Literal["live", "recorded", "replayed"]
 DateForm = Literal["http_date", "iso_text"]
 
 CUT_SHORT: Final = "the connection broke before the end of the body"
 ABORTED: Final = "aborted before the end of the response"
 REMAINING_OVER_LIMIT: Final = f"{REMAINING_HEADER} is larger than {LIMIT_HEADER}"
+
+LAST_S: Final = 253_402_300_799
+"""9999-12-31 23:59:59, the last second of a datetime. A reset after it, or before 1970, is NaT."""
 
 _INT64_MAX: Final = 2**63 - 1
 _INT64_DIGITS: Final = 20  # one more than the largest has
@@ -87,7 +90,7 @@ class Reading(NamedTuple):
     status: int
     raw: RawValues = RawValues()
     elapsed_s: float | None = None
-    source: Source = "live"
+    source: ReadingSource = "live"
     cassette: str | None = None
     cassette_number: int | None = None
     attempt: int = 1

@@ -19,7 +19,7 @@ from ..display import ProgressBar
 from ..errors import AllowanceExhaustedError, DirectMailLabError
 from ..exchange.operations import operation_of
 from ..http import httpx, is_write, origin
-from ..readings.reading import Reading
+from ..readings.reading import LAST_S, Reading
 from ..readings.reset_unit import UnitName
 from .allowance import Allowance, Pace
 from .extensions import call_of, keep_body, of
@@ -37,7 +37,6 @@ _RETRIED_ERRORS: Final = (httpx.NetworkError, httpx.RemoteProtocolError)
 # A shorter wait gets no progress bar; a longer one is slept in pieces, since a clock may be set.
 _SHOWN_FROM_S: Final = 1.0
 _LONGEST_PIECE_S: Final = 0.5
-_LAST_S: Final = 253_402_300_799.0
 
 
 class Allowances:
@@ -224,7 +223,7 @@ class _Attempts:
     def _exhausted(self, now: float) -> AllowanceExhaustedError:
         when, until = "", self._allowance.renews_at
         if now < until:
-            at = datetime.fromtimestamp(min(until, _LAST_S), UTC)
+            at = datetime.fromtimestamp(min(until, LAST_S), UTC)
             when = f" until {at:%Y-%m-%d %H:%M:%S} UTC, {until - now:.0f} s from now"
         what = "Too little is left" if self._allowance.remaining else "Nothing is left"
         longest_s = f"max_wait_s is {self._allowance.max_wait_s:g}"

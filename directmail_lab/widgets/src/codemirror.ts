@@ -120,7 +120,7 @@ function languageOf(language: Language, readOnly: boolean): Extension {
 }
 
 const folding = codeFolding({
-  preparePlaceholder: (state, { from }) => members(syntaxTree(state).resolveInner(from, -1)).length,
+  preparePlaceholder: (state, { from }) => members(syntaxTree(state).resolveInner(from, -1).parent!).length,
   placeholderDOM: (_, onclick, count) => {
     const node = document.createElement("span");
     node.className = "cm-foldPlaceholder";
