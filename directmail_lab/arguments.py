@@ -22,6 +22,9 @@ Repeat = Literal["last", "strict"]
 
 REPEATS: Final[tuple[Repeat, ...]] = get_args(Repeat)
 
+Like = Literal["vcrpy"]
+"""A program whose way of replaying is followed; `directmail_lab.record` says how."""
+
 
 def argument_error(message: str) -> ValueError:
     """Return an error for an argument that is not valid."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Unpack
 
 from .arguments import (
+    Like,
     RecordMode,
     Repeat,
     argument_error,
@@ -16,15 +17,15 @@ from .arguments import (
     check_number,
     check_options,
 )
-from .cassettes import DEFAULT_MATCH_ON, BeforeRecord, FileRecording, Matcher
+from .cassettes import BeforeRecord, FileRecording, Matcher
 from .contract import ME_PATH
 from .credentials import ApiKey, as_api_key, find_api_key, forget_api_key, remembered_api_key
 from .display import ProgressBar
 from .errors import NotConnectedError
 from .http import httpx, recorded_request
-from .keyless import replay_in_place
+from .keyless import replay_in_place, replaying_session
 from .modes import Entered, ModeChange, Timing
-from .sessions import Session, SessionOptions, replaying_session
+from .sessions import Session, SessionOptions
 from .settings import API_KEY_VARIABLE, BASE_URL_VARIABLE, choose_address, variable
 from .tracebacks import hide_frames
 
@@ -50,7 +51,9 @@ def connect(
     *,
     cassette: str | Path | None = None,
     record_mode: RecordMode | None = None,
-    match_on: Sequence[str | Matcher] = DEFAULT_MATCH_ON,
+    match_on: Sequence[str | Matcher] | None = None,
+    ignore: Iterable[str] = (),
+    like: Like | None = None,
     **options: Unpack[SessionOptions],
 ) -> Session:
     """Open a session and make it the current one. Nothing is sent yet.
@@ -66,7 +69,7 @@ def connect(
     cassette, record_mode
         Start on this cassette, by one of vcrpy's record modes. With a cassette and no mode it is
         replayed (``"none"``), which needs neither key nor address; given both, `live` goes on.
-    match_on
+    match_on, ignore, like
         See `record`.
     timeout_s : float, default 30
         Seconds to wait for a connection, and for each part of a response.
@@ -110,7 +113,7 @@ def connect(
         opened = Session(address, find_api_key(hidden, base_url=address), **options)
     if start is not None:
         try:
-            opened.record(start, record_mode=mode, match_on=match_on)
+            opened.record(start, record_mode=mode, match_on=match_on, ignore=ignore, like=like)
         except BaseException:
             opened.close()
             raise
@@ -299,7 +302,9 @@ def record(
     *,
     record_mode: RecordMode = "new_episodes",
     redact: Iterable[str] = (),
-    match_on: Sequence[str | Matcher] = DEFAULT_MATCH_ON,
+    match_on: Sequence[str | Matcher] | None = None,
+    ignore: Iterable[str] = (),
+    like: Like | None = None,
     before_record: BeforeRecord | None = None,
 ) -> ModeChange[Session]:
     """Record the session to a cassette; without a key, replay the one that is there.
@@ -329,7 +334,15 @@ def record(
         account. Personal data becomes stable pseudonyms.
     match_on
         What must be equal in two requests: names of vcrpy's matchers, and functions that
-        compare two of vcrpy's requests.
+        compare two of vcrpy's requests. By default the method, the path below the base address,
+        the query, and the body of writes.
+    ignore
+        What is left out of both requests before they are compared: ``"query:NAME"``,
+        ``"header:NAME"``, and ``"body:NAME"`` for a field of a form, or of JSON by its dotted path.
+    like
+        ``"vcrpy"`` compares as vcrpy does by default: method, whole address and query, no body. The
+        responses of a cassette that another program wrote are then played as they were recorded,
+        with their cookies and tokens; what is shown, converted or written stays redacted.
     before_record
         A function that takes each `Interaction` before it is redacted, and returns what is recorded
         in its place, or None to leave it out. The caller and the session have the response as it
@@ -361,8 +374,8 @@ def record(
 
         dm.record("tour", before_record=slim)
     """
-    options: dict[str, Any] = {"redact": check_names("redact", redact), "match_on": match_on}
-    options["before_record"] = before_record
+    options: dict[str, Any] = {"redact": check_names("redact", redact), "ignore": ignore}
+    options |= {"match_on": match_on, "like": like, "before_record": before_record}
     said: list[str] = []  # once, however often a decorated function is called
 
     def enter() -> Entered[Session]:
@@ -409,7 +422,9 @@ def replay(
     *,
     timing: Timing = "instant",
     repeat: Repeat = "last",
-    match_on: Sequence[str | Matcher] = DEFAULT_MATCH_ON,
+    match_on: Sequence[str | Matcher] | None = None,
+    ignore: Iterable[str] = (),
+    like: Like | None = None,
 ) -> ModeChange[Session]:
     """Answer from a cassette alone, with no key and no network.
 
@@ -427,7 +442,7 @@ def replay(
     repeat
         What follows the last recorded response to a request: the same response again
         (``"last"``), or `NotRecordedError` (``"strict"``).
-    match_on
+    match_on, ignore, like
         See `record`.
 
     Raises
@@ -442,7 +457,8 @@ def replay(
         start: str | Path | FileRecording = cassette
         if (opened := _current.session) is None:
             opened, start = replaying_session(cassette)
-        entered = opened.replay(start, timing=timing, repeat=repeat, match_on=match_on).entered
+        options: dict[str, Any] = {"match_on": match_on, "ignore": ignore, "like": like}
+        entered = opened.replay(start, timing=timing, repeat=repeat, **options).entered
         if opened is not _current.session:
             make_current(opened)
         return entered

@@ -1,20 +1,34 @@
-"""A replay in the place of a recording: what `directmail_lab.record` does without a key."""
+"""Sessions that only replay, and what `directmail_lab.record` does without a key."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
-from .cassettes import FileRecording, new_cassette_path
+from .cassettes import FileRecording, find_cassette, new_cassette_path, read_cassette
 from .cassettes.library import cassette_name
 from .contract import SAFE_METHODS
 from .display import plural
-from .errors import NotConnectedError, NotRecordedError
+from .errors import AddressError, NotConnectedError, NotRecordedError
 from .exchange.values import RecordedRequest
 from .modes import Entered
-from .sessions import Session, replaying_session
+from .sessions import Session, SessionOptions
+from .settings import NO_ADDRESS
 from .tracebacks import warn_caller
+
+
+def replaying_session(
+    cassette: str | Path, base_url: str | None = None, **options: Unpack[SessionOptions]
+) -> tuple[Session, FileRecording]:
+    """Return a session that can only replay, at the address of a cassette, and what that holds."""
+    recording = read_cassette(find_cassette(cassette))
+    if base_url is None:
+        with suppress(AddressError):  # of a stranger's cassette
+            return Session(recording.base_url or "", **options), recording
+        base_url = NO_ADDRESS
+    return Session(base_url, **options), recording
 
 
 def replay_in_place(

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import functools
-import logging
 import time
 import weakref
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
 from numbers import Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, TypedDict
 
-from . import errors
 from .arguments import (
+    Like,
     RecordMode,
     Repeat,
     check_names,
@@ -21,14 +19,11 @@ from .arguments import (
     check_options,
 )
 from .cassettes import (
-    DEFAULT_MATCH_ON,
     BeforeRecord,
     Cassette,
     FileRecording,
     Matcher,
     SessionRecording,
-    find_cassette,
-    read_cassette,
 )
 from .clients import ClientsTransport, adapters_of
 from .clients.own import AsyncClient, Client, service_error
@@ -59,8 +54,6 @@ if TYPE_CHECKING:
     from .readings.reset_unit import ResetUnit
 
 _NOTHING_SENT: Final = RefusingTransport("This session only replays.")
-
-_log = logging.getLogger(__name__)
 
 
 class SessionOptions(TypedDict, total=False):
@@ -150,11 +143,10 @@ class Session:
         parse_url(self.base_url)
         self._reset_unit, self._retry, self._allow_writes = reset_unit, retry, allow_writes
         self._own = SessionRecording("this session", self.base_url, reset_unit=reset_unit)
-        self._listeners: dict[object, Callable[[Reading], None]] = {}
         self.folders: Sequence[Path] = ()
-        redactor = Redactor()
+        self._redactor = redactor = Redactor()
         self._redacted = redactor.text
-        self._observe = Observer(self._notify, base_path(self.base_url), self._redacted)
+        self._observe = Observer(base_path(self.base_url), self._redacted)
         self.allowances = Allowances(
             pace=pace,
             max_wait_s=max_wait_s,
@@ -188,7 +180,9 @@ class Session:
         *,
         record_mode: RecordMode = "new_episodes",
         redact: Iterable[str] = (),
-        match_on: Sequence[str | Matcher] = DEFAULT_MATCH_ON,
+        match_on: Sequence[str | Matcher] | None = None,
+        ignore: Iterable[str] = (),
+        like: Like | None = None,
         before_record: BeforeRecord | None = None,
         metadata: Mapping[str, object] | None = None,
     ) -> ModeChange[Session]:
@@ -205,6 +199,8 @@ class Session:
                 redactor=redactor,
                 base_url=None if self.base_url == NO_ADDRESS else self.base_url,
                 match_on=match_on,
+                ignore=ignore,
+                like=like,
                 before_record=before_record,
                 metadata=metadata,
             )
@@ -220,13 +216,16 @@ class Session:
         *,
         timing: Timing = "instant",
         repeat: Repeat = "last",
-        match_on: Sequence[str | Matcher] = DEFAULT_MATCH_ON,
+        match_on: Sequence[str | Matcher] | None = None,
+        ignore: Iterable[str] = (),
+        like: Like | None = None,
     ) -> ModeChange[Session]:
         """Answer from a cassette alone; see `directmail_lab.replay`."""
         factor = latency_factor(timing)
 
         def replaying() -> Mode:
-            options: dict[str, Any] = {"match_on": match_on, "repeat": repeat}
+            options: dict[str, Any] = {"match_on": match_on, "ignore": ignore, "like": like}
+            options["repeat"] = repeat
             opened = Cassette(cassette, folders=self.folders, base_url=self.base_url, **options)
             return self._replaying(opened, factor)
 
@@ -234,7 +233,7 @@ class Session:
 
     def drift_mode(self) -> ModeChange[Session]:
         """Send to the service, and keep nothing of it."""
-        unseen = Observer(lambda _: None, base_path(self.base_url), self._redacted)
+        unseen = Observer(base_path(self.base_url), self._redacted)
         recording = SessionRecording("drift", self.base_url)
         return self._change(lambda: self._sending("live", recording, observe=unseen))
 
@@ -262,7 +261,14 @@ class Session:
         return self.transport.mode.recording
 
     def _change(self, open_mode: Callable[[], Mode]) -> ModeChange[Session]:
-        return ModeChange(lambda: Entered(self, self.transport, *self.transport.change(open_mode)))
+        def learned() -> Mode:
+            mode = open_mode()
+            if mode.cassette is not None:  # whose file may hold credentials of its own
+                for redactor in (self._redactor, mode.recording.redactor):
+                    redactor.join(mode.cassette.redactor)
+            return mode
+
+        return ModeChange(lambda: Entered(self, self.transport, *self.transport.change(learned)))
 
     def _replaying(self, cassette: Cassette, factor: float = 0.0) -> Mode:
         file = cassette.recording()
@@ -380,9 +386,9 @@ class Session:
         Callable
             A function that ends the calls of ``callback``.
         """
-        token = object()
-        self._listeners[token] = callback
-        return lambda: self._listeners.pop(token, None)
+        token, listeners = object(), self._observe.listeners
+        listeners[token] = callback
+        return lambda: listeners.pop(token, None)
 
     @property
     def allow_writes(self) -> bool:
@@ -410,14 +416,6 @@ class Session:
     def api_key(self) -> ApiKey | None:
         """The key, in an object that does not show it; None in a session that only replays."""
         return self._api_key
-
-    def _notify(self, reading: Reading) -> None:
-        for callback in list(self._listeners.values()):
-            try:
-                callback(reading)
-            except Exception:
-                # A callback that fails must not cost the caller a good response.
-                _log.exception("An on_reading callback failed")
 
     def _record_in(self, response: httpx.Response) -> pd.DataFrame:
         from .frames import frame
@@ -476,15 +474,3 @@ def _forget(
         recording.redact_for_good()
     finally:
         end_log_guard()
-
-
-def replaying_session(
-    cassette: str | Path, base_url: str | None = None, **options: Unpack[SessionOptions]
-) -> tuple[Session, FileRecording]:
-    """Return a session that can only replay, at the address of a cassette, and what that holds."""
-    recording = read_cassette(find_cassette(cassette))
-    if base_url is None:
-        with suppress(errors.AddressError):  # of a stranger's cassette
-            return Session(recording.base_url or "", **options), recording
-        base_url = NO_ADDRESS
-    return Session(base_url, **options), recording

@@ -114,9 +114,7 @@ class Service:
 def observed(service: Service, recording: SessionRecording) -> ObservingTransport:
     """Return a transport that sends to a service, and keeps the readings of its responses."""
     network, clock = httpx.MockTransport(service), service.clock
-    return ObservingTransport(
-        network, Observer(lambda _: None), recording, clock=clock, timer=clock
-    )
+    return ObservingTransport(network, Observer(), recording, clock=clock, timer=clock)
 
 
 def paced(

@@ -193,6 +193,76 @@ def test_multipart_bodies_are_compared_by_their_parts(path: Path) -> None:
         assert bodies(cassette, multipart("77"), multipart("88")) == [b"sent", None]
 
 
+FORM = "application/x-www-form-urlencoded"
+PARTS = "multipart/form-data; boundary=b"
+PART = '--b\r\nContent-Disposition: form-data; name="%s"\r\n\r\n%s\r\n'
+
+
+@pytest.mark.parametrize(
+    ("ignore", "kept", "sent", "other"),
+    [
+        (["query:key"], get("/v1/x?a=1"), get("/v1/x?key=K&a=1&key=L"), get("/v1/x?key=K&a=2")),
+        (["query:a b"], get("/v1/x?a+b=1#c"), get("/v1/x?a%20b=2"), get("/v1/x?a=2")),
+        (
+            ["body:key"],
+            post(b"a=1", content_type=FORM),
+            post(b"key=K&a=1", content_type=FORM),
+            post(b"key=K&a=2", content_type=FORM),
+        ),
+        (["body:key"], post(b'{"a": 1, "key": 2}'), post(b'{"a":1}'), post(b'{"a": 2, "key": 2}')),
+        (
+            ["body:to.key"],
+            post(b'{"to": {"key": 1, "a": 2}}'),
+            post(b'{"to": {"a": 2}}'),
+            post(b'{"to": {"a": 3}, "key": 1}'),
+        ),
+        (
+            ["body:to.key"],
+            post(b'{"to": [{"key": 1}, {}]}'),
+            post(b'{"to": [{}, {"key": 2}]}'),
+            post(b'{"to": [{"a": 1}, {}]}'),
+        ),
+        (
+            ["body:to.0.key"],
+            post(b'[{"to": [{"key": 1}, {"key": 2}]}]'),
+            post(b'[{"to": [{}, {"key": 2}]}]'),
+            post(b'[{"to": [{"key": 1}, {"key": 3}]}]'),
+        ),
+        (
+            ["body:key"],
+            post((PART % ("a", 1)).encode(), content_type=PARTS),
+            post((PART % ("a", 1) + PART % ("key", "K")).encode(), content_type=PARTS),
+            post((PART % ("a", 2)).encode(), content_type=PARTS),
+        ),
+        (
+            ["header:X-Request-Id"],
+            get(),
+            replace(get(), headers=(("Accept", "*/*"), ("x-request-id", "7"))),
+            replace(get(), headers=(("Accept", "text/html"),)),
+        ),
+    ],
+)
+def test_what_is_ignored_is_left_out_on_both_sides(
+    path: Path,
+    ignore: list[str],
+    kept: RecordedRequest,
+    sent: RecordedRequest,
+    other: RecordedRequest,
+) -> None:
+    """Where it stands in the recording and not in the request, too; nothing else is."""
+    for one, another in ((kept, sent), (sent, kept)):
+        path.unlink(missing_ok=True)
+        recorded(path, answered(one, body="1"), answered(one, body="2"))
+        options: dict[str, Any] = {"match_on": [*DEFAULT_MATCH_ON, "headers"], "repeat": "strict"}
+        cassette = Cassette(path, ignore=ignore, **options)
+
+        assert bodies(cassette, another, one) == [b"1", b"2"]
+        ((_, differing), *_) = refusal(Cassette(path, ignore=ignore, **options), other).nearest
+        assert not any(ignore[0].partition(":")[2].lower() in name for name in differing)
+        with pytest.raises(NotRecordedError):
+            Cassette(path, **options).play(another)
+
+
 @pytest.mark.parametrize("match_on", [DEFAULT_MATCH_ON, [*DEFAULT_MATCH_ON, lambda *_: True]])
 def test_of_bodies_that_parse_the_same_the_one_with_the_same_bytes_answers(
     path: Path, match_on: Sequence[str | Matcher]
@@ -204,9 +274,6 @@ def test_of_bodies_that_parse_the_same_the_one_with_the_same_bytes_answers(
 
     assert bodies(cassette, dense, spaced, spaced, dense) == [b"new", b"old", b"old", b"new"]
     assert bodies(Cassette(path, match_on=match_on), number, number) == [b"old", b"new"]
-
-
-FORM = "application/x-www-form-urlencoded"
 
 
 @pytest.mark.parametrize(

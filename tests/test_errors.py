@@ -83,6 +83,13 @@ def test_a_cell_shows_its_own_line_and_one_message(run: Callable[[str], list[str
         ("dm.pages('/v1/lists', max_pages='x')", "ValueError: max_pages must be"),
         ("dm.record('tour', redact=[5])", "ValueError: redact must be a list of texts"),
         ("dm.record('tour', match_on='method')", "ValueError: match_on must be a list"),
+        ("dm.record('tour', ignore=[5])", "ValueError: ignore must be a list of texts"),
+        (
+            "dm.record('tour', ignore='key')",
+            "ValueError: 'key' names nothing to ignore. Give query:",
+        ),
+        ("dm.replay('first-look', ignore=['form:a'])", "ValueError: 'form:a' names nothing to ig"),
+        ("dm.replay('first-look', like='respx')", 'ValueError: like must be one of "vcrpy"'),
         ("dm.replay('first-look', timing='x')", "ValueError: timing is"),
         ("dm.replay('first-look', timing=-1.0)", "ValueError: timing is"),
         ("dm.drift('first-look', ignore=5)", "ValueError: ignore must be a list of texts"),

@@ -443,3 +443,54 @@ def test_what_another_program_recorded_is_shown_without_its_credentials() -> Non
 
     assert haul.leaks(UNKNOWN) == []
     assert any(b"<REDACTED>" in piece for _, piece in haul.pieces)
+
+
+@pytest.mark.parametrize("mode", ["replay", "record"])
+def test_what_another_program_recorded_is_played_as_it_is_and_shown_without_its_credentials(
+    service: FaultyService, haul: Haul, mode: str
+) -> None:
+    """Its caller gets the cookie and the token, and uses them; nothing else does."""
+    base, path = service.base_url, Path("foreign.yaml")
+    bearer = {"Authorization": [f"Bearer {UNKNOWN}"]}
+    body = {"string": json.dumps({"access_token": UNKNOWN, "echo": f"it is {UNKNOWN}"})}
+    headers = {"Content-Type": ["application/json"], "Set-Cookie": [f"token={UNKNOWN}; Path=/"]}
+    headers |= {"X-RateLimit-Reset": [UNKNOWN], "X-Echo": [UNKNOWN]}
+    interactions = [
+        {
+            "request": {"method": "GET", "uri": f"{base}{where}", "headers": sent, "body": ""},
+            "response": {
+                "status": {"code": status, "message": f"Not {UNKNOWN}"},
+                "headers": headers,
+                "body": body,
+            },
+        }
+        for where, sent, status in (("/v1/login", {}, 200), (f"/v1/of/{UNKNOWN}", bearer, 403))
+    ]
+    path.write_text(json.dumps({"version": 1, "interactions": interactions}))
+    session = dm.connect(base, KEY)
+    enter = dm.record if mode == "record" else dm.replay
+    enter(path, like="vcrpy")
+    login = dm.get("/v1/login")
+    token = login.json()["access_token"]
+    again = dm.get(f"/v1/of/{token}", headers={"Authorization": f"Bearer {token}"})
+    attempt(haul, "check", session.check, again)
+    # The frames hold what this test gave them.
+    attempt(haul, "missing", dm.get, f"/v1/no/{token}?api_key={token}", frames_of="no file")
+    haul.add("responses", [repr(login), repr(again), repr(session), repr(session.open_cassette)])
+    haul.add("recording", [repr(session.recording), repr(vars(session.open_cassette))])
+    haul.add("file", repr([vars(read_cassette(path)), read_cassette(path)]))
+    haul.add("readings", session.recording.readings())
+    answers(session.recording, haul)
+    haul.add("table", [ask().to_csv() for ask in (dm.interactions, dm.rate_limits, dm.findings)])
+    haul.add("views", [dm.interactions(number=n)._repr_html_() for n in (1, 2)])
+    dm.live()
+    if mode == "record":
+        haul.add("cassette", path.read_bytes())
+    haul.add("log", haul.log.getvalue())
+
+    assert token == login.cookies["token"] == login.headers["X-Echo"] == UNKNOWN
+    assert again.json()["echo"] == f"it is {UNKNOWN}"
+    sent = sum(service.requests.values())
+    assert (len(read_cassette(path)), sent) == ((3, 1) if mode == "record" else (2, 0))
+    assert haul.leaks(KEY, UNKNOWN) == []
+    assert any(b"<REDACTED>" in piece for _, piece in haul.pieces)

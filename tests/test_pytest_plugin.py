@@ -6,6 +6,7 @@ import json
 import re
 import socket
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ from directmail_lab import Session
 from directmail_lab.cassettes import read_cassette
 from directmail_lab.cli import app
 from directmail_lab.credentials import ApiKey
+from directmail_lab.exchange.values import RecordedRequest
 from directmail_lab.pytest_plugin import network
 
 if TYPE_CHECKING:
@@ -553,6 +555,8 @@ def test_settings_in_pyproject(
         ("", "{'allow_writes': True}", "", "*_options does not allow writes: only the marker *"),
         ("directmail_on_old = never", "{}", "", "The ini file: on_old is one of warn, fail."),
         ("", "{}", "patch='127.*'", "test_account.py::test_me: *patch is True, or a list of *"),
+        ("", "{'like': 'respx'}", "", "*_options: like is one of vcrpy."),
+        ("directmail_ignore = key", "{}", "", "'key' names nothing to ignore. Give query:NAME*"),
         ("", "{}", "'tour'", "test_account.py::test_me: *no setting 'tour'*"),
         ("", "{}", "casette='tour'", "test_account.py::test_me: *Did you mean cassette[?]"),
         ("", "{}", "cassette='../tape'", "'../tape' is not a cassette's name. Give a bare name *"),
@@ -1178,6 +1182,42 @@ def test_an_old_recording_warns_or_fails(
 
     result.assert_outcomes(**outcomes)
     result.stdout.fnmatch_lines([line])
+
+
+LOGS_IN = """
+    import httpx, pytest
+
+    SETTINGS
+    def test_me(directmail):
+        with httpx.Client(base_url="https://api.example.test") as http:
+            token = http.post("/login?key=mine", json={"password": "other"}).json()["access_token"]
+            assert (token, http.cookies["session"]) == ("t-1234567890", "s-1234567890")
+            me = http.get(f"/of/{token}", headers={"Authorization": f"Bearer {token}"})
+            assert me.json()["id"] == 7
+"""
+
+
+@pytest.mark.parametrize("place", ["marker", "fixture", "ini"])
+def test_a_suite_of_vcrpy_replays_as_it_is(pytester: pytest.Pytester, run: Run, place: str) -> None:
+    """It logs in, sends another body, leaves an answer; the two settings stand at any place."""
+    settings = {"patch": True, "like": "vcrpy", "ignore": ["query:key"]}
+    base, token = "https://api.example.test", "t-1234567890"
+    login = answered(RecordedRequest("POST", f"{base}/login", (), b""))
+    response = replace(
+        login.response,
+        headers=(("Set-Cookie", "session=s-1234567890"),),
+        body=json.dumps({"access_token": token}).encode(),
+    )
+    sent = RecordedRequest("GET", f"{base}/of/{token}", (("Authorization", f"Bearer {token}"),))
+    OWN.parent.mkdir(parents=True)
+    theirs(OWN, replace(login, response=response), answered(sent, '{"id": 7}'), answered())
+    text = ", ".join(f"{name}={value!r}" for name, value in settings.items())
+    mark = f"@pytest.mark.directmail({text})"
+    pytester.makeconftest(OPTIONS.replace("{}", repr(settings) if place == "fixture" else "{}"))
+    ini = "directmail_patch = true\ndirectmail_like = vcrpy\ndirectmail_ignore = query:key"
+    pytester.makeini(f"[pytest]\n{ini if place == 'ini' else ''}")
+
+    run(LOGS_IN.replace("SETTINGS", mark if place == "marker" else ""), passed=1)
 
 
 def test_cassettes_that_no_test_uses_are_listed(pytester: pytest.Pytester, run: Run) -> None:

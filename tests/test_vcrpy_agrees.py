@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from vcr.util import read_body
 from directmail_lab.cassettes import Cassette, read_cassette
 from directmail_lab.cassettes.files import parse_cassette
 from directmail_lab.errors import NotRecordedError
+from directmail_lab.exchange.values import RecordedRequest
 
 
 @pytest.mark.parametrize(("get_from", "also"), [(httpx.get, ["body"]), (requests.get, [])])
@@ -59,6 +61,43 @@ def test_pytest_recording_replays_our_cassettes(tour: Path, pytester: pytest.Pyt
     result = pytester.runpytest_subprocess("-p", "no:cacheprovider", "-p", "no:asyncio")
 
     result.assert_outcomes(passed=1)
+
+
+SENT = st.builds(
+    lambda method, host, path, body: Request(method, f"https://{host}.test{path}", body, {}),
+    st.sampled_from(["GET", "POST"]),
+    st.sampled_from("ab"),
+    st.sampled_from(["/x", "/x?a=1&b=2", "/x?b=2&a=1", "/y?a=b+c", "/y?a=b%20c"]),
+    st.sampled_from(["", "a", "b"]),
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(SENT, min_size=1, max_size=8), st.lists(SENT, max_size=12), st.booleans())
+def test_like_vcrpy_plays_what_vcrpy_plays(
+    tmp_path_factory: pytest.TempPathFactory,
+    recorded: list[Request],
+    sent: list[Request],
+    filtered: bool,
+) -> None:
+    """Its default matchers, the first answer first that was not played, and its filters."""
+    path = tmp_path_factory.mktemp("tapes") / "tour.yaml"
+    options = {"filter_query_parameters": ["a"]} if filtered else {}
+    with vcr.use_cassette(str(path), record_mode="all", **options) as cassette:
+        for number, each in enumerate(recorded):
+            response = {"status": {"code": 200, "message": "OK"}, "headers": {}}
+            cassette.append(each, {**response, "body": {"string": b"%d" % number}})
+    ours = Cassette(path, repeat="strict", like="vcrpy", ignore=["query:a"] if filtered else [])
+    with vcr.use_cassette(str(path), record_mode="none", **options) as cassette:
+        for each in sent:
+            body, expected = read_body(each), None
+            if cassette.can_play_response_for(each):
+                expected = cassette.play_response(each)["body"]["string"]
+            request, played = RecordedRequest(each.method, each.uri, (), body), None
+            with suppress(NotRecordedError):
+                played = ours.play(request)[-1][1].response.body
+
+            assert played == expected
 
 
 def as_vcrpy_sees(text: str, serializer: Any = yamlserializer) -> list[tuple[Any, ...]]:

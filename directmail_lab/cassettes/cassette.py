@@ -11,13 +11,19 @@ from datetime import UTC, datetime
 from pathlib import Path
 from threading import RLock
 from traceback import extract_tb
-from typing import Literal, Self
+from typing import Self
 
-from ..arguments import RECORD_MODES, REPEATS, RecordMode, Repeat, check_choice
+from ..arguments import RECORD_MODES, REPEATS, Like, RecordMode, Repeat, check_choice
 from ..display import plural
 from ..errors import CassetteError, CassetteFormatError, NotRecordedError
 from ..exchange.bodies import shown_missing
-from ..exchange.values import Interaction, RecordedRequest, check_interaction, normalize_headers
+from ..exchange.values import (
+    Interaction,
+    RecordedRequest,
+    RecordedResponse,
+    check_interaction,
+    normalize_headers,
+)
 from ..redaction import Redactor
 from .convert import notice_of_personal_data
 from .files import FileRecording, read_cassette
@@ -105,7 +111,7 @@ class Cassette:
         base_url: str | None = None,
         match_on: Sequence[str | Matcher] | None = None,
         ignore: Iterable[str] = (),
-        like: Literal["vcrpy"] | None = None,
+        like: Like | None = None,
         repeat: Repeat = "last",
         before_record: BeforeRecord | None = None,
         metadata: Mapping[str, object] | None = None,
@@ -140,6 +146,7 @@ class Cassette:
         else:
             self._recording = name if isinstance(name, FileRecording) else read_cassette(self.path)
         self._redactor = self._redactor.extended(self._recording.redact)
+        self._redactor.join(self._recording.redactor)
         self._player = Player(
             FileRecording(self.name) if record_mode == "all" else self._recording,
             self._matching,
@@ -186,7 +193,9 @@ class Cassette:
             self.on_played(request)
             indexes = run[-1:] if is_played else run
             played = [(index + 1, self._recording.answer(index + 1, request)) for index in indexes]
-            if (missing := shown_missing(played[-1][1].response.body)) is None:
+            number, last = played[-1]
+            response = self.as_recorded(number) or last.response
+            if (missing := shown_missing(response.body)) is None:
                 return played
             failure = self._player.missing_body(request, missing)
             self.on_unmatched(failure)
@@ -197,6 +206,18 @@ class Cassette:
         refusal = self._player.refusal(request, is_played=is_played)
         self.on_unmatched(refusal)
         raise refusal
+
+    @property
+    def redactor(self) -> Redactor:
+        """What removes secrets, those that the file had among them."""
+        return self._redactor
+
+    def as_recorded(self, number: int) -> RecordedResponse | None:
+        """Return a response that was played as another program recorded it, for the caller alone.
+
+        It has its credentials. None for our own recordings, and unless ``like`` asks for it.
+        """
+        return self._recording.original(number) if self._matching.like else None
 
     def looks_inside(self, method: str) -> bool:
         """Return whether more of a request than method and address decides what is played."""

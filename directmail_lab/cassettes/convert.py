@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 from typing import Final, Literal
 
 from ..credentials import known_keys
 from ..display import plural
-from ..errors import CassetteError, CassetteInUseError
+from ..errors import CassetteError
 from ..exchange.bodies import missing_bytes
 from ..exchange.values import Interaction
 from ..redaction import Redactor
@@ -50,7 +50,7 @@ def convert(
         Where ``target`` is being recorded, or another program changed it meanwhile.
     """
     version, recording = version_of(target), read_cassette(source)
-    with _unchanged(target) as path:
+    with locked(target) as path:
         _write(path, version, to, recording, _redactor(recording))
     bodies = (body for each in recording for body in (each.request.body, each.response.body))
     if recording.layout == "har" and (missing := missing_bytes(bodies)):
@@ -67,18 +67,6 @@ def _notice_of_missing(sizes: Sequence[int | None], source: Path) -> str:
         f"({', and '.join(parts)}); <not recorded: N bytes> stands for each. Save it again with "
         "the contents of requests and responses."
     )
-
-
-@contextmanager
-def _unchanged(path: Path) -> Iterator[Path]:
-    """Lock a file as `locked` does; raise if another program changes it before it is replaced."""
-    with locked(path) as file:
-        try:
-            yield file
-        except FileExistsError:
-            raise CassetteInUseError(
-                f"Another program changed {file} meanwhile, so it was not replaced.", "Try again."
-            ) from None
 
 
 def _write(
@@ -121,7 +109,7 @@ def adopt(path: Path) -> None:
     """
     from .vcr_files import load_cassette_text
 
-    with _unchanged(path) as file, create(file, version_of(file)) as new:
+    with locked(path) as file, create(file, version_of(file)) as new:
         convert(file, new, layout_of(file))
         recording = read_cassette(file)
         before = _messages(map(_redactor(recording).interaction, recording))
@@ -145,7 +133,7 @@ def redact(path: Path, rules: Sequence[str]) -> int:
     rules
         Field names, dotted paths and ``"personal"``, as `record` takes them.
     """
-    with _unchanged(path) as file:
+    with locked(path) as file:
         recording = read_cassette(file)
         redactor = _redactor(recording).extended(rules)
         changed = sum(redactor.interaction(each) != each for each in recording)
@@ -160,7 +148,7 @@ def repair(path: Path) -> list[str]:
     beside the cassette is named, and stays (see `recorder.unfinished_files`).
     """
     problems: list[str] = []
-    with _unchanged(path) as file:
+    with locked(path) as file:
         recording = read_cassette(file)
         if recording.problem is not None:
             about, version = recording.metadata, recording.version

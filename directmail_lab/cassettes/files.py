@@ -13,12 +13,11 @@ from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from itertools import islice
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, final
 from urllib.parse import urlsplit
 
+from ..credentials import Hidden
 from ..display import Progress, ProgressBar, plural
 from ..errors import CassetteError, CassetteFormatError
 from ..exchange.bodies import unpack
@@ -26,6 +25,7 @@ from ..exchange.values import (
     MALFORMED,
     Interaction,
     RecordedRequest,
+    RecordedResponse,
     check_request,
     check_response,
     check_times,
@@ -33,8 +33,6 @@ from ..exchange.values import (
     normalize_headers,
     unreadable,
 )
-from ..readings.reading import Reading, reading_of
-from ..readings.reset_unit import Evidence, infer_reset_unit
 from ..redaction import Redactor, redact_foreign
 from . import layout
 from .layout import Address
@@ -42,8 +40,20 @@ from .library import Version, version_of
 from .recording import Recording
 
 MAX_FILE_BYTES: Final = 256 * 1024**2
-_READINGS_FOR_UNIT: Final = 1_000
 _PERCENT: Final = "{desc}: {percentage:.0f} % {bar}"
+
+
+@final
+class Originals(Hidden):
+    """Responses with their credentials, which no repr, pickle, copy or ``vars()`` shows."""
+
+    __slots__ = ("__responses",)
+
+    def __init__(self, interactions: Iterable[Interaction]) -> None:
+        self.__responses = [each.response for each in interactions]
+
+    def __getitem__(self, index: int) -> RecordedResponse:
+        return self.__responses[index]
 
 
 @dataclass(eq=False)
@@ -65,6 +75,8 @@ class FileRecording(Recording):
         The length of the file up to the end of its last whole interaction.
     redactor
         What knows the credentials that another program's file had.
+    originals
+        Another program's responses as the file has them, with their credentials.
     version
         The file's `library.version_of`, taken before it was read; None if there is no file.
     """
@@ -78,6 +90,7 @@ class FileRecording(Recording):
     metadata: dict[str, Any] = field(default_factory=dict, repr=False)
     clean_bytes: int = field(default=0, repr=False)
     redactor: Redactor = field(default_factory=Redactor, repr=False)
+    originals: Originals | None = field(default=None, repr=False)
     version: Version | None = field(default=None, repr=False)
 
     @property
@@ -92,32 +105,12 @@ class FileRecording(Recording):
         named = (self.base_url, *(others if isinstance(others, list) else ()))
         return tuple(dict.fromkeys(each for each in named if each and isinstance(each, str)))
 
-    @property
-    def evidence(self) -> Evidence:
-        """The unit of ``X-RateLimit-Reset`` and why, by the first thousand readings."""
-        readings: list[Reading] = []
-        with suppress(CassetteFormatError):
-            readings.extend(islice(map(self.reading, range(1, len(self) + 1)), _READINGS_FOR_UNIT))
-        return infer_reset_unit(readings)
-
-    @cached_property
-    def recorded_when(self) -> str:
-        with suppress(CassetteFormatError, IndexError):
-            ends = self.interactions[0].recorded_at, self.interactions[-1].recorded_at
-            days = list(dict.fromkeys(f"{at.day} {at:%B %Y}" for at in ends if at))
-            return f"from {' to '.join(days)}" if len(days) > 1 else f"on {days[0]}"
-        return ""
-
     def __len__(self) -> int:
         return len(self.interactions)
 
     def interaction(self, number: int) -> Interaction:
         self._check_number(number)
         return self.interactions[number - 1]
-
-    def reading(self, number: int) -> Reading:
-        interaction = self.interaction(number)
-        return reading_of(interaction, self.path_of(interaction.request), cassette=self.name)
 
     def answer(self, number: int, request: RecordedRequest | None = None) -> Interaction:
         """Return an interaction to replay; with a request, that is in the place of its own.
@@ -131,6 +124,16 @@ class FileRecording(Recording):
             return _decoded(self.interactions.answer(number - 1, request))
         recorded = self.interactions[number - 1]
         return _decoded(replace(recorded, request=request or recorded.request))
+
+    def original(self, number: int) -> RecordedResponse | None:
+        """Return the response to replay as another program recorded it; raises as `answer` does.
+
+        It has its credentials, and is for the caller of a replay alone. None for our own files.
+        """
+        if self.originals is None:
+            return None
+        interaction, response = self.interactions[number - 1], self.originals[number - 1]
+        return _decoded(replace(interaction, response=response)).response
 
     def addresses(self) -> Iterable[tuple[Address, int]]:
         """Return of each interaction its method and address, and which attempt it is."""
@@ -298,11 +301,12 @@ def _parse_third_party(data: bytes, path: Path, progress: Progress) -> FileRecor
                 f"{path} is not a cassette. {error}", is_cassette=False
             ) from None
         kind = "json" if text.lstrip().startswith("{") else "vcrpy"
+    originals = Originals(interactions)
     interactions, redactor = redact_foreign(interactions)
     about, base_url = _about(metadata, interactions, path)
     about = {name: redactor.text(v) if isinstance(v, str) else v for name, v in about.items()}
     return FileRecording(
-        path.stem, interactions, base_url, None, path, kind, about, len(data), redactor
+        path.stem, interactions, base_url, None, path, kind, about, len(data), redactor, originals
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import re
 import shutil
@@ -315,8 +314,8 @@ def version_of(file: Path | os.stat_result) -> Version | None:
 def create(path: Path, version: Version | None = None) -> Iterator[Path]:
     """Give a new, empty file beside ``path``, which replaces it at the end if no error occurs.
 
-    The permissions of the old file stay. Raises FileExistsError if there is another ``version`` of
-    the old file by then; None takes any.
+    The permissions of the old file stay. Raises `CassetteInUseError` if there is another
+    ``version`` of the old file by then; None takes any.
     """
     new = path.with_name(f".{path.name}.new")
     new.unlink(missing_ok=True)
@@ -325,7 +324,9 @@ def create(path: Path, version: Version | None = None) -> Iterator[Path]:
         new.touch(0o600 if path.exists() else 0o666, exist_ok=False)
         yield new
         if version is not None and version_of(path) != version:
-            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
+            raise CassetteInUseError(
+                f"Another program changed {path} meanwhile, so it was not replaced.", "Try again."
+            )
         with suppress(FileNotFoundError):
             shutil.copymode(path, new)
         new.replace(path)

@@ -6,10 +6,10 @@ import json
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Any, Final, Literal
+from typing import Any, Final
 from urllib.parse import parse_qsl, unquote_plus, urlencode
 
-from ..arguments import argument_error, check_choice, check_names
+from ..arguments import Like, argument_error, check_choice, check_names
 from ..exchange.bodies import read_json_body
 from ..exchange.values import RecordedRequest, header
 
@@ -58,7 +58,7 @@ class Matching:
         self,
         match_on: Sequence[str | Matcher] | None = None,
         ignore: Iterable[str] = (),
-        like: Literal["vcrpy"] | None = None,
+        like: Like | None = None,
     ) -> None:
         if like is not None:
             check_choice("like", like, ["vcrpy"])

@@ -18,7 +18,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
-from ..errors import CassetteError
+from ..errors import CassetteError, CassetteInUseError
 from ..exchange.bodies import missing_body
 from ..exchange.values import Interaction, RecordedRequest
 from ..redaction import Redactor
@@ -180,7 +180,7 @@ def write_cassette(
 ) -> None:
     """Write a closed, redacted cassette in the place of ``path``, which stands until then.
 
-    Raises FileExistsError if the file is not the ``version`` that was given, and leaves it alone.
+    Raises as `create` does if the file is not the ``version`` that was given.
     """
     with create(path, version) as new:
         writer = LineWriter(new, header_text(metadata, redactor), version=version_of(new))
@@ -323,7 +323,7 @@ class Recorder:
                 if self._replaces is not None and self.aside and ending != "aside":
                     try:
                         self._put_in_place(keeps_others=ending == "merge")
-                    except FileExistsError:
+                    except CassetteInUseError:
                         self._tell_changed(self._path, f"What was recorded is in {self._file}.")
             if ending != "aside":
                 self._file = self._path
@@ -349,7 +349,7 @@ class Recorder:
                 self.recording = recording = read_cassette(self._path)
                 version = recording.version
             return LineWriter(self._file, header, version=version, loaded=recording)
-        except (FileExistsError, FileNotFoundError):
+        except (CassetteInUseError, FileExistsError, FileNotFoundError):
             return self._open_beside()
 
     def _new_file(self, path: Path, header: str) -> LineWriter:

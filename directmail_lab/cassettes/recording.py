@@ -4,21 +4,28 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from functools import cached_property
 from numbers import Integral
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
 from ..display import plural
-from ..errors import CassetteError
+from ..errors import CassetteError, CassetteFormatError
 from ..exchange.operations import base_path, path_below
 from ..exchange.values import Interaction, RecordedRequest
-from ..readings.reading import Reading
-from ..readings.reset_unit import Evidence
+from ..readings.reading import Reading, reading_of
+from ..readings.reset_unit import Evidence, infer_reset_unit
+
+_READINGS_FOR_UNIT: Final = 1_000
 
 
 class Recording(ABC):
     """Interactions in their order, numbered from 1, without credentials.
+
+    A file and a session each say how many they have and what each one is. The rest follows from
+    that; a session overrides what it knows without looking at an interaction.
 
     Attributes
     ----------
@@ -56,19 +63,28 @@ class Recording(ABC):
             There is none of that number, or (`CassetteFormatError`) it cannot be read.
         """
 
-    @abstractmethod
     def reading(self, number: int) -> Reading:
         """Return the reading of an interaction's response; raises as `interaction` does."""
+        interaction = self.interaction(number)
+        return reading_of(interaction, self.path_of(interaction.request), cassette=self.name)
 
     @property
-    @abstractmethod
     def evidence(self) -> Evidence:
-        """The unit of ``X-RateLimit-Reset``, and why."""
+        """The unit of ``X-RateLimit-Reset`` and why, by the first thousand readings."""
+        readings: list[Reading] = []
+        with suppress(CassetteFormatError):
+            numbers = range(1, min(len(self), _READINGS_FOR_UNIT) + 1)
+            readings.extend(map(self.reading, numbers))
+        return infer_reset_unit(readings)
 
-    @property
-    @abstractmethod
+    @cached_property
     def recorded_when(self) -> str:
         """When the file was recorded, such as ``on 21 November 2026``; empty if it has no times."""
+        with suppress(CassetteError, IndexError):
+            ends = self.interaction(1).recorded_at, self.interaction(len(self)).recorded_at
+            days = list(dict.fromkeys(f"{at.day} {at:%B %Y}" for at in ends if at))
+            return f"from {' to '.join(days)}" if len(days) > 1 else f"on {days[0]}"
+        return ""
 
     @property
     def redact(self) -> tuple[str, ...]:

@@ -74,9 +74,10 @@ class SessionRecording(Recording):
     ) -> None:
         self.name, self.base_url = name, base_url
         self.is_replay = file is not None
+        self.recorded_when = file.recorded_when if file else ""
         self.redactor = Redactor()
         self._file = file
-        self._addresses: list[str] = []
+        self._addresses: dict[int, str] = {}
         self._readings: list[Reading] = []
         self._exchanges: dict[int, RawInteraction] = {}
         self._kept_bytes = 0
@@ -89,14 +90,15 @@ class SessionRecording(Recording):
     def add(self, reading: Reading, exchange: RawInteraction) -> int:
         """Keep a response, and return its number."""
         with self._lock:
-            self._readings.append(reading)
-            number = len(self._readings)
+            number = len(self._readings) + 1
             if self._file is None:
                 self._keep(number, exchange)
             else:
                 # Redacted here: a session may forget its key while its replay is held.
                 request = RecordedRequest("GET", str(exchange.url))
-                self._addresses.append(self.redactor.request(request).uri)
+                self._addresses[number] = self.redactor.request(request).uri
+            # Last, since this is what a thread that reads takes for the number of interactions.
+            self._readings.append(reading)
             return number
 
     def extend(self, other: SessionRecording, **changes: Any) -> None:
@@ -157,10 +159,6 @@ class SessionRecording(Recording):
                     self._inference.observe(reading)
             return self._inference.evidence()
 
-    @property
-    def recorded_when(self) -> str:
-        return "" if self._file is None else self._file.recorded_when
-
     def __len__(self) -> int:
         return len(self._readings)
 
@@ -175,7 +173,7 @@ class SessionRecording(Recording):
         assert self._file is not None
         reading = self._readings[number - 1]
         played = self._file.answer(reading.cassette_number or 0)
-        request = replace(played.request, uri=self._addresses[number - 1])
+        request = replace(played.request, uri=self._addresses[number])
         return replace(played, request=request, attempt=reading.attempt)
 
     def _plain(self, number: int) -> Interaction:

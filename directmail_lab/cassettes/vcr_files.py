@@ -6,8 +6,9 @@ Pinned by ``tests/test_vcrpy_agrees.py``. vcrpy's loader constructs no Python ob
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -89,11 +90,23 @@ def load_cassette_text(
     if not isinstance(entries, list | None):
         raise CassetteFormatError("It has no list of interactions.")
     interactions = []
-    for number, entry in enumerate(entries or [], 1):
-        interactions.append(_interaction(entry, number))
-        if number % _TOLD_INTERACTIONS == 0:
-            progress(_TOLD_INTERACTIONS * (1 - _COMPOSING) / len(entries or []))
+    with _unlogged():
+        for number, entry in enumerate(entries or [], 1):
+            interactions.append(_interaction(entry, number))
+            if number % _TOLD_INTERACTIONS == 0:
+                progress(_TOLD_INTERACTIONS * (1 - _COMPOSING) / len(entries or []))
     return members.get("recording") or members.get("metadata") or {}, interactions
+
+
+@contextmanager
+def _unlogged() -> Iterator[None]:
+    """Keep vcrpy from logging the address of each request that it reads, with its credentials."""
+    logger, refuse = logging.getLogger("vcr.request"), lambda _: False
+    logger.addFilter(refuse)
+    try:
+        yield
+    finally:
+        logger.removeFilter(refuse)
 
 
 def load_yaml(text: str, progress: Progress = lambda _: None) -> Any:

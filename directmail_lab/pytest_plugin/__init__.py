@@ -269,7 +269,8 @@ def _refuse_beside_vcr(node: Node, *, may_collide: bool) -> None:
 def _replaying(path: Path, _: str, settings: Settings, node: Node) -> Session:  # noqa: ARG001
     """Return a session that only replays: it has no key, and no transport that could send."""
     from ..cassettes import FileRecording
-    from ..sessions import Session, replaying_session
+    from ..keyless import replaying_session
+    from ..sessions import Session
     from ..settings import NO_ADDRESS
 
     if path.exists():
@@ -277,7 +278,9 @@ def _replaying(path: Path, _: str, settings: Settings, node: Node) -> Session:  
     else:  # a test that sends nothing needs none
         session, recording = Session(NO_ADDRESS), FileRecording(path.stem, path=path)
     session.fix_writes(_WRITE_ADVICE)
-    session.replay(recording, repeat=settings.repeat, **settings.given("match_on"))
+    session.replay(
+        recording, repeat=settings.repeat, **settings.given("match_on", "ignore", "like")
+    )
     return session
 
 
@@ -304,7 +307,7 @@ def _recording(path: Path, mode: RecordMode, settings: Settings, node: Node) -> 
     session.async_client.headers["Connection"] = "close"
     if settings.is_patched:
         session.take_senders()
-    options = settings.given("redact", "match_on", "before_record")
+    options = settings.given("redact", "match_on", "ignore", "like", "before_record")
     # Another worker of xdist may have a test with the same cassette.
     end = time.monotonic() + (_LONGEST_WAIT_S if hasattr(node.config, "workerinput") else 0)
     while True:

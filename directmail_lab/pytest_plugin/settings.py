@@ -4,6 +4,8 @@ The fixture ``directmail_options`` wins over the ini file, and a marker over bot
 markers, the one nearest to the test.
 """
 
+# ruff: noqa: RUF009 (a `_setting` is a field of a dataclass)
+
 from __future__ import annotations
 
 import os
@@ -17,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import pytest
 
-from ..arguments import RECORD_MODES, REPEATS, RecordMode, Repeat, did_you_mean
+from ..arguments import RECORD_MODES, REPEATS, Like, RecordMode, Repeat, did_you_mean
 
 if TYPE_CHECKING:
     from ..cassettes import BeforeRecord, Matcher
@@ -46,11 +48,17 @@ class Settings:
     """
 
     cassette: str | Path | None = None
-    record_mode: RecordMode | None = _setting(None, None, *RECORD_MODES)  # noqa: RUF009
-    repeat: Repeat = _setting("strict", *REPEATS)  # noqa: RUF009
+    record_mode: RecordMode | None = _setting(None, None, *RECORD_MODES)
+    repeat: Repeat = _setting("strict", *REPEATS)
     redact: Iterable[str] = _setting((), ini="headers, fields and kinds of data", kind="args")
     match_on: Sequence[str | Matcher] | None = _setting(
         None, ini="vcrpy's matchers, such as: method path body", kind="args"
+    )
+    ignore: Sequence[str] = _setting(
+        (), ini="what is not compared, such as: query:key body:apikey", kind="args"
+    )
+    like: Like | None = _setting(
+        None, None, "vcrpy", ini="vcrpy: match as it does, and play its cassettes as they are"
     )
     unplayed: Literal["fail", "allow"] | None = _setting(None, None, "fail", "allow")
     max_age: str = _setting("", ini='how old a recording may be, such as "90 days"')

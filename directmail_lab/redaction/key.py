@@ -198,6 +198,10 @@ class KeySearch(Hidden):
                 # Another thread may be searching.
                 self.__forms = {**self.__forms, key: _Forms(key, placeholder)}
 
+    def join(self, other: KeySearch) -> None:
+        """Search for what another one knows, too."""
+        self.__forms = {**other.__forms, **self.__forms}
+
     def holds(self, text: str) -> bool:
         """Return whether any form of a key is in a text."""
         lower = lower_ascii(text)

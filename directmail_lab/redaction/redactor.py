@@ -127,6 +127,10 @@ class Redactor(Hidden):
         """Remove these keys, too."""
         self.__keys.learn(keys)
 
+    def join(self, other: Redactor) -> None:
+        """Remove the keys and credentials that another one knows, too."""
+        self.__keys.join(other.__keys)
+
     def learn_from(self, request: RecordedRequest) -> None:
         """Remove the credentials that a request carries, wherever they are echoed."""
         self._learn(_secrets_of(request))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import aclosing, closing, contextmanager, suppress
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Any, Final, cast
@@ -24,6 +25,8 @@ from ..tracebacks import hide_frames
 from . import Transport
 from .extensions import KEY, Received, call_of, of
 
+_log: Final = logging.getLogger(__name__)
+
 _MOST_KEPT_BYTES: Final = 64 * 1024**2
 """How much is kept of a body that may yet be cut short; of a larger one nothing is."""
 
@@ -34,13 +37,19 @@ _USUAL_REASONS: Final = frozenset({"", *(status.phrase for status in HTTPStatus)
 class Observer:
     """Makes the `Reading` of each response, and adds both to a recording and to the response.
 
-    ``prefix`` is the base address's path prefix: a reading's path is below it, and passed through
-    ``redacted``.
+    Attributes
+    ----------
+    prefix
+        The base address's path prefix: a reading's path is below it.
+    redacted
+        Removes the key from a text.
+    listeners
+        What is called with each reading.
     """
 
-    on_reading: Callable[[Reading], None]
     prefix: str = ""
     redacted: Callable[[str], str] = str
+    listeners: dict[object, Callable[[Reading], None]] = field(default_factory=dict)
 
     def __call__(
         self,
@@ -85,7 +94,11 @@ class Observer:
         call.number = number = recording.add(reading, exchange)
         received = Received(reading, number, recording if body is None else None)
         response.extensions[KEY] = received
-        self.on_reading(reading)
+        for listener in list(self.listeners.values()):
+            try:
+                listener(reading)
+            except Exception:  # it must not cost the caller a good response
+                _log.exception("An on_reading callback failed")
         return received
 
 

@@ -141,7 +141,10 @@ class SessionTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
     def _played(
         self, request: httpx.Request, played: list[tuple[int, Interaction]], mode: Mode
     ) -> httpx.Response:
-        """Observe each attempt, and return the response to the last one."""
+        """Observe each attempt, and return the response to the last one.
+
+        Another program's may have credentials: its caller gets it so, and nothing else sees them.
+        """
         assert mode.cassette is not None
         for number, recorded in played:
             at = recorded.recorded_at
@@ -159,6 +162,9 @@ class SessionTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
                 path=path_below(recorded.request.uri, self._observe.prefix),
                 body=recorded.response.body,
             )
+        if (original := mode.cassette.as_recorded(number)) is not None:
+            observed, response = response, as_response(original)
+            response.extensions.update(observed.extensions)
         return response
 
 
