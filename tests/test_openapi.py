@@ -275,6 +275,39 @@ def test_optional_differs_from_nullable_and_formats_are_of_all_values() -> None:
     }
 
 
+def test_what_is_always_null_or_empty_is_of_no_type() -> None:
+    """Nothing is known of it; an array needs its ``items``, or generators leave the operation."""
+    body = {"phone": None, "tags": [], "rows": [None], "known": [[1], []], "name": "Ada"}
+    document = described(*listed("/v1/users/me", body, body))
+    properties = schema_at(document)["properties"]
+
+    validate(document)
+    assert properties == {
+        "phone": {},
+        "tags": {"type": "array", "items": {}},
+        "rows": {"type": "array", "items": {}},
+        "known": {"type": "array", "items": {"type": "array", "items": {"type": "integer"}}},
+        "name": {"type": "string"},
+    }
+
+
+def test_servers_stand_with_a_path_where_they_differ() -> None:
+    """The most requested first; a path at all of them needs none of its own."""
+    eu, us = "https://eu.example.test", "https://us.example.test"
+    requests = [get("/v1/users/me", base=us), get("/v1/lists", base=us), get("/v1/lists", base=us)]
+    requests += [get("/v1/users/me", base=eu), get("/v1/letters", base=eu)]
+    document = described(*map(answered, requests))
+    own = {path: about.get("servers") for path, about in document["paths"].items()}
+
+    validate(document)
+    assert document["servers"] == [{"url": us}, {"url": eu}]
+    assert own == {
+        "/v1/users/me": None,
+        "/v1/lists": [{"url": us}],
+        "/v1/letters": [{"url": eu}],
+    }
+
+
 def test_parameters_have_the_types_that_were_seen() -> None:
     """In paths, queries, headers and forms; required where no request lacked them."""
     request = get("/v1/lists/8f14e45f/members/12?page=2&tag=a&tag=b&q=1&in[]=a")
@@ -429,7 +462,7 @@ def test_a_notebook_shows_the_operations_with_links_to_what_was_recorded() -> No
     assert not re.search("<i>|<b>|http", table)
 
 
-# -- schemas and shapes ----------------------------------------------------------------------------
+# -- schemas and shapes ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -238,15 +238,16 @@ def test_nothing_is_sent_in_a_replay(run: Run, account: StandIn) -> None:
     assert account.requests == before
 
 
+@pytest.mark.parametrize("then", ["", "; directmail.replay('first-look')", "; directmail.close()"])
 def test_a_test_that_is_recorded_anew_has_what_it_requests_and_no_more(
-    run: Run, account: StandIn
+    run: Run, account: StandIn, then: str
 ) -> None:
-    """Else the command that its failure names would not help."""
+    """Else the command that its failure names would not help; in whatever mode the test ends."""
     recorded(OWN, account, 2, "/v1/lists?page=1")
-    run(ONE_CALL, failed=1)
-    run(ONE_CALL, AGAIN_ALL, passed=1)
+    run(ONE_CALL + then, failed=1)
+    run(ONE_CALL + then, AGAIN_ALL, passed=1)
 
-    run(ONE_CALL, passed=1)
+    run(ONE_CALL + then, passed=1)
     assert len(read_cassette(OWN)) == 1
 
 

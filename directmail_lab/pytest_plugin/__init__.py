@@ -21,7 +21,8 @@ with ``--directmail-allow-writes`` or ``@pytest.mark.directmail(allow_writes=Tru
 Without the record mode nothing is ever sent: the session has no transport that could.
 
 The marker's arguments are the settings of a test (see `settings`). The fixture
-``directmail_options`` and the ini file give those of all tests. With ``--directmail-block-network``
+``directmail_options`` and the ini file give those of all tests, and the fixture
+``directmail_cassette`` where a test's cassette is. With ``--directmail-block-network``
 each test fails that connects to another machine (see `network`). ``--directmail-unused`` lists the
 cassettes that no test uses.
 

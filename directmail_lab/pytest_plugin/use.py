@@ -88,6 +88,7 @@ class Use:
         else:
             # Recorded anew, it would fail for good if it kept what the test no longer requests.
             self.cassette.ending = "replace" if self.is_own else "merge"
+        self.cassette.close()  # the test may have left the session in another mode
         self._fail_for(problem)
 
     # -- what is found ---------------------------------------------------------------------------

@@ -121,7 +121,7 @@ def openapi(
         A dict of JSON values. ``save("api.yaml")`` writes it, and a notebook shows its operations
         as a table. ``x-seen`` says how often an operation and each response was seen;
         ``x-only-404`` lists the paths that gave nothing but 404; ``servers`` are the base
-        addresses.
+        addresses, the most requested first, and a path that was not at all of them has its own.
 
     Raises
     ------
@@ -148,7 +148,7 @@ def openapi(
     document = Document(
         openapi="3.1.0",
         info={"title": title, "version": version, "description": " ".join([made, *notes])},
-        servers=[{"url": url} for url in sorted({call.server for call in calls})],
+        servers=_servers(calls),
         **({"security": [{name: []} for name in schemes]} if schemes else {}),
         **_described(known),
         **({"x-only-404": unknown} if unknown else {}),
@@ -262,8 +262,19 @@ def _described(known: dict[tuple[str, str], list[_Call]]) -> dict[str, Any]:
         ids.add(name)
         operation = {"operationId": name} | _operation(template, same, schemas)
         paths.setdefault(template, {})[method] = operation
+    hosts = {call.server for call in calls}
+    for template, here in grouped(known, lambda key: key[0]).items():
+        same_path = [call for key in here for call in known[key]]
+        if {call.server for call in same_path} != hosts:
+            paths[template]["servers"] = _servers(same_path)
     components = {"responses": responses, "headers": headers, "schemas": schemas}
     return dict(shapes.resolved({"paths": paths, "components": components}))
+
+
+def _servers(calls: Iterable[_Call]) -> list[dict[str, str]]:
+    """Return the addresses of calls, the most requested first."""
+    counts = Counter(sorted(call.server for call in calls))
+    return [{"url": url} for url, _ in counts.most_common()]
 
 
 def _operation(template: str, calls: Sequence[_Call], schemas: Components) -> dict[str, Any]:

@@ -194,7 +194,11 @@ def _merged(one: Schema, other: Schema) -> Schema | None:
 
 
 def resolved(value: Any) -> Any:
-    """Return a document as one of its own, with references and types as people write them."""
+    """Return a document as one of its own, with references and types as people write them.
+
+    What was always null has no type, since nothing else is known of it. An array of which no
+    element was seen has ``items: {}``, without which generators of clients leave out an operation.
+    """
     if isinstance(value, list):
         return [resolved(each) for each in value]
     if not isinstance(value, dict):
@@ -203,7 +207,11 @@ def resolved(value: Any) -> Any:
     if isinstance(types, list) and "$ref" in value:
         reference = {"$ref": value["$ref"]}
         return {"anyOf": [reference, {"type": "null"}]} if "null" in types else reference
-    if isinstance(types, list) and len(types) == 1:
+    if isinstance(types, list) and "array" in types:
+        value = value | {"items": value.get("items", {})}
+    if types == ["null"]:
+        value = {name: part for name, part in value.items() if name != "type"}
+    elif isinstance(types, list) and len(types) == 1:
         value = value | {"type": types[0]}
     return {name: resolved(each) for name, each in value.items()}
 
