@@ -29,7 +29,6 @@ from directmail_lab.cassettes import convert, read_cassette
 from directmail_lab.cli import app, programs
 from directmail_lab.cli.output import complete_cassette, error_message
 from directmail_lab.errors import DirectMailLabError, NotRecordedError
-from directmail_lab.redaction import Redactor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -522,8 +521,8 @@ def test_a_cassette_that_would_be_another_is_named_and_stays(
     before = contents("suite")
     write = convert.write_cassette
 
-    def write_less(path: Path, metadata: Any, interactions: Any, redactor: Redactor) -> None:
-        write(path, metadata, [] if "plain" in path.name else interactions, redactor)
+    def write_less(path: Path, metadata: Any, interactions: Any, *rest: Any, **more: Any) -> None:
+        write(path, metadata, [] if "plain" in path.name else interactions, *rest, **more)
 
     monkeypatch.setattr(convert, "write_cassette", write_less)
     done = invoke("cassette", "adopt", "suite", "--write")
