@@ -287,7 +287,7 @@ def test_a_file_that_another_program_changes_meanwhile_stays_as_that_left_it(
     assert [each.name for each in tmp_path.iterdir()] == ["tour.yaml"]
 
 
-# -- HAR -------------------------------------------------------------------------------------------
+# -- HAR ---------------------------------------------------------------------------------------
 
 
 tokens = st.text("abcdefghijklmnopqrstuvwxyzABC-XYZ0123456789", min_size=1, max_size=12)

@@ -160,7 +160,7 @@ def test_the_path_of_an_address_is_what_urlsplit_finds(scheme: str, rest: str) -
     assert path_below(scheme + rest) == (urlsplit(scheme + rest).path or "/")
 
 
-# -- compressed bodies -----------------------------------------------------------------------------
+# -- compressed bodies -------------------------------------------------------------------------
 
 
 UNPACKED = b'{"name": "Ada", "id": 12}\n' * 40

@@ -462,7 +462,7 @@ def test_a_notebook_shows_the_operations_with_links_to_what_was_recorded() -> No
     assert not re.search("<i>|<b>|http", table)
 
 
-# -- schemas and shapes ----------------------------------------------------------------------------
+# -- schemas and shapes ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

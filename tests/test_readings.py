@@ -141,7 +141,7 @@ def test_any_recorded_answers_give_a_frame_and_verdicts(
     assert check_contract(frame)["responses"].min() >= 0
 
 
-# -- one reading -----------------------------------------------------------------------------------
+# -- one reading -------------------------------------------------------------------------------
 
 
 LIMIT, REMAINING, RESET = "X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset"

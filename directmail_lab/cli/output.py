@@ -40,7 +40,7 @@ CASSETTE: Final = typer.Option(
 )
 
 
-# -- files -----------------------------------------------------------------------------------------
+# -- files -------------------------------------------------------------------------------------
 
 
 def cassette_file(name: str) -> Path:
@@ -58,7 +58,7 @@ def refuse_existing(path: Path, force: bool) -> None:
         raise DirectMailLabError(f"{path} exists already.", "Choose another name, or use --force.")
 
 
-# -- data ------------------------------------------------------------------------------------------
+# -- data --------------------------------------------------------------------------------------
 
 
 def show(frame: pd.DataFrame, *, as_json: bool = False, as_csv: bool = False) -> None:
@@ -81,7 +81,7 @@ def show(frame: pd.DataFrame, *, as_json: bool = False, as_csv: bool = False) ->
         typer.echo(as_text(frame, width=None if sys.stdout.isatty() else _WIDE))
 
 
-# -- errors ----------------------------------------------------------------------------------------
+# -- errors ------------------------------------------------------------------------------------
 
 _SIGN_IN = "Set DIRECTMAIL_BASE_URL and DIRECTMAIL_API_KEY, or give --cassette where it is taken."
 _ADVICE: Final[dict[type[Exception], str]] = {

@@ -8,14 +8,13 @@ so the session does neither for them.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
 from typing import Any
 
 from ..errors import DirectMailLabError
-from ..exchange.bodies import MAX_UNPACKED_BYTES, unpack
 from ..http import body_of, httpx, parse_url
-from ..transports.extensions import KEY, Call, call_of, of
+from ..transports.extensions import KEY, Call, call_of
 from ..transports.session import SessionTransport
 
 
@@ -52,21 +51,17 @@ class ClientsTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         call_of(request).is_foreign = True
         try:
-            response = self._session.handle_request(request)
+            return self._session.handle_request(request)
         except DirectMailLabError as error:
             failure = self.as_raised(error)
-        else:
-            return _with_body_kept(response)
         raise failure
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         call_of(request).is_foreign = True
         try:
-            response = await self._session.handle_async_request(request)
+            return await self._session.handle_async_request(request)
         except DirectMailLabError as error:
             failure = self.as_raised(error)
-        else:
-            return _with_body_kept(response)
         raise failure
 
 
@@ -98,50 +93,6 @@ class Stream(httpx.SyncByteStream, httpx.AsyncByteStream):
     async def aclose(self) -> None:
         if hasattr(self._body, "aclose"):
             await self._body.aclose()
-
-
-class _KeptStream(Stream):
-    """The body of a live response; once it was read whole, the session's recording has it."""
-
-    def __init__(self, response: httpx.Response) -> None:
-        super().__init__(response.stream)
-        self._received = of(response)
-        self._coding = response.headers.get("content-encoding", "")
-        self._length = response.headers.get("content-length")
-        self._parts: list[bytes] = []
-        self._size = 0
-
-    def __iter__(self) -> Iterator[bytes]:
-        yield from map(self._keep, self._body)
-        self._end()
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        async for part in self._body:
-            yield self._keep(part)
-            del part
-        self._end()
-
-    def close(self) -> None:
-        super().close()
-        if str(self._size) == self._length:  # urllib3 closes it before it asks for the end
-            self._end()
-
-    def _keep(self, part: bytes) -> bytes:
-        self._size += len(part)
-        if self._size <= MAX_UNPACKED_BYTES:
-            self._parts.append(part)
-        return part
-
-    def _end(self) -> None:
-        with suppress(ValueError):  # it is not compressed as it says
-            if self._size <= MAX_UNPACKED_BYTES:
-                self._received.add_body(unpack(b"".join(self._parts), self._coding))
-
-
-def _with_body_kept(response: httpx.Response) -> httpx.Response:
-    if of(response).recording is not None:
-        response.stream = _KeptStream(response)
-    return response
 
 
 def as_httpx(request: Any, send: Callable[[httpx.Request], Any] | None = None) -> httpx.Request:

@@ -20,13 +20,7 @@ from ..errors import (
     WriteRefusedError,
 )
 from ..exchange.operations import operation_of
-from ..http import (
-    httpx,
-    is_write,
-    origin,
-    parse_url,
-    recorded_request,
-)
+from ..http import httpx, is_write, origin, parse_url, recorded_request
 from ..redaction.redactor import carries_credentials
 from ..settings import is_loopback, variable
 from ..tracebacks import clear_locals, hide_frames, without_traceback

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Any, Final, cast
 
-from ..cassettes import Cassette, RawInteraction, Recorded, SessionRecording
+from ..cassettes import Cassette, RawInteraction, SessionRecording
 from ..display import CONTROLS
 from ..errors import CassetteError, OutcomeUnknownError
 from ..exchange.bodies import MAX_UNPACKED_BYTES, missing_body, unpack
@@ -169,16 +169,23 @@ class ObservingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
 
     def _body(self, request: httpx.Request, response: httpx.Response, started: float) -> _Body:
         """Return the body of a response, which is kept as far as it came if it breaks off."""
+        coding = response.headers.get("content-encoding", "")
 
         def cut_short(body: bytes, *, is_aborted: bool) -> None:
             received = of(response)
             if not received.number:  # it was read for a cassette, which gets none of it
                 received = self._observe_live(request, response, started)
             with suppress(ValueError):
-                body = unpack(body, response.headers.get("content-encoding", ""))
+                body = unpack(body, coding)
             received.cut_short(body, is_aborted=is_aborted)
 
-        return _Body(response.stream, cut_short)
+        def complete(body: bytes) -> None:
+            with suppress(ValueError):  # it is not compressed as it says
+                of(response).add_body(unpack(body, coding))
+
+        # The session's own clients keep what httpx decoded: see `keep_body`.
+        is_kept_here = self.cassette is None and call_of(request).is_foreign
+        return _Body(response, cut_short, complete if is_kept_here else None)
 
     def _aborted(self, request: httpx.Request, started: float) -> None:
         """Keep that a request was sent, and that its caller did not wait for the response."""
@@ -186,58 +193,49 @@ class ObservingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
             received = self._observe_live(request, httpx.Response(0), started)
             received.cut_short(b"", is_aborted=True)
 
+    @hide_frames
     def _record(
         self, cassette: Cassette, request: httpx.Request, response: httpx.Response, started: float
     ) -> httpx.Response:
         """Record a response before the caller has the whole of it: nothing seen is ever lost."""
-        elapsed_s, at = round(self.timer() - started, 6), self.clock()
+        elapsed_s, at, call = round(self.timer() - started, 6), self.clock(), call_of(request)
         recorded, response = _as_recorded(request, response)
         about: dict[str, Any] = {"at": at, "elapsed_s": elapsed_s, "body": recorded.body}
+        sent, recorded_at = recorded_request(request), datetime.fromtimestamp(at, UTC)
+        interaction = Interaction(sent, recorded, recorded_at, elapsed_s, call.recorded + 1)
         try:
-            if written := _write(cassette, request, recorded, at, elapsed_s):
+            if written := cassette.record(interaction):
+                call.recorded += 1  # what is left out is no attempt of the recording
                 about |= {"source": "recorded", "cassette": cassette.name}
                 about["cassette_number"] = written.number
+        except CassetteError as error:
+            error.add_note(
+                f"The service had answered {recorded.status} to the {request.method}: "
+                "the request was carried out, and only its recording failed. interactions() has "
+                "the response."
+            )
+            raise
         finally:  # a response that was not recorded is in the session's recording
             self.observe(self.recording, request, response, **about)
         return response
 
 
-@hide_frames
-def _write(
-    cassette: Cassette,
-    request: httpx.Request,
-    response: RecordedResponse,
-    at: float,
-    elapsed_s: float,
-) -> Recorded | None:
-    """Write a response to a cassette; return what `Cassette.record` does."""
-    call, recorded_at = call_of(request), datetime.fromtimestamp(at, UTC)
-    attempt = call.recorded + 1
-    try:
-        written = cassette.record(
-            Interaction(recorded_request(request), response, recorded_at, elapsed_s, attempt)
-        )
-    except CassetteError as error:
-        error.add_note(
-            f"The service had answered {response.status} to the {request.method}: "
-            "the request was carried out, and only its recording failed. interactions() has "
-            "the response."
-        )
-        raise
-    if written is not None:  # what is left out is no attempt of the recording
-        call.recorded = attempt
-    return written
-
-
 class _Body(httpx.SyncByteStream, httpx.AsyncByteStream):
     """The body of a live response.
 
-    If the connection breaks, or the caller is interrupted as it reads, ``cut_short`` gets what came
-    until then.
+    ``complete`` gets it once it was read whole. If the connection breaks, or the caller is
+    interrupted as it reads, ``cut_short`` gets what came until then.
     """
 
-    def __init__(self, stream: Any, cut_short: Callable[..., None]) -> None:
-        self._stream, self._cut_short = stream, cut_short
+    def __init__(
+        self,
+        response: httpx.Response,
+        cut_short: Callable[..., None],
+        complete: Callable[[bytes], None] | None,
+    ) -> None:
+        self._stream: Any = response.stream
+        self._length = response.headers.get("content-length")
+        self._cut_short, self._complete = cut_short, complete
         self._parts: list[bytes] = []
         self._size = 0
 
@@ -247,6 +245,7 @@ class _Body(httpx.SyncByteStream, httpx.AsyncByteStream):
         except BaseException as error:
             self._tell(error)
             raise
+        self._end()
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         try:
@@ -256,6 +255,7 @@ class _Body(httpx.SyncByteStream, httpx.AsyncByteStream):
             part = b""  # no traceback shows what it echoes
             self._tell(error)
             raise
+        self._end()
 
     def _kept(self, part: bytes) -> bytes:
         self._size += len(part)
@@ -270,6 +270,11 @@ class _Body(httpx.SyncByteStream, httpx.AsyncByteStream):
         if is_broken or is_interrupted:
             self._cut_short(b"".join(self._parts), is_aborted=is_interrupted)
 
+    def _end(self) -> None:
+        if self._complete is not None and self._size <= _MOST_KEPT_BYTES:
+            self._complete(b"".join(self._parts))
+        self._complete = None
+
     def close(self) -> None:
         self._release().close()
 
@@ -278,8 +283,10 @@ class _Body(httpx.SyncByteStream, httpx.AsyncByteStream):
 
     def _release(self) -> Any:
         """Forget the transports: a response that is held must not hold a dropped session's key."""
+        if str(self._size) == self._length:  # urllib3 closes it before it asks for the end
+            self._end()
         stream, self._stream = self._stream, httpx.ByteStream(b"")
-        self._cut_short = lambda *_, **__: None
+        self._cut_short, self._complete = lambda *_, **__: None, None
         self._parts.clear()
         return stream
 

@@ -11,15 +11,9 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from ..cassettes import Cassette, SessionRecording
-from ..errors import (
-    AddressError,
-    NotConnectedError,
-)
+from ..errors import AddressError, NotConnectedError
 from ..exchange.operations import path_below
-from ..exchange.values import (
-    Interaction,
-    RecordedRequest,
-)
+from ..exchange.values import Interaction, RecordedRequest
 from ..http import as_response, httpx, recorded_request
 from . import Transport
 from .extensions import call_of

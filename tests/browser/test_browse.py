@@ -371,7 +371,7 @@ def test_a_screen_reader_is_told_what_each_part_is_and_that_the_kernel_is_gone(
             - tablist "Response":
               - tab "Body" [selected]
               - tab "Table"
-              - tab "Headers (3)"
+              - tab "Headers (4)"
               - tab "Request as sent"
             - button "Save body"
             - tabpanel "Body"

@@ -70,11 +70,11 @@ export function createResponse({ send, loadEditor, hint, onWhole, onEdit, onInse
     tabled = 0;
     [whole.hidden, empty.hidden] = [false, true];
     copied.replaceChildren();
-    setText(problem, Object.fromEntries(reading).Problem ?? "");
     setText(heading, `${number} ${row.method} ${row.path}`);
     setText(status, `${row.status ?? ""} ${reason}`.trim());
     root.dataset.mark = row.mark;
     const known = Object.fromEntries(reading);
+    setText(problem, known.Problem && known.Problem !== reason ? known.Problem : "");
     setText(facts, [
       row.ms !== null && `${formatMs(row.ms)} ms`,
       response.body.kind !== "absent" && plural(response.body.size, "byte"),
