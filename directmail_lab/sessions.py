@@ -114,6 +114,8 @@ class Session:
         What the first two pass their requests to, and what the other three do.
     folders
         Where `record` and `replay` look for a name before they look for it as usual.
+    matching
+        What `record` and `replay` take for ``match_on``, ``ignore`` and ``like`` by default.
     """
 
     _clock: Callable[[], float] = staticmethod(time.time)
@@ -144,6 +146,7 @@ class Session:
         self._reset_unit, self._retry, self._allow_writes = reset_unit, retry, allow_writes
         self._own = SessionRecording("this session", self.base_url, reset_unit=reset_unit)
         self.folders: Sequence[Path] = ()
+        self.matching: Mapping[str, Any] = {}
         self._redactor = redactor = Redactor()
         self._redacted = redactor.text
         self._observe = Observer(base_path(self.base_url), self._redacted)
@@ -198,9 +201,7 @@ class Session:
                 record_mode=record_mode,
                 redactor=redactor,
                 base_url=None if self.base_url == NO_ADDRESS else self.base_url,
-                match_on=match_on,
-                ignore=ignore,
-                like=like,
+                **self._matching(match_on=match_on, ignore=ignore, like=like),
                 before_record=before_record,
                 metadata=metadata,
             )
@@ -224,12 +225,15 @@ class Session:
         factor = latency_factor(timing)
 
         def replaying() -> Mode:
-            options: dict[str, Any] = {"match_on": match_on, "ignore": ignore, "like": like}
-            options["repeat"] = repeat
-            opened = Cassette(cassette, folders=self.folders, base_url=self.base_url, **options)
+            options = self._matching(match_on=match_on, ignore=ignore, like=like)
+            options |= {"folders": self.folders, "base_url": self.base_url, "repeat": repeat}
+            opened = Cassette(cassette, **options)
             return self._replaying(opened, factor)
 
         return self._change(replaying)
+
+    def _matching(self, **given: Any) -> dict[str, Any]:
+        return {**self.matching, **{n: v for n, v in given.items() if v not in (None, ())}}
 
     def drift_mode(self) -> ModeChange[Session]:
         """Send to the service, and keep nothing of it."""

@@ -1195,12 +1195,17 @@ LOGS_IN = """
             assert (token, http.cookies["session"]) == ("t-1234567890", "s-1234567890")
             me = http.get(f"/of/{token}", headers={"Authorization": f"Bearer {token}"})
             assert me.json()["id"] == 7
+            with directmail.replay("other"):
+                assert http.post("/login?key=again", json={}).json()["access_token"] == token
 """
 
 
 @pytest.mark.parametrize("place", ["marker", "fixture", "ini"])
 def test_a_suite_of_vcrpy_replays_as_it_is(pytester: pytest.Pytester, run: Run, place: str) -> None:
-    """It logs in, sends another body, leaves an answer; the two settings stand at any place."""
+    """It logs in, sends another body, leaves an answer; the settings stand at any place.
+
+    They hold for another cassette that the test opens, too.
+    """
     settings = {"patch": True, "like": "vcrpy", "ignore": ["query:key"]}
     base, token = "https://api.example.test", "t-1234567890"
     login = answered(RecordedRequest("POST", f"{base}/login", (), b""))
@@ -1212,6 +1217,7 @@ def test_a_suite_of_vcrpy_replays_as_it_is(pytester: pytest.Pytester, run: Run, 
     sent = RecordedRequest("GET", f"{base}/of/{token}", (("Authorization", f"Bearer {token}"),))
     OWN.parent.mkdir(parents=True)
     theirs(OWN, replace(login, response=response), answered(sent, '{"id": 7}'), answered())
+    theirs(OWN.with_stem("other"), replace(login, response=response))
     text = ", ".join(f"{name}={value!r}" for name, value in settings.items())
     mark = f"@pytest.mark.directmail({text})"
     pytester.makeconftest(OPTIONS.replace("{}", repr(settings) if place == "fixture" else "{}"))

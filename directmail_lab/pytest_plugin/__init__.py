@@ -67,6 +67,7 @@ _BLOCK: Final = "directmail_network_block"  # a plugin's name
 _WRITE_ADVICE: Final = (
     f"Run pytest {WRITES_OPTION}, or mark the test: directmail(allow_writes=True)."
 )
+_MATCHING: Final = ("match_on", "ignore", "like")
 _LONGEST_WAIT_S, _PAUSE_S = 60.0, 0.02  # for a cassette that another worker records
 
 
@@ -279,9 +280,8 @@ def _replaying(path: Path, _: str, settings: Settings, node: Node) -> Session:  
     else:  # a test that sends nothing needs none
         session, recording = Session(NO_ADDRESS), FileRecording(path.stem, path=path)
     session.fix_writes(_WRITE_ADVICE)
-    session.replay(
-        recording, repeat=settings.repeat, **settings.given("match_on", "ignore", "like")
-    )
+    session.matching = settings.given(*_MATCHING)
+    session.replay(recording, repeat=settings.repeat)
     return session
 
 
@@ -308,7 +308,8 @@ def _recording(path: Path, mode: RecordMode, settings: Settings, node: Node) -> 
     session.async_client.headers["Connection"] = "close"
     if settings.is_patched:
         session.take_senders()
-    options = settings.given("redact", "match_on", "ignore", "like", "before_record")
+    session.matching = settings.given(*_MATCHING)
+    options = settings.given("redact", "before_record")
     # Another worker of xdist may have a test with the same cassette.
     end = time.monotonic() + (_LONGEST_WAIT_S if hasattr(node.config, "workerinput") else 0)
     while True:
