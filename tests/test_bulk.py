@@ -97,9 +97,12 @@ def interrupted_after(count: int, session: Session) -> Iterator[None]:
             pressed.set()
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
+    # A shell's background jobs, and so their tests, ignore Ctrl-C.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     stop = session.on_reading(interrupt)
     yield
     stop()
+    signal.signal(signal.SIGINT, before)
 
 
 needs_ctrl_c = pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="a real Ctrl-C")
