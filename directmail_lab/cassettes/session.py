@@ -94,9 +94,11 @@ class SessionRecording(Recording):
             if self._file is None:
                 self._keep(number, exchange)
             else:
-                # Redacted here: a session may forget its key while its replay is held.
-                request = RecordedRequest("GET", str(exchange.url))
-                self._addresses[number] = self.redactor.request(request).uri
+                uri = str(exchange.url)
+                if self._file.is_third_party:
+                    # It may hold the key of a session that forgets it while its replay is held.
+                    uri = self.redactor.request(RecordedRequest("GET", uri)).uri
+                self._addresses[number] = uri
             # Last, since this is what a thread that reads takes for the number of interactions.
             self._readings.append(reading)
             return number

@@ -17,7 +17,7 @@ from ..cassettes import Cassette, RawInteraction, SessionRecording
 from ..display import CONTROLS
 from ..errors import CassetteError, OutcomeUnknownError
 from ..exchange.bodies import MAX_UNPACKED_BYTES, missing_body, unpack
-from ..exchange.operations import below
+from ..exchange.operations import below, path_below
 from ..exchange.values import Interaction, RecordedResponse, header, normalize_headers
 from ..http import as_response, body_of, httpx, recorded_request, recorded_response
 from ..readings.reading import RawValues, Reading, ReadingSource, raw_values
@@ -62,12 +62,12 @@ class Observer:
         source: ReadingSource = "live",
         cassette: str | None = None,
         cassette_number: int | None = None,
-        path: str | None = None,
+        uri: str = "",
         body: bytes | None = None,
     ) -> Received:
         """Return what the response now carries.
 
-        ``path`` is the redacted one if that is known; ``body`` is None if it was not read yet.
+        ``uri`` is the redacted address if that is known; ``body`` is None if it was not read yet.
         """
         _hide_key(response, self.redacted)
         raw, call = response.headers.raw, call_of(request)
@@ -80,7 +80,9 @@ class Observer:
         reading = Reading(
             at,
             request.method,
-            path or self.redacted(below(request.url.raw_path.decode("ascii"), self.prefix)),
+            path_below(uri, self.prefix)
+            if uri
+            else self.redacted(below(request.url.raw_path.decode("ascii"), self.prefix)),
             response.status_code,
             values,
             elapsed_s,
@@ -90,7 +92,7 @@ class Observer:
             call.attempt,
         )
         sent, reason = body_of(request) or b"", response.reason_phrase
-        exchange = RawInteraction(request.url, request.headers.raw, sent, raw, reason, body)
+        exchange = RawInteraction(uri or request.url, request.headers.raw, sent, raw, reason, body)
         call.number = number = recording.add(reading, exchange)
         received = Received(reading, number, recording if body is None else None)
         response.extensions[KEY] = received

@@ -12,7 +12,6 @@ from typing import Final, Literal
 
 from ..cassettes import Cassette, SessionRecording
 from ..errors import AddressError, NotConnectedError
-from ..exchange.operations import path_below
 from ..exchange.values import Interaction, RecordedRequest
 from ..http import as_response, httpx, recorded_request
 from . import Transport
@@ -153,7 +152,7 @@ class SessionTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
                 source="replayed",
                 cassette=mode.cassette.name,
                 cassette_number=number,
-                path=path_below(recorded.request.uri, self._observe.prefix),
+                uri=recorded.request.uri,
                 body=recorded.response.body,
             )
         if (original := mode.cassette.as_recorded(number)) is not None:
