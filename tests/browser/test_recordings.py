@@ -160,7 +160,7 @@ def test_the_launchers_cards_open_notebooks(page: Page, server: Server) -> None:
     command(page, "launcher:create")
     launcher = page.locator(".jp-Launcher:visible")
     launcher.get_by_text("Explore a direct mail API").click()
-    expect(page.locator(".jp-Notebook:visible .jp-CodeCell")).to_have_count(4)
+    expect(page.locator(".jp-Notebook:visible .jp-CodeCell")).to_have_count(5)
     expect(page.locator(".jp-Notebook:visible")).to_contain_text("dm.login()")
     command(page, "launcher:create")
     page.locator(".jp-Launcher:visible").get_by_text("Tutorials").click()
