@@ -79,7 +79,7 @@ def copy_tutorials(source: Path, target: Path) -> None:
 def _name_this_python(notebook: Path) -> None:
     """Write this Python's version into a notebook, or JupyterLab would, and show it as changed."""
     content = json.loads(notebook.read_text(encoding="utf-8"))
-    content["metadata"]["language_info"]["version"] = sys.version.split()[0]
+    content["metadata"].setdefault("language_info", {})["version"] = sys.version.split()[0]
     text = json.dumps(content, ensure_ascii=False, indent=1)
     notebook.write_text(f"{text}\n", encoding="utf-8")
 

@@ -93,10 +93,12 @@ def test_an_installed_wheel_gives_a_copy_and_keeps_changes(
     assert (copied.read_text(), recording.is_file()) == ("changed", True)
 
 
-def test_a_copy_names_the_python_that_runs_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("language", [{"version": "3.0.0"}, None])
+def test_a_copy_names_the_python_that_runs_it(tmp_path: Path, language: object) -> None:
     """JupyterLab would write that on opening, and then ask whether to save the change."""
     old = read(ROOT / "notebooks" / FIRST)
-    old.metadata.language_info.version = "3.0.0"
+    del old.metadata["language_info"]
+    old.metadata |= {"language_info": language} if language else {}
     (tmp_path / "old/notebooks").mkdir(parents=True)
     nbformat.write(old, tmp_path / "old/notebooks" / FIRST)
     copy_tutorials(tmp_path / "old", tmp_path / "new")
