@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
@@ -33,6 +34,8 @@ _ADVICE: Final = {
     "NetworkBlockedError": "Only what dm.record(…) recorded is there without a network.",
     "FileNotFoundError": "The zip holds notebooks and cassettes, and no other files.",
 }
+# What a program that the cell starts, such as Python 3.13, puts into its error.
+_COLOUR: Final = re.compile(r"\x1b\[[\d;]*m")
 _NO_RUN: Final = "To share it as it is: run=False, or --no-run."
 
 
@@ -114,7 +117,8 @@ def _run(
         NotebookClient(notebook, **options).execute(env=environment, **quiet)
         return
     except CellExecutionError as error:
-        lines = [line for line in f"{error.ename}: {error.evalue}".splitlines() if line.strip()]
+        told = _COLOUR.sub("", f"{error.ename}: {error.evalue}")
+        lines = [line for line in told.splitlines() if line.strip()]
         shown = "".join(f"\n  {line.strip()[:300]}" for line in lines[:2])
         advice = _ADVICE.get(error.ename, "Restart your kernel and run all cells to see it.")
         failure = fail(f"fails where there is no key:{shown}", advice)
