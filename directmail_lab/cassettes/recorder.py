@@ -18,7 +18,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
-from ..errors import CassetteError, CassetteInUseError
+from ..errors import CassetteError, CassetteFormatError, CassetteInUseError
 from ..exchange.bodies import missing_body
 from ..exchange.values import Interaction, RecordedRequest
 from ..redaction import Redactor
@@ -325,6 +325,8 @@ class Recorder:
                         self._put_in_place(keeps_others=ending == "merge")
                     except CassetteInUseError:
                         self._tell_changed(self._path, f"What was recorded is in {self._file}.")
+                    except CassetteFormatError as error:  # of an old interaction, which is to stay
+                        self._notice(f"{error.what} What was recorded is in {self._file}.")
             if ending != "aside":
                 self._file = self._path
         return self.has_recorded
