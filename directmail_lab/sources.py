@@ -85,7 +85,7 @@ def recordings_of(source: Source | Iterable[Source] = None) -> Iterator[Recordin
     ----------
     source
         None for that of the current session's mode; a `Session`; a cassette's name; the path of a
-        file, ``.har`` too, or of a folder; or several of these. Of a folder or of several, one that
+        file, ``.har`` too, or of a folder; or several of these. In a folder or a list, a file that
         cannot be read is left out, and a warning names it.
 
     Raises

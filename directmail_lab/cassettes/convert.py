@@ -166,8 +166,8 @@ def repair(path: Path) -> list[str]:
 def notice_of_personal_data(path: Path, name: str) -> str:
     """Return a line that says what personal data a closed cassette holds; empty for none.
 
-    Of a large one only a sample is searched, spread evenly, and the line says how many interactions
-    that was. An error gives an empty line: the recording itself went well.
+    In a large cassette only a sample is searched, spread evenly. The line says how many
+    interactions that was. An error gives an empty line, since the recording itself went well.
     """
     with suppress(OSError, CassetteError):
         interactions = read_cassette(path).interactions

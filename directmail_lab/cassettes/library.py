@@ -124,7 +124,7 @@ def cassettes_in(folder: Path) -> Iterator[tuple[str, Path]]:
 def files_of(source: str | Path) -> list[tuple[str, Path]]:
     """Return the cassettes that a source stands for: a bare name, the path of a file or a folder.
 
-    Of a folder they are named as below it. Raises as `find_cassette` does.
+    For a folder, names are relative to it. Raises as `find_cassette` does.
     """
     if is_folder(source):
         return list(cassettes_in(Path(source)))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -40,8 +40,7 @@ from ..exchange.values import (
     unreadable,
 )
 from .layout import IS_RECORDED, elapsed_s_of, headers_of, recorded_at_of, response_of, text_of
-
-Matcher = Callable[[Any, Any], object]
+from .matching import Matcher
 
 # Of the time that a large file takes, the part in which it becomes nodes; how often that is told.
 _COMPOSING: Final = 0.7

@@ -112,7 +112,7 @@ def _personal(where: str, kinds: Iterable[str]) -> Iterator[Finding]:
 def audit(path: str | Path) -> list[Finding]:
     """Return what must not be shared in a cassette, a notebook, or another file of text.
 
-    Of a cassette it says the interaction, of a notebook the cell.
+    A finding names the interaction of a cassette, or the cell of a notebook.
 
     Raises
     ------

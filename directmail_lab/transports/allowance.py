@@ -21,7 +21,7 @@ _LEAST_MILLISECONDS: Final = 1000
 # Two responses of one window may disagree about its renewal by the delay of a busy machine, and by
 # rounding and latency.
 _DELAY_S: Final = 0.05
-# Of a difference of two times since the epoch.
+# The rounding error of a difference of two times since the epoch.
 _CLOCK_ERROR_S: Final = 1e-6
 _LONGEST_LATENCY_S: Final = 6.0
 # A request that waits for another one asks again after so long, the later the less often.
