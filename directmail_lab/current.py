@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Unpack
+from typing import TYPE_CHECKING, Any, Final
 
 from .arguments import (
     Like,
@@ -15,7 +15,6 @@ from .arguments import (
     argument_error,
     check_names,
     check_number,
-    check_options,
 )
 from .cassettes import BeforeRecord, FileRecording, Matcher
 from .contract import ME_PATH
@@ -28,9 +27,12 @@ from .modes import Entered, ModeChange, Timing
 from .sessions import Session, SessionOptions
 from .settings import API_KEY_VARIABLE, BASE_URL_VARIABLE, choose_address, variable
 from .tracebacks import hide_frames
+from .transports.allowance import Pace
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from .readings.reset_unit import ResetUnit
 
 
 class _Current:
@@ -54,40 +56,48 @@ def connect(
     match_on: Sequence[str | Matcher] | None = None,
     ignore: Iterable[str] = (),
     like: Like | None = None,
-    **options: Unpack[SessionOptions],
+    timeout_s: float = 30.0,
+    pace: Pace = "burst",
+    max_wait_s: float = 120.0,
+    reset_unit: ResetUnit | None = None,
+    allow_writes: bool = False,
+    retry: bool = True,
+    paths: Collection[str] = (),
 ) -> Session:
     """Open a session and make it the current one. Nothing is sent yet.
 
     Parameters
     ----------
     base_url
-        The base address or a configured region's name; else ``DIRECTMAIL_BASE_URL``, else the one
-        configured region.
+        The base address, or the name of a configured region. By default ``DIRECTMAIL_BASE_URL``,
+        or else the region, if just one is configured.
     api_key
-        The key; else ``DIRECTMAIL_API_KEY``, else the one kept in the keyring by
-        ``login(remember=True)``.
+        The API key. By default ``DIRECTMAIL_API_KEY``, or else the key that
+        ``login(remember=True)`` put in the keyring.
     cassette, record_mode
-        Start on this cassette, by one of vcrpy's record modes. With a cassette and no mode it is
-        replayed (``"none"``), which needs neither key nor address; given both, `live` goes on.
+        Start on this cassette, in one of vcrpy's record modes. With a cassette and no mode, the
+        session replays it (``"none"``), which needs neither key nor address. If you give all three,
+        `live` can end the replay.
     match_on, ignore, like
         See `record`.
-    timeout_s : float, default 30
+    timeout_s
         Seconds to wait for a connection, and for each part of a response.
-    pace : {"burst", "even", "off"}, default "burst"
+    pace
         ``"burst"`` sends at will while the allowance lasts, ``"even"`` spreads requests over the
         window, ``"off"`` never waits.
-    max_wait_s : float, default 120
-        The most seconds that one request waits for the allowance, over all its attempts; instead
-        of a longer wait, `AllowanceExhaustedError` is raised.
-    reset_unit : {"seconds_left", "milliseconds_left", "epoch_s", "epoch_ms"}, optional
-        The unit of ``X-RateLimit-Reset`` where you know it; else it is inferred.
-    allow_writes : bool, default False
+    max_wait_s
+        The most seconds that one request waits for the allowance, over all its attempts. A request
+        that would have to wait longer raises `AllowanceExhaustedError`.
+    reset_unit
+        The unit of ``X-RateLimit-Reset``: ``"seconds_left"``, ``"milliseconds_left"``,
+        ``"epoch_s"`` or ``"epoch_ms"``. By default it is inferred from the readings.
+    allow_writes
         Whether methods other than GET, HEAD and OPTIONS may be sent to the live service.
-    retry : bool, default True
-        Whether a read that failed, or was refused (429), is sent again.
-    paths : list of str, optional
-        Templates of paths, such as ``["/v1/domains/{domain}"]``, where `rate_limits`, `findings`
-        and the like take a name for an id or an id for a name.
+    retry
+        Whether a read that failed, or was refused with 429, is sent again.
+    paths
+        Templates of paths, such as ``["/v1/domains/{domain}"]``. Give one if `rate_limits`,
+        `findings` and the like mistake a name in a path for an id, or an id for a name.
 
     Raises
     ------
@@ -100,9 +110,17 @@ def connect(
     CassetteError
         The cassette cannot be found, read or written.
     """
-    check_options("connect", options, ["api_key", *SessionOptions.__annotations__])
     if record_mode is not None and cassette is None:
         raise argument_error("A record_mode needs a cassette: connect(…, cassette=…).")
+    options = SessionOptions(
+        timeout_s=timeout_s,
+        pace=pace,
+        max_wait_s=max_wait_s,
+        reset_unit=reset_unit,
+        allow_writes=allow_writes,
+        retry=retry,
+        paths=paths,
+    )
     hidden = as_api_key(api_key)
     mode: RecordMode = record_mode or "none"
     start: str | Path | FileRecording | None = cassette

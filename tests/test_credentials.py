@@ -24,7 +24,6 @@ from directmail_lab.credentials import (
 from directmail_lab.current import connect
 from directmail_lab.errors import CredentialError, DirectMailLabError
 from directmail_lab.sessions import Session
-from directmail_lab.widgets.login import login
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -193,13 +192,11 @@ WRONG_CALLS: list[tuple[str, Callable[[], object], str]] = [
     (KEY, lambda: connect("nonsense", KEY), "not a base address"),
     (KEY, lambda: connect(ADDRESS, f"{KEY}:"), "holds a colon"),
     (f"{KEY}:", lambda: connect(ADDRESS), "holds a colon"),
-    ("", lambda: connect(ADDRESS, "a-key", apikey=KEY), r"no apikey\. Did you mean api_key\?"),  # type: ignore[call-arg]
     ("", lambda: connect(KEY, ADDRESS), "Give the address first, then the key"),
     ("", lambda: connect(KEY.encode(), "a-key"), "not a base address"),  # type: ignore[arg-type]
     ("", lambda: Session(KEY, ADDRESS), "Give the address first, then the key"),
     ("", lambda: Session(ADDRESS, KEY.encode()), "is text, not bytes"),  # type: ignore[arg-type]
     ("", lambda: Session(f"https://{KEY}@api.test"), "a user name or password before its host"),
-    ("", lambda: login(api_key=KEY), r"login\(\) takes no api_key"),  # type: ignore[call-arg]
 ]
 
 

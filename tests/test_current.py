@@ -13,6 +13,7 @@ import pytest
 import directmail_lab as dm
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from faulty_service import FaultyService
@@ -29,13 +30,14 @@ def test_the_public_names_are_exactly_all() -> None:
         _ = dm.no_such_name
 
 
-def test_help_shows_the_options_of_a_session_in_full() -> None:
-    """Also in the help of the call that most people open one with."""
-    options = list(inspect.signature(dm.Session).parameters)[2:]
-    shown = str(inspect.getdoc(dm.connect))
+@pytest.mark.parametrize("call", [dm.connect, dm.login])
+def test_the_signature_names_the_options_of_a_session(call: Callable[..., object]) -> None:
+    """So that Tab completes them; their defaults and types are those of the session."""
+    of_session = dict(list(inspect.signature(dm.Session).parameters.items())[2:])
+    of_call = inspect.signature(call).parameters
 
-    assert len(options) == 7
-    assert all(f"\n{name} : " in shown for name in options)
+    assert len(of_session) == 7
+    assert {name: of_call[name] for name in of_session} == of_session
 
 
 def test_help_of_the_package_begins_with_its_calls() -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final, Unpack, cast, get_args
+from typing import TYPE_CHECKING, Any, Final, cast, get_args
 
 from .. import credentials, errors, settings
-from ..arguments import check_choice, check_options
+from ..arguments import check_choice
 from ..cassettes import SessionRecording, cassettes_by_name, new_cassette_path
 from ..credentials import ApiKey
 from ..current import connect, current_session, logout
@@ -18,6 +18,7 @@ from ..display import plural
 from ..http import httpx
 from ..sessions import Session, SessionOptions
 from ..tracebacks import hide_frames
+from ..transports.allowance import Pace
 from ..transports.session import ModeName
 from .browser_data import read_page
 from .widget import Widget, can_show_widgets
@@ -25,6 +26,7 @@ from .widget import Widget, can_show_widgets
 if TYPE_CHECKING:
     import pandas as pd
 
+    from ..readings.reset_unit import ResetUnit
 
 _MAX_TIMEOUT_S: Final = 15.0
 
@@ -57,29 +59,47 @@ def login(
     mode: ModeName = "live",
     cassette: str = "",
     remember: bool = False,
-    **options: Unpack[SessionOptions],
+    timeout_s: float = 30.0,
+    pace: Pace = "burst",
+    max_wait_s: float = 120.0,
+    reset_unit: ResetUnit | None = None,
+    allow_writes: bool = False,
+    retry: bool = True,
+    paths: Collection[str] = (),
 ) -> LoginWidget | Session:
-    """Show the sign-in form; signing in opens the current session.
+    """Show the sign-in form. Signing in opens a session and makes it the current one.
 
-    At a terminal it asks for the address and the key instead, if they are not found, and returns
-    the session.
+    At a terminal, it asks for the address and the key instead, unless it finds them.
 
     Parameters
     ----------
     base_url
-        The address that the form shows first: a base address, or the name of a configured region;
-        by default ``DIRECTMAIL_BASE_URL``, else the first configured region.
+        The address that the form shows first: a base address, or the name of a configured region.
+        By default ``DIRECTMAIL_BASE_URL``, or else the first configured region.
     mode
-        The mode that it shows first: ``"live"``, ``"record"`` or ``"replay"``.
+        The mode that the form shows first: ``"live"``, ``"record"`` or ``"replay"``.
     cassette
-        The cassette that it shows first.
+        The cassette that the form shows first.
     remember
-        Keep the key in the operating system's keyring once it is accepted; `logout` removes it.
-    **options
-        Those of `Session`, such as ``timeout_s``, ``pace``, ``max_wait_s``, ``reset_unit`` and
-        ``allow_writes``.
+        Keep the key in the operating system's keyring once the service has accepted it. `logout`
+        removes it.
+    timeout_s, pace, max_wait_s, reset_unit, allow_writes, retry, paths
+        See `connect`.
+
+    Returns
+    -------
+    LoginWidget or Session
+        The form in a notebook, the session at a terminal.
     """
-    check_options("login", options, SessionOptions.__annotations__)
+    options = SessionOptions(
+        timeout_s=timeout_s,
+        pace=pace,
+        max_wait_s=max_wait_s,
+        reset_unit=reset_unit,
+        allow_writes=allow_writes,
+        retry=retry,
+        paths=paths,
+    )
     check_choice("mode", mode, get_args(ModeName))
     request = SignInRequest(
         mode=mode, address=base_url, cassette=cassette, remember=remember, options=options
