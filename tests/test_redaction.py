@@ -72,7 +72,7 @@ def written_response(
 
 
 @given(key=keys, before=words, after=words, data=st.data())
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_any_key_in_any_form_is_found_and_gone(
     key: str, before: str, after: str, data: st.DataObject
 ) -> None:
@@ -202,7 +202,7 @@ def test_the_key_alone_goes_and_of_its_encodings_the_whole_run(text: str, cleane
 
 
 @given(key=credentials, around=st.binary(max_size=99), width=st.sampled_from((60, 64, 76)))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_a_credential_of_any_letters_is_found_in_each_form(
     key: str, around: bytes, width: int
 ) -> None:
@@ -243,7 +243,7 @@ def test_a_credential_of_any_letters_is_known_by_its_place() -> None:
 
 
 @given(key=keys, text=st.text(max_size=300))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_a_text_without_the_key_stays_as_it_is(key: str, text: str) -> None:
     """Escapes, quotes and look-alikes of other things are returned byte for byte."""
     assume(not traces(text.encode("utf-8", "surrogatepass"), key))
@@ -299,7 +299,7 @@ def text_of(value: object) -> str:
     redact=st.lists(st.sampled_from(("personal", "a", "address.a")), unique=True),
     ascii_only=st.booleans(),
 )
-@settings(max_examples=300)
+@settings(max_examples=150)
 def test_redacted_json_is_json_of_the_same_shape(
     value: object, redact: list[str], ascii_only: bool
 ) -> None:

@@ -72,7 +72,7 @@ SENT = st.builds(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.lists(SENT, min_size=1, max_size=8), st.lists(SENT, max_size=12), st.booleans())
 def test_like_vcrpy_plays_what_vcrpy_plays(
     tmp_path_factory: pytest.TempPathFactory,
@@ -193,7 +193,7 @@ RESPONSES = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(REQUESTS, RESPONSES)
 def test_whatever_vcrpy_writes_we_read_alike(request: Request, response: dict[str, Any]) -> None:
     """Its block layout, written by its own serializer."""
