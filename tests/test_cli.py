@@ -102,7 +102,7 @@ NOWHERE = {"DIRECTMAIL_BASE_URL": "http://127.0.0.1:9", "DIRECTMAIL_API_KEY": "a
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        ("me", "Nothing answers at http://127.0.0.1:9"),
+        ("me", "No server responds at http://127.0.0.1:9"),
         ("cassette openapi first-look --path v1", "'v1' in paths is no template."),
     ],
 )

@@ -225,7 +225,7 @@ def test_a_refused_key_is_an_error_and_no_drift(service: FaultyService) -> None:
     path = record_tour(service)
     with (
         live_session(service, "not-the-key"),
-        pytest.raises(UnauthorizedError, match="GET /v1/users/me answered 401"),
+        pytest.raises(UnauthorizedError, match="GET /v1/users/me responded with 401"),
     ):
         drift(path)
 

@@ -51,7 +51,7 @@ def test_a_cell_shows_its_own_line_and_one_message(run: Callable[[str], list[str
     """No frame of ours or of httpx's: where, then what happened, at which address, what to do."""
     address = f"http://127.0.0.1:{free_port()}"
     dm.connect(address, KEY, pace="off")
-    nothing = f"ConnectError: Nothing answers at {address}. Check its spelling and the network."
+    nothing = f"ConnectError: No server responds at {address}. Check its spelling and the network."
     for cell, message in (
         ("dm.me()", nothing),
         ("await dm.session().me_async()", nothing),
@@ -266,6 +266,6 @@ def test_https_at_a_port_of_plain_http_is_told() -> None:
         address = f"https://127.0.0.1:{server.getsockname()[1]}"
         with (
             Session(address, ApiKey(KEY), pace="off") as session,
-            pytest.raises(httpx.ConnectError, match="answers, but not with https"),
+            pytest.raises(httpx.ConnectError, match="does not respond with https"),
         ):
             session.me()

@@ -245,7 +245,7 @@ def test_attrs_say_where_the_frame_came_from() -> None:
 def test_an_error_status_raises_unless_its_body_is_asked_for() -> None:
     """As `me` does, with the operation below the base address; a note says how to get the body."""
     refused = response(b'{"error": "no"}', 401)
-    with pytest.raises(UnauthorizedError, match="answered 401") as caught:
+    with pytest.raises(UnauthorizedError, match="responded with 401") as caught:
         frame(refused)
 
     assert caught.value.operation == "GET /v1/users/me"
@@ -257,7 +257,7 @@ def test_an_error_status_raises_unless_its_body_is_asked_for() -> None:
 
 def test_many_responses_make_one_frame_and_failures_one_warning() -> None:
     """What `get_many` returns: no failure costs the others their rows; alone, one is raised."""
-    late = httpx.ReadTimeout("https://api.test did not answer in time. Check it.")
+    late = httpx.ReadTimeout("https://api.test did not respond in time. Check it.")
     good = response(b'{"id": 1}'), response(b'{"data": [{"id": 2}, {"id": 3}]}')
     with pytest.warns(UserWarning, match="3 of 5 responses failed") as caught:
         table = frame([good[0], response(b"{}", 404), late, response(b"<p>"), good[1]])
@@ -267,7 +267,11 @@ def test_many_responses_make_one_frame_and_failures_one_warning() -> None:
     assert table["id"].tolist() == [1, 2, 3]
     assert (table.attrs["pages"], table.attrs["status"]) == (2, 200)
     assert [warning.filename for warning in caught] == [__file__]
-    for part in ("[1] GET /v1/users/me answered 404", "[2] https://api.test did", "[3] GET /v1"):
+    for part in (
+        "[1] GET /v1/users/me responded with 404",
+        "[2] https://api.test did",
+        "[3] GET /v1",
+    ):
         assert part in str(caught[0].message)
 
 

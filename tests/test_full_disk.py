@@ -42,7 +42,7 @@ def test_a_full_disk_stops_the_request_and_says_that_it_was_carried_out(live: Se
             live.me()
         live.me()
 
-    assert "The service had answered 200 to the GET" in "".join(caught.value.__notes__)
+    assert "The service had responded with 200 to the GET" in "".join(caught.value.__notes__)
     assert len(live.recording) == 3
     assert len(read_cassette(TOUR)) == 2
     assert read_cassette(TOUR).problem is None

@@ -83,7 +83,7 @@ def test_signing_in_opens_the_current_session(page: Page) -> None:
         ({"key": ""}, "key", "Type your API key"),
         ({"address": ""}, "address", "Type the service's address"),
         ({"address": "https://k-7Qf2-not-to-be-seen@h"}, "address", "user name or password"),
-        ({"address": "http://127.0.0.1:1"}, "address", "Nothing answers at http://127.0.0.1:1"),
+        ({"address": "http://127.0.0.1:1"}, "address", "No server responds at http://127.0.0.1:1"),
         ({"mode": "record", "cassette": "../up"}, "cassette", "not a cassette's name"),
         ({"mode": "replay", "cassette": "none"}, "cassette", "There is no cassette 'none'"),
     ],
@@ -107,7 +107,7 @@ def test_what_went_wrong_is_said_at_its_field(
     [
         ({"status": 502, "html": True}, "or a gateway before it, failed"),
         ({"status": 429}, "allowance is used up"),
-        ({"latency_s": 1.0}, "did not answer in time"),
+        ({"latency_s": 1.0}, "did not respond in time"),
     ],
 )
 def test_a_service_that_fails_is_told_from_a_wrong_key(

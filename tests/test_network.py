@@ -156,7 +156,7 @@ def test_a_write_that_found_no_service_was_not_sent(
 ) -> None:
     """It can be repeated, so its outcome is not called unknown."""
     service.close()
-    with pytest.raises(httpx.ConnectError, match="Nothing answers"):
+    with pytest.raises(httpx.ConnectError, match="No server responds"):
         writing.post("/v1/letters", json={})
 
 

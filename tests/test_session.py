@@ -77,7 +77,7 @@ def test_an_error_status_is_a_service_error(
     service: FaultyService, unpaced: Session, status: int, kind: str, advice: str
 ) -> None:
     """It says operation, status and what to do, carries the reading, and shows no echoed key."""
-    said = f"GET /v1/users/me answered {status}.*{advice}"
+    said = f"GET /v1/users/me responded with {status}.*{advice}"
     with (
         service.fault(status=status, echo_key=True),
         pytest.raises(dm.errors.ServiceError, match=said) as caught,
