@@ -88,7 +88,7 @@ def test_a_body_is_shown_as_what_it_is(content_type: str, body: bytes, kind: str
 
 
 def test_the_whole_of_large_json_is_shown_on_request() -> None:
-    """Until then, the first two megabytes are shown as text."""
+    """Until the user asks for it, the first two megabytes are shown as text."""
     recording = tape(typed("application/json", json.dumps(["x" * 99] * 40_000)))
     kinds = {}
     for whole in (False, True):
@@ -115,14 +115,14 @@ def test_the_whole_of_large_json_is_shown_on_request() -> None:
 def test_a_body_is_edited_only_if_all_of_it_is_shown(
     content_type: str, body: bytes, editable: bool
 ) -> None:
-    """Written back in the same charset, the text must be the same bytes as the body."""
+    """The text, written back in the same charset, must be the same bytes as the body."""
     sent = replace(get(), method="POST", body=body, headers=(("Content-Type", content_type),))
 
     assert ask(tape(answered(sent)), **DETAIL)["request"]["body"]["editable"] is editable
 
 
 def test_details_have_what_the_rate_limit_headers_say() -> None:
-    """They are shown in words, with the time of the renewal if the unit is known."""
+    """The details show the headers in words, and the time of the renewal if the unit is known."""
     first_look = read_cassette(Path(__file__).parents[1] / "cassettes" / "first-look.yaml")
     faulty = tape(typed("x/y", b"", ("X-RateLimit-Limit", "many")))
     reading = dict(ask(faulty, **DETAIL)["reading"])
@@ -202,7 +202,7 @@ def test_the_table_in_a_notebook_is_small_and_no_markup() -> None:
 def test_a_notebook_keeps_the_selected_interaction_and_the_date() -> None:
     """The interaction is below the table, complete and escaped.
 
-    Without marks there is no such column.
+    A table without marks has no column for them.
     """
     view = dm.browse("first-look")
     before = view.static_output()[0]

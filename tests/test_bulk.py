@@ -291,7 +291,7 @@ ENDS: list[tuple[object, dict[str, Any], int]] = [
 def test_a_list_that_never_answers_empty_ends_where_its_pages_say(
     lists: Lists, says: object, options: dict[str, Any], pages: int
 ) -> None:
-    """A total of records or pages ends it, or a page without a link to the next one."""
+    """A total of records or pages shows the end, or a page without a link to the next one."""
 
     def answer(query: dict[str, str]) -> object:
         number = int(query["n"])

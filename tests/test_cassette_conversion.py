@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 # No rule recognizes this key by its shape, only by its place.
 KEY = "Wy5Nf0PtA3oVi7KzQm2ExRj8Dh6SbG4L"
 BASIC = "Basic " + base64.b64encode(f"{KEY}:".encode()).decode()
-# the file suffix of each layout
+# The file suffix of each layout.
 ENDINGS = {"lines": ".yaml", "vcrpy": ".yml", "json": ".json", "har": ".har"}
 
 
@@ -188,7 +188,7 @@ def test_repair_keeps_every_whole_interaction(tour: Path) -> None:
 
 @pytest.mark.parametrize("to", ENDINGS)
 def test_an_empty_cassette_is_converted_and_nothing_is_an_error(to: Layout) -> None:
-    """This includes a HAR file without entries. A missing file is named in the error."""
+    """A HAR file without entries counts as empty. A missing file is named in the error."""
     Path("empty.yaml").touch()
     Path("empty.har").write_text('{"log": {"entries": []}}')
     target = Path(f"end{ENDINGS[to]}")
@@ -325,7 +325,7 @@ def test_a_round_trip_loses_nothing(interactions: list[Interaction]) -> None:
 
 
 def test_the_document_has_every_field_that_the_specification_requires() -> None:
-    """Then any viewer opens it. Reading also accepts a byte order mark, as on Windows."""
+    """Any HAR viewer must open it. Reading also accepts a byte order mark, as on Windows."""
     assert read_har(b'\xef\xbb\xbf{"log": {"entries": []}}', "a.har") == []
     exchange = Interaction(RecordedRequest("GET", "https://a.test/?a=1&b="), RecordedResponse(200))
     log = json.loads(har_text([exchange]))["log"]
@@ -369,7 +369,7 @@ def test_a_browsers_file_is_read_and_its_key_is_learned_and_removed() -> None:
 
 
 def test_a_form_and_a_query_kept_apart_are_put_together() -> None:
-    """Insomnia keeps them in separate fields."""
+    """Insomnia writes form fields and query parameters apart from the body and the address."""
     entry = {
         "request": {
             "url": "https://api.test/v1/letters",
@@ -453,7 +453,7 @@ def test_what_a_file_left_out_is_not_replayed_as_a_body(tmp_path: Path) -> None:
 def test_an_upload_that_is_left_out_is_no_missing_one(
     request_: dict[str, Any], body: bytes | None
 ) -> None:
-    """A request that had no body still has none."""
+    """A request that never had a body still has none."""
     length = request_.pop("headers", None)
     headers = [{"name": "Content-Length", "value": length}] if length else []
     request = {"method": "POST", "url": "https://api.test/", "headers": headers, **request_}

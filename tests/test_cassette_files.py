@@ -61,7 +61,7 @@ def test_a_bare_name_is_found_in_the_nearest_folder_upward(tmp_path: Path, here:
 def test_no_cassette_is_looked_for_above_the_projects_root(
     tmp_path: Path, here: Path, monkeypatch: pytest.MonkeyPatch, mark: str
 ) -> None:
-    """This applies to reading and writing. Without a root, only the working directory counts."""
+    """Neither reads nor writes leave the project. Without a root, only this folder counts."""
     monkeypatch.setattr(Path, "home", lambda: tmp_path)
     for _ in range(2):
         assert is_nowhere()
@@ -96,7 +96,7 @@ def test_a_name_that_no_file_can_have_is_a_clear_error(name: str | Path) -> None
 def test_the_environments_folder_comes_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It comes first for reading and writing; other names are found in the usual folders."""
+    """`DIRECTMAIL_CASSETTES` comes first for reads and writes; other folders are still searched."""
     near = write(tmp_path / "cassettes" / "near.yaml")
     write(tmp_path / "cassettes" / "tour.yaml")
     named = write(tmp_path / "elsewhere" / "tour.yaml")
@@ -152,7 +152,7 @@ BAD_NAMES = ["", " ", "..", "../tour", "a/../../tour", "/etc/passwd", "a\\..\\b"
 
 @pytest.mark.parametrize("name", [*BAD_NAMES, "a//b"])
 def test_a_name_never_leads_out_of_its_folder(tmp_path: Path, name: str) -> None:
-    """This applies to reading and writing."""
+    """Neither reads nor writes may leave the folder."""
     (tmp_path / "cassettes").mkdir()
     write(tmp_path / "tour.yaml")
 
@@ -299,7 +299,7 @@ def test_a_line_that_a_person_wrote_in_yaml_is_read(tmp_path: Path) -> None:
 def test_what_cannot_be_read_is_a_typed_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """For example, a folder, a pipe, a device, a file of a terabyte, or one without permission."""
+    """It may be a folder, a pipe, a device, or a file of a terabyte, or lack permission."""
     os.mkfifo(tmp_path / "pipe.yaml")
     (tmp_path / "folder.yaml").mkdir()
     with (tmp_path / "sparse.yaml").open("wb") as file:
@@ -349,7 +349,7 @@ def test_the_reading_of_a_large_file_of_vcrpys_tells_how_far_it_is(tmp_path: Pat
 
 
 def test_a_command_names_the_file_where_the_name_finds_another(tmp_path: Path) -> None:
-    """For example, a cassette that was recorded by its path."""
+    """This happens to a cassette that was recorded by its path."""
     found = recorded(Path("cassettes/tour.yaml"), answered())
     other = recorded(tmp_path / "elsewhere" / "tour.yaml", answered())
 

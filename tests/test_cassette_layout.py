@@ -156,7 +156,7 @@ def test_an_address_that_is_taken_unparsed_needs_no_check(uri: str) -> None:
     st.sampled_from(["http://", "https://", "HTTP://", ""]), st.text("ab/?#:@ \t\n\\é\x1c\u2028")
 )
 def test_the_path_of_an_address_is_what_urlsplit_finds(scheme: str, rest: str) -> None:
-    """Loading a cassette splits every address, so plain ones are split without `urlsplit`."""
+    """Loading splits every address, so a faster way than `urlsplit` must find the same path."""
     assert path_below(scheme + rest) == (urlsplit(scheme + rest).path or "/")
 
 

@@ -127,7 +127,7 @@ def test_a_file_cut_at_any_byte_keeps_every_whole_interaction(tour: Path) -> Non
 
 @FORKS
 def test_a_forked_child_records_nothing(tour: Path) -> None:
-    """The parent keeps the file and its lock, and a fork may happen while a thread records."""
+    """A fork may happen while a thread records, so the file and its lock stay with the parent."""
     cassette = opened(tour)
     cassette.record(answered(get("/parent")))
     with cassette._lock:
@@ -176,7 +176,7 @@ def test_ctrl_c_while_an_interaction_is_written_leaves_the_others_whole(
 # If Ctrl-C comes between opening a file and entering its block, Python closes the file later.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_ctrl_c_anywhere_in_recording_leaves_a_whole_cassette(tmp_path: Path) -> None:
-    """The test interrupts at every line of the cassette and the recorder that runs."""
+    """Ctrl-C comes at each line of the cassette and of the recorder in turn."""
     for stop in count(1):
         path, lines = tmp_path / f"{stop}.yaml", 0
         add(path, answered(get("/before")))
@@ -228,7 +228,7 @@ def test_no_lock_is_taken_through_a_link(tour: Path) -> None:
 
 
 def test_nothing_is_recorded_through_a_link_in_the_place_of_a_new_file(tour: Path) -> None:
-    """This applies to the file of a re-recording, also if the link appears at the last moment."""
+    """The temporary file of a re-recording must not be a link, even one made at the last moment."""
     link, victim = tour.with_name("tour.unfinished.yaml"), tour.with_name("victim")
     link.symlink_to(victim)
     add(tour, answered(get("/new")), record_mode="all")
@@ -321,7 +321,7 @@ os._exit(9)
 
 
 def test_a_second_writer_is_refused_until_the_first_has_closed(tour: Path) -> None:
-    """This applies to every mode and to other processes; reading is always possible."""
+    """No mode and no other process may write at the same time, but all may read."""
     first = opened(tour)
     for mode in ("new_episodes", "any", "all"):
         with pytest.raises(CassetteInUseError, match="tour"):
@@ -388,7 +388,7 @@ def test_what_is_written_is_redacted_and_what_still_leaks_is_not_written(
 
 
 def test_the_metadata_says_who_recorded_where_and_when(tmp_path: Path) -> None:
-    """It also has what the caller adds, redacted."""
+    """The metadata also has what the caller adds, redacted."""
     path, before = tmp_path / "tour.yaml", datetime.now(UTC)
     about = {"service": f"stand-in {KEY}"}
     add(path, answered(), redactor=Redactor([KEY]), metadata=about)

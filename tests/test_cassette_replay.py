@@ -45,7 +45,7 @@ def refusal(cassette: Cassette, request: RecordedRequest) -> NotRecordedError:
 
 
 def test_answers_come_in_the_order_of_their_recording_and_then_the_last_again(path: Path) -> None:
-    """A cell that runs again gets the last response; a strict replay, as in tests, raises."""
+    """A cell that runs again gets the last response, while a strict replay, as in tests, raises."""
     recorded(path, answered(body="1"), answered(get("/other"), body="x"), answered(body="2"))
     lenient, strict = Cassette(path), Cassette(path, repeat="strict")
 
@@ -116,7 +116,7 @@ def test_the_parameters_of_an_unknown_request_are_named_without_their_values(pat
 def test_what_differs_is_named_by_its_fields(
     path: Path, sent: RecordedRequest, names: list[str]
 ) -> None:
-    """This includes JSON and forms. For another operation, only method, host or path is named."""
+    """JSON and form fields are named; for another operation, only method, host or path."""
     recorded(path, answered(post(b'{"to": {"first": "Jo"}, "pages": [1]}')), answered(get()))
     (title, differing), *_ = refusal(Cassette(path), sent).nearest
 
@@ -153,7 +153,7 @@ def test_a_cassette_of_one_region_replays_under_any_base_address(path: Path, bas
         assert refusal(cassette, elsewhere).reason == "no_match"
 
 
-def test_the_very_address_comes_before_the_path_below_the_base(path: Path) -> None:
+def test_an_exact_address_comes_before_a_path_below_the_base(path: Path) -> None:
     """A cassette of two regions plays each region's own responses, however often they repeat."""
     recorded(path, *(answered(get(base=base), body=base) for base in (EU, US)), base_url=EU)
     requests = [get(base=base) for base in (US, US, US, EU)]
@@ -249,7 +249,7 @@ def test_what_is_ignored_is_left_out_on_both_sides(
     sent: RecordedRequest,
     other: RecordedRequest,
 ) -> None:
-    """It may be in the recording or in the request. Everything else is still compared."""
+    """The ignored part may be in the recording or in the request. The rest still counts."""
     for one, another in ((kept, sent), (sent, kept)):
         path.unlink(missing_ok=True)
         recorded(path, answered(one, body="1"), answered(one, body="2"))
@@ -337,7 +337,7 @@ def test_of_addresses_that_are_alike_the_order_of_recording_decides(
     ],
 )
 def test_a_path_is_the_same_however_a_client_escapes_it(path: Path, kept: str, sent: str) -> None:
-    """It works in both directions, and the path is not named among the differences."""
+    """Either side may have the escaped form, and the path is not listed as a difference."""
     for one, other in ((kept, sent), (sent, kept)):
         recorded(path, answered(get(one)), answered(replace(post(b"1"), uri=f"{BASE_URL}{one}")))
         cassette = Cassette(path, repeat="strict")
@@ -367,7 +367,7 @@ def test_an_escape_in_a_base_address_is_the_same_too(path: Path, base: str) -> N
 
 
 def test_matching_is_on_the_redacted_form_on_both_sides(path: Path) -> None:
-    """So a recording with one key in an address replays with another key."""
+    """A recording with one key in an address must replay with another key."""
     first, second = "dm_live_8fK2xQ9zLr7TtVb3", "dm_test_nWm5YcHs1pAe0123"
     recorded(path, answered(get(f"/a/{first}")), redactor=Redactor([first]))
     assert Cassette(path, redactor=Redactor([second])).play(get(f"/a/{second}"))
@@ -386,7 +386,7 @@ def test_addresses_of_any_characters_are_found(path: Path) -> None:
 
 
 def test_a_matcher_of_ones_own_may_return_or_assert(path: Path) -> None:
-    """Like vcrpy's matchers, it gets two vcrpy requests: the sent one and the recorded one."""
+    """Like vcrpy's, the function gets two of vcrpy's requests: the sent and the recorded one."""
 
     def same_last_segment(request: Any, other: Any) -> None:
         assert request.path.rsplit("/", 1)[-1] == other.path.rsplit("/", 1)[-1]
@@ -404,7 +404,7 @@ def test_a_matcher_of_ones_own_may_return_or_assert(path: Path) -> None:
 
 
 def test_once_records_a_cassette_that_is_not_there_or_empty(path: Path) -> None:
-    """Afterwards ``once`` replays it."""
+    """Afterwards ``once`` replays the cassette, and refuses new requests."""
     path.write_text("")
     assert refusal(Cassette(path), get()).reason == "no_match"
 

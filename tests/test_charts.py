@@ -96,7 +96,7 @@ def test_readings_without_times_are_drawn_by_number() -> None:
 
 
 def test_the_same_readings_are_the_same_bytes() -> None:
-    """Then running a notebook again changes nothing, whatever the user's matplotlib style."""
+    """A notebook that runs again must not change, whatever the user's matplotlib style."""
     first = draw(countdown(50)).png()
     with mpl.rc_context({"font.size": 30, "timezone": "Asia/Tokyo", "axes.facecolor": "black"}):
         second = draw(countdown(50)).png()

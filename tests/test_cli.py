@@ -133,7 +133,7 @@ def test_what_could_not_be_done_is_one_line_and_exit_code_2(words: str, says: st
     ],
 )
 def test_an_error_says_what_to_do_at_a_terminal(words: str, says: str, service: StandIn) -> None:
-    """It says what happened and what to do, without advice that only works in Python."""
+    """The message says what happened and what to do, without advice that needs Python."""
     Path("file").touch()
     Path("tour.ipynb").write_text('{"cells": [], "metadata": {}}')
     Path("empty.yaml").write_text("interactions: []\nversion: 1\n")
@@ -162,7 +162,7 @@ def test_an_error_says_what_to_do_at_a_terminal(words: str, says: str, service: 
 def test_advice_at_a_terminal_has_no_call_of_python(
     account: FaultyService, fault: dict[str, Any], says: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """This covers errors that the service causes and errors in the settings."""
+    """The errors come from the service's responses and from wrong settings."""
     if regions := fault.pop("regions", None):
         monkeypatch.setattr(settings, "regions_file", lambda: Path("regions.toml"))
         Path("regions.toml").write_text(regions)
@@ -207,7 +207,7 @@ def test_a_cassettes_data_is_printed_as_json_csv_and_a_table(command: str) -> No
     assert str(rows[0].get("path") or next(iter(rows[0].values()))) in table.stdout
 
 
-def test_json_has_no_character_that_a_terminal_obeys() -> None:
+def test_json_output_has_no_control_characters() -> None:
     """Control characters are escaped, so a program that parses the JSON still gets them."""
     recorded(Path("cassettes/odd.yaml"), answered(get("/\u202ea\u2028")))
     printed = invoke("cassette", "show", "odd", "--json").stdout
@@ -227,7 +227,7 @@ def test_the_live_service_is_asked_where_no_cassette_is_named(account: StandIn) 
 
 
 def test_a_violated_rule_is_exit_code_1(account: StandIn) -> None:
-    """If a header is missing, the exit code tells a script."""
+    """A script must notice a missing header."""
     with account.fault(headers={"X-RateLimit-Reset": None}):
         checked = invoke("check-contract", "--json")
 
@@ -294,7 +294,7 @@ def test_show_prints_a_line_for_each_interaction_or_one_in_full(tour: Path) -> N
 
 
 def test_audit_exits_with_1_until_nothing_is_left_to_redact(tour: Path) -> None:
-    """It repeats neither the planted key nor the personal data; after redaction it passes."""
+    """The audit repeats neither the key nor the personal data. After redaction it passes."""
     leaking = "leak.ipynb"
     write_notebook(leaking, f'dm.connect(key="{KEY}")')
     both, done = cassette("audit", "tour", leaking), cassette("redact", "tour")
@@ -428,7 +428,7 @@ def contents(folder: str) -> dict[str, bytes]:
 
 
 def test_adopt_names_what_it_finds_and_changes_nothing(suite: object, service: StandIn) -> None:
-    """It reports secrets with their places, old recordings, and files that are not cassettes.
+    """The report has secrets with their places, old recordings, and files that are no cassettes.
 
     A wrong age is an error before anything is changed.
     """
@@ -495,7 +495,7 @@ def test_adopt_rewrites_redacted_and_loses_nothing(
 def test_adopt_leaves_what_is_elsewhere_keeps_permissions_and_tells_of_comments(
     suite: object, tmp_path: Path
 ) -> None:
-    """It does not follow a link out of the folder, whether or not its name has a suffix."""
+    """A link out of the folder is not followed, whether or not its name has a suffix."""
     elsewhere, plain = tmp_path / "elsewhere", Path("suite/plain.yaml")
     elsewhere.write_bytes(plain.read_bytes())
     for name in ("test_link", "link.yaml"):
@@ -514,7 +514,7 @@ def test_adopt_leaves_what_is_elsewhere_keeps_permissions_and_tells_of_comments(
     assert plain.stat().st_mode & 0o777 == 0o640
 
 
-def test_a_cassette_that_would_be_another_is_named_and_stays(
+def test_a_cassette_that_adopting_would_damage_is_named_and_stays(
     suite: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If the rewritten file would differ, the original stays; the others are rewritten."""

@@ -223,7 +223,7 @@ def tour(client: Blocking, base_url: str) -> list[object]:
 def test_what_a_client_does_is_recorded_and_replayed(
     over: Opened, session: Session, streams: ClientService, tmp_path: Path
 ) -> None:
-    """This includes uploads, redirects, compressed bodies, errors and streams."""
+    """Uploads, redirects, compressed bodies, errors and streams replay without a server."""
     path = tmp_path / "tour.yaml"
     session.record(path)
     with over(session) as client:
@@ -294,10 +294,7 @@ def unused_address(session: Session, client: Blocking) -> str:
 def test_an_sdk_repeats_and_waits_by_itself(
     over_unpaced: Opened, streams: ClientService, tmp_path: Path
 ) -> None:
-    """SDKs retry by themselves.
-
-    So the session, which would retry for its own clients, sends once.
-    """
+    """SDKs retry by themselves, so the session must not retry for them too."""
     with Session(streams.base_url, KEY) as session, over_unpaced(session) as client:
         answer = client.send("GET", f"{streams.base_url}/v1/busy")
 
@@ -413,7 +410,7 @@ def test_the_key_is_added_where_a_request_has_no_credentials(
     assert KEY_PAIR not in str(theirs)
 
 
-def test_a_session_and_its_patched_clients_do_not_meet_twice(
+def test_patching_leaves_the_sessions_own_requests_alone(
     over_patched: Opened, session: Session, streams: ClientService, tmp_path: Path
 ) -> None:
     """The session's own requests go straight to the network, and patching ends with the block."""
@@ -432,7 +429,7 @@ def test_a_session_and_its_patched_clients_do_not_meet_twice(
 def test_a_second_session_takes_the_clients_over(
     streams: ClientService, session: Session, tmp_path: Path
 ) -> None:
-    """It applies until the second ends, for example a test's session within its module's."""
+    """The inner session gets the requests until it ends, as a test's within its module's."""
     with Session(NO_ADDRESS) as second, patched(session.take_senders()):
         second.take_senders()
         session.record(tmp_path / "first.yaml")

@@ -365,7 +365,7 @@ BODIES = (b"\xff\0" * 700_000, b"a\r\nb\n", "Zürich".encode("latin-1"))
 def test_a_recorded_body_that_is_not_changed_is_sent_byte_by_byte(
     service: FaultyService, browsed: Callable[..., Page], unpaced: Session, body: bytes
 ) -> None:
-    """The page may show only a part of it. A body of another recording is not sent."""
+    """The page may show only a part of the body. Another recording's body is not sent."""
     content_type = {"Content-Type": "text/plain; charset=latin-1"}
     unpaced.client.request("OPTIONS", "/v1/lists", content=body, headers=content_type)
     page = browsed(unpaced)
@@ -418,7 +418,7 @@ def test_in_a_replay_the_cassette_answers(browsed: Callable[..., Page]) -> None:
 def test_an_address_completes_from_what_the_session_has_seen(
     service: FaultyService, browsed: Callable[..., Page]
 ) -> None:
-    """It suggests parameters, headers and the remaining allowance, from this session alone."""
+    """The form suggests parameters and headers of this session alone, and shows what is left."""
     recorded("cassettes/a.yaml", answered(get("/v1/others?page=2")))
     dm.connect(service.base_url, service.api_key, paths=["/v1/domains/{domain}"])
     page = browsed()
@@ -437,7 +437,7 @@ def test_an_address_completes_from_what_the_session_has_seen(
     assert not {"authorization", "host"} & set(after["headers"])
 
 
-def test_nothing_is_sent_by_a_cassette_or_by_what_is_no_send(
+def test_only_a_sessions_page_sends_and_only_when_asked(
     browsed: Callable[..., Page], connected: Session, service: FaultyService
 ) -> None:
     """A cassette's page cannot send. A session's page sends only for the message ``send``."""
@@ -456,7 +456,7 @@ def test_nothing_is_sent_by_a_cassette_or_by_what_is_no_send(
 
 
 def test_the_selected_response_is_there_in_python(browsed: Callable[..., Page]) -> None:
-    """It is a decoded httpx response with its request, and gives the same frame as a live one."""
+    """`response` is a decoded httpx response, and gives the same frame as a live one."""
     rows = gzip.compress(b'[{"id": "01"}]')
     packed = answered(get("/v1/lists?page=2"), rows)
     headers = (("Content-Type", "application/json"), ("Content-Encoding", "gzip"))
@@ -479,7 +479,7 @@ def test_the_selected_response_is_there_in_python(browsed: Callable[..., Page]) 
 def test_a_body_that_was_not_kept_is_no_empty_response(
     browsed: Callable[..., Page], unpaced: Session
 ) -> None:
-    """It raises an error. When the mode changes, the selection is reset."""
+    """`response` raises an error instead, and a change of mode resets the selection."""
     with unpaced.client.stream("GET", ME):
         pass
     page = browsed(unpaced)

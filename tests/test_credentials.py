@@ -229,7 +229,7 @@ def test_the_warning_of_a_literal_key_does_not_print_the_line_that_holds_it(
         exec(compile(source, str(file), "exec"), {"as_api_key": as_api_key})
     shown = caught[0]
     printed = warnings.formatwarning(shown.message, shown.category, shown.filename, shown.lineno)
-    # this cell contains no key, so it causes no warning
+    # This cell contains no key, so it causes no warning.
     cell("dm.connect(api_key=service.api_key)")
 
     assert KEY not in printed
@@ -239,7 +239,7 @@ def test_the_warning_of_a_literal_key_does_not_print_the_line_that_holds_it(
 def test_every_key_of_the_process_is_known_while_it_is_held(
     monkeypatch: pytest.MonkeyPatch, keyring: Any
 ) -> None:
-    """These are the sessions', the environment's and, on request, the keyring's keys."""
+    """Redaction needs the keys of sessions, the environment and, on request, the keyring."""
     keyring(MemoryKeyring())
     remember_api_key(ApiKey("kept-for-the-address"), base_url=ADDRESS)
     monkeypatch.setenv("DIRECTMAIL_API_KEY", "of-the-environment")

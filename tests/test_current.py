@@ -133,7 +133,7 @@ def test_the_one_region_is_taken(monkeypatch: pytest.MonkeyPatch, service: Fault
         (f"https://{'a' * 300}.example.com", "This is no address"),
     ],
 )
-def test_an_address_that_will_not_do_is_refused(address: str, said: str) -> None:
+def test_an_invalid_address_is_refused(address: str, said: str) -> None:
     """The error says what to write, never repeats a user name, and opens no session."""
     with pytest.raises(dm.errors.AddressError, match=said) as caught:
         dm.connect(address, "some-key")
@@ -148,7 +148,7 @@ def test_an_address_that_will_not_do_is_refused(address: str, said: str) -> None
 
 @pytest.mark.parametrize("address", ["api.example.com", "API.example.com:8443/eu/", "localhost:1"])
 def test_an_address_without_a_scheme_means_https(address: str) -> None:
-    """As in a browser, but never unencrypted."""
+    """Browsers do the same, but here the connection is never unencrypted."""
     opened = dm.connect(address, "some-key-0123456789")
 
     assert opened.base_url == f"https://{address.rstrip('/')}"

@@ -24,7 +24,7 @@ def shown(frame: pd.DataFrame) -> dict[str, Any]:
 
 
 def test_a_readable_frame_is_a_plain_frame() -> None:
-    """It has pandas' type, equals its copy, and is pickled and copied like any other."""
+    """The frame has pandas' type, equals its copy, and is pickled and copied like any other."""
     plain = pd.DataFrame({"a": [1, 2]})
     frame = readable(plain.copy())
 
@@ -36,7 +36,7 @@ def test_a_readable_frame_is_a_plain_frame() -> None:
 
 
 def test_ipython_shows_html_and_text_alike() -> None:
-    """Both have the same cells, with text to the left and numbers to the right."""
+    """HTML and text have the same cells, with text to the left and numbers to the right."""
     frame = readable(pd.DataFrame({"name": ["Ada", "Bo"]}))
     frame["n"] = [1, 20]  # the current contents are shown
     data = shown(frame)
@@ -83,7 +83,7 @@ def test_times_are_to_the_second_and_durations_to_the_millisecond() -> None:
 
 
 def test_long_text_is_whole_over_several_lines() -> None:
-    """This applies to pages and terminals of any width. Columns that do not fit are listed."""
+    """No text is truncated in a page or a terminal. Columns that do not fit are listed."""
     frame = pd.DataFrame({"a": ["word " * 40, "x"], "b": ["y", "z"]})
     narrow = as_text(pd.DataFrame([WIDE, WIDE]), width=50)
 

@@ -106,7 +106,7 @@ def test_two_bodies_differ_exactly_where_they_are_not_equal(was: Any, is_now: An
         (["a", "b"], ["a", "c"], "[1] changed"),
         ([{"id": 1, "n": 1}, {"id": 2}], [{"id": 2}, {"id": 1, "n": 2}], "[id=1].n changed"),
         ([{"id": 1}, {"id": 1}], [{"id": 1}], "[1] removed"),
-        # Whole bodies.
+        # Whole bodies, if they are not of the same kind or not JSON.
         (1, 1.0, ""),
         ({}, None, "$ null-turned"),
         (b"<html>", b"<html> ", "$ changed"),
@@ -134,7 +134,7 @@ def test_statuses_are_compared_and_the_rest_unless_one_is_an_error() -> None:
 
 
 def test_a_body_that_was_not_recorded_is_not_compared() -> None:
-    """It would differ from any other body. Status and headers are still compared."""
+    """The missing body would differ from any other. Status and headers are still compared."""
     was = response(missing_body(5000))
 
     assert words(compare(was, response({"name": "x"}, status=201))) == "status changed"

@@ -118,7 +118,7 @@ def test_a_wrong_argument_is_told_in_two_lines(
 
 
 def test_tab_completes_the_names_of_cassettes(run: Callable[[str], list[str]]) -> None:
-    """IPython, and so JupyterLab, completes them only in arguments that take a cassette."""
+    """IPython, and so JupyterLab, completes names only in arguments that take a cassette."""
     run("import importlib; importlib.reload(dm)")  # as importing it in a notebook does
 
     def offered(code: str) -> list[str]:

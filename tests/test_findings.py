@@ -103,10 +103,7 @@ def current_session(server: FaultyService, key: str = "", **options: Any) -> Ite
 
 
 def test_a_live_sessions_findings_need_no_recording() -> None:
-    """They include the record and a refusal.
-
-    For a stream, whose body is not kept, headers count.
-    """
+    """The responses that the session kept are enough. A streamed one adds only its headers."""
     server = FaultyService(limit=2, exhausted_status=420)
     with server, current_session(server, pace="off") as opened:
         for _ in range(3):
@@ -153,7 +150,7 @@ def test_explore_sends_reads_and_shows_what_they_found(
 def test_a_wrong_key_is_sent_once_by_all_sessions(
     service: FaultyService, capsys: pytest.CaptureFixture[str], key: str
 ) -> None:
-    """Repeated wrong keys could lock an account, so one process sends one for each address."""
+    """A service may lock an account after wrong keys, so one process sends one per address."""
     with current_session(service, key):
         explore(pause_s=0)
     if key:
@@ -178,7 +175,7 @@ def test_reads_for_the_unit_end_where_it_is_known_or_cannot_be(
     with current_session(service):
         rows = explore(pause_s=0).set_index("part")
 
-    # one without a key and one with a wrong key are included
+    # One read without a key and one with a wrong key are included.
     assert service.requests[f"GET {ME_PATH}"] == reads
     if headers.get("X-RateLimit-Reset"):
         assert rows.loc[UNIT, "how_sure"] == "certain"

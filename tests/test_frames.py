@@ -171,7 +171,7 @@ def test_a_frame_goes_to_parquet_and_back() -> None:
 
 @pytest.mark.parametrize("data", [[{"id": 1}, {"id": 2}], {"id": 1}, None, "text"])
 def test_data_is_an_envelope_where_it_has_members(data: object) -> None:
-    """Its neighbours go to attrs. A plain field that is named data stays a field."""
+    """The other members go to attrs. A plain field that is named data stays a field."""
     body = {"data": data, "total": 2}
     table, whole = frame(body), frame(body, record_path=None)
 
@@ -243,7 +243,7 @@ def test_attrs_say_where_the_frame_came_from() -> None:
 
 
 def test_an_error_status_raises_unless_its_body_is_asked_for() -> None:
-    """As in `me`. The error names the operation, and a note says how to get the body anyway."""
+    """`me` does the same. A note says how to get the body anyway."""
     refused = response(b'{"error": "no"}', 401)
     with pytest.raises(UnauthorizedError, match="answered 401") as caught:
         frame(refused)

@@ -37,7 +37,7 @@ def full_disk() -> Iterator[None]:
 def test_a_full_disk_stops_the_request_and_says_that_it_was_carried_out(live: Session) -> None:
     """The error says what to do.
 
-    Earlier interactions are safe, and recording continues with space.
+    Earlier interactions are safe, and recording goes on once there is space.
     """
     with live.record("tour"):
         live.me()

@@ -167,7 +167,7 @@ def failures(layout: str, entry_points: list[str], most: int | None) -> tuple[in
             tried += 1
             try:
                 ENTRY_POINTS[name](path)
-            # a server may close the connection on an odd request
+            # A server may close the connection on an odd request.
             except (dm.DirectMailLabError, httpx.TransportError):
                 pass
             except Exception as error:

@@ -80,7 +80,7 @@ def test_a_recording_is_shown_as_a_frame(tour: Path) -> None:
 
 
 def test_a_number_is_one_of_a_single_recording(tour: Path) -> None:
-    """With several recordings the number is ambiguous, so it raises instead of picking one."""
+    """With several recordings a number is ambiguous, so the call raises an error."""
     for several in (tour.parent, [tour, tour]):
         with pytest.raises(ValueError, match="Give one cassette"):
             interactions(several, number=1)  # type: ignore[call-overload]

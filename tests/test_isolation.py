@@ -86,7 +86,7 @@ def test_sessions_in_threads_and_tasks_never_meet(services: list[StandIn]) -> No
             cassettes = [reading.cassette for reading in session.recording.readings()]
             assert cassettes == [f"of-{worker}"] * len(ROUNDS)
             assert {response.json()["id"] for response in got[worker]} == {worker}
-    # a plain client still works, because httpx is not patched
+    # A plain client still works, because httpx is not patched.
     with httpx.Client(auth=(services[0].api_key, "")) as foreigner:
         assert foreigner.get(f"{services[0].base_url}/v1/users/me").json() == {"id": 0}
     for session in sessions:
@@ -116,10 +116,7 @@ def items() -> Iterator[StandIn]:
 def test_one_session_used_by_many_gives_each_its_own_response(
     items: StandIn, record_mode: str
 ) -> None:
-    """It works for recordings and replays.
-
-    The cassette and the readings have each response once.
-    """
+    """After recording and replaying, the cassette and the readings have each response once."""
     expected = {worker: [[worker, n] for n in ROUNDS] for worker in WORKERS}
     sources = {}
     with connected(items) as session:

@@ -178,7 +178,7 @@ def test_credentials_of_another_program_are_in_no_answer_and_no_log(
 
 
 def test_a_new_notebook_signs_in_records_and_makes_three_calls(server: Server) -> None:
-    """It is created in the folder on screen, and never replaces an existing one."""
+    """The notebook is created in the folder on screen, and never replaces an existing one."""
     (server.notebooks / "mine").mkdir()
     paths = [call(server, "POST", "explore", folder="mine").json()["path"] for _ in range(2)]
     notebook = nbformat.read(server.notebooks / paths[0], 4)
@@ -223,7 +223,7 @@ def test_the_tutorials_are_not_copied_through_a_link(tmp_path: Path) -> None:
 
 
 def test_the_labextension_is_of_this_version() -> None:
-    """Its `package.json` has the version, which JupyterLab shows."""
+    """The version is defined in `package.json`, and the Python package must report the same."""
     package = Path(jupyter.__path__[0], "labextension", "package.json")
 
     assert json.loads(package.read_text())["version"] == directmail_lab.__version__

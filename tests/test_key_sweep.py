@@ -141,7 +141,7 @@ def drive(service: FaultyService, haul: Haul) -> None:
         served(haul)
         kept = session.recording
     closed(session, kept, haul)
-    # tests the file with the shared allowance
+    # This tests the file with the shared allowance.
     with Session(service.base_url, ApiKey(KEY)) as paced:
         paced.me()
     for path in Path.cwd().rglob("*"):
@@ -178,7 +178,7 @@ def responses(service: FaultyService, session: Session, haul: Haul) -> None:
 
 
 def no_answers(service: FaultyService, session: Session, haul: Haul) -> None:
-    """Requests fail in every mode, and from the sync and async clients."""
+    """Let requests fail in every mode, from the sync and the async client."""
     read = functools.partial(session.request, "GET", "/v1/users/me")
     for mode in (session.live, functools.partial(session.record, "failing")):
         with mode() as within:
@@ -201,7 +201,7 @@ async def in_a_task(session: Session) -> None:
 
 
 def no_room(service: FaultyService, session: Session, haul: Haul) -> None:
-    """The disk is full when the response echoes the key, for the sync and async clients."""
+    """Fill the disk while a response echoes the key, for the sync and the async client."""
 
     def full(name: str, call: Callable[[], object]) -> None:
         with service.fault(echo_key=True), session.record(name), pytest.MonkeyPatch.context() as on:
@@ -214,7 +214,7 @@ def no_room(service: FaultyService, session: Session, haul: Haul) -> None:
 
 
 def clients_of_others(service: FaultyService, session: Session, haul: Haul) -> None:
-    """Other clients use the adapters or are patched, live and with a recording."""
+    """Send requests with other clients, by adapter and patched, live and while recording."""
     faults: tuple[dict[str, Any], ...] = (
         {"echo_key": True},
         {"drop": "reset"},
@@ -262,7 +262,7 @@ def requests(service: FaultyService, session: Session, haul: Haul) -> None:
     with service.fault(redirect_to=f"http://{KEY.replace('_', '-')}.test/"):
         followed = functools.partial(session.get, "/v1/users/me", follow_redirects=True)
         attempt(haul, "refused redirect", followed)
-    # httpx's client keeps the cookie too
+    # httpx's client keeps the cookie too.
     with service.fault(headers={"Set-Cookie": f"s={UNKNOWN}"}):
         attempt(haul, "cookie", session.me)
     for mode in (session.live, functools.partial(session.record, "refusing")):
@@ -279,7 +279,7 @@ def objects(session: Session, haul: Haul) -> None:
     shown += [session.recording.readings(), session.live(), session.record("places")]
     for thing in shown:
         haul.add(f"repr of {type(thing).__name__}", repr(thing))
-        # the recording keeps unredacted messages in memory, and shows none
+        # The recording keeps unredacted messages in memory, and shows none.
         if thing is not session.recording:
             haul.add(f"vars of {type(thing).__name__}", repr(getattr(thing, "__dict__", "")))
         try:
@@ -292,7 +292,7 @@ def objects(session: Session, haul: Haul) -> None:
 
 
 def many(service: FaultyService, session: Session, haul: Haul) -> None:
-    """Errors of several paths are returned as values; pages that lead elsewhere raise."""
+    """Request several paths, whose errors are values, and pages that lead elsewhere."""
     make_current(session)
     for fault in ({"drop": "reset"}, {"cut_after": 5, "body": KEY}, {"status": 500}):
         with service.fault(**{"echo_key": True, **fault}):
@@ -319,7 +319,7 @@ def asked(session: Session, haul: Haul) -> None:
 
 
 def closed(session: Session, kept: SessionRecording, haul: Haul) -> None:
-    """After the session is closed, the key is forgotten, and questions still work."""
+    """Check that the key is forgotten, and ask the questions about the closed session."""
     assert is_forgotten()
     questions("closed session", session, kept, haul)
 

@@ -29,7 +29,7 @@ def logger(caplog: pytest.LogCaptureFixture) -> logging.Logger:
 
 @pytest.mark.parametrize("name", [*GUARDED_LOGGERS, "directmail_lab.sessions"])
 def test_each_logger_is_guarded(name: str, caplog: pytest.LogCaptureFixture) -> None:
-    """This includes our loggers, httpx's, those of requests, and each of httpcore's."""
+    """Our loggers, httpx's, those of requests and each of httpcore's could show a key."""
     logging.getLogger(name)
     end = guard_logs(Redactor([KEY]))
     with caplog.at_level(logging.DEBUG, name):
@@ -74,7 +74,7 @@ def test_whatever_is_logged_is_redacted_by_every_session_that_is_open(
     logger: logging.Logger,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """This covers messages, arguments of any type, tracebacks and stacks."""
+    """A key may be in messages, arguments of any type, tracebacks and stacks."""
     ends = guard_logs(Redactor([OTHER])), guard_logs(Redactor([KEY]))
     log(logger)
     for end in ends:

@@ -121,7 +121,7 @@ def test_a_service_that_fails_is_told_from_a_wrong_key(
     assert problem["field"] != "key"
 
 
-def test_an_error_that_nobody_thought_of_has_words_and_not_its_own() -> None:
+def test_an_unexpected_error_is_reported_without_its_own_text() -> None:
     """The error's own text may contain anything, also the key."""
     problem = explain(ZeroDivisionError(f"of {SECRET}"))
 

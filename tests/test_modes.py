@@ -24,7 +24,7 @@ TOUR = Path("cassettes/tour.yaml")
 
 
 def test_a_mode_decorates_a_function(live: Session) -> None:
-    """As with `vcr.use_cassette`, each call runs in the mode; an async one until it is awaited."""
+    """Each call runs in the mode, and an async call keeps it until its coroutine ends."""
 
     @live.record("tour")
     def ask(path: str) -> str:
@@ -47,7 +47,7 @@ def test_a_mode_decorates_a_function(live: Session) -> None:
 def test_a_decorator_acts_on_the_session_that_is_current_at_the_call(
     service: FaultyService,
 ) -> None:
-    """So a function can be decorated before a session is open."""
+    """The function may be decorated before any session is open."""
 
     @dm.replay("first-look")
     def ask() -> tuple[str, int]:
@@ -186,9 +186,7 @@ def test_before_record_changes_and_leaves_out_and_redaction_follows(connected: S
     assert ("content-length", str(len(written.response.body))) in written.response.headers
 
 
-def test_an_attempt_that_is_left_out_is_none_of_the_recording(
-    live: Session, service: FaultyService
-) -> None:
+def test_an_attempt_that_is_left_out_is_not_counted(live: Session, service: FaultyService) -> None:
     """The second attempt is then recorded and replayed as a call of its own."""
     with live.record("tour", before_record=lambda it: it if it.response.status < 500 else None):
         live.get("/v1/lists")
@@ -251,7 +249,7 @@ def day_of(path: Path) -> str:
 def test_without_a_key_the_recording_is_replayed_and_a_line_says_so(
     recorded: Path, service: FaultyService, mode: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It works as a statement, in a block, and as a decorator, which prints the line once."""
+    """This applies to a statement, a block and a decorator, which prints the line once."""
     before, sent = recorded.read_bytes(), len(service.requests)
     dm.record("tour", record_mode=mode)
     names = [dm.me()["name"].item()]
@@ -279,7 +277,7 @@ def test_without_a_key_the_recording_is_replayed_and_a_line_says_so(
 def test_where_nothing_may_be_replayed_in_place_of_a_recording_there_is_an_error(
     recorded: Path, service: FaultyService
 ) -> None:
-    """For a missing or packaged cassette, a mode that replaces, and a session's own methods."""
+    """This applies to missing and packaged cassettes, a mode that replaces, and session methods."""
     for name in ("tours", "first-look", "no/such"):
         with pytest.raises(dm.errors.NotConnectedError, match=f"^No key, and no cassette '{name}'"):
             dm.record(name)

@@ -146,7 +146,7 @@ def test_a_wait_and_a_mode_are_shown_without_a_response(
 
 
 def test_it_follows_the_current_session(monitor: MonitorWidget, service: StandIn) -> None:
-    """It follows it as the module's calls do. After a logout, the last state stays.
+    """The monitor follows it like the module's calls. After a logout, the last state stays.
 
     The saved picture always shows the monitor's own session.
     """

@@ -60,7 +60,7 @@ def writing(service: FaultyService) -> Iterator[Session]:
 def test_a_read_that_asks_to_be_taken_for_a_write_is_one(
     service: FaultyService, live: Session, method: str, override: dict[str, Any]
 ) -> None:
-    """Some frameworks take the method from a header or parameter, so it needs allow_writes."""
+    """Some frameworks take the method from a header or a parameter, so such a read may write."""
     with pytest.raises(dm.errors.WriteRefusedError):
         live.request(method, **{"path": "/v1/letters", **override})
 
@@ -154,7 +154,7 @@ def answering(monkeypatch: pytest.MonkeyPatch) -> tuple[mock.Mock, mock.Mock]:
 def test_a_write_that_found_no_service_was_not_sent(
     service: FaultyService, writing: Session
 ) -> None:
-    """It is safe to repeat, so the error is a connection error."""
+    """The write is safe to repeat, so the error is a plain connection error."""
     service.close()
     with pytest.raises(httpx.ConnectError, match="Nothing answers"):
         writing.post("/v1/letters", json={})
@@ -186,7 +186,7 @@ def test_an_excerpt_that_ends_within_the_key_has_nothing_of_it(
 def test_an_authorization_of_ones_own_is_sent_alone(
     live: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The session does not add its key."""
+    """The session does not add its own key."""
     _, send = answering(monkeypatch)
     live.get("/v1/users/me", headers={"Authorization": "Bearer mine"})
 
@@ -400,7 +400,7 @@ def test_a_redirect_to_what_is_no_address_is_our_error(
         connected.get("/v1/lists", follow_redirects=True)
 
 
-# the first address makes the file invalid
+# The first address makes the file invalid.
 @pytest.mark.parametrize("address", NO_ADDRESSES[1:], ids=ascii)
 def test_a_cassette_of_what_is_no_address_is_replayed(tour: Path, address: str) -> None:
     """A replay needs only the paths."""

@@ -155,7 +155,7 @@ BOB = {"id": 2, "name": "Bob", "company": None, "phone": "5"}
 
 
 def test_an_operation_has_what_tools_and_people_need() -> None:
-    """It has an operation id, a tag, named parameters, and the given title and version."""
+    """Each operation has an id, a tag and named parameters. Title and version can be given."""
     paths = ["/v1/lists/7/members/8", "/v1/lists/7/members/8:copy", "/v1/a-b", "/v1/a_b", "/9"]
     tour = recorded("tour.yaml", *(answered(get(path)) for path in paths))
     document = dm.openapi(tour, title="Letters", version="2.1")
@@ -292,7 +292,7 @@ def test_what_is_always_null_or_empty_is_of_no_type() -> None:
 
 
 def test_servers_stand_with_a_path_where_they_differ() -> None:
-    """The most requested server is first. A path that all servers have lists none itself."""
+    """The most requested server comes first. A path on all servers needs no list of its own."""
     eu, us = "https://eu.example.test", "https://us.example.test"
     requests = [get("/v1/users/me", base=us), get("/v1/lists", base=us), get("/v1/lists", base=us)]
     requests += [get("/v1/users/me", base=eu), get("/v1/letters", base=eu)]
@@ -309,7 +309,7 @@ def test_servers_stand_with_a_path_where_they_differ() -> None:
 
 
 def test_parameters_have_the_types_that_were_seen() -> None:
-    """This covers paths, queries, headers and forms; what every request has is required."""
+    """Paths, queries, headers and forms are typed; what every request has is required."""
     request = get("/v1/lists/8f14e45f/members/12?page=2&tag=a&tag=b&q=1&in[]=a")
     other = get("/v1/lists/8f14e45f/members/12?page=3&tag=a&q=x&more=true")
     form = post(b"name=Ada&age=3", content_type="application/x-www-form-urlencoded")
@@ -331,7 +331,7 @@ def test_parameters_have_the_types_that_were_seen() -> None:
 
 
 def test_no_value_of_a_person_is_in_it() -> None:
-    """Values are in no schema, also if a person's data is a field name or a path segment."""
+    """A person's data may be in a body, but also be a field name or a path segment."""
     by = {"ada@lovelace.org": {"seen": 1}, "+49 30 123": {}, "Ann Lee": {}}
     friends = {"ada@lovelace.org": {"Eve": 1, "Bob": 2}, "bo%40x.org": {"Zoe": 3}, "Jo%20Po": {}}
     query = "q=Lovelace&ada@lovelace.org=1&%2B3161234=1"
@@ -366,7 +366,7 @@ def test_a_key_that_another_program_recorded_is_not_in_it() -> None:
 
 
 def test_what_openapi_cannot_describe_is_there_all_the_same() -> None:
-    """It describes an unusual method, an unknown status, truncated JSON and bytes."""
+    """An unusual method, an unknown status, truncated JSON and bytes must not be lost."""
     odd = RecordedRequest("PURGE", f"{BASE_URL}/v1/lists")
     document = described(
         *(answered(odd), answered(get("/v1/odd"), status=999), answered(get("/v1/cut"), '{"a')),

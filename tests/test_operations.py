@@ -130,7 +130,7 @@ def test_a_version_has_its_place_and_a_verb_stays(path: str, operation: str) -> 
         *((REST, 30, 0.98), (CLOUD, 30, 0.98), (FORGE, 30, 0.95)),
     ],
 )
-def test_most_operations_of_a_service_are_told(service: str, each: int, share: float) -> None:
+def test_most_operations_of_a_service_are_recognized(service: str, each: int, share: float) -> None:
     """Each service has 20 operations, with one, three or thirty recorded paths for each."""
     counts = [len(right(recorded_paths(service, each, seed))) for seed in range(10)]
 
@@ -152,7 +152,7 @@ def test_an_id_stays_one_as_more_paths_come(service: str) -> None:
         known = told
 
 
-def test_many_words_below_a_list_are_its_ids_but_for_those_that_ask() -> None:
+def test_many_words_below_a_list_are_ids_except_for_actions() -> None:
     """If nothing follows the words, eight are enough; seven may be actions."""
     words = [f"/v1/tags/{word}" for word in WORDS.split()[:8]]
     asking = ["/v1/tags/search", "/v1/tags/me", "/v1/tags/v2", "/v1/tags/sendAll"]
@@ -167,7 +167,7 @@ RPC = "auth.test chat.post chat.update users.info users.list files.list pins.add
 
 
 @pytest.mark.parametrize("ending", ["", "s"])
-def test_names_with_like_continuations_stay_names(ending: str) -> None:
+def test_names_above_the_same_paths_stay_names(ending: str) -> None:
     """Many collections have the same paths below them, and a list may have actions beside ids."""
     lists = [f"/v1/{name}{ending}" for name in COLLECTIONS.split()]
     tails = ["", "/{id}", "/{id}/events", "/{id}/events/{id}", "/search", "/export", "/count"]
@@ -180,7 +180,7 @@ def test_names_with_like_continuations_stay_names(ending: str) -> None:
 
 
 def test_the_callers_templates_come_first(connected: dm.Session) -> None:
-    """They apply to all questions about the session, or to one document. Pacing ignores them."""
+    """Templates apply to every question about a session or a document, but not to pacing."""
     paths = ["/v1/shops/{shop}", "/v1/{kind}"]
     sent = ["/v1/shops/acme", "/v1/shops/acme/orders", "/v1/lists"]
     named = ["/v1/shops/{shop}", "/v1/shops/acme/orders", "/v1/{kind}"]

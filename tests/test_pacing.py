@@ -52,7 +52,7 @@ def burst(service: Service, n: int, **options: object) -> float:
 def test_a_burst_over_three_windows_meets_no_refusal_and_wastes_no_time(
     unit: str, stated: bool, limit: int, window_s: float
 ) -> None:
-    """Sending three times the allowance takes two renewals, and no longer than it has to."""
+    """Three times the allowance takes two renewals, each as early as the service announces it."""
     service = Service(Clock(), limit=limit, window_s=window_s, unit=unit)
 
     took_s = burst(service, 3 * limit, reset_unit=unit if stated else None)

@@ -119,7 +119,7 @@ MADE: dict[str, list[Pattern]] = {
 
 def modules() -> Iterator[ModuleType]:
     for found in pkgutil.walk_packages(directmail_lab.__path__, "directmail_lab."):
-        # these modules run a program on import
+        # These modules run a program on import.
         if not found.name.endswith(("__main__", "sitecustomize")):
             yield importlib.import_module(found.name)
 
@@ -188,7 +188,7 @@ def collected() -> dict[str, tuple[Pattern, str]]:
     for module in modules():
         for name, value in vars(module).items():
             own = uses[module.__name__ if name[0] == "_" else "", name]
-            # patterns in a collection are used through a local variable
+            # Patterns in a collection are used through a local variable.
             methods = own or uses[module.__name__, ""]
             found += [
                 (f"{module.__name__}.{name}", each, tried(methods)) for each in held_by(value)

@@ -37,7 +37,7 @@ def counts_of(*interactions: Interaction) -> dict[str, int]:
 
 
 def test_addresses_and_numbers_are_replaced_wherever_they_are() -> None:
-    """They may be in a path, a query, headers or bodies, in the request or in the response."""
+    """E-mail addresses and numbers may be in a path, a query, a header or a body."""
     request = RecordedRequest(
         "POST",
         "https://api.test/v1/joe%40corp.com?phone=%2B31612345678",
@@ -54,7 +54,7 @@ def test_addresses_and_numbers_are_replaced_wherever_they_are() -> None:
 
 @pytest.mark.parametrize("number", [PHONE, "+31612345678", "%2B31612345678", "+31(6)12345678"])
 def test_equal_values_get_equal_pseudonyms_however_they_are_written(number: str) -> None:
-    """So a replay with other spaces or escapes still finds the recorded response."""
+    """A replay with other spaces or escapes must still find the recorded response."""
     pseudonym = PERSONAL.text("joe@corp.com")
 
     assert pseudonym == "person-9748fa7c@example.invalid"  # the same in every process
@@ -111,7 +111,7 @@ def test_a_pseudonym_is_of_the_type_it_replaces() -> None:
     ],
 )
 def test_personal_fields_are_known_by_their_names(field: str) -> None:
-    """It works at any depth of JSON, in forms and in queries, whatever the name's spelling."""
+    """They are found at any depth of JSON, in forms and in queries, in any spelling."""
     texts = (
         json.dumps({"a": [{field: "Ada 1"}, {field: None}, {"b": {field: ["Ada 1"]}}]}),
         f"x=1&{field}=Ada+1",
@@ -219,7 +219,7 @@ def test_there_is_no_notice_where_nothing_personal_was_recorded() -> None:
     with opened("tour", "any", notice=lines.append) as cassette:
         cassette.record(JOE)
         assert lines == []
-        # the notice is optional, so a missing file must not raise
+        # The notice is optional, so a missing file must not raise.
         Path("cassettes/tour.yaml").unlink()
 
     (line,) = lines

@@ -448,7 +448,7 @@ def test_each_test_has_a_file_of_its_own(run: Run, account: StandIn) -> None:
 
 
 @pytest.mark.parametrize("chosen", ["", "test_account.py::test_me[a:b]"])
-def test_no_test_takes_the_file_of_another_for_one_of_pytest_recording(
+def test_tests_that_pytest_recording_would_name_alike_keep_their_own_files(
     run: Run, account: StandIn, chosen: str
 ) -> None:
     """pytest-recording would give these tests one file. A test that runs alone gets its own too."""
@@ -1020,7 +1020,7 @@ def test_asks_the_server(server):
 
 @pytest.mark.parametrize("workers", ["0", "1"])
 def test_a_thread_that_connects_late_fails_the_test_that_started_it(run: Run, workers: str) -> None:
-    """It never fails the next test.
+    """The failure must not hit the next test.
 
     Work in a pool belongs to the test that submitted it, and work in a fixture's thread to the test
     that is running.
@@ -1106,7 +1106,7 @@ def test_a_test_that_vcrpy_records_too_is_refused(
 
 
 def test_the_mark_of_vcrpy_is_no_error_where_nothing_reads_it(run: Run, account: StandIn) -> None:
-    """A suite can keep the mark while it moves, once pytest-recording and pytest-vcr are gone."""
+    """A suite that moves may keep its marks, if pytest-recording and pytest-vcr are uninstalled."""
     source = f"import pytest\n@pytest.mark.vcr\n{ONE_CALL}"
     alone = ("-p", "no:recording", "--strict-markers")
     run(source, RECORD, *alone, passed=1)
@@ -1187,7 +1187,7 @@ def test_an_old_recording_warns_or_fails(
     """The ini file sets the limit and the consequence, and the marker overrides both."""
     pytester.makeini(f"[pytest]\n{ini}")
     OWN.parent.mkdir(parents=True)
-    # one interaction, recorded 2026-11-21
+    # One interaction, recorded on 2026-11-21.
     first = PACKAGED.read_text(encoding="utf-8").splitlines()[:7]
     OWN.write_text("\n".join(first).replace("2026-11", "2020-11") + "\n# end: 1 interaction\n")
     source = f"import pytest\n@pytest.mark.directmail({marker})\n{ONE_CALL}"
@@ -1215,9 +1215,9 @@ LOGS_IN = """
 
 @pytest.mark.parametrize("place", ["marker", "fixture", "ini"])
 def test_a_suite_of_vcrpy_replays_as_it_is(pytester: pytest.Pytester, run: Run, place: str) -> None:
-    """It logs in, sends other bodies and leaves a response unplayed, with settings in any place.
+    """The suite logs in, sends other bodies and leaves a response unplayed.
 
-    The settings also apply to another cassette that the test opens.
+    The settings may be in any place, and also apply to another cassette that the test opens.
     """
     settings = {"patch": True, "like": "vcrpy", "ignore": ["query:key"]}
     base, token = "https://api.example.test", "t-1234567890"

@@ -44,7 +44,7 @@ def dtypes(frame: pd.DataFrame) -> dict[str, str]:
 
 @pytest.mark.parametrize("n", [0, 1, 700])
 def test_a_frame_has_the_same_columns_however_many_readings_there_are(n: int) -> None:
-    """This includes a frame without readings. Row numbers start at 1."""
+    """A frame without readings has them too. Row numbers start at 1."""
     frame = frame_of([reading(i) for i in range(n)], unit="undetermined")
 
     assert dtypes(frame) == DTYPES
@@ -206,7 +206,7 @@ def test_headers_that_are_sent_repeatedly_or_not_at_all_or_contradict_are_a_prob
     ],
 )
 def test_dates_are_read_in_each_form_and_a_reset_that_is_one_is_kept(text: str, form: str) -> None:
-    """These are the three forms of RFC 9110, and ISO 8601, which is UTC by default."""
+    """HTTP dates have three forms (RFC 9110). ISO 8601 times are in UTC by default."""
     assert parse_date(text) == (form, HTTP_DATE_S)
     assert read((RESET, f" {text}")).reset_text == text
     assert read((RESET, "soon")).reset_text is None

@@ -52,8 +52,8 @@ def test_every_command_of_the_readme_is_there(line: str) -> None:
         assert option in shown.output
 
 
-def test_every_command_there_is_stands_in_the_readme() -> None:
-    """So a new command is not forgotten in the README, nor a subcommand of `cassette`."""
+def test_the_readme_lists_every_command() -> None:
+    """A new command must be added to the README, and so must a subcommand of `cassette`."""
     root = get_command(app)
     assert hasattr(root, "commands")
     for name, command in root.commands.items():

@@ -68,7 +68,7 @@ class RecordingMachine(RuleBasedStateMachine):
         self.folder = tempfile.TemporaryDirectory()
         self.path = Path(self.folder.name, "tour.yaml")
         self.cassette: Cassette | None = None
-        # no file existed when it was opened, and nothing was recorded to it since
+        # No file existed when it was opened, and nothing was recorded to it since.
         self.is_new = True
         self.numbers = count(1)
         self.notices: list[str] = []
@@ -108,7 +108,7 @@ class RecordingMachine(RuleBasedStateMachine):
     def open(self, data: st.DataObject) -> None:
         mode = data.draw(MODES)
         self.notices.clear()
-        # another program may have left a file that is not a cassette
+        # Another program may have left a file that is not a cassette.
         with suppress(CassetteFormatError):
             self.cassette = opened(self.path, mode, notice=self.notices.append)
         if not self.records:

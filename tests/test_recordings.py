@@ -62,7 +62,7 @@ def test_a_sessions_recording_is_that_of_its_mode(live: Session) -> None:
 
 
 def test_a_recorded_response_says_its_number_in_the_cassette(tour: Path, live: Session) -> None:
-    """A cassette that is recorded from scratch has no certain number until it is finished."""
+    """While a cassette is re-recorded, the numbers are not yet known."""
     with live.record("tour"):
         live.get("/v1/lists")
     with live.record("tour", record_mode="all"):
@@ -259,7 +259,7 @@ def test_attempts_are_numbered_and_keep_their_bodies(
             assert dm.interactions(replaying)["attempt"].tolist() == [1, 1, 2, 3, 1, 1]
 
 
-def test_an_attempt_that_is_cut_short_is_none_of_the_cassette(
+def test_an_attempt_that_is_cut_short_is_not_in_the_cassette(
     service: FaultyService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The session shows both attempts; the cassette has the complete response as the first."""
@@ -306,7 +306,7 @@ def test_without_attempts_each_call_plays_one_response(tmp_path: Path) -> None:
 
 
 def test_an_attempt_without_the_one_before_it_is_a_response_of_its_own(tmp_path: Path) -> None:
-    """For example, someone removed the first attempt from the file."""
+    """Someone may have removed the first attempt from the file."""
     second = replace(answered(get("/b")), attempt=2)
     cassette = Cassette(recorded(tmp_path / "a.yaml", answered(), second))
 
@@ -405,7 +405,7 @@ def test_a_file_that_changes_after_the_last_interaction_stays(tmp_path: Path) ->
 
 @pytest.mark.parametrize("mode", ["new_episodes", "all"])
 def test_what_is_recorded_for_a_private_cassette_is_private(tmp_path: Path, mode: str) -> None:
-    """This includes the file beside it and a file that replaces it."""
+    """The file beside it and its replacement have the same permissions."""
     path = theirs(tmp_path / "tour.yaml", answered(get("/old")))
     path.chmod(0o600)
     with opened(path, mode) as cassette:
@@ -483,7 +483,7 @@ NOT_RECORDED = pytest.raises(dm.errors.NotRecordedError, match=r"not (recorded|s
 
 
 @pytest.mark.parametrize("layout", [recorded, theirs])
-def test_a_services_own_words_are_no_missing_body(
+def test_a_body_that_looks_like_our_note_is_replayed(
     tmp_path: Path, layout: Callable[..., Path]
 ) -> None:
     """A body that looks like our note about a missing body is replayed from our files.

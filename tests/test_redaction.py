@@ -171,12 +171,10 @@ MARKED = 'a"b\\c/d+e-f&g%h'
         (MARKED.encode(), "text/plain"),
     ],
 )
-def test_what_is_searched_as_written_is_written_as_if_it_was_taken_apart(
-    body: bytes, media_type: str
-) -> None:
-    """For speed, most interactions are only searched in their written form.
+def test_the_fast_search_writes_the_same_as_a_full_redaction(body: bytes, media_type: str) -> None:
+    """Most interactions are only searched once, in their written form, because this is fast.
 
-    This form must show everything that a search of the single parts would find.
+    The bodies here need more, and the search must notice it.
     """
     given = answered_with(ME, body, ("Content-Type", media_type))
     redactor = Redactor([KEY, MARKED])
@@ -199,7 +197,7 @@ def test_what_is_searched_as_written_is_written_as_if_it_was_taken_apart(
         (json.dumps("\n".join(wrap(WRAPPED, 76)) + "\nb c"), f'"{PLACEHOLDER}\\nb c"'),
     ],
 )
-def test_the_key_alone_goes_and_of_its_encodings_the_whole_run(text: str, cleaned: str) -> None:
+def test_an_encoded_key_is_removed_with_the_whole_run_around_it(text: str, cleaned: str) -> None:
     """An encoded run in an address ends at a slash, and a part of a key is not a key."""
     assert KeySearch([KEY]).removed_from(text) == cleaned
 
@@ -209,7 +207,7 @@ def test_the_key_alone_goes_and_of_its_encodings_the_whole_run(text: str, cleane
 def test_a_credential_of_any_letters_is_found_in_each_form(
     key: str, around: bytes, width: int
 ) -> None:
-    """Escaped for an address, JSON or HTML, and in base64, wrapped or not."""
+    """A credential may be escaped for an address, JSON or HTML, or be in base64, even wrapped."""
     assume(REDACTED not in key and key.strip() == key)
     digits = base64.b64encode(around + key.encode() + around).decode()
     forms = (
@@ -335,7 +333,7 @@ def headers_of(names: tuple[str, ...], value: str) -> tuple[tuple[str, str], ...
 
 
 def test_headers_of_credentials_are_dropped_or_masked_both_ways_and_no_others() -> None:
-    """This also works without a key: a replay has none, but may still write a cassette."""
+    """A replay has no key, but may write a cassette, so names must be enough."""
     others = headers_of(NOT_OF_CREDENTIALS, "a value")
     headers = (*headers_of((*NEVER_RECORDED, *OF_CREDENTIALS), SECRET), *others)
     given = answered_with(ME, b"", *headers)
@@ -378,7 +376,7 @@ LONG = "t0ken-of-16-char"
     ],
 )
 def test_a_parameter_of_a_credential_is_removed_by_its_name(uri: str, redacted: str) -> None:
-    """This applies to addresses, links and forms. The rest is unchanged, also the second time."""
+    """Addresses, links and forms are redacted; the rest is unchanged, also the second time."""
     redactor = Redactor([KEY])
     once = redactor.request(RecordedRequest("GET", f"https://a.test/x{uri}"))
 
@@ -401,7 +399,7 @@ def test_a_parameter_of_a_credential_is_removed_by_its_name(uri: str, redacted: 
 def test_a_credential_in_its_place_is_written_alike_whichever_it_is(
     request_with: Callable[[str], RecordedRequest],
 ) -> None:
-    """So a replay with another key, or without a key, finds the recorded response."""
+    """A replay with another key, or without one, must find the recorded response."""
     recorded = Redactor([KEY]).request(request_with(KEY))
 
     assert REDACTED in repr(astuple(recorded))
@@ -410,7 +408,7 @@ def test_a_credential_in_its_place_is_written_alike_whichever_it_is(
 
 
 def test_credentials_of_bodies_are_removed_by_name_and_a_token_that_pages_stays() -> None:
-    """In JSON, in JSON inside a string, in a multipart form, and in a link."""
+    """They may be in JSON, in JSON inside a string, in a multipart form or in a link."""
     secret = {"access_token": 'a"b\\', "id_token": "x", "client_secret": "z"}
     others = {"next_page_token": "pages", "token": "t", "n": 12.10}
     body = json.dumps(secret | others | {"in": json.dumps({"refresh_token": "x", "b": "c"})})
@@ -467,7 +465,7 @@ def test_a_compressed_body_with_the_key_is_kept_unpacked(
 def test_a_body_that_cannot_be_searched_is_not_stored(
     coding: str, charset: str, body: bytes
 ) -> None:
-    """It may contain anything, so only its size is kept, and the headers are adjusted to that."""
+    """Such a body may contain anything, so only its size is kept, with matching headers."""
     kind = ("Content-Type", f"text/plain; charset={charset}")
     redacted = written_response(body, ("Content-Encoding", coding), ("Content-Length", "9"), kind)
 

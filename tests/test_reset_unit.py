@@ -93,7 +93,7 @@ def test_a_unit_that_is_named_stays_named(unit: str) -> None:
         (window("epoch_s", [0.0])[0], "epoch_s"),
         (window("epoch_ms", [0.0])[0], "epoch_ms"),
         (reading(NOW_S + 86_400, int(NOW_S)), "epoch_s"),  # the client's clock is a day ahead
-        # the client's clock is years behind, so the service's Date counts
+        # The client's clock is years behind, so the service's Date counts.
         (reading(NOW_S - 3e8, int(NOW_S), served_at=NOW_S), "epoch_s"),
         (reading(math.nan, int(NOW_S)), "epoch_s"),
         (reading(NOW_S, "Sat, 21 Nov 2026 12:01:00 GMT"), "http_date"),
@@ -138,7 +138,9 @@ def test_what_fits_several_units_is_undetermined(readings: list[Reading]) -> Non
     [lambda n: 0 * n, lambda n: n % 3, lambda n: 7 * n % 5, lambda n: n * n % 11],
     ids=["none", "0 1 2", "0 2 4 1 3", "0 1 4 9 5 3"],
 )
-def test_regular_polling_may_be_a_stroboscope(others: Callable[[int], int]) -> None:
+def test_regular_polling_may_make_milliseconds_look_like_seconds(
+    others: Callable[[int], int],
+) -> None:
     """Requests every 1.002 s make milliseconds in windows of 1.001 s look like seconds."""
     readings = [
         reading(NOW_S + 1.002 * n, 1001 - 1002 * n % 1001, elapsed_s=0.0, remaining=299 - others(n))
@@ -158,7 +160,7 @@ MIXED = [reading(NOW_S + n / 10, 60 - n // 10 if n % 2 else 20 - n // 10) for n 
         (window("epoch_s", [0.0]) + window("epoch_ms", [1.0]), "two accounts mixed"),
     ],
 )
-def test_two_accounts_in_one_log_are_no_unit(readings: list[Reading], why: str) -> None:
+def test_two_accounts_in_one_log_give_no_unit(readings: list[Reading], why: str) -> None:
     """Values of two windows that alternate prove no unit, and values in two units fit none."""
     evidence = infer_reset_unit(readings)
 

@@ -105,7 +105,7 @@ def test_an_answer_is_the_cassettes_byte_for_byte(
         assert received == [(n, v.encode()) for n, v in wanted.headers]
 
 
-def test_a_part_of_a_body_is_no_answer_for_the_whole(tmp_path: Path) -> None:
+def test_a_partial_response_is_not_sent_for_the_whole_file(tmp_path: Path) -> None:
     """A truncated file must not pass as complete. A recorded part is played only for its range."""
     part, whole = answered(get("/file"), "hell", status=206), answered(get("/file"), "hello")
     asking = replace(part.request, headers=(("Range", "bytes=0-3"),))
@@ -135,7 +135,7 @@ def test_head_gets_the_headers_of_a_recorded_get(tmp_path: Path, repeat: Any) ->
     assert ("Content-Length", "5") in whole[1]
 
 
-def test_what_is_between_two_neighbours_is_not_replayed(tmp_path: Path) -> None:
+def test_hop_by_hop_headers_are_not_replayed(tmp_path: Path) -> None:
     """A foreign cassette may have hop-by-hop headers, and a length that no longer fits the body."""
     between = [("Transfer-Encoding", "chunked"), ("Connection", "upgrade"), ("Upgrade", "h2c")]
     answer = RecordedResponse(200, "", (*between, ("Content-Length", "9")), b"xyz")
@@ -187,7 +187,7 @@ def test_an_interaction_that_cannot_be_read_is_a_502(tour: Path) -> None:
 def test_without_an_unplayed_response_comes_the_last_or_a_refusal(
     tour: Path, repeat: Any, target: str, status: int, says: str
 ) -> None:
-    """As in `replay`. The refusal is JSON that names the nearest request, without values."""
+    """A session's replay does the same. The refusal is JSON without the values that were sent."""
     with CassetteServer([tour], repeat=repeat) as server:
         for _ in range(3):
             got, headers, body = by_socket("GET", server.base_url + target)
@@ -219,7 +219,7 @@ ADDRESSES = [
 def test_addresses_of_the_service_become_the_servers(
     header: str, said: str, got: str, tmp_path: Path
 ) -> None:
-    """It happens in three headers and in JSON, whose length is corrected; the rest is unchanged."""
+    """Three headers and JSON are rewritten with the correct length; the rest is unchanged."""
     answer = answered(get(ME, base=EU), said if not header else "{}")
     headers = (*answer.response.headers, *([(header, said)] if header else []))
     answer = replace(answer, response=replace(answer.response, headers=headers))
@@ -330,7 +330,7 @@ def test_a_body_has_one_length_within_a_bound(
         (f"GET {ME} HTTP/1.1\r\nHost: localhost\r\nSec-Fetch-Site: same-site", 403),
         (f"GET {ME} HTTP/1.1\r\nHost: localhost\r\nSec-Fetch-Site: cross-site", 403),  # <img src>
         ("GET http://evil.example/ HTTP/1.1\r\nHost: localhost", 403),
-        # read as a path below the base address
+        # Read as a path below the base address.
         ("GET //evil.example/v1 HTTP/1.1\r\nHost: localhost", 404),
         ("GET /\x01 HTTP/1.1\r\nHost: localhost", 400),
         ("nonsense", 400),

@@ -207,7 +207,7 @@ def test_what_is_replayed_is_neither_held_back_nor_counted() -> None:
 
 
 def test_writes_are_allowed_while_a_session_is_open(service: FaultyService) -> None:
-    """They can be refused again later. A test's session explains what allows them instead."""
+    """Writes can be refused again later. A test's session explains what allows them instead."""
     with Session(service.base_url, ApiKey(service.api_key)) as session:
         session.allow_writes = True
         allowed = session.post("/v1/letters").status_code
@@ -222,7 +222,7 @@ def test_writes_are_allowed_while_a_session_is_open(service: FaultyService) -> N
 
 
 def test_both_clients_have_the_same_cookies(service: FaultyService) -> None:
-    """This includes cookies from a response and cookies that the user assigns."""
+    """Cookies may come from a response, or be assigned by the user."""
     with Session(service.base_url, ApiKey(service.api_key)) as session:
         other = session.async_client
         with service.fault(headers={"Set-Cookie": "a=1"}):
@@ -295,7 +295,7 @@ def test_a_replay_in_recorded_time_waits_as_long_as_the_service_took(
 def test_a_response_carries_its_number_in_the_recording(
     service: FaultyService, live: Session
 ) -> None:
-    """In every mode. A request after a redirect counts its own attempts."""
+    """This applies to every mode. A request after a redirect counts its own attempts."""
 
     def seen() -> list[tuple[int, int]]:
         """Return the number and the attempt of each response."""
@@ -396,7 +396,7 @@ def test_a_key_in_a_reason_phrase_or_a_cookie_is_not_shown(
 
 
 def test_cookies_are_kept_and_sent_back(service: FaultyService, live: Session) -> None:
-    """They can be read and replaced, as in httpx's clients."""
+    """Cookies can be read and replaced, as in httpx's clients."""
 
     async def cookies_async() -> dict[str, str]:
         async with Session(live.base_url, ApiKey(STAND_IN_KEY)) as session:

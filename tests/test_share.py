@@ -401,7 +401,7 @@ def test_a_zip_that_could_not_run_is_refused(
     assert not Path("tour.zip").exists()
 
 
-def test_a_name_that_a_terminal_would_obey_is_not_shown() -> None:
+def test_control_characters_in_a_name_are_not_shown() -> None:
     """The audit and the errors escape control characters in names that come from a notebook."""
     hostile = notebook("one.ipynb", "1", **{"\x1b[2J\u202e": f"api_key='{ODD}'"})
     with pytest.raises(DirectMailLabError) as caught:
@@ -493,7 +493,7 @@ def nothing_leaks(*notebooks: Path) -> None:
 
 @pytest.mark.parametrize("place", CELLS)
 def test_a_key_in_any_part_of_a_cell_is_found(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In any kind of cell, and in members that nbformat does not define."""
+    """The cell may be of any kind, and the member may be unknown to nbformat."""
     path = notebook("one.ipynb", "1", "", **CELLS[place])
     monkeypatch.setenv("DIRECTMAIL_API_KEY", HIDDEN)
     findings = audit(path)
@@ -531,7 +531,7 @@ def test_a_key_anywhere_in_a_cassettes_file_is_not_shared(
 def test_a_key_in_a_notebooks_other_members_is_not_shared(
     tour: Path, monkeypatch: pytest.MonkeyPatch, member: str
 ) -> None:
-    """In another member, in a repeated member, and in the notebook's file name."""
+    """The key may be in another member, in a repeated one, or in the notebook's file name."""
     monkeypatch.setenv("DIRECTMAIL_API_KEY", HIDDEN)
     source = notebook("one.ipynb", REPLAY)
     source.write_text(source.read_text().replace('{"cells"', f'{{{member}, "cells"', 1))

@@ -135,7 +135,7 @@ def test_a_replay_of_which_nothing_was_played_says_so(connected: dm.Session) -> 
 
 
 def test_the_questions_of_one_session_cover_the_same_responses(connected: dm.Session) -> None:
-    """This includes responses before, during and after a recording, but not a replay's."""
+    """They cover responses before, during and after a recording, but not those of a replay."""
     send(connected)
     source_of("replay", connected)
     connected.live()
@@ -174,10 +174,10 @@ def test_requests_without_the_key_count_in_findings_alone(service: FaultyService
     assert len(dm.interactions()) == len(dm.rate_limits()) == sum(checked().values()) == count
 
 
-def test_drift_counts_nowhere_and_numbers_as_the_others(
+def test_drift_adds_no_interactions_and_uses_the_recordings_numbers(
     connected: dm.Session, service: FaultyService
 ) -> None:
-    """Its requests are not in the session's tables. Numbers are those of the recording."""
+    """Drift's requests are in none of the session's tables, and its numbers are the recording's."""
     source_of("name", connected)
     before = len(dm.interactions())
     service.fault(path="/v1/lists", status=500)

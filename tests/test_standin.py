@@ -63,7 +63,7 @@ OTHER_SCHEMES = [None, "Basic %%%", f"Bearer {KEY_AND_COLON}"]
 
 @pytest.mark.parametrize("header", [*map(basic, WRONG), *OTHER_SCHEMES])
 def test_any_other_credentials_are_refused(service: StandIn, header: str | None) -> None:
-    """A password, another key, a key in the wrong place, another scheme, or no header."""
+    """They may be a password, another key, a key in the wrong place, another scheme, or nothing."""
     headers = {} if header is None else {"Authorization": header.encode()}
     response = httpx.get(service.base_url + ME_PATH, headers=headers, trust_env=False)
 
@@ -93,7 +93,7 @@ def test_every_response_has_the_three_headers(
     assert response.status_code == status
     assert int(response.headers[REMAINING_HEADER]) <= int(response.headers[LIMIT_HEADER])
     assert response.headers[RESET_HEADER].isdigit()
-    # in exactly this spelling
+    # The spelling is exactly that of service.md.
     assert set(HEADERS) <= {name.decode() for name, _ in response.headers.raw}
 
 
@@ -166,7 +166,7 @@ def test_operations_have_allowances_of_their_own() -> None:
 
 
 def test_closing_frees_the_port_and_the_thread(caplog: pytest.LogCaptureFixture) -> None:
-    """This works with open connections and a pending response, and closing twice is allowed."""
+    """Connections may be open and a response pending, and closing twice is allowed."""
     before = set(threading.enumerate())
     service = FaultyService()
     port = urlsplit(service.base_url).port
@@ -202,7 +202,7 @@ def test_a_client_that_goes_away_prints_nothing(
 
 
 def test_a_body_that_is_cut_is_no_request(service: StandIn) -> None:
-    """It must not be passed on as a complete one."""
+    """The incomplete body must not be passed on as a complete one."""
     with connected_to(service) as connection:
         connection.sendall(b"POST /v1/letters HTTP/1.1\r\nContent-Length: 9\r\n\r\n{}")
         connection.shutdown(socket.SHUT_WR)

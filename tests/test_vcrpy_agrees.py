@@ -45,7 +45,7 @@ def test_clients_under_vcrpy_get_our_answers(
 
 @pytest.mark.slow
 def test_pytest_recording_replays_our_cassettes(tour: Path, pytester: pytest.Pytester) -> None:
-    """Its marker works with the network blocked."""
+    """The marker of pytest-recording works with the network blocked."""
     pytester.makepyfile(
         f"""
         import httpx
@@ -80,7 +80,7 @@ def test_like_vcrpy_plays_what_vcrpy_plays(
     sent: list[Request],
     filtered: bool,
 ) -> None:
-    """This covers its default matchers, its filters and its order of unplayed responses."""
+    """The order of responses, the default matchers and the filters are those of vcrpy."""
     path = tmp_path_factory.mktemp("tapes") / "tour.yaml"
     options = {"filter_query_parameters": ["a"]} if filtered else {}
     with vcr.use_cassette(str(path), record_mode="all", **options) as cassette:
@@ -203,7 +203,7 @@ def test_whatever_vcrpy_writes_we_read_alike(request: Request, response: dict[st
 
 
 def test_its_json_cassettes_are_read_alike() -> None:
-    """This includes surrogate pairs in JSON escapes, which libyaml cannot read."""
+    """JSON may escape a character as a surrogate pair, which libyaml cannot read."""
     both = answered(body="\U0001f600 é"), answered(post(b"{}"))
     text = written_by_vcrpy("tour.json", *both, as_json=True).read_text()
 

@@ -214,7 +214,7 @@ def run(notebook: Any, folder: Path, *, environ: Mapping[str, str] | None = None
     keyless = {
         name: value
         for name, value in os.environ.items()
-        # the outputs must not depend on the width of this terminal
+        # The outputs must not depend on the width of this terminal.
         if name not in (API_KEY_VARIABLE, BASE_URL_VARIABLE, "COLUMNS", "LINES")
     }
     client = NotebookClient(

@@ -118,7 +118,7 @@ def test_interactions_are_found_by_filter_order_and_keys(
     shown = [float(text) for text in rows(root).locator(".dml-c-elapsed").all_inner_texts()]
 
     assert shown == sorted(shown)
-    # typing "d d" or "b" did not change the notebook's cells
+    # Typing "d d" or "b" must not change the notebook's cells.
     assert page.locator(".jp-Cell").count() == 1
 
 
@@ -159,7 +159,7 @@ def test_each_body_is_shown_as_what_it_is(page: Page, server: Server) -> None:
 
 
 def test_large_json_is_shown_in_part_and_its_words_are_found(page: Page, server: Server) -> None:
-    """All of it is shown on request. The filter finds decoded letters."""
+    """A button shows all of it, and the filter finds words that JSON escapes."""
     members = json.dumps([{"id": n, "name": f"Jürg {n}", "at": ["Zürich"]} for n in range(60_000)])
     large = answered(get("/v1/members"), members)
     root = browse(page, server, recorded(server, "large", large, answered()))
@@ -235,7 +235,7 @@ def test_no_cell_is_cut_while_there_is_room(new_page: Callable[..., Page], serve
 def test_nothing_of_a_hostile_cassette_is_markup_in_the_page_or_in_the_notebook(
     new_page: Callable[..., Page], server: Server
 ) -> None:
-    """The address, headers, reason, JSON names and values, and the name are all escaped."""
+    """Every text in the cassette is escaped: addresses, headers, reasons, JSON, and its name."""
     one = answered(get(f"/v1/{MARKUP}?q={MARKUP}"), f'{{"{MARKUP}": ["{MARKUP}"], "__proto__": 1}}')
     headers = (("X-A", MARKUP), ("X-RateLimit-Reset", MARKUP))
     response = replace(one.response, reason=MARKUP, headers=headers)
@@ -352,7 +352,7 @@ def test_any_number_of_interactions_is_a_small_page_and_a_small_notebook(
 def test_a_screen_reader_is_told_what_each_part_is_and_that_the_kernel_is_gone(
     page: Page, server: Server
 ) -> None:
-    """It reads names, roles, the number of rows, and the selected one."""
+    """A screen reader announces names, roles, the number of rows and the selected row."""
     failed = answered(get("/v1/b"), status=500)
     root = browse(page, server, recorded(server, "named", answered(get("/v1/a")), failed))
     opened(root, 2)

@@ -96,7 +96,7 @@ def test_a_request_is_written_sent_kept_and_run_by_keyboard_alone(
     keyboard.press("n")
     expect(address(root)).to_be_focused()
     keyboard.type("v1/lists")
-    # the buttons, the tabs and the checkbox come before the parameter
+    # The buttons, the tabs and the checkbox come before the parameter.
     for text in ("", "", "", "", "limit", "2"):
         keyboard.press("Tab")
         keyboard.type(text)
@@ -125,7 +125,7 @@ def test_a_request_is_written_sent_kept_and_run_by_keyboard_alone(
 def test_a_write_is_refused_allowed_asked_for_and_sent_once(
     page: Page, server: Server, service: FaultyService
 ) -> None:
-    """A second Control+Enter, a key that repeats, or a double click must not send a second request."""
+    """A second Control+Enter, a repeated key, or a double click must not send another request."""
     root = explore(page, server, service)
     page.keyboard.press("n")
     fill(root, "POST", "/v1/letters")
@@ -277,7 +277,7 @@ def test_json_is_written_in_an_editor(page: Page, server: Server, service: Fault
 def test_an_address_completes_and_a_body_is_of_any_kind(
     page: Page, server: Server, service: FaultyService
 ) -> None:
-    """Choosing a template puts the cursor in its braces. Forms and files have their own type."""
+    """Choosing a template puts the cursor in its braces, and each body gets its content type."""
     root = explore(page, server, service, "dm.get('/v1/lists/lst_stand_in_1')")
     page.keyboard.press("n")
     expect(root.locator("option[value='/v1/lists/{id}']")).to_be_attached()
@@ -378,7 +378,7 @@ def test_borders_are_moved_by_mouse_and_keys_and_stay(
 def test_values_that_are_typed_stay_out_of_every_file(
     new_page: Callable[..., Page], server: Server, service: FaultyService
 ) -> None:
-    """This includes the notebook, its checkpoint and the logs, also with saved widget state."""
+    """No notebook, checkpoint or log contains them, even if widget state is saved."""
     server.save_widget_state(automatically=True)
     page = new_page()
     root = explore(page, server, service)
@@ -398,7 +398,7 @@ def test_values_that_are_typed_stay_out_of_every_file(
 def test_a_screen_reader_is_told_what_each_control_is(
     page: Page, server: Server, service: FaultyService
 ) -> None:
-    """The names and roles are in the order of the Tab key."""
+    """Names and roles follow the order of the Tab key."""
     root = explore(page, server, service)
     page.keyboard.press("n")
 
@@ -436,7 +436,7 @@ def test_a_screen_reader_is_told_what_each_control_is(
 def test_every_text_is_readable(
     new_page: Callable[..., Page], server: Server, service: FaultyService, theme: Theme, width: int
 ) -> None:
-    """This includes the editors, the question and the table; nothing is wider than the page."""
+    """Editors, questions and tables have enough contrast, and nothing is wider than the page."""
     server.set_theme(theme)
     page = new_page(width=width)
     root = explore(page, server, service, "dm.get('/v1/lists')", options=", allow_writes=True")

@@ -126,7 +126,7 @@ def test_replaying_needs_no_key_and_no_service(form: Form, service: FaultyServic
     assert not service.requests
 
 
-def test_two_forms_tell_the_same_story(page: Page, server: Server, service: FaultyService) -> None:
+def test_two_forms_show_the_same_state(page: Page, server: Server, service: FaultyService) -> None:
     """A form shown twice is one form; another form takes over; both notice a `logout()`."""
     shown = f"form = dm.login(base_url={service.base_url!r})\nform"
     again, another = "form", login_cell(service)

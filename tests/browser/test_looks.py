@@ -59,7 +59,7 @@ def unreadable(page: Page, selector: str) -> list[tuple[float, str]]:
 def test_every_text_is_readable_in_every_theme(
     new_page: Callable[..., Page], server: Server, service: FaultyService, theme: Theme
 ) -> None:
-    """This covers the form, its errors, the account, an exhausted monitor and a browser."""
+    """Form, errors, account, an exhausted monitor and a browser all have enough contrast."""
     server.set_theme(theme)
     page = new_page(width=900, height=1400)
     cells = f"import directmail_lab as dm\ndm.login(base_url={service.base_url!r}, pace='off')"

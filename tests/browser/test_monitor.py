@@ -61,7 +61,7 @@ def start_cell(page: Page, number: int) -> None:
 def test_it_moves_while_a_loop_a_thread_and_a_task_make_requests(
     page: Page, server: Server, service: FaultyService, app: App
 ) -> None:
-    """The cell with the requests is still running, so the updates do not wait for its end."""
+    """The monitor must not wait until the cell with the requests ends."""
     folder = server.notebooks / app
     name = server.write(f"{app}/moves.ipynb", show(service), WAIT_FOR, LOOP, TASK)
     open_notebook(page, server, name, app=app)
@@ -79,7 +79,7 @@ def test_it_moves_while_a_loop_a_thread_and_a_task_make_requests(
 
 
 def test_a_request_that_waits_is_said_and_counted_down(page: Page, server: Server) -> None:
-    """The cell that waits is still running."""
+    """The countdown runs while the waiting cell is still running."""
     cell = (
         "import directmail_lab as dm\nservice = dm.stand_in(limit=2, window_s=30)\n"
         "dm.connect(service.base_url, service.api_key)\ndm.monitor()"
@@ -98,7 +98,7 @@ def test_a_request_that_waits_is_said_and_counted_down(page: Page, server: Serve
 def test_what_is_exhausted_or_failed_is_marked(
     page: Page, server: Server, service: FaultyService
 ) -> None:
-    """Text and graph show it, for eyes and for screen readers."""
+    """The text and the graph mark it, for eyes and for screen readers."""
     name = server.write("marks.ipynb", show(service), "dm.get('/v1/users/me')")
     open_notebook(page, server, name)
     run_cells(page, 0)

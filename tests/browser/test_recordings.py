@@ -35,7 +35,7 @@ def folder(server: Server) -> Path:
 
 
 def test_the_installed_extension_is_this_one() -> None:
-    """`pip install` copies only the first file, also if editable; the rest comes from here."""
+    """`pip install` copies the extension's first file, even if editable, so a copy may be old."""
     name = "share/jupyter/labextensions/directmail-lab/static/remoteEntry.js"
     installed = Path(sys.prefix, name)
 
@@ -78,7 +78,7 @@ def test_a_double_click_on_a_recording_opens_the_browser(
 
 
 def test_open_with_editor_gives_the_text(page: Page, server: Server, folder: Path) -> None:
-    """The file browser's menu opens it, also while the recording is shown."""
+    """The file browser's menu opens the text, also while the recording is shown."""
     open_app(page, server)
     double_click(page, "seen/cassettes/tour.yaml")
     expect(page.get_by_role("grid", name="Interactions")).to_be_visible()
@@ -131,7 +131,7 @@ def has_saved_the_layout(response: Response) -> bool:
 def test_a_page_that_is_reloaded_shows_the_recording_again(
     page: Page, server: Server, folder: Path
 ) -> None:
-    """JupyterLab does the same with every document."""
+    """JupyterLab restores every document in this way."""
     open_app(page, server)
     with page.expect_response(has_saved_the_layout):
         double_click(page, "seen/tour.har")
@@ -143,7 +143,7 @@ def test_a_page_that_is_reloaded_shows_the_recording_again(
 
 @pytest.mark.parametrize("name", ["tour.yaml", "notes.yaml"])
 def test_notebook_7_shows_them_too(page: Page, server: Server, folder: Path, name: str) -> None:
-    """Its file list opens this address. Files that are not cassettes open in the editor."""
+    """Notebook's file list opens this address. Other YAML files open in the editor."""
     page.goto(f"{server.url}/edit/seen/cassettes/{name}")
 
     if name == "tour.yaml":
