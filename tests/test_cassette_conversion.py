@@ -480,7 +480,7 @@ PDF = b"%PDF-1.7\n" + bytes(range(128, 256)) * 2
 def test_text_of_another_size_is_tried_as_latin_1(
     mime_type: str, text: str, size: int, body: bytes
 ) -> None:
-    """This applies to responses and uploads whose content type does not name a charset."""
+    """A response or an upload may have a type that names no charset; the size shows Latin-1."""
     about = {"mimeType": mime_type, "text": text}
     request = {"method": "POST", "url": "https://api.test/", "bodySize": size, "postData": about}
     entry = {"request": request, "response": {"status": 200, "content": {"size": size, **about}}}

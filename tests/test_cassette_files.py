@@ -299,7 +299,7 @@ def test_a_line_that_a_person_wrote_in_yaml_is_read(tmp_path: Path) -> None:
 def test_what_cannot_be_read_is_a_typed_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It may be a folder, a pipe, a device, or a file of a terabyte, or lack permission."""
+    """The path may be a folder, a pipe, a device, or a file of a terabyte, or lack permission."""
     os.mkfifo(tmp_path / "pipe.yaml")
     (tmp_path / "folder.yaml").mkdir()
     with (tmp_path / "sparse.yaml").open("wb") as file:
@@ -349,7 +349,7 @@ def test_the_reading_of_a_large_file_of_vcrpys_tells_how_far_it_is(tmp_path: Pat
 
 
 def test_a_command_names_the_file_where_the_name_finds_another(tmp_path: Path) -> None:
-    """This happens to a cassette that was recorded by its path."""
+    """A cassette that was recorded by its path needs its path in the command."""
     found = recorded(Path("cassettes/tour.yaml"), answered())
     other = recorded(tmp_path / "elsewhere" / "tour.yaml", answered())
 

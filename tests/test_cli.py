@@ -1,4 +1,4 @@
-"""The command line, in its own process if that matters."""
+"""The command line as a user sees it, in its own process if that matters."""
 
 from __future__ import annotations
 

@@ -429,7 +429,7 @@ def test_patching_leaves_the_sessions_own_requests_alone(
 def test_a_second_session_takes_the_clients_over(
     streams: ClientService, session: Session, tmp_path: Path
 ) -> None:
-    """The inner session gets the requests until it ends, as a test's within its module's."""
+    """A test's session takes over from its module's session until it ends."""
     with Session(NO_ADDRESS) as second, patched(session.take_senders()):
         second.take_senders()
         session.record(tmp_path / "first.yaml")

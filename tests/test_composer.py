@@ -224,7 +224,7 @@ def test_what_must_not_be_sent_is_refused(
     problem: str,
     more: dict[str, Any],
 ) -> None:
-    """For example, another host in a path, a header that the session sets, or a placeholder."""
+    """A path may contain another host, a header may be the session's, a value a placeholder."""
     assert problem in browsed(connected).send(**more)["problem"]
     assert not service.requests
 
@@ -344,7 +344,7 @@ def test_a_response_is_aborted_after_its_head(
 def test_writes_are_allowed_after_one_was_refused(
     service: FaultyService, browsed: Callable[..., Page], connected: Session
 ) -> None:
-    """The refusal's token allows writes for the rest of the session; each still needs a click."""
+    """The refusal's token allows writes for the rest of the session; each is still confirmed."""
     page = browsed(connected)
     refused = page.send("POST", "/v1/letters")
     page.ask("allow", token="another")

@@ -183,7 +183,7 @@ def test_reads_for_the_unit_end_where_it_is_known_or_cannot_be(
 
 
 def test_a_recording_has_no_response_to_another_key(connected: Session, tmp_path: Path) -> None:
-    """Otherwise a replay would return the 401 for the right key. A replay cannot be explored."""
+    """A replay would return the recorded 401 for the right key. A replay cannot be explored."""
     with connected.record(tmp_path / "tour.yaml"):
         explore(pause_s=0)
     connected.replay(tmp_path / "tour.yaml", repeat="strict")

@@ -194,7 +194,7 @@ def test_a_new_notebook_signs_in_records_and_makes_three_calls(server: Server) -
 
 @pytest.mark.parametrize("folder", ["../above", ".hidden", "not-there", "cassettes/tour.yaml"])
 def test_no_notebook_is_made_where_contents_may_not_be(server: Server, folder: str) -> None:
-    """For a folder outside, hidden or missing, the response reveals no path of the server."""
+    """A folder may be outside, hidden or missing; the response reveals no path of the server."""
     (server.notebooks / ".hidden").mkdir(exist_ok=True)
     response = call(server, "POST", "explore", folder=folder)
 
@@ -212,7 +212,7 @@ def test_the_tutorials_are_copied_to_the_servers_folder(server: Server) -> None:
 
 
 def test_the_tutorials_are_not_copied_through_a_link(tmp_path: Path) -> None:
-    """Otherwise a symlink could lead out of the server's folder."""
+    """A symlink could lead the copy out of the server's folder."""
     (tmp_path / "outside").mkdir()
     (tmp_path / "root").mkdir()
     (tmp_path / "root" / "directmail-lab-tutorials").symlink_to(tmp_path / "outside")

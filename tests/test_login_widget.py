@@ -180,7 +180,7 @@ def test_the_trial_of_an_accepted_key_is_recorded(page: Page, service: StandIn) 
 
 
 def test_a_cassette_that_has_the_trial_gets_no_second_one(page: Page) -> None:
-    """Otherwise each sign-in would add the same request. The table shows it as unrecorded."""
+    """Each sign-in would add the same request again. The table shows this one as unrecorded."""
     for _ in range(2):
         page.sign_in(mode="record", cassette="tour")
         table = dm.interactions()

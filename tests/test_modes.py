@@ -249,7 +249,7 @@ def day_of(path: Path) -> str:
 def test_without_a_key_the_recording_is_replayed_and_a_line_says_so(
     recorded: Path, service: FaultyService, mode: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """This applies to a statement, a block and a decorator, which prints the line once."""
+    """A statement, a block and a decorator print the line; the decorator prints it once."""
     before, sent = recorded.read_bytes(), len(service.requests)
     dm.record("tour", record_mode=mode)
     names = [dm.me()["name"].item()]
@@ -277,7 +277,7 @@ def test_without_a_key_the_recording_is_replayed_and_a_line_says_so(
 def test_where_nothing_may_be_replayed_in_place_of_a_recording_there_is_an_error(
     recorded: Path, service: FaultyService
 ) -> None:
-    """This applies to missing and packaged cassettes, a mode that replaces, and session methods."""
+    """Missing and packaged cassettes, a mode that replaces, and session methods are no substitute."""
     for name in ("tours", "first-look", "no/such"):
         with pytest.raises(dm.errors.NotConnectedError, match=f"^No key, and no cassette '{name}'"):
             dm.record(name)

@@ -598,7 +598,7 @@ def read_at_once(service: Service, sessions: int, reads: int) -> float:
 def test_sessions_that_know_nothing_of_each_other_hardly_overrun_the_allowance(
     sessions: int, reads: int, refused: float
 ) -> None:
-    """They take about as long as one session would, because the headers tell them when to stop."""
+    """The sessions take about as long as one, because the headers tell them when to stop."""
     service = Service(Clock(), limit=40, window_s=3.0)
 
     took_s = read_at_once(service, sessions, reads)

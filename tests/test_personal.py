@@ -111,7 +111,7 @@ def test_a_pseudonym_is_of_the_type_it_replaces() -> None:
     ],
 )
 def test_personal_fields_are_known_by_their_names(field: str) -> None:
-    """They are found at any depth of JSON, in forms and in queries, in any spelling."""
+    """Personal fields are found at any depth of JSON, in forms and in queries, in any spelling."""
     texts = (
         json.dumps({"a": [{field: "Ada 1"}, {field: None}, {"b": {field: ["Ada 1"]}}]}),
         f"x=1&{field}=Ada+1",

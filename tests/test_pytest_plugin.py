@@ -712,7 +712,7 @@ def test_workers_wait_for_a_cassette_that_another_one_records(run: Run, account:
 
 
 def test_clients_of_other_libraries_record_and_replay(run: Run, account: StandIn) -> None:
-    """They connect to a local server that has the key. An unrecorded request fails the test."""
+    """A local server has the key and sends their requests. An unrecorded request fails the test."""
     source = """
         import json, requests, urllib.request
 

@@ -408,7 +408,7 @@ def test_a_credential_in_its_place_is_written_alike_whichever_it_is(
 
 
 def test_credentials_of_bodies_are_removed_by_name_and_a_token_that_pages_stays() -> None:
-    """They may be in JSON, in JSON inside a string, in a multipart form or in a link."""
+    """Credentials may be in JSON, in JSON inside a string, in a multipart form or in a link."""
     secret = {"access_token": 'a"b\\', "id_token": "x", "client_secret": "z"}
     others = {"next_page_token": "pages", "token": "t", "n": 12.10}
     body = json.dumps(secret | others | {"in": json.dumps({"refresh_token": "x", "b": "c"})})
@@ -430,7 +430,7 @@ def test_credentials_of_bodies_are_removed_by_name_and_a_token_that_pages_stays(
     ],
 )
 def test_what_redaction_replaced_is_told_from_what_was_sent(text: str, is_replaced: bool) -> None:
-    """This protects the service from requests with a placeholder or a pseudonym in them."""
+    """A request with a placeholder or a pseudonym in it must not reach the service."""
     assert has_placeholder(text) is is_replaced
 
 
@@ -442,7 +442,7 @@ def test_what_redaction_replaced_is_told_from_what_was_sent(text: str, is_replac
 def test_a_compressed_body_with_the_key_is_kept_unpacked(
     compress: Callable[[bytes], bytes], coding: str, torn: int
 ) -> None:
-    """Its headers then describe the unpacked body, also if the compressed data is cut off."""
+    """The headers then describe the unpacked body, also if the compressed data is cut off."""
     body = compress(b'{"key": "' + KEY.encode() + b'"}' + b" " * 50)
     headers = (("Content-Encoding", coding), ("Content-Length", str(len(body))), ("A", "b"))
     redacted = written_response(body[: -torn or None], *headers)
@@ -568,7 +568,7 @@ def test_an_error_while_redacting_shows_no_locals() -> None:
 
 
 def test_a_redactor_shows_and_hands_on_nothing() -> None:
-    """Its repr shows no key, it has no ``__dict__``, and it can be neither pickled nor copied."""
+    """A redactor's repr shows no key, and it can be neither pickled nor copied."""
     redactor = Redactor([KEY], redact=["email"])
     shown = [repr(redactor)]
     shown += [repr(getattr(redactor, name)) for name in dir(redactor) if name != "__doc__"]

@@ -199,12 +199,12 @@ def untimed(unit: str) -> Iterable[Reading]:
 def test_operations_count_for_themselves_and_dates_replace_times(
     readings: Callable[[str], Iterable[Reading]], unit: str
 ) -> None:
-    """Both are as good as readings of one window with times."""
+    """The unit is found as well as in one window of readings with times."""
     assert infer_reset_unit(readings(unit)).unit == unit
 
 
 def test_a_large_number_alone_is_no_time_left() -> None:
-    """In seconds the number is more than a year, but an allowance may last that long."""
+    """In seconds it is more than a year, which is possible, so milliseconds are not certain."""
     evidence = infer_reset_unit([reading(NOW_S + n, 63_000_000 - n) for n in range(3)])
 
     assert (evidence.unit, evidence.candidates) == ("undetermined", ("milliseconds_left",))

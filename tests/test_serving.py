@@ -245,7 +245,7 @@ def test_a_request_with_the_servers_address_is_as_it_was_recorded(tmp_path: Path
 
 
 def test_an_address_of_another_recorded_host_is_refused(tmp_path: Path) -> None:
-    """Otherwise the client would follow it to the live service."""
+    """The client would follow this address to the live service."""
     page = json.dumps({"file": "https://files.example.test/1"})
     other = answered(get("/1", base="https://files.example.test"))
     path = recorded(tmp_path / "a.yaml", answered(body=page), other)

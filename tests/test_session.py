@@ -295,7 +295,7 @@ def test_a_replay_in_recorded_time_waits_as_long_as_the_service_took(
 def test_a_response_carries_its_number_in_the_recording(
     service: FaultyService, live: Session
 ) -> None:
-    """This applies to every mode. A request after a redirect counts its own attempts."""
+    """Each mode numbers its responses. A request after a redirect counts its own attempts."""
 
     def seen() -> list[tuple[int, int]]:
         """Return the number and the attempt of each response."""

@@ -135,7 +135,7 @@ def test_a_replay_of_which_nothing_was_played_says_so(connected: dm.Session) -> 
 
 
 def test_the_questions_of_one_session_cover_the_same_responses(connected: dm.Session) -> None:
-    """They cover responses before, during and after a recording, but not those of a replay."""
+    """Responses before, during and after a recording count, but not those of a replay."""
     send(connected)
     source_of("replay", connected)
     connected.live()

@@ -63,7 +63,7 @@ OTHER_SCHEMES = [None, "Basic %%%", f"Bearer {KEY_AND_COLON}"]
 
 @pytest.mark.parametrize("header", [*map(basic, WRONG), *OTHER_SCHEMES])
 def test_any_other_credentials_are_refused(service: StandIn, header: str | None) -> None:
-    """They may be a password, another key, a key in the wrong place, another scheme, or nothing."""
+    """A password, another key, a misplaced key, another scheme and no header all get a 401."""
     headers = {} if header is None else {"Authorization": header.encode()}
     response = httpx.get(service.base_url + ME_PATH, headers=headers, trust_env=False)
 

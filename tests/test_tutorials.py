@@ -95,7 +95,7 @@ def test_an_installed_wheel_gives_a_copy_and_keeps_changes(
 
 @pytest.mark.parametrize("language", [{"version": "3.0.0"}, None])
 def test_a_copy_names_the_python_that_runs_it(tmp_path: Path, language: object) -> None:
-    """Otherwise JupyterLab writes the version on opening, and asks whether to save the change."""
+    """JupyterLab would write the version on opening, and ask whether to save the change."""
     old = read(ROOT / "notebooks" / FIRST)
     del old.metadata["language_info"]
     old.metadata |= {"language_info": language} if language else {}

@@ -1,4 +1,4 @@
-"""vcrpy reads our files, we read vcrpy's: these tests fix the behaviour that we rely on."""
+"""These tests pin what we rely on: vcrpy reads our files, and we read vcrpy's files."""
 
 from __future__ import annotations
 
