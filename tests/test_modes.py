@@ -277,7 +277,10 @@ def test_without_a_key_the_recording_is_replayed_and_a_line_says_so(
 def test_where_nothing_may_be_replayed_in_place_of_a_recording_there_is_an_error(
     recorded: Path, service: FaultyService
 ) -> None:
-    """Missing and packaged cassettes, a mode that replaces, and session methods are no substitute."""
+    """No missing or packaged cassette is replayed instead, nor one that would be replaced.
+
+    A session's own methods also raise.
+    """
     for name in ("tours", "first-look", "no/such"):
         with pytest.raises(dm.errors.NotConnectedError, match=f"^No key, and no cassette '{name}'"):
             dm.record(name)
