@@ -1,4 +1,4 @@
-"""What a user sees of an error: in a notebook, and from httpx's own clients."""
+"""What a user sees of an error, in a notebook and from httpx's own clients."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ KEY = "k-7Qf2-not-to-be-seen"
 
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str]) -> Iterator[Callable[[str], list[str]]]:
-    """Run a cell in a real IPython shell and return the lines that it shows."""
+    """Run a cell in a real IPython shell, and return the lines that it prints."""
     shell = InteractiveShell.instance(user_ns={"dm": dm})
 
     def in_shell(cell: str) -> list[str]:
@@ -48,7 +48,7 @@ def free_port() -> int:
 
 
 def test_a_cell_shows_its_own_line_and_one_message(run: Callable[[str], list[str]]) -> None:
-    """No frame of ours or of httpx's: where, then what happened, at which address, what to do."""
+    """The error has no frame of ours or of httpx, only the line, what happened, and what to do."""
     address = f"http://127.0.0.1:{free_port()}"
     dm.connect(address, KEY, pace="off")
     nothing = f"ConnectError: No server responds at {address}. Check its spelling and the network."
@@ -108,7 +108,7 @@ def test_a_cell_shows_its_own_line_and_one_message(run: Callable[[str], list[str
 def test_a_wrong_argument_is_told_in_two_lines(
     run: Callable[[str], list[str]], account: FaultyService, cell: str, message: str
 ) -> None:
-    """The cell's line, and what to do; nothing is sent."""
+    """The error has the cell's line and what to do, and no request is sent."""
     dm.connect()
     where, said = run(cell)
 
@@ -118,8 +118,8 @@ def test_a_wrong_argument_is_told_in_two_lines(
 
 
 def test_tab_completes_the_names_of_cassettes(run: Callable[[str], list[str]]) -> None:
-    """In IPython, and so in JupyterLab, where a call takes one, and nowhere else."""
-    run("import importlib; importlib.reload(dm)")  # as a notebook imports it
+    """IPython, and so JupyterLab, completes names only in arguments that take a cassette."""
+    run("import importlib; importlib.reload(dm)")  # as importing it in a notebook does
 
     def offered(code: str) -> list[str]:
         with provisionalcompleter():
@@ -134,7 +134,7 @@ def test_tab_completes_the_names_of_cassettes(run: Callable[[str], list[str]]) -
 
 
 def test_the_debugger_still_has_the_frames(run: Callable[[str], list[str]]) -> None:
-    """`%debug` looks at what was raised, down to our own code."""
+    """`%debug` can inspect the error down to our own code."""
     run("dm.replay('none')")
 
     assert "find_cassette" in [frame.name for frame in traceback.extract_tb(sys.last_traceback)]
@@ -143,7 +143,7 @@ def test_the_debugger_still_has_the_frames(run: Callable[[str], list[str]]) -> N
 def test_an_interrupt_is_told_as_briefly(
     run: Callable[[str], list[str]], connected: Session
 ) -> None:
-    """The stop button: the cell's line, and that the session goes on."""
+    """The stop button shows the cell's line and a short message, and the session still works."""
     interrupt = mock.Mock(side_effect=KeyboardInterrupt)
     stop = connected.on_reading(interrupt)
     _, message = run("dm.me()")
@@ -159,7 +159,7 @@ def test_an_interrupt_is_told_as_briefly(
 def test_an_answer_that_breaks_in_its_body_shows_nothing_of_it(
     run: Callable[[str], list[str]], fault: dict[str, Any]
 ) -> None:
-    """A key that a body echoes is in no frame, whether the body is cut or is not what it says."""
+    """A key that a body echoes is in no frame if the body is cut off or wrongly encoded."""
     run("%xmode Verbose")
     with FaultyService(api_key=KEY, record={"echo": KEY}) as service, service.fault(**fault):
         dm.connect(service.base_url, ApiKey(KEY), pace="off")
@@ -170,7 +170,7 @@ def test_an_answer_that_breaks_in_its_body_shows_nothing_of_it(
 
 
 def planted_bug(*_: Any, **__: Any) -> Any:
-    """Stand in for a function of the package: fail while locals, and a cause, hold the key."""
+    """Stand in for a function of the package: raise an error while a local contains the key."""
     held = {"sent": f"{KEY}:"}
     try:
         return held["missing"]
@@ -212,7 +212,7 @@ def test_a_bug_is_found_in_its_traceback_and_the_key_is_not(
     bug: Callable[..., Any],
     cell: str,
 ) -> None:
-    """IPython's verbose traceback and ``pytest --showlocals`` name its file and its line."""
+    """IPython's verbose traceback and ``pytest --showlocals`` still name the file and the line."""
     run("%xmode Verbose")
     with FaultyService(api_key=KEY, record={"echo": KEY}) as service:
         monkeypatch.setenv("DIRECTMAIL_BASE_URL", service.base_url)
@@ -235,7 +235,7 @@ def test_a_bug_is_found_in_its_traceback_and_the_key_is_not(
 def test_a_bug_leaves_the_locals_of_what_the_caller_was_handling(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """They are the caller's own, and are looked at in the debugger."""
+    """These locals belong to the caller, who may inspect them in the debugger."""
 
     def fail() -> None:
         mine = 1
@@ -253,7 +253,7 @@ def test_a_bug_leaves_the_locals_of_what_the_caller_was_handling(
 
 
 def test_https_at_a_port_of_plain_http_is_told() -> None:
-    """The certificate is not blamed, nor the network."""
+    """The error blames neither the certificate nor the network."""
 
     def answer() -> None:
         connection, _ = server.accept()
