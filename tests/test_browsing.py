@@ -66,7 +66,7 @@ def test_a_row_has_what_a_list_shows() -> None:
         ("application/octet-stream", b"\0\1", "binary"),
         ("text/plain", b"", "none"),
         ("text/plain; charset=latin-1", b"\xe9" * 2_400_000, "text"),
-        ("image/png", b"\xff" * 17_000_000, "binary"),
+        pytest.param("image/png", b"\xff" * 17_000_000, "binary", marks=pytest.mark.slow),
     ],
 )
 def test_a_body_is_shown_as_what_it_is(content_type: str, body: bytes, kind: str) -> None:

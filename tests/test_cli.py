@@ -343,7 +343,7 @@ def test_drift_exits_with_1_where_an_answer_changed(account: StandIn, live: Sess
     with account.fault(body='{"id": 7}'):
         changed = invoke("drift", "mine", "--json")
 
-    assert (same.exit_code, same.stdout) == (0, "1 request sent, all answered as recorded.\n")
+    assert (same.exit_code, same.stdout) == (0, "1 request sent, all responses as recorded.\n")
     assert (changed.exit_code, len(json.loads(changed.stdout)) > 0) == (1, True)
 
 

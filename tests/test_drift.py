@@ -200,7 +200,7 @@ def test_an_unchanged_service_gives_an_empty_frame(
 
     assert ("Stand-in User" in path.read_text(encoding="utf-8")) != bool(redact)
     assert table.empty
-    notes = ["4 requests sent, all answered as recorded."]
+    notes = ["4 requests sent, all responses as recorded."]
     assert table.attrs == {"sent": 4, "not_sent": [], "notes": notes}
     assert notes[0] in as_html(table)
 

@@ -94,7 +94,7 @@ def test_a_cell_shows_its_own_line_and_one_message(run: Callable[[str], list[str
         ("dm.replay('first-look', timing=-1.0)", "ValueError: timing must be"),
         ("dm.drift('first-look', ignore=5)", "ValueError: ignore must be a list of strings"),
         ("dm.connect(record_mode='all')", "ValueError: record_mode needs a cassette"),
-        ("dm.connect(max_wait=5)", "TypeError: .* Did you mean max_wait_s\\?"),
+        ("dm.connect(max_wait=5)", "TypeError: connect.. got an unexpected .*'max_wait'"),
         ("dm.connect(max_wait_s='x')", "ValueError: max_wait_s must be a number"),
         ("dm.stand_in(window_s=0)", "ValueError: window_s must be"),
         ("dm.replay('first-look', repeat='often')", 'ValueError: repeat must be one of "last", "s'),
@@ -102,7 +102,7 @@ def test_a_cell_shows_its_own_line_and_one_message(run: Callable[[str], list[str
         ("dm.Session('https://a.b', pace='fast')", 'ValueError: pace must be one of "burst", "e'),
         ("dm.connect(reset_unit='days')", 'ValueError: reset_unit must be one of "seconds'),
         ("dm.login(mode='offline')", 'ValueError: mode must be one of "live", "record", "r'),
-        ("dm.login(timeout=3)", "TypeError: .* Did you mean timeout_s\\?"),
+        ("dm.login(timeout=3)", "TypeError: login.. got an unexpected .*'timeout'"),
     ],
 )
 def test_a_wrong_argument_is_told_in_two_lines(

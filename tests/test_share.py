@@ -331,7 +331,7 @@ def test_what_is_shared_is_run_as_a_reader_runs_it(
         readme = packed.read("tour/README.md").decode()
 
     assert names == {"tour/cassettes/shared-tour.yaml", "tour/cassettes/computed-1.yaml"}
-    assert "all cells were run with no key and no network" in readme
+    assert "All cells were run before they were shared, with no key" in readme
     assert len(account.requests) == sent
     assert {path: path.read_bytes() for path in before} == before
     assert list(Path().rglob("left-behind")) == []
