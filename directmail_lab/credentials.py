@@ -1,4 +1,4 @@
-"""Where the API key comes from, and `ApiKey`, which keeps it without showing it."""
+"""Find the API key, and keep it in an `ApiKey`, which never shows it."""
 
 from __future__ import annotations
 
@@ -252,7 +252,7 @@ def _keyring() -> Any:
             'No keyring is installed: pip install "directmail-lab[keyring]".', _INSTEAD
         ) from None
     chosen = keyring.get_keyring()
-    # keyring's chain of backends is taken apart: after a failure, it goes on to a plain text file.
+    # The backends of the chain, not the chain: after a failure, it goes on to a plain text file.
     for backend in getattr(chosen, "backends", [chosen]):
         if float(backend.priority) > 0 and "plaintext" not in type(backend).__name__.lower():
             return backend

@@ -124,9 +124,9 @@ def pages(
     page
         The name of the query parameter for the page number. It starts at its value in ``params``,
         or at 1. The list ends when ``total`` (the number of all records), ``total_pages``,
-        ``last_page`` or the link to the next page says so, in the body or in its ``meta`` or
-        ``pagination``. If several are there, it goes on while one of them announces more. If none
-        is there, it ends after a page with fewer records than the first, or before a 404.
+        ``last_page`` or the link to the next page says so; these may also be in ``meta`` or
+        ``pagination``. As long as one of them announces more, the list goes on. Without any, it
+        ends after a page with fewer records than the first, or before a 404.
     offset
         The name of the query parameter for the number of the first record. It starts at its value
         in ``params``, or at 0. The list ends as with ``page``.

@@ -32,8 +32,8 @@ class Rewriting:
     bases
         The base addresses of the services that the server answers for.
     recorded
-        All addresses in the replayed cassettes. A client may not be sent to any of their other
-        hosts.
+        All addresses in the replayed cassettes. A response that leads to another of their hosts is
+        refused.
     """
 
     def __init__(self, own: str, bases: Iterable[str], recorded: Iterable[str] = ()) -> None:
@@ -77,7 +77,7 @@ class Rewriting:
         return replace(request, uri=uri, body=body)
 
     def _own_header(self, value: str) -> str:
-        for prefix in self._prefixes:  # the server's paths do not have it
+        for prefix in self._prefixes:  # the server's paths do not have this prefix
             value = re.sub(rf"(^|<){re.escape(prefix)}(?=/)", r"\1", value)
         return self._own_text(value)
 

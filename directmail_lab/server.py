@@ -75,7 +75,7 @@ class Handler(BaseHTTPRequestHandler):
         raise AttributeError(name)
 
     def respond(self) -> None:
-        """Read the body of a request whose head was read, and send the response."""
+        """Read the body of a request, and send the response."""
         try:
             body = self._body()
         except TooLargeError as error:
@@ -131,7 +131,7 @@ class Handler(BaseHTTPRequestHandler):
             response = error_response(502, "The response is not valid HTTP.", reason="invalid")
         has_body = self.command != "HEAD" and response.status not in (204, 304)
         headers = [pair for pair in response.headers if pair[0].lower() not in _NOT_PASSED_ON]
-        # A response to HEAD, or with status 304, may state the length that the GET's body has.
+        # A response to HEAD, or with status 304, may state the length of the body of a GET.
         recorded = None if has_body or response.body else header(response.headers, "Content-Length")
         if response.status != 204 and (has_body or response.body or recorded):
             headers.append(("Content-Length", recorded or str(len(response.body))))
@@ -152,7 +152,7 @@ class Handler(BaseHTTPRequestHandler):
 
 
 class LoopbackServer:
-    """A running server. As a context manager, it is closed at the end of the block.
+    """A running server, and a context manager that closes it.
 
     A subclass implements `answer`, which runs in a thread for each connection. The server starts in
     ``__init__``, so a subclass calls ``super().__init__()`` last.
@@ -321,7 +321,7 @@ class CassetteServer(LoopbackServer):
                 for cassette in self.cassettes
                 for to in [self._rewriting.to_service(each, cassette.base_url or "")]
             ]
-            # A GET's response that is used for a HEAD can still be played for a GET.
+            # The response to a GET that is used for a HEAD can still be played for a GET.
             marks = each.method == request.method
             for cassette, sent in sorted(asked, key=lambda pair: not pair[0].has_unplayed(pair[1])):
                 try:

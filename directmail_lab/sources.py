@@ -69,7 +69,7 @@ def rate_limits(source: Source | Iterable[Source] = None) -> pd.DataFrame:
 def readings_of(source: Source | Iterable[Source] | pd.DataFrame = None) -> pd.DataFrame:
     """Return the readings that a chart or a check uses: those of a source, or a given frame.
 
-    If the frame has readings of live requests, it leaves out those of replayed ones.
+    If there are readings of live requests, the readings of replayed ones are left out.
     """
     import pandas as pd
 

@@ -57,7 +57,7 @@ class _Left(NamedTuple):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class StandIn(LoopbackServer):
-    """A stand-in service on 127.0.0.1 that runs in a thread. As a context manager, it is closed.
+    """A stand-in service on 127.0.0.1 that runs in a thread, and a context manager that closes it.
 
     Connect with its ``base_url`` and ``api_key``. The options set what the service's document
     leaves open. ``requests`` counts the requests received, by ``"METHOD /path"``.

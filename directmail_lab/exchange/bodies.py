@@ -57,7 +57,7 @@ def read_json(
 def leaves(value: object, *, into_arrays: bool = False) -> Iterator[tuple[Path, object]]:
     """Yield the path and value of each leaf of a JSON value: a scalar, an array, an empty object.
 
-    They come in the value's order. With ``into_arrays``, elements of arrays are leaves, too.
+    Leaves come in the order of the value. With ``into_arrays``, it also descends into arrays.
     """
     waiting: list[tuple[Path, object]] = [((), value)]
     while waiting:

@@ -76,7 +76,7 @@ def below(target: str, prefix: str) -> str:
 
 
 def operation_of(path: str) -> str:
-    """Return ``path`` with ``{id}`` in place of each id: an allowance applies to an operation.
+    """Return the operation of a path, which has ``{id}`` in place of each id.
 
     >>> operation_of("/v1/lists/8f14e45f/members/12")
     '/v1/lists/{id}/members/{id}'

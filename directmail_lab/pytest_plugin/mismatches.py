@@ -19,7 +19,7 @@ COMMAND: Final = "directmail_command"  # an attribute of a report, which xdist s
 
 
 def hide_our_frames(call: pytest.CallInfo[Any], config: pytest.Config) -> None:
-    """Remove our frames and HTTP clients' from a traceback, unless pytest shows all or debugs."""
+    """Remove our frames and HTTP clients' from a traceback, unless --full-trace or --pdb is on."""
     if call.excinfo is None or config.getoption("fulltrace") or config.getoption("usepdb"):
         return
     shown = call.excinfo.tb

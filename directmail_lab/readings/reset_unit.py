@@ -118,7 +118,7 @@ class ResetUnitInference:
         if value := reading.reset:
             near = [unit for unit in SCALES if _is_plausible(unit, value, reading)]
             self._keep(SCALES, f"reading {self._number} has a number")
-            self._keep(near, f"reading {self._number} would renew at an impossible time")
+            self._keep(near, f"reading {self._number} would mean an impossible time")
             if self._inferred == "undetermined":
                 self._observe_movement(value, reading)
         elif date := parse_date(reading.raw.reset):

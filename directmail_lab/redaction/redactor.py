@@ -137,7 +137,7 @@ class Redactor(Hidden):
         self._learn(_secrets_of(request))
 
     def without_keys(self, interaction: Interaction) -> Interaction:
-        """Return `interaction`, in less time if nothing has to be removed."""
+        """Return what `interaction` returns, faster if there is nothing to remove."""
         self._learn()
         request, response = interaction.request, interaction.response
         pairs = chain.from_iterable((*request.headers, *response.headers))
@@ -150,7 +150,7 @@ class Redactor(Hidden):
 
     @hide_frames
     def interaction(self, interaction: Interaction) -> Interaction:
-        """Return an interaction without what must not be written."""
+        """Return the redacted interaction, as it may be written."""
         request, response = self.request(interaction.request), interaction.response
         (reason,), headers, body = self._message([response.reason], response.headers, response.body)
         response = RecordedResponse(response.status, reason, headers, body)
@@ -183,9 +183,9 @@ class Redactor(Hidden):
 
     @hide_frames
     def request(self, request: RecordedRequest) -> RecordedRequest:
-        """Return a request without what must not be written.
+        """Return the redacted request, as it may be written.
 
-        Two requests that differ only in a value that is replaced become equal.
+        If two requests differ only in a value that is replaced, they become equal.
         """
         self._learn()
         is_bare = not (request.headers or request.body or self.__personal)
@@ -198,7 +198,7 @@ class Redactor(Hidden):
 
     @hide_frames
     def text(self, text: str) -> str:
-        """Return any text (an excerpt, a log line, a message) without what must not be shown."""
+        """Return any redacted text, such as an excerpt, a log line or a message."""
         self._learn()
         return self._text(text)
 
