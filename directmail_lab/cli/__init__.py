@@ -137,8 +137,8 @@ def share(
 ) -> None:
     """Put notebooks and the cassettes they replay into one zip.
 
-    The notebooks first run as a reader runs them: with no key and no network. Nothing is written
-    if a cell fails, or if the zip would contain a secret.
+    The notebooks first run as a reader runs them: with no key and no network.
+    Nothing is written if a cell fails, or if the zip would contain a secret.
     """
     from ..questions.share import share as share_files
 

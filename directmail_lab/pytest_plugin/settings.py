@@ -51,7 +51,9 @@ class Settings:
     cassette: str | Path | None = None
     record_mode: RecordMode | None = _setting(None, None, *RECORD_MODES)
     repeat: Repeat = _setting("strict", *REPEATS)
-    redact: Iterable[str] = _setting((), ini="headers and fields to redact", kind="args")
+    redact: Iterable[str] = _setting(
+        (), ini="headers, fields and kinds of data to redact", kind="args"
+    )
     match_on: Sequence[str | Matcher] | None = _setting(
         None, ini="vcrpy's matchers, such as: method path body", kind="args"
     )
