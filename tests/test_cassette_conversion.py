@@ -138,7 +138,7 @@ def test_a_key_that_redaction_misses_is_not_written(
     monkeypatch.setattr(Redactor, "interaction", lambda _, interaction: interaction)
     target = Path(f"end{ENDINGS[to]}")
     target.write_text("before")
-    with pytest.raises(CassetteError, match="key was about to be written"):
+    with pytest.raises(CassetteError, match="still contained the key after redaction"):
         convert(theirs, target, to)
 
     assert target.read_text() == "before"

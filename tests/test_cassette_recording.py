@@ -378,12 +378,12 @@ def test_what_is_written_is_redacted_and_what_still_leaks_is_not_written(
         cassette.record(answered(get(f"/a/{KEY}")))
         monkeypatch.setattr(Redactor, "interaction", lambda _, interaction: interaction)
         for leak in (answered(get(f"/b/{KEY}")), answered(body="x" * 3_000_000 + KEY)):
-            with pytest.raises(CassetteError, match="key was about to be written"):
+            with pytest.raises(CassetteError, match="still contained the key after redaction"):
                 cassette.record(leak)
 
     assert paths_in(path) == ["/a/<API_KEY>"]
     monkeypatch.setattr(Redactor, "text", lambda _, text: text)
-    with pytest.raises(CassetteError, match="key was about to be written"):
+    with pytest.raises(CassetteError, match="still contained the key after redaction"):
         add(tmp_path / "b.yaml", answered(), redactor=Redactor([KEY]), metadata={"about": KEY})
 
 

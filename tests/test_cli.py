@@ -84,7 +84,7 @@ def test_serve_says_what_it_assumes_and_ends_on_a_signal(tmp_path: Path) -> None
     words = ("serve", "--port", "0", "--limit", "7", "--reset-unit", "epoch_s")
     with started(tmp_path, *words) as serving:
         printed = output_until(serving, "Ctrl-C ends it")
-        match = re.search(r"listens on (\S+)\nIts key is (\S+):", printed)
+        match = re.search(r"listens on (\S+)\nIts key is (\S+),", printed)
         assert match is not None
         response = httpx.get(f"{match[1]}/v1/users/me", auth=(match[2], ""), timeout=60)
         serving.send_signal(signal.SIGINT)
@@ -103,7 +103,7 @@ NOWHERE = {"DIRECTMAIL_BASE_URL": "http://127.0.0.1:9", "DIRECTMAIL_API_KEY": "a
     ("words", "says"),
     [
         ("me", "No server responds at http://127.0.0.1:9"),
-        ("cassette openapi first-look --path v1", "'v1' in paths is no template."),
+        ("cassette openapi first-look --path v1", "'v1' in paths is not a template."),
     ],
 )
 def test_what_could_not_be_done_is_one_line_and_exit_code_2(words: str, says: str) -> None:
@@ -122,11 +122,14 @@ def test_what_could_not_be_done_is_one_line_and_exit_code_2(words: str, says: st
     [
         (
             "me",
-            "Set DIRECTMAIL_BASE_URL and DIRECTMAIL_API_KEY, or give --cassette where it is taken",
+            "Set DIRECTMAIL_BASE_URL and DIRECTMAIL_API_KEY, or use --cassette if there is one",
         ),
-        ("check-contract --cassette nowhere", "See directmail-lab cassette list."),
-        ("cassette show /no/tape.yaml", "There is no cassette 'tape' in /no. See directmail-lab"),
-        ("cassette convert first-look file", "file exists already. Choose another name"),
+        (
+            "check-contract --cassette nowhere",
+            "To see all cassettes: directmail-lab cassette list.",
+        ),
+        ("cassette show /no/tape.yaml", "There is no cassette 'tape' in /no. To see all"),
+        ("cassette convert first-look file", "file already exists. Choose another name"),
         ("share --to file/a.zip tour.ipynb", "file"),
         ("serve --cassette empty.yaml", "empty has no interactions"),
         ("lab --port {taken}", "Choose another port, or 0 for a free one."),
@@ -151,11 +154,11 @@ def test_an_error_says_what_to_do_at_a_terminal(words: str, says: str, service: 
     ("fault", "says"),
     [
         ({"status": 401}, "Check DIRECTMAIL_API_KEY."),
-        ({"status": 429, "headers": {"Retry-After": "1000"}}, "Send it again later."),
-        ({"body": "<html>"}, "Check the base address: a login page or a gateway"),
+        ({"status": 429, "headers": {"Retry-After": "1000"}}, "Try again later."),
+        ({"body": "<html>"}, "Check the base address: it may lead to a login page"),
         ({"status": 404}, "Check the path and the base address."),
         ({"regions": "[regions"}, "Fix or remove it."),
-        ({"variable": "https://me:x@api.example.com"}, "Write the address alone"),
+        ({"variable": "https://me:x@api.example.com"}, "Give the address alone"),
         ({"variable": "http://127.0.0.1:9"}, "Check its spelling and the network."),
     ],
 )
@@ -187,7 +190,7 @@ def test_a_mismatch_keeps_its_lines_at_a_terminal(tour: Path) -> None:
     assert lines == [
         done.exception.what,
         *done.exception.details.splitlines(),
-        "See directmail-lab cassette list.",
+        "To see all cassettes: directmail-lab cassette list.",
     ]
 
 

@@ -130,7 +130,7 @@ def test_the_one_region_is_taken(monkeypatch: pytest.MonkeyPatch, service: Fault
         ("ftp://api.example.com", "https://"),
         ("https://api.example.com:port", "is not a base address"),
         ("https://api.example.com:4\t43", "is not a base address"),
-        (f"https://{'a' * 300}.example.com", "This is no address"),
+        (f"https://{'a' * 300}.example.com", "This is not a valid address"),
     ],
 )
 def test_an_invalid_address_is_refused(address: str, said: str) -> None:

@@ -196,7 +196,7 @@ def test_a_dotted_record_path_picks() -> None:
         ({"n": 1, "page": {"items": [], "next": None}}, "Its 'page' has the members items, next."),
         ({"n": 1, "page": {}}, "Its 'page' has no members."),
         ({"n": 1, "page": [1]}, "Its 'page' is an array of 1 element, and has no members."),
-        ({"n": 1, "page": "2"}, "Its 'page' is no object, and has no members."),
+        ({"n": 1, "page": "2"}, "Its 'page' is not an object, so it has no members."),
         ({"n": 1, "pages": {}}, "It has the members n, pages."),
         ([1, 2], "It is an array of 2 elements, and has no members."),
     ],

@@ -282,7 +282,8 @@ def test_where_nothing_may_be_replayed_in_place_of_a_recording_there_is_an_error
     A session's own methods also raise.
     """
     for name in ("tours", "first-look", "no/such"):
-        with pytest.raises(dm.errors.NotConnectedError, match=f"^No key, and no cassette '{name}'"):
+        problem = f"^There is no key, and no cassette '{name}'"
+        with pytest.raises(dm.errors.NotConnectedError, match=problem):
             dm.record(name)
     with pytest.raises(dm.errors.NotConnectedError, match="No session is open"):
         dm.record("tour", record_mode="all")

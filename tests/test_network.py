@@ -396,7 +396,7 @@ def test_a_redirect_to_what_is_no_address_is_our_error(
 ) -> None:
     """The redirect is not followed."""
     service.fault(redirect_to=f"https://{host}.example.com")
-    with pytest.raises(dm.errors.AddressError, match="This is no address"):
+    with pytest.raises(dm.errors.AddressError, match="This is not a valid address"):
         connected.get("/v1/lists", follow_redirects=True)
 
 

@@ -206,7 +206,7 @@ def notices(*interactions: Interaction, redact: Iterable[str] = ()) -> list[str]
 def test_the_end_of_a_recording_says_what_is_personal_and_what_to_do() -> None:
     """The notice is one line with the counts, the command to redact, and how to record without."""
     assert notices(JOE, JOE) == [
-        "Cassette 'tour' holds 1 e-mail address, 1 telephone number. Before you share it: "
+        "Cassette 'tour' contains 1 e-mail address, 1 telephone number. Before you share it: "
         "directmail-lab cassette redact tour, or record it with redact=['personal']."
     ]
 
@@ -250,6 +250,6 @@ def test_a_session_says_it_as_a_warning_that_a_notebook_shows(
         with session.replay("tour"):
             session.me()
 
-    assert [(each.name, each.levelno) for each in caplog.records if "holds" in each.message] == [
+    assert [(each.name, each.levelno) for each in caplog.records if "contains" in each.message] == [
         ("directmail_lab", logging.WARNING)
     ]

@@ -144,7 +144,7 @@ def test_a_missing_cassette_names_one_that_lies_near(run: Run) -> None:
     written_by_vcrpy("test_me", "test_more")
 
     run(ONE_CALL, failed=1).stdout.fnmatch_lines(
-        [f"E *no cassette {OWN}, but cassettes/test_me.yaml", "E *fixture directmail_cassette*"]
+        [f"E *{OWN}, but cassettes/test_me.yaml exists", "E *fixture directmail_cassette*"]
     )
 
 
@@ -289,7 +289,7 @@ def test_a_recording_anew_that_fails_keeps_the_old_cassette(
     assert own.read_bytes() == before
     assert len(read_cassette(aside)) == 1
     if "skipped" not in outcomes:
-        result.stdout.fnmatch_lines([f"recorded anew: {aside}; the old one stays"])
+        result.stdout.fnmatch_lines([f"new recording: {aside}; the old one stays"])
     run(source.replace("assert 0", "pass").replace("pytest.skip", "str"), AGAIN_ALL, passed=1)
     assert own.read_bytes() != before
 
@@ -390,7 +390,7 @@ def test_what_was_played_before_and_another_operation_are_said(run: Run, service
 
     assert [lines[-3].partition(" - ")[2] for lines in outputs] == [
         "GET /v1/users/me is in cassette 'test_me', ...",
-        "GET /v1/users/mi is not recorded, but GET /...",
+        "GET /v1/users/mi is not recorded; nearest: GET /...",
     ]
 
 
@@ -553,17 +553,17 @@ def test_settings_in_pyproject(
     ("ini", "fixture", "marker", "line"),
     [
         ("", "{'redacted': []}", "", "*_options has no setting redacted. Did you mean redact[?]"),
-        ("", "{'tape': 1}", "", "*_options has no setting tape. There are cassette, *"),
-        ("", "{'repeat': 'often'}", "", "*_options: repeat is one of last, strict."),
-        ("", "{'allow_writes': True}", "", "*_options does not allow writes: only the marker *"),
-        ("directmail_on_old = never", "{}", "", "The ini file: on_old is one of warn, fail."),
-        ("", "{}", "patch='127.*'", "test_account.py::test_me: *patch is True, or a list of *"),
-        ("", "{'like': 'respx'}", "", "*_options: like is one of vcrpy."),
+        ("", "{'tape': 1}", "", "*_options has no setting tape. The settings are cassette, *"),
+        ("", "{'repeat': 'often'}", "", "*_options: repeat must be one of last, strict."),
+        ("", "{'allow_writes': True}", "", "*_options cannot allow writes, *Use the marker or *"),
+        ("directmail_on_old = never", "{}", "", "The ini file: on_old must be one of warn, fail."),
+        ("", "{}", "patch='127.*'", "test_account.py::test_me: *patch must be True, False, or *"),
+        ("", "{'like': 'respx'}", "", "*_options: like must be one of vcrpy."),
         ("directmail_ignore = key", "{}", "", "'key' names nothing to ignore. Give query:NAME*"),
         ("", "{}", "'tour'", "test_account.py::test_me: *no setting 'tour'*"),
         ("", "{}", "casette='tour'", "test_account.py::test_me: *Did you mean cassette[?]"),
         ("", "{}", "cassette='../tape'", "'../tape' is not a cassette's name. Give a bare name *"),
-        ("", "{}", "record_mode='often'", "test_account.py::test_me: *record_mode is one of none*"),
+        ("", "{}", "record_mode='often'", "test_account.py::test_me: *mode must be one of none*"),
     ],
 )
 def test_a_mistaken_setting_is_an_error(
@@ -612,7 +612,7 @@ def test_an_ini_file_allows_no_writes(pytester: pytest.Pytester, run: Run) -> No
     """Writes can cost money, so each run must allow them on its own command line."""
     pytester.makeini("[pytest]\naddopts = --directmail-allow-writes")
 
-    run(ONE_CALL).stderr.fnmatch_lines(["*--directmail-allow-writes is for the command line*"])
+    run(ONE_CALL).stderr.fnmatch_lines(["*--directmail-allow-writes is not allowed in addopts*"])
 
 
 @pytest.mark.parametrize(
@@ -799,7 +799,7 @@ def test_patched_clients_record_with_a_key_of_their_own(
 
     assert len(read_cassette(path)) == service.requests["GET /v1/users/me"] == 4
     assert traces(path.read_bytes(), service.api_key) == []
-    missing.stdout.fnmatch_lines(["E * GET /v1/lists is not recorded, but GET /v1/users/me"])
+    missing.stdout.fnmatch_lines(["E * GET /v1/lists is not recorded; nearest: GET /v1/users/me"])
 
 
 SDK = """
@@ -936,7 +936,7 @@ def test_a_connection_to_another_machine_fails_the_test(
 
     assert sorted(map(int, tried)) == sorted([4, 4, *range(4, 15)])
     result.stdout.fnmatch_lines(
-        ["Replay it with a fixture, or allow it: --directmail-allowed-hosts=api.test"]
+        ["Replay it with a fixture, or allow the host: --directmail-allowed-hosts=api.test"]
     )
 
 
@@ -1255,4 +1255,4 @@ def test_cassettes_that_no_test_uses_are_listed(pytester: pytest.Pytester, run: 
     listed = [line for line in whole.outlines if line.startswith("cassettes/")]
 
     assert listed == ["cassettes/b.yml", "cassettes/test_account/test_old.yaml"]
-    part.stdout.fnmatch_lines(["Run all tests to see them*"])
+    part.stdout.fnmatch_lines(["To see the list, run all tests*"])

@@ -24,10 +24,18 @@ APART = (*OPTIONS, "-o", "asyncio_default_fixture_loop_scope=function")
 IN_PROCESS = (*OPTIONS, "-p", "no:asyncio", "-p", "no:anyio", "-k", "not events and not at_once")
 # For each change: the old text, the new text, and what the message says.
 CHANGES = {
-    "a wrong path": ("/v1/users/me", "/v1/user/me", "/v1/user/me is not recorded, but GET /v1/us*"),
+    "a wrong path": (
+        "/v1/users/me",
+        "/v1/user/me",
+        "/v1/user/me is not recorded; nearest: GET /v1*",
+    ),
     "a parameter left out": (', "city": city}', "}", "GET /v1/search differs in query: city"),
     "a parameter renamed": ("?size=", "?limit=", "differs in query: limit, query: size"),
-    "another method": ('"PATCH"', '"PUT"', "PUT /v1/lists/spring is not recorded, but PATCH *"),
+    "another method": (
+        '"PATCH"',
+        '"PUT"',
+        "PUT /v1/lists/spring is not recorded; nearest: PATCH *",
+    ),
     "another host": (
         '"/v1/search"',
         '"https://b.test/v1/search"',

@@ -156,8 +156,8 @@ MIXED = [reading(NOW_S + n / 10, 60 - n // 10 if n % 2 else 20 - n // 10) for n 
 @pytest.mark.parametrize(
     ("readings", "why"),
     [
-        (MIXED, "one window of one account"),
-        (window("epoch_s", [0.0]) + window("epoch_ms", [1.0]), "two accounts mixed"),
+        (MIXED, "one window and account"),
+        (window("epoch_s", [0.0]) + window("epoch_ms", [1.0]), "two accounts, or"),
     ],
 )
 def test_two_accounts_in_one_log_give_no_unit(readings: list[Reading], why: str) -> None:

@@ -253,7 +253,7 @@ def test_an_address_of_another_recorded_host_is_refused(tmp_path: Path) -> None:
         status, _, body = by_socket("GET", server.base_url + ME)
 
     assert status == 502
-    assert "leads to files.example.test, which is recorded, too" in body.decode()
+    assert "leads to files.example.test, a recorded host that" in body.decode()
     assert "patch=True" in body.decode()
 
 

@@ -23,7 +23,7 @@ TITLES = {
     "replay": "tour (replayed), 4 interactions",
 }
 LEFT = "GET /v1/lists: 58 of 60 left; GET /v1/users/me: 299 of 300 left; GET /v1/nowhere: 299 of"
-NOT_PLAYED = 'Nothing of tour was played yet. It holds more: interactions("tour").'
+NOT_PLAYED = 'Nothing of tour was played yet. To see all of it: interactions("tour").'
 
 
 def send(session: dm.Session) -> None:
@@ -116,7 +116,7 @@ def test_each_question_takes_each_source(connected: dm.Session, question: str, k
 @pytest.mark.parametrize("question", sorted(QUESTIONS.keys() - {"browse"}))
 def test_what_is_no_source_is_said_in_two_lines(question: str) -> None:
     """The error also says what to give instead."""
-    with pytest.raises(ValueError, match=r"5 is no source of interactions\. Give a") as caught:
+    with pytest.raises(ValueError, match=r"5 is not a source of interactions\. Give a") as caught:
         getattr(dm, question)(5)
 
     assert hasattr(caught.value, "_render_traceback_")
