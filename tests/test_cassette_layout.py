@@ -213,7 +213,7 @@ def test_a_coding_of_a_library_is_opened_where_that_is_installed(
             "more than twice",
         ),
         (b"\x1f\x8b\x08" + b"\xff" * 40, "", "damaged"),
-        (b"\xff\xfe\xfd" * 9, "compress", "not known here"),
+        (b"\xff\xfe\xfd" * 9, "compress", "compressed in an unknown way"),
     ],
 )
 def test_what_cannot_be_opened_within_bounds_is_refused(body: bytes, coding: str, why: str) -> None:

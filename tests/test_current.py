@@ -123,8 +123,8 @@ def test_the_one_region_is_taken(monkeypatch: pytest.MonkeyPatch, service: Fault
     [
         ("", "https://"),
         ("k3y-4f5e6d7c8b9a", "not a base address"),
-        ("https://api.example.com/v1", r"Write https://api\.example\.com\."),
-        ("api.example.com/eu/v1/users/me/", r"Write https://api\.example\.com/eu\."),
+        ("https://api.example.com/v1", r"Give https://api\.example\.com\."),
+        ("api.example.com/eu/v1/users/me/", r"Give https://api\.example\.com/eu\."),
         ("http://api.example.com", "unencrypted"),
         ("https://k3y@api.example.com", "user name"),
         ("ftp://api.example.com", "https://"),

@@ -390,7 +390,7 @@ def test_what_was_played_before_and_another_operation_are_said(run: Run, service
 
     assert [lines[-3].partition(" - ")[2] for lines in outputs] == [
         "GET /v1/users/me is in cassette 'test_me', ...",
-        "GET /v1/users/mi is not recorded; nearest: GET /...",
+        "GET /v1/users/mi is not recorded, but GET /...",
     ]
 
 
@@ -799,7 +799,7 @@ def test_patched_clients_record_with_a_key_of_their_own(
 
     assert len(read_cassette(path)) == service.requests["GET /v1/users/me"] == 4
     assert traces(path.read_bytes(), service.api_key) == []
-    missing.stdout.fnmatch_lines(["E * GET /v1/lists is not recorded; nearest: GET /v1/users/me"])
+    missing.stdout.fnmatch_lines(["E * GET /v1/lists is not recorded, but GET /v1/users/me is"])
 
 
 SDK = """
@@ -1100,7 +1100,7 @@ def test_a_test_that_vcrpy_records_too_is_refused(
     source = f"import pytest\n@pytest.mark.vcr\n{ONE_CALL}"
     result = run(source, *args, apart=True, passed=1 - failed, errors=failed)
 
-    assert ("Take the mark off this test" in str(result.stdout)) == bool(failed)
+    assert ("Remove the mark from this test" in str(result.stdout)) == bool(failed)
     for path in Path("cassettes").rglob("*"):
         assert path.is_dir() or traces(path.read_bytes(), account.api_key) == []
 

@@ -27,14 +27,14 @@ CHANGES = {
     "a wrong path": (
         "/v1/users/me",
         "/v1/user/me",
-        "/v1/user/me is not recorded; nearest: GET /v1*",
+        "/v1/user/me is not recorded, but GET /v1*",
     ),
     "a parameter left out": (', "city": city}', "}", "GET /v1/search differs in query: city"),
     "a parameter renamed": ("?size=", "?limit=", "differs in query: limit, query: size"),
     "another method": (
         '"PATCH"',
         '"PUT"',
-        "PUT /v1/lists/spring is not recorded; nearest: PATCH *",
+        "PUT /v1/lists/spring is not recorded, but PATCH *",
     ),
     "another host": (
         '"/v1/search"',

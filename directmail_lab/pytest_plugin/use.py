@@ -143,7 +143,7 @@ class Use:
         for title, differing in error.nearest[:1]:
             names = ", ".join(differing)
             is_same = title == error.request
-            how = f"differs in {names}" if is_same else f"is not recorded; nearest: {title}"
+            how = f"differs in {names}" if is_same else f"is not recorded, but {title} is"
             what = f"{error.request} {how}"
         error.advice = f"Record this test again: {self.command}"
         if not self.path.exists():
