@@ -193,12 +193,9 @@ class Cassette:
         NotRecordedError
             Where there is none and this cassette does not record, or its body was not recorded.
         """
-        # What is recorded was redacted; and with nothing recorded, there is nothing to compare.
-        if self._player.played and not self._player.has_address(request):
-            request = self._redactor.request(request)
         repeats = self._repeat == "last" and not self.records
         with self._lock:
-            run = self._player.find(request, repeats=repeats)
+            run, request = self._player.find(request, repeats=repeats)
             is_played = run is not None and bool(self._player.played[run.start])
             if run is not None and marks:
                 for index in run:
@@ -248,7 +245,7 @@ class Cassette:
     def has_unplayed(self, request: RecordedRequest) -> bool:
         """Return whether a response to a request was not played yet."""
         with self._lock:
-            run = self._player.find(self._redactor.request(request))
+            run, _ = self._player.find(request)
             return run is not None and not self._player.played[run.start]
 
     def record(self, interaction: Interaction) -> Recorded | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import stat
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
@@ -39,6 +40,7 @@ from .library import Version, version_of
 from .recording import Recording
 
 MAX_FILE_BYTES: Final = 256 * 1024**2
+_read_json: Final = json.JSONDecoder().raw_decode
 _PERCENT: Final = "{desc}: {percentage:.0f} % {bar}"
 
 
@@ -200,7 +202,7 @@ class Lines(Sequence[Interaction]):
         return len(self._starts)
 
     def __getitem__(self, index: Any) -> Any:
-        at, elapsed_s, attempt, request, response = self._lines(index)
+        at, elapsed_s, attempt, request, response = self._match(index).groups()
         try:
             interaction = Interaction(
                 check_request(layout.request_of(_parse(request))),
@@ -217,14 +219,14 @@ class Lines(Sequence[Interaction]):
     def response(self, index: int) -> RecordedResponse:
         """Return the response of an interaction."""
         try:
-            return check_response(layout.response_of(_parse(self._lines(index)[-1])))
+            return check_response(layout.response_of(_parse(self._match(index)[5])))
         except MALFORMED as error:
             raise self._unreadable(index, error) from None
 
-    def _lines(self, index: int) -> tuple[bytes, ...]:
+    def _match(self, index: int) -> re.Match[bytes]:
         match = layout.INTERACTION.match(self._data, self._starts[index])
         assert match is not None, "the index was made by this pattern"
-        return match.groups()
+        return match
 
     def _unreadable(self, index: int, error: Exception) -> CassetteFormatError:
         return unreadable(f"Interaction {index % len(self) + 1} of cassette {self._name!r}", error)
@@ -251,12 +253,16 @@ def _decoded(response: RecordedResponse, method: str) -> RecordedResponse:
 
 
 def _parse(line: bytes) -> Any:
-    try:
-        return json.loads(line.decode())  # faster than from bytes
-    except (ValueError, RecursionError):  # a binary body, or a line that a person wrote
-        from .vcr_files import load_yaml
+    text = line.decode()
+    # `json.loads` takes half as long again: it looks for space around the value.
+    with suppress(ValueError, RecursionError):
+        value, end = _read_json(text)
+        if end == len(text):
+            return value
+    # A binary body, or a line that a person wrote.
+    from .vcr_files import load_yaml
 
-        return load_yaml(line.decode())
+    return load_yaml(text)
 
 
 def _parse_lines(data: bytes, path: Path) -> FileRecording | None:

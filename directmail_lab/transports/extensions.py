@@ -11,9 +11,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from ..http import httpx
+
 if TYPE_CHECKING:
     from ..cassettes import Recording, SessionRecording
-    from ..http import httpx
     from ..readings.reading import Reading
 
 KEY: Final = "directmail_lab"
@@ -107,6 +108,9 @@ def of(response: httpx.Response) -> Received:
 
 def keep_body(response: httpx.Response) -> httpx.Response:
     """Return a response. If its body was read, the session's recording keeps that."""
-    if response.is_closed and (received := of(response)).keeper is not None:
-        received.add_body(response.content)
+    if response.is_closed:
+        if (received := of(response)).keeper is not None:
+            received.add_body(response.content)
+        # httpx's stream refers to the response: only the garbage collector would free them.
+        response.stream = httpx.ByteStream(b"")
     return response
