@@ -62,6 +62,7 @@ export function createList({ passes, onSelect, onOpen }: ListOptions) {
     const folding = makeButton("", (event) => {
       event.stopPropagation();
       toggle(node.number);
+      grid.focus({ preventScroll: true }); // another row may have this button's node now
     }, { className: "dml-b-attempts", tabIndex: -1 });
     cells[PATH].append(path, folding);
     const bar = cells[TIMELINE].appendChild(make("div"));
@@ -108,7 +109,7 @@ export function createList({ passes, onSelect, onOpen }: ListOptions) {
     const tracks: Record<string, string> = { path: `minmax(8em, ${rest})`, timeline: "minmax(60px, 1fr)" };
     const template = NAMES.filter((_, i) => has[i]).map((name) => tracks[name] ?? "max-content").join(" ");
     if (grid.style.gridTemplateColumns !== template) grid.style.gridTemplateColumns = template;
-    widestCells.forEach((cell, i) => i !== TIMELINE && setText(cell, textOf(i, widest[i])));
+    widestCells.forEach((cell, i) => i !== TIMELINE && setText(cell, textOf(i, widest[i]) + (i === PATH && attempts.size ? " ▾ 9 attempts" : "")));
     for (const cells of [heads, widestCells, ...nodes.map((node) => node.cells)]) {
       cells.forEach((cell, i) => (cell.hidden = !has[i]));
     }

@@ -87,11 +87,11 @@ export function createBrowser(root: HTMLElement, { send, loadEditor, onChange, o
   const middle = div("dml-b-middle");
   const whole = make("section", { className: `dml dml-box dml-browser${fill ? " dml-b-fills" : ""}`, ariaLabel: "Recorded interactions" });
   const isWide = () => list.grid.offsetTop === side.offsetTop;
-  const border = createSeparator({ name: "--dml-list", label: "Border of the list", root: whole, whole: middle, isVertical: isWide, initial: 40 });
-  const lower = createSeparator({ name: "--dml-request", label: "Border of the request", root: whole, whole: side, isVertical: () => false, initial: 45 });
+  const border = createSeparator({ name: "--dml-list", label: "Border of the list", root: whole, whole: middle, isVertical: isWide });
+  const lower = createSeparator({ name: "--dml-request", label: "Border of the request", root: whole, whole: side, isVertical: () => false });
   side.append(composer.root, lower, response.root);
   middle.append(list.grid, border, side);
-  whole.append(div("dml-top", title, count, progress, searching, writing), middle, status);
+  whole.append(div("dml-top", title, count, progress, searching, writing), status, middle);
   keepKeys(whole);
   whole.addEventListener("keydown", onKey);
   searching.addEventListener("input", onFilter);
@@ -104,7 +104,7 @@ export function createBrowser(root: HTMLElement, { send, loadEditor, onChange, o
     return make("dl", { className: "dml-b-keys" }, ...items);
   }
 
-  // What went wrong is said below the list.
+  // What went wrong is said above the list.
   const told = (promise: Promise<unknown>) => promise.catch((error: Error) => setText(status, (note = error.message)));
 
   /* Loading. Rows are loaded in parts, a small one first: the list is there at once, however long it is. */
@@ -181,7 +181,9 @@ export function createBrowser(root: HTMLElement, { send, loadEditor, onChange, o
     if (isSearching) parts.push("searching the bodies …");
     setText(count, parts.join(" · "));
     const unknown = filter.unknown.join(", ");
-    setText(status, unknown ? `${unknown}: no such filter, so looked for as text. Filters are ${KNOWN}.` : note);
+    const isEmpty = rows.length > 0 && !list.shownCount() && !isSearching;
+    const nothing = isEmpty ? "No interaction passes this filter." : "";
+    setText(status, unknown ? `${unknown}: no such filter, so looked for as text. Filters are ${KNOWN}.` : note || nothing);
   }
 
   function arrange() {

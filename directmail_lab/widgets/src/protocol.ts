@@ -38,7 +38,6 @@ export interface Details {
   path: string;
   reason: string;
   reading: Pair[];
-  renews_at: number | null;
   request: Message;
   response: Message;
   buffers: Uint8Array<ArrayBuffer>[];
