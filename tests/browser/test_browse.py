@@ -269,7 +269,10 @@ def test_nothing_of_a_hostile_cassette_is_markup_in_the_page_or_in_the_notebook(
 def test_what_the_session_does_is_shown_as_it_happens(
     page: Page, server: Server, service: FaultyService
 ) -> None:
-    """Headers, status and what is recorded, at once, while the cell runs."""
+    """Headers, status and what is recorded, at once, while the cell runs.
+
+    After `connect` for the same account, the rows stay, each with the number it had.
+    """
     connect = f"session = dm.connect({service.base_url!r}, {service.api_key!r}, pace='off')"
     busy = """
 import pathlib, time
@@ -279,7 +282,7 @@ while not pathlib.Path("rows seen").exists():
     time.sleep(0.05)
 """
     shown = f"import directmail_lab as dm\n{connect}\ndm.get('/v1/lists')\ndm.browse()"
-    open_notebook(page, server, server.write("live.ipynb", shown, busy))
+    open_notebook(page, server, server.write("live.ipynb", shown, busy, connect))
     run_cells(page, 0)
     root = page.locator(".dml-browser")
     expect(rows(root)).to_have_count(1)
@@ -293,6 +296,20 @@ while not pathlib.Path("rows seen").exists():
     expect(page.get_by_text("[*]:")).to_have_count(1)
     (server.notebooks / "rows seen").touch()
     expect(page.get_by_text("[*]:")).to_have_count(0)
+    run_cells(page, 2)
+    numbers = rows(root).locator(".dml-c-number")
+    expect(numbers).to_have_text(["0", "1", "2", "0"])  # a head's is not visible
+    expect(rows(root).last).to_have_text(re.compile("This session"))
+    root.get_by_role("button", name="New request").click()
+    root.get_by_label("Address").fill("/v1/users/me")
+    page.keyboard.press("Control+Enter")
+    expect(response.get_by_role("heading")).to_have_text("1 GET /v1/users/me")
+    page.keyboard.press("Escape")
+    page.keyboard.press("ArrowUp")
+    expect(response.get_by_role("heading")).to_have_text("2 GET /v1/users/me")
+    root.get_by_role("searchbox").fill("number:1")
+    expect(rows(root)).to_have_count(2)
+    expect(root.get_by_role("status").first).to_contain_text("2 shown · 3 interactions")
 
 
 def test_a_key_that_was_sent_is_in_no_file_no_copy_and_not_on_the_page(

@@ -59,7 +59,7 @@ export function createBrowser(root: HTMLElement, { send, loadEditor, onChange, o
   const status = make("div", { className: "dml-soft dml-b-note", role: "status", textContent: "Reading …" });
 
   const list = createList({
-    passes: (row, number) => filter.passes(row, number, (term, at) => bodies.get(term)?.found.has(at) ?? false),
+    passes: (row, number) => row.mark === "session" ? !searching.value.trim() : filter.passes(row, number, (term, at) => bodies.get(term)?.found.has(at) ?? false),
     onSelect: (number) => onSelect?.(number),
     onOpen: () => open(),
   });
@@ -171,9 +171,10 @@ export function createBrowser(root: HTMLElement, { send, loadEditor, onChange, o
 
   function showCount() {
     const { rows } = list;
-    const parts = [plural(total, "interaction")];
-    if (rows.length < total) parts[0] = `${formatCount(rows.length)} of ${parts[0]} read`;
-    if (list.shownCount() < rows.length && searching.value) parts.unshift(`${formatCount(list.shownCount())} shown`);
+    const heads = rows.length - list.count();
+    const parts = [plural(total - heads, "interaction")];
+    if (rows.length < total) parts[0] = `${formatCount(list.count())} of ${parts[0]} read`;
+    if (list.shownCount() < list.count() && searching.value) parts.unshift(`${formatCount(list.shownCount())} shown`);
     for (const [mark, symbol] of Object.entries(SYMBOLS)) {
       const marked = rows.filter((row: Row) => row.mark === mark).length;
       if (marked) parts.push(`${symbol} ${formatCount(marked)} ${mark}`);
@@ -235,6 +236,7 @@ export function createBrowser(root: HTMLElement, { send, loadEditor, onChange, o
     try {
       const details: Details = await ask(send, "detail", { number, whole: isWhole });
       if (own !== turn || isDestroyed) return null;
+      details.number = number;
       details.row = rowOf(details.row as unknown as unknown[]);
       response.show(details);
       // What a person wrote stays.

@@ -71,14 +71,14 @@ export function createResponse({ send, loadEditor, hint, onWhole, onEdit, onInse
     promise.then(() => setText(problem, ""), (error: Error) => setText(problem, error.message));
 
   function show(details: Details) {
-    const { row, number, reason, reading, request, response, buffers, uri } = details;
+    const { row, reason, reading, request, response, buffers, uri } = details;
     shown = details;
     tabled = 0;
     [whole.hidden, empty.hidden] = [false, true];
     copied.replaceChildren();
     copying.open = false;
     heading.title = row.path;
-    setText(heading, `${number} ${row.method} ${row.path}`);
+    setText(heading, `${row.number} ${row.method} ${row.path}`);
     setText(status, `${row.status ?? ""} ${reason}`.trim());
     root.dataset.mark = row.mark;
     const known = Object.fromEntries(reading);
