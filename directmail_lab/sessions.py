@@ -258,6 +258,11 @@ class Session:
         return self.transport.mode.cassette
 
     @property
+    def sent(self) -> SessionRecording:
+        """What it sent and received so far, whatever its present mode."""
+        return self._own
+
+    @property
     def recording(self) -> SessionRecording:
         """What the present mode keeps: live and recording, all so far; in a replay, what it played.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -63,11 +63,14 @@ class SessionRecording(Recording):
     ----------
     redactor
         What removes the key; after `redact_for_good`, one that knows no key.
+    history
+        The recordings of one account in this process, this one among them. They share the 64 MB.
     """
 
     def __init__(self, name: str, base_url: str, *, reset_unit: ResetUnit | None = None) -> None:
         self.name, self.base_url = name, base_url
         self.redactor = Redactor()
+        self.history: Iterable[SessionRecording] = ()
         self._readings: list[Reading] = []
         self._exchanges: dict[int, RawInteraction] = {}
         self._kept_bytes = 0
@@ -84,7 +87,8 @@ class SessionRecording(Recording):
             self._keep(number, exchange)
             # Last, since this is what a thread that reads takes for the number of interactions.
             self._readings.append(reading)
-            return number
+        self._drop_oldest()
+        return number
 
     def add_played(self, cassette: Cassette, played: Played, *, attempt: int) -> int:
         """Keep a response that a cassette played, and return its number here."""
@@ -110,6 +114,7 @@ class SessionRecording(Recording):
             if exchange is not None:
                 self._kept_bytes -= _size(exchange)
                 self._keep(number, exchange._replace(body=body))
+        self._drop_oldest()
 
     def cut_short(self, number: int, body: bytes, *, is_aborted: bool = False) -> Reading:
         """Say of a response that its connection broke, or that the caller dropped it.
@@ -142,8 +147,17 @@ class SessionRecording(Recording):
             return
         self._exchanges[number] = exchange
         self._kept_bytes += _size(exchange)
-        while self._kept_bytes > _MAX_KEPT_BYTES:
-            self._kept_bytes -= _size(self._exchanges.pop(next(iter(self._exchanges))))
+
+    def _drop_oldest(self) -> None:
+        """Drop the oldest messages, of the oldest session first, until 64 MB are left."""
+        # Outside of this recording's own lock: two sessions may do this at the same time.
+        recordings = list(self.history)
+        if self not in recordings:
+            recordings = [self]
+        for each in recordings:
+            with each._lock:
+                while each._exchanges and sum(r._kept_bytes for r in recordings) > _MAX_KEPT_BYTES:
+                    each._kept_bytes -= _size(each._exchanges.pop(next(iter(each._exchanges))))
 
     @property
     def evidence(self) -> Evidence:
