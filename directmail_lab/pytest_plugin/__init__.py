@@ -132,8 +132,9 @@ def directmail_options() -> Mapping[str, Any]:
 def directmail_cassette() -> str | Path | None:
     """Give the cassette of a test whose settings name none: override it to return a name or a path.
 
-    A path is as from the test's file. By default (None), module and test name the cassette. What an
-    override returns may be other tests' too, so it may have responses that this test leaves.
+    A path is as from the test's file. If it is a folder, the test names the file in it. By default
+    (None), module and test name the cassette. What an override returns may be other tests' too, so
+    it may have responses that this test leaves.
     """
     return None
 

@@ -154,18 +154,20 @@ def cassette_folder(node: Node) -> Path:
 def cassette_path(node: Node, cassette: str | Path | None) -> Path:
     """Return the file of the cassette of a test or a module; by default, of its own one."""
     folder = cassette_folder(node)
+    own = folder / node.path.stem
     if isinstance(cassette, Path):
         from ..cassettes.library import file_of
 
-        return file_of(node.path.parent / cassette)
-    if cassette is not None:
+        own = node.path.parent / cassette
+        if not own.is_dir():
+            return file_of(own)
+    elif cassette is not None:
         from ..cassettes import find_cassette
         from ..errors import NotRecordedError
 
         with suppress(NotRecordedError):  # what `replay(name)` would find
             return find_cassette(cassette, [folder])
         return folder / f"{re.sub(r'[.]ya?ml$', '', cassette)}.yaml"
-    own = folder / node.path.stem
     return (
         _there(own / "directmail_session") if isinstance(node, pytest.Module) else _own(node, own)
     )
