@@ -1,9 +1,10 @@
-"""``patch=True``: the clients that the code under test makes itself go through a session.
+"""``patch=True``: the clients that the code under test creates send through a session.
 
-During one test the methods are replaced by which httpx, httpx2 and requests send. What the session
-sends, it sends by the original method of the client's own transport: so the client's connections,
-proxy, certificates and timeouts are used. Clients that ask for the usual certificates share them:
-each would need 30 ms to read them.
+During one test, the methods with which httpx, httpx2 and requests send are replaced. The session
+sends with the original method of the client's own transport, and so with the client's connections,
+proxy, certificates and timeouts.
+
+Clients that use the default certificates share them: each would take 30 ms to read them.
 """
 
 from __future__ import annotations
@@ -31,18 +32,18 @@ _DEFAULTS: Final = {"verify": True, "cert": None, "trust_env": True}
 
 @contextmanager
 def patched(session: ClientsTransport, passing: Collection[str] = ()) -> Iterator[None]:
-    """Lead clients through a session, except to the hosts in ``passing``, which may be patterns."""
+    """Make clients send through a session, except to the hosts or patterns in ``passing``."""
 
     def passes(request: Any) -> bool:
         host = urlsplit(str(request.url)).hostname or ""
         call: Call | None = getattr(request, "extensions", {}).get(KEY)
-        is_ours = call is not None and call.first_sent is not None  # a session sends it just now
+        is_ours = call is not None and call.first_sent is not None  # a session is sending it
         return is_ours or any(fnmatchcase(host, pattern.lower()) for pattern in passing)
 
     with pytest.MonkeyPatch.context() as patch:
         for owner, name, through in _methods(session):
             current = getattr(owner, name)
-            # A module's session may have replaced it already.
+            # The session of a module may already have replaced it.
             original = getattr(current, _ORIGINAL, current)
             patch.setattr(owner, name, _replacement(original, through, passes))
             if create := getattr(import_module(owner.__module__), "create_ssl_context", None):
@@ -86,12 +87,12 @@ def _replacement(
 
 
 def _methods(session: ClientsTransport) -> Iterator[tuple[type, str, Callable[..., Any]]]:
-    """Yield each method to replace, and what sends through the session in its place.
+    """Yield each method to replace, and a function that sends through the session instead.
 
-    That takes the original method of the transport, then all that this method takes.
+    The function takes the original method of the transport, and then that method's arguments.
     """
 
-    # A coroutine function is not needed: the replaced method returns what is awaited.
+    # No coroutine functions are needed: these return the awaitable of the session's method.
     def by_httpx(original: Any, _: Any, request: Any) -> Any:
         return session.handle_request(as_httpx(request, original))
 

@@ -214,7 +214,7 @@ class ObservingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
                 about["cassette_number"] = written.number
         except CassetteError as error:
             error.add_note(
-                f"The service had answered {recorded.status} to the {request.method}: "
+                f"The service had responded with {recorded.status} to the {request.method}: "
                 "the request was carried out, and only its recording failed. interactions() has "
                 "the response."
             )

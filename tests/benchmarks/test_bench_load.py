@@ -1,4 +1,4 @@
-"""What opening a cassette costs: at most a fortieth of vcrpy's time, and 10 ms for a thousand."""
+"""Opening a cassette takes at most 1/40 of vcrpy's time, and 10 ms for a thousand interactions."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def grouped(benchmark: BenchmarkFixture, make: Make, size: int) -> None:
 
 
 def test_ours(benchmark: BenchmarkFixture, tmp_path: Path, make: Make, size: int) -> None:
-    """The line layout."""
+    """Our line layout."""
     grouped(benchmark, make, size)
     benchmark.extra_info.update(on_top_of="test_vcrpy", at_most_times=1 / 40)
     path = recorded(tmp_path / "ours.yaml", *make(size))
@@ -45,7 +45,7 @@ def test_ours(benchmark: BenchmarkFixture, tmp_path: Path, make: Make, size: int
 
 
 def test_vcrpy(benchmark: BenchmarkFixture, make: Make, size: int) -> None:
-    """Its own block layout, by its own parser."""
+    """vcrpy's own block layout and parser."""
     grouped(benchmark, make, size)
     text = block_text(make(size), metadata={})
     requests, _ = benchmark.pedantic(deserialize, [text, yamlserializer], rounds=5)
