@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import getpass
+import hmac
+import secrets
 import sys
 import warnings
 import weakref
@@ -15,6 +17,7 @@ from .settings import API_KEY_VARIABLE, variable
 from .tracebacks import hide_frames
 
 _SERVICE: Final = "directmail-lab"
+_SALT: Final = secrets.token_bytes(32)
 
 
 class Hidden:
@@ -66,6 +69,13 @@ class ApiKey(Hidden):
     def reveal(self) -> str:
         """Return the key itself. Call it only where it is sent or removed."""
         return self.__reveal()
+
+    def account(self, base_url: str) -> bytes:
+        """Return a value that is equal, in this process, for equal keys and addresses alone.
+
+        The key cannot be computed from it.
+        """
+        return hmac.digest(_SALT, f"{base_url}\n{self.reveal()}".encode(), "sha256")
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ApiKey) and self.reveal() == other.reveal()

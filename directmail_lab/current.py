@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -16,7 +17,7 @@ from .arguments import (
     check_names,
     check_number,
 )
-from .cassettes import BeforeRecord, FileRecording, Matcher
+from .cassettes import BeforeRecord, FileRecording, Matcher, SessionRecording
 from .contract import ME_PATH
 from .credentials import ApiKey, as_api_key, find_api_key, forget_api_key, remembered_api_key
 from .display import ProgressBar
@@ -35,12 +36,19 @@ if TYPE_CHECKING:
     from .readings.reset_unit import ResetUnit
 
 
+_MOST_SESSIONS: Final = 20
+
+
 class _Current:
-    """The session that the module-level calls use, and the callbacks for when it changes."""
+    """The session that the module-level calls use, and the callbacks for when it changes.
+
+    It also has the recordings of the sessions that were opened here, by account, the newest last.
+    """
 
     def __init__(self) -> None:
         self.session: Session | None = None
         self.callbacks: dict[object, Callable[[], object]] = {}
+        self.histories: dict[bytes, deque[SessionRecording]] = {}
 
 
 _current: Final = _Current()
@@ -135,8 +143,18 @@ def connect(
         except BaseException:
             opened.close()
             raise
+    _join_history(opened)
     make_current(opened)
     return opened
+
+
+def _join_history(opened: Session) -> None:
+    """Let a session's recording go on where the last one of the same account ended."""
+    if opened.api_key is not None:
+        account = opened.api_key.account(opened.base_url)
+        history = _current.histories.setdefault(account, deque(maxlen=_MOST_SESSIONS))
+        history.append(opened.sent)
+        opened.sent.history = history
 
 
 def make_current(opened: Session | None) -> None:
@@ -178,10 +196,17 @@ def session() -> Session:
 
 
 def logout() -> None:
-    """Close the current session and forget its key, in memory and in the keyring."""
+    """Close the current session and forget its key, in memory and in the keyring.
+
+    A browser that is opened afterwards shows nothing of this account's earlier sessions.
+    """
     closing = _current.session
     make_current(None)
     if closing is not None:
+        for account, history in list(_current.histories.items()):
+            if closing.sent in history:
+                del _current.histories[account]
+                history.clear()
         closing.close()
         forget_api_key(closing.base_url)
 

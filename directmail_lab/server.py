@@ -325,7 +325,7 @@ class CassetteServer(LoopbackServer):
             marks = each.method == request.method
             for cassette, sent in sorted(asked, key=lambda pair: not pair[0].has_unplayed(pair[1])):
                 try:
-                    return cassette.play(sent, marks=marks)[-1][1].response
+                    return cassette.play(sent, marks=marks)[-1].response
                 except NotRecordedError as error:
                     refusals.append(error)
         nearest = max(refusals, key=lambda refusal: refusal.similarity)

@@ -23,6 +23,7 @@ from .cassettes import (
     Cassette,
     FileRecording,
     Matcher,
+    PlayedRecording,
     SessionRecording,
 )
 from .clients import ClientsTransport, adapters_of
@@ -149,7 +150,7 @@ class Session:
         self.matching: Mapping[str, Any] = {}
         self._redactor = redactor = Redactor()
         self._redacted = redactor.text
-        self._observe = Observer(base_path(self.base_url), self._redacted)
+        self._observe = Observer(base_path(self.base_url), redactor)
         self.allowances = Allowances(
             pace=pace,
             max_wait_s=max_wait_s,
@@ -237,7 +238,7 @@ class Session:
 
     def drift_mode(self) -> ModeChange[Session]:
         """Send to the service, and keep nothing of it."""
-        unseen = Observer(base_path(self.base_url), self._redacted)
+        unseen = Observer(base_path(self.base_url), self._redactor)
         recording = SessionRecording("drift", self.base_url)
         return self._change(lambda: self._sending("live", recording, observe=unseen))
 
@@ -255,6 +256,11 @@ class Session:
     def open_cassette(self) -> Cassette | None:
         """The `Cassette` that records or replays, or None."""
         return self.transport.mode.cassette
+
+    @property
+    def sent(self) -> SessionRecording:
+        """What it sent and received so far, whatever its present mode."""
+        return self._own
 
     @property
     def recording(self) -> SessionRecording:
@@ -279,7 +285,7 @@ class Session:
         # A unit that was stated for the service at one address says nothing of another's recording.
         is_stated = self._api_key is None or file.base_url == self.base_url
         unit = self._reset_unit if is_stated else None
-        played = SessionRecording(file.name, self.base_url, reset_unit=unit, file=file)
+        played = PlayedRecording(file, self.base_url, reset_unit=unit)
         return Mode("replay", _NOTHING_SENT, played, cassette, factor)
 
     def _keyed(self, name: ModeName) -> NetworkTransport:

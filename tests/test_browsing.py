@@ -46,8 +46,8 @@ def test_a_row_has_what_a_list_shows() -> None:
 
     assert (part["title"], part["total"], part["note"]) == ("tour", 3, None)
     assert part["rows"] == [
-        [noon, "GET", "/v1/a?b=1", 429, 0, 42.0, 9, "exhausted", 1],
-        [None, "GET", "/v1/users/me", 500, 299, None, 9, "failed", 2],
+        [noon, "GET", "/v1/a?b=1", 429, 0, 42.0, 9, "exhausted", 1, 1],
+        [None, "GET", "/v1/users/me", 500, 299, None, 9, "failed", 2, 2],
     ]
     assert ask(recording, "list", first=3, limit=9)["rows"][0][3] == 200
     assert ask(recording, "list", first=4, limit=9)["rows"] == []
@@ -175,7 +175,7 @@ def test_an_interaction_that_cannot_be_read_is_a_row_that_says_so() -> None:
     recording = read_cassette(path)
     first, second = ask(recording, **LIST)["rows"]
 
-    assert first[-2] == "unreadable"
+    assert first[-3] == "unreadable"
     assert "Interaction 1 of cassette 'torn' cannot be read" in first[2]
     assert second[2] == "/b"
     assert "cannot be read" in ask(recording, **DETAIL)["problem"]
@@ -209,7 +209,7 @@ def test_a_notebook_keeps_the_selected_interaction_and_the_date() -> None:
     view.receive("request", [b'{"request_id": 1, "action": "select", "number": 2}'])
     shown = view.static_output()[0]
     hostile = recorded("hostile.yaml", answered(get("/a"), "<script>"))
-    html_of_it, _ = static_table(read_cassette(hostile), selected=1)
+    html_of_it, _ = static_table(read_cassette(hostile), (read_cassette(hostile), 1))
 
     assert "recorded on 21 November 2026: the first 10." in before["text/html"]
     assert not any("mark" in text for text in before.values())

@@ -34,7 +34,7 @@ def path(tmp_path: Path) -> Path:
 def bodies(cassette: Cassette, *requests: RecordedRequest) -> list[bytes | None]:
     """Return the bodies that a cassette plays for the requests; None if it has none yet."""
     answers = [cassette.play(each) for each in requests]
-    return [answer[-1][1].response.body if answer else None for answer in answers]
+    return [answer[-1].response.body if answer else None for answer in answers]
 
 
 def refusal(cassette: Cassette, request: RecordedRequest) -> NotRecordedError:
@@ -456,7 +456,7 @@ def test_playing_takes_as_long_in_a_large_cassette_as_in_a_small_one(tmp_path: P
         response = cassette.play(request)
         sys.setprofile(None)
 
-        assert response[-1][1].response.body == b"%d" % (size - 10)
+        assert response[-1].response.body == b"%d" % (size - 10)
     assert steps[50] == steps[5000]
     assert steps[5000] < 150
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import ssl
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import timedelta
@@ -451,6 +452,31 @@ def test_hosts_may_pass_through(streams: ClientService) -> None:
                 library.get("http://b.test/v1/packed")
 
     assert len(session.recording) == 0
+
+
+@pytest.mark.parametrize("library", [httpx, httpx2])
+def test_patched_clients_share_the_default_certificates(
+    library: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Reading them takes 30 ms; a client that asks for others, or for none, has its own."""
+    made: list[object] = []
+    monkeypatch.setattr(ssl.SSLContext, "load_verify_locations", lambda *_, **__: made.append(1))
+    (tmp_path / "other").mkdir()
+
+    def count(**options: Any) -> int:
+        made.clear()
+        for _ in range(2):
+            library.Client(**options).close()
+            asyncio.run(library.AsyncClient(**options).aclose())
+        return len(made)
+
+    with Session(NO_ADDRESS) as session, patched(session.take_senders()):
+        usual, own, unchecked = count(), count(trust_env=False), count(verify=False)
+        monkeypatch.setenv("SSL_CERT_DIR", str(tmp_path / "other"))
+        elsewhere = count()
+    after = count()
+
+    assert (usual, own, unchecked, elsewhere, after) == (1, 4, 0, 1, 4)
 
 
 def test_a_library_that_is_not_installed_is_named(

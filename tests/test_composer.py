@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from cassette_samples import BASE_URL, answered, get, recorded
+from faulty_service import FaultyService
 from key_search import traces
 
 import directmail_lab as dm
@@ -22,8 +23,6 @@ from directmail_lab.widgets.browser import BrowserWidget
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-
-    from faulty_service import FaultyService
 
     from directmail_lab.sessions import Session
 
@@ -453,6 +452,66 @@ def test_only_a_sessions_page_sends_and_only_when_asked(
 
 
 # -- from the page to Python -------------------------------------------------------------------
+
+
+def heads(page: Page) -> list[str]:
+    """Return the number and the path of each row that is listed."""
+    return [f"{row[-1]} {row[2]}" for row in page.list()["rows"]]
+
+
+def test_the_list_goes_on_after_connect_for_the_same_account_alone(
+    browsed: Callable[..., Page], service: FaultyService
+) -> None:
+    """Each session has its own numbers below its head; logging out ends that."""
+    odd = b"\xff\x00" * 9
+    for key, path in (("k-other-0000", "/v1/secret"), (service.api_key, "/v1/lists")):
+        with dm.connect(service.base_url, key, pace="off") as earlier:
+            earlier.client.request("OPTIONS", path, content=odd)
+    with FaultyService() as elsewhere, dm.connect(elsewhere.base_url, service.api_key) as other:
+        other.me()
+    dm.connect(service.base_url, service.api_key)  # nothing is sent
+    session = dm.connect(service.base_url, service.api_key, pace="off")
+    page = browsed()
+    listed, sent = heads(page), page.send()
+    page.ask("select", number=2)
+    selected, kept = page.widget.selected, page.ask("detail", number=2)
+    again = page.send("OPTIONS", body_of=2, digest=kept["request"]["body"]["digest"])
+    name = page.ask("body", number=2, message="request")["name"]
+    found = page.ask("search", words=["usr_stand_in_1"], first=1, limit=9)["found"]
+    texts = [json.dumps(page.messages[at], default=repr) for at in range(len(page.messages))]
+    dm.logout()
+    dm.connect(service.base_url, service.api_key)
+    page.widget.update_page()
+
+    assert listed[0].startswith("0 Earlier session, 20")
+    assert listed[1:] == ["1 /v1/lists", "0 This session"]
+    assert (kept["row"][-1], kept["row"][2], selected) == (1, "/v1/lists", 1)
+    assert (sent, again) == ({"number": 4}, {"number": 5})  # places in the list
+    assert [each.request.body for each in session.recording] == [b"", odd]
+    assert name == "this session-1-request.bin"
+    assert found == [[4]]
+    assert service.api_key not in "".join(texts)
+    assert "problem" in page.ask("detail", number=1)
+    assert heads(page) == []
+
+
+def test_the_sessions_of_an_account_share_what_is_kept(
+    browsed: Callable[..., Page], service: FaultyService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The oldest bodies are dropped first, whichever session is still used."""
+    monkeypatch.setattr("directmail_lab.cassettes.session._MAX_KEPT_BYTES", 14_000)
+    first, second = (dm.connect(service.base_url, service.api_key, pace="off") for _ in range(2))
+    with first:
+        for session in (first, second, first, second):
+            session.me()
+    page = browsed()
+    kinds = [
+        page.ask("detail", number=place).get("response", {}).get("body", {}).get("kind")
+        for place in range(1, 7)
+    ]
+
+    assert heads(page)[1::3] == [f"1 {ME}", f"1 {ME}"]
+    assert kinds == [None, "absent", "json", None, "json", "json"]
 
 
 def test_the_selected_response_is_there_in_python(browsed: Callable[..., Page]) -> None:

@@ -340,7 +340,8 @@ def questions(where: str, source: Session | Path, recording: Recording, haul: Ha
         view = dm.interactions(source, number=number)
         haul.add(f"interaction {number} of the {where}", f"{view!r}{view._repr_html_()}")
     shown = dm.browse(source)
-    shown.selected = len(recording)  # shown in full below the table
+    asked = {"action": "select", "request_id": 1, "number": len(recording)}
+    shown.receive("request", [json.dumps(asked).encode()])  # shown in full below the table
     haul.add(f"browser of the {where}", [repr(shown), shown.get_state(), shown.static_output()])
     shown.close()  # it follows the current session, and so keeps it alive
     haul.add(f"document of the {where}", json.dumps(dm.openapi(source), indent=0))

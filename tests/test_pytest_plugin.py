@@ -153,13 +153,15 @@ def test_a_missing_cassette_names_one_that_lies_near(run: Run) -> None:
     [
         ("f'flat-{request.node.name}'", "cassettes/flat-test_me.yaml"),
         ("Path('tapes', request.node.name)", "tapes/test_me.yaml"),
+        ("Path('flat')", "flat/test_me.yaml"),
         ("directmail_cassette", str(OWN)),
     ],
 )
 def test_a_fixture_says_where_the_cassette_is(
     pytester: pytest.Pytester, run: Run, account: StandIn, returned: str, made: str
 ) -> None:
-    """The fixture returns a name or a path for each test; a marker's cassette wins over it."""
+    """The fixture returns a name, a path or a folder; a marker's cassette wins over it."""
+    Path("flat").mkdir()
     pytester.makeconftest(
         f"""
         import pytest

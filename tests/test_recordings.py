@@ -302,7 +302,7 @@ def test_without_attempts_each_call_plays_one_response(tmp_path: Path) -> None:
     """vcrpy does the same, and so does a caller that repeats a request by itself."""
     cassette = Cassette(recorded(tmp_path / "a.yaml", answered(status=503), answered()))
 
-    assert [[i.response.status for _, i in cassette.play(get())] for _ in "12"] == [[503], [200]]
+    assert [[i.response.status for i in cassette.play(get())] for _ in "12"] == [[503], [200]]
 
 
 def test_an_attempt_without_the_one_before_it_is_a_response_of_its_own(tmp_path: Path) -> None:
@@ -310,8 +310,8 @@ def test_an_attempt_without_the_one_before_it_is_a_response_of_its_own(tmp_path:
     second = replace(answered(get("/b")), attempt=2)
     cassette = Cassette(recorded(tmp_path / "a.yaml", answered(), second))
 
-    assert [number for number, _ in cassette.play(get("/b"))] == [2]
-    assert [number for number, _ in cassette.play(get())] == [1]
+    assert [each.number for each in cassette.play(get("/b"))] == [2]
+    assert [each.number for each in cassette.play(get())] == [1]
 
 
 # -- changes to a file -------------------------------------------------------------------------

@@ -8,6 +8,7 @@ import logging
 import pickle
 import traceback
 import warnings
+import weakref
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -500,6 +501,27 @@ def test_a_response_that_is_held_does_not_hold_the_key(
     assert is_known
     assert response.is_closed
     assert "a-key-of-its-own" not in known_keys()
+
+
+@pytest.mark.parametrize("mode", ["live", "record", "replay"])
+def test_a_response_that_was_read_is_freed_without_the_garbage_collector(
+    live: Session, mode: str
+) -> None:
+    """httpx's stream refers to its response, which costs a twentieth of a replay's time."""
+    if mode != "live":
+        live.record("tour")
+        live.get("/v1/users/me")
+    if mode == "replay":
+        live.replay("tour")
+    gc.disable()
+    try:
+        response = live.get("/v1/users/me")
+        held = weakref.ref(response)
+        del response
+
+        assert held() is None
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("is_closed", [False, True])

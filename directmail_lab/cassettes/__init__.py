@@ -11,7 +11,7 @@
 - `convert` writes whole files again.
 """
 
-from .cassette import BeforeRecord as BeforeRecord, Cassette as Cassette
+from .cassette import BeforeRecord as BeforeRecord, Cassette as Cassette, Played as Played
 from .files import FileRecording as FileRecording, read_cassette as read_cassette
 from .library import (
     cassettes_by_name as cassettes_by_name,
@@ -22,4 +22,8 @@ from .library import (
 from .matching import DEFAULT_MATCH_ON as DEFAULT_MATCH_ON, Matcher as Matcher
 from .recorder import Recorded as Recorded
 from .recording import Recording as Recording
-from .session import RawInteraction as RawInteraction, SessionRecording as SessionRecording
+from .session import (
+    PlayedRecording as PlayedRecording,
+    RawInteraction as RawInteraction,
+    SessionRecording as SessionRecording,
+)

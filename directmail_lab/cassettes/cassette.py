@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from threading import RLock
 from traceback import extract_tb
-from typing import Self
+from typing import NamedTuple, Self
 
 from ..arguments import RECORD_MODES, REPEATS, Like, RecordMode, Repeat, check_choice
 from ..display import plural
@@ -43,6 +43,22 @@ def records(record_mode: RecordMode, path: Path) -> bool:
     # As in vcrpy, an empty file is recorded to as a new one is.
     is_old = path.exists() and path.stat().st_size > 0
     return record_mode != "none" and not (record_mode == "once" and is_old)
+
+
+class Played(NamedTuple):
+    """A response that was played.
+
+    Attributes
+    ----------
+    number
+        That of its interaction, from 1.
+    request
+        What was asked for, redacted.
+    """
+
+    number: int
+    request: RecordedRequest
+    response: RecordedResponse
 
 
 class Cassette:
@@ -166,10 +182,8 @@ class Cassette:
         """The base address of the recording."""
         return self._recording.base_url
 
-    def play(
-        self, request: RecordedRequest, *, marks: bool = True
-    ) -> list[tuple[int, Interaction]]:
-        """Return the recorded response to a request with its number, after its failed attempts.
+    def play(self, request: RecordedRequest, *, marks: bool = True) -> list[Played]:
+        """Return the recorded response to a request, after its failed attempts.
 
         The list is empty if the request is to be sent and recorded. A response that is repeated
         comes without its attempts. Without ``marks``, the response is not marked as played.
@@ -179,22 +193,21 @@ class Cassette:
         NotRecordedError
             Where there is none and this cassette does not record, or its body was not recorded.
         """
-        # What is recorded was redacted; and with nothing recorded, there is nothing to compare.
-        if self._player.played and not self._player.has_address(request):
-            request = self._redactor.request(request)
         repeats = self._repeat == "last" and not self.records
         with self._lock:
-            run = self._player.find(request, repeats=repeats)
+            run, request = self._player.find(request, repeats=repeats)
             is_played = run is not None and bool(self._player.played[run.start])
             if run is not None and marks:
                 for index in run:
                     self._player.played[index] = 1
         if run is not None and (repeats or not is_played):
             self.on_played(request)
-            indexes = run[-1:] if is_played else run
-            played = [(index + 1, self._recording.answer(index + 1, request)) for index in indexes]
-            number, last = played[-1]
-            response = self.as_recorded(number) or last.response
+            response_to, method = self._recording.response, request.method
+            played = [
+                Played(index + 1, request, response_to(index + 1, method))
+                for index in (run[-1:] if is_played else run)
+            ]
+            response = self.as_recorded(played[-1]) or played[-1].response
             if (missing := shown_missing(response.body)) is None:
                 return played
             failure = self._player.missing_body(request, missing)
@@ -212,12 +225,18 @@ class Cassette:
         """What removes secrets, those that the file had among them."""
         return self._redactor
 
-    def as_recorded(self, number: int) -> RecordedResponse | None:
+    def interaction_of(self, played: Played) -> Interaction:
+        """Return the whole interaction of a response that was played."""
+        return self._recording.answer(played.number)
+
+    def as_recorded(self, played: Played) -> RecordedResponse | None:
         """Return a response that was played as another program recorded it, for the caller alone.
 
         It has its credentials. None for our own recordings, and unless ``like`` asks for it.
         """
-        return self._recording.original(number) if self._matching.like else None
+        if not self._matching.like:
+            return None
+        return self._recording.original(played.number, played.request.method)
 
     def looks_inside(self, method: str) -> bool:
         """Return whether more of a request than method and address decides what is played."""
@@ -226,7 +245,7 @@ class Cassette:
     def has_unplayed(self, request: RecordedRequest) -> bool:
         """Return whether a response to a request was not played yet."""
         with self._lock:
-            run = self._player.find(self._redactor.request(request))
+            run, _ = self._player.find(request)
             return run is not None and not self._player.played[run.start]
 
     def record(self, interaction: Interaction) -> Recorded | None:

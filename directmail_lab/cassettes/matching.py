@@ -81,8 +81,10 @@ class Matching:
 
     def address(self, uri: str) -> str:
         """Return an address without the parameters that are left out."""
+        if not self._query:
+            return uri
         path, mark, query = uri.partition("?")
-        if not (mark and self._query):
+        if not mark:
             return uri
         parts = query.partition("#")[0].split("&")
         kept = [each for each in parts if unquote_plus(each.partition("=")[0]) not in self._query]

@@ -30,7 +30,7 @@ from .mismatch import Differences, differences, place_of, unescaped
 _MAX_COMPARED: Final = 500
 _LONGEST_QUERY: Final = 200
 _USER_INFO: Final = re.compile(r"(?<=://)[^/]*@")
-_RESPELLED: Final = re.compile(r"[^?]*\?.*[&+]")
+_RESPELLED: Final = re.compile(r"%|\?.*[&+]")
 
 
 class Player:
@@ -105,29 +105,32 @@ class Player:
             runs.sort(key=lambda run: run.start, reverse=True)
         return alike
 
-    def has_address(self, request: RecordedRequest) -> bool:
-        """Return whether the very address of a request is recorded, and decides what is played."""
-        is_recorded = (request.method, self._matching.address(request.uri)) in self._runs
-        return is_recorded and not self.looks_inside(request.method)
+    def find(
+        self, request: RecordedRequest, *, repeats: bool = False
+    ) -> tuple[range | None, RecordedRequest]:
+        """Return the indexes of the next response to a request, and the request redacted.
 
-    def find(self, request: RecordedRequest, *, repeats: bool = False) -> range | None:
-        """Return the indexes of the next response to a redacted request, one for each attempt.
-
-        That is the first one not played yet, else the last one. One whose request has the same
-        bytes comes before one whose request is only equal to a matcher; with ``repeats``, the last
-        one to the very address also comes before others that were not played.
+        There is an index for each attempt. The response is the first one not played yet, else the
+        last one. One whose request has the same bytes comes before one whose request is only equal
+        to a matcher; with ``repeats``, the last one to the very address also comes before others
+        that were not played.
         """
         if not self._runs:
-            return None
-        request = self._matching.compared(request)
-        looks_inside, uri = self.looks_inside(request.method), request.uri
-        # Between addresses that differ in order or escapes alone, the order of recording decides.
+            return None, request
+        looks_inside, uri = self.looks_inside(request.method), self._matching.address(request.uri)
+        if looks_inside or (request.method, uri) not in self._runs:  # what is recorded was redacted
+            request = self._redactor.request(request)
+            uri = self._matching.address(request.uri)
         is_by_address = self._knows_addresses and not looks_inside
-        is_by_address &= "%" not in uri and not _RESPELLED.match(uri)
-        is_by_address &= uri not in self._unescaped
-        same = self._runs.get((request.method, uri), []) if is_by_address else []
-        if run := self._next(same) or (same[0] if same and repeats else None):
-            return run
+        # Between addresses that differ in order or escapes alone, the order of recording decides.
+        if is_by_address and not _RESPELLED.search(uri) and uri not in self._unescaped:
+            same = self._runs.get((request.method, uri), [])
+            if run := self._next(same) or (same[0] if same and repeats else None):
+                return run, request
+        return self._find_alike(self._matching.compared(request)), request
+
+    def _find_alike(self, request: RecordedRequest) -> range | None:
+        looks_inside = self.looks_inside(request.method)
         for key in self._keys(request, self._base_url):
             if runs := self._alike.get(key):
                 if not looks_inside:

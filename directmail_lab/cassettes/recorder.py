@@ -386,7 +386,7 @@ class Recorder:
             redactor=self._redactor,
         )
         old = self.recording if keeps_others else ()
-        kept = (each for each in old if player.find(each.request) is None)
+        kept = (each for each in old if player.find(each.request)[0] is None)
         whole = chain(kept, new)
         write_cassette(
             self._path, new.metadata, whole, self._redactor, version=self.recording.version

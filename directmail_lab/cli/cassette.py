@@ -161,7 +161,7 @@ def _look_through(path: Path, max_age: str, counts: Counter[str], *, write: bool
         cassette = Cassette(path, repeat="strict")
         recording = cassette.recording()
         theirs = list(recording) if recording.is_third_party else []
-        played = [cassette.play(each.request)[-1][1].response for each in theirs]
+        played = [cassette.play(each.request)[-1].response for each in theirs]
         comments = count_comments(path) if theirs else 0
         before = findings = audit_file(path)
         if write and theirs:

@@ -158,18 +158,20 @@ def cassette_folder(node: Node) -> Path:
 def cassette_path(node: Node, cassette: str | Path | None) -> Path:
     """Return the file of a named cassette, or of the own cassette of a test or a module."""
     folder = cassette_folder(node)
+    own = folder / node.path.stem
     if isinstance(cassette, Path):
         from ..cassettes.library import file_of
 
-        return file_of(node.path.parent / cassette)
-    if cassette is not None:
+        own = node.path.parent / cassette
+        if not own.is_dir():
+            return file_of(own)
+    elif cassette is not None:
         from ..cassettes import find_cassette
         from ..errors import NotRecordedError
 
         with suppress(NotRecordedError):  # the same file as for `replay(name)`
             return find_cassette(cassette, [folder])
         return folder / f"{re.sub(r'[.]ya?ml$', '', cassette)}.yaml"
-    own = folder / node.path.stem
     return (
         _there(own / "directmail_session") if isinstance(node, pytest.Module) else _own(node, own)
     )

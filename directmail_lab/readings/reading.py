@@ -12,11 +12,14 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from ..contract import HEADERS, LIMIT_HEADER, REMAINING_HEADER
 from ..exchange.operations import operation_of
 from ..exchange.values import Interaction
+
+if TYPE_CHECKING:
+    from ..redaction import Redactor
 
 ReadingSource = Literal["live", "recorded", "replayed"]
 DateForm = Literal["http_date", "iso_text"]
@@ -100,6 +103,12 @@ class Reading(NamedTuple):
 
     def __repr__(self) -> str:
         return f"<Reading {self.method} {self.path} {self.status}>"
+
+    def redacted(self, redactor: Redactor) -> Reading:
+        """Return it without the key: a service may put anything in a header, and this is shown."""
+        path, *values = redactor.texts([self.path, *[value or "" for value in self.raw]])
+        raw = RawValues(*[v and new for v, new in zip(self.raw, values, strict=True)])
+        return self if (path, raw) == (self.path, self.raw) else self._replace(path=path, raw=raw)
 
     @property
     def operation(self) -> str:

@@ -203,6 +203,12 @@ class Redactor(Hidden):
         return self._text(text)
 
     @hide_frames
+    def texts(self, texts: list[str]) -> list[str]:
+        """Return several texts as they may be shown."""
+        self._learn()
+        return self._texts(texts)
+
+    @hide_frames
     def refuse_leak(self, written: str) -> None:
         """Search a text once more before it is written.
 
@@ -239,10 +245,7 @@ class Redactor(Hidden):
     ) -> tuple[list[str], Headers, bytes]:
         """Return the redacted texts, headers and body of a message. The headers fit the body."""
         written = self._body(body, headers) if body else body
-        parts = [*texts, *chain.from_iterable(self._headers(headers))]
-        # One search of them all, since most contain nothing to remove.
-        if self.__personal or self._is_affected("\n".join(parts)):
-            parts = list(map(self._text, parts))
+        parts = self._texts([*texts, *chain.from_iterable(self._headers(headers))])
         headers = tuple(zip(parts[len(texts) :: 2], parts[len(texts) + 1 :: 2], strict=True))
         if written != body:
             length = str(len(written))
@@ -288,6 +291,11 @@ class Redactor(Hidden):
         if any(map(lower.__contains__, _HINTS)) or self.__keys.may_be_in(lower):
             return True
         return "@" in lower and bool(_USER_INFO_HINT.search(lower))
+
+    def _texts(self, texts: list[str]) -> list[str]:
+        # One search of all of them, since most hold nothing.
+        is_affected = self.__personal or self._is_affected("\n".join(texts))
+        return list(map(self._text, texts)) if is_affected else texts
 
     def _text(self, text: str) -> str:
         if self._is_affected(text):

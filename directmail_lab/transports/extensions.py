@@ -11,9 +11,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from ..http import httpx
+
 if TYPE_CHECKING:
-    from ..cassettes import SessionRecording
-    from ..http import httpx
+    from ..cassettes import Recording, SessionRecording
     from ..readings.reading import Reading
 
 KEY: Final = "directmail_lab"
@@ -61,31 +62,35 @@ class Received:
 
     Attributes
     ----------
-    reading
-        Its reading.
-    number
-        Its number, from 1, in the recording of the session's mode.
     recording
-        What gets the body once that is read; None if it has the body.
+        What keeps it.
+    number
+        Its number there, from 1.
+    keeper
+        The recording that gets the body once that is read; None if it has the body.
     is_page
         Whether it is one of `pages`: its only array of objects is the records.
     """
 
-    reading: Reading | None = None
+    recording: Recording | None = None
     number: int = 0
-    recording: SessionRecording | None = None
+    keeper: SessionRecording | None = None
     is_page: bool = False
+
+    @property
+    def reading(self) -> Reading | None:
+        """Its reading, which a replay makes only now."""
+        return None if self.recording is None else self.recording.reading(self.number)
 
     def add_body(self, body: bytes) -> None:
         """Keep the body, which was read just now."""
-        if self.recording is not None:
-            self.recording.add_body(self.number, body)
+        if self.keeper is not None:
+            self.keeper.add_body(self.number, body)
 
     def cut_short(self, body: bytes, *, is_aborted: bool) -> None:
         """Keep what came of the body before the connection broke, or the caller dropped it."""
-        if self.recording is not None:
-            cut_short = self.recording.cut_short
-            self.reading = cut_short(self.number, body, is_aborted=is_aborted)
+        if self.keeper is not None:
+            self.keeper.cut_short(self.number, body, is_aborted=is_aborted)
 
 
 def call_of(request: Any) -> Call:
@@ -103,6 +108,9 @@ def of(response: httpx.Response) -> Received:
 
 def keep_body(response: httpx.Response) -> httpx.Response:
     """Return a response. If its body was read, the session's recording keeps that."""
-    if response.is_closed and (received := of(response)).recording is not None:
-        received.add_body(response.content)
+    if response.is_closed:
+        if (received := of(response)).keeper is not None:
+            received.add_body(response.content)
+        # httpx's stream refers to the response: only the garbage collector would free them.
+        response.stream = httpx.ByteStream(b"")
     return response

@@ -13,17 +13,18 @@ from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Any, Final, cast
 
-from ..cassettes import Cassette, RawInteraction, SessionRecording
+from ..cassettes import Cassette, Played, RawInteraction, SessionRecording
 from ..display import CONTROLS
 from ..errors import CassetteError, OutcomeUnknownError
 from ..exchange.bodies import MAX_UNPACKED_BYTES, missing_body, unpack
-from ..exchange.operations import below, path_below
+from ..exchange.operations import below
 from ..exchange.values import Interaction, RecordedResponse, header, normalize_headers
 from ..http import as_response, body_of, httpx, recorded_request, recorded_response
-from ..readings.reading import RawValues, Reading, ReadingSource, raw_values
+from ..readings.reading import Reading, ReadingSource, raw_values
+from ..redaction import Redactor
 from ..tracebacks import hide_frames
 from . import Transport
-from .extensions import KEY, Received, call_of, of
+from .extensions import KEY, Call, Received, call_of, of
 
 _log: Final = logging.getLogger(__name__)
 
@@ -41,14 +42,14 @@ class Observer:
     ----------
     prefix
         The base address's path prefix: a reading's path is below it.
-    redacted
-        Removes the key from a text.
+    redactor
+        Removes the key.
     listeners
         What is called with each reading.
     """
 
     prefix: str = ""
-    redacted: Callable[[str], str] = str
+    redactor: Redactor = field(default_factory=Redactor)
     listeners: dict[object, Callable[[Reading], None]] = field(default_factory=dict)
 
     def __call__(
@@ -62,46 +63,48 @@ class Observer:
         source: ReadingSource = "live",
         cassette: str | None = None,
         cassette_number: int | None = None,
-        uri: str = "",
         body: bytes | None = None,
     ) -> Received:
-        """Return what the response now carries.
-
-        ``uri`` is the redacted address if that is known; ``body`` is None if it was not read yet.
-        """
-        _hide_key(response, self.redacted)
-        raw, call = response.headers.raw, call_of(request)
+        """Return what the response now carries; ``body`` is None if it was not read yet."""
+        _hide_key(response, self.redactor.text)
+        call, raw = call_of(request), response.headers.raw
         call.attempt += 1
-        # A service may put anything in a header, and a reading is shown and pickled as it is. A
-        # shorter text holds no key that is searched for.
-        values = RawValues(
-            *[v and (self.redacted(v) if len(v) >= 8 else v) for v in raw_values(raw)]
-        )
+        path = below(request.url.raw_path.decode("ascii"), self.prefix)
         reading = Reading(
-            at,
-            request.method,
-            path_below(uri, self.prefix)
-            if uri
-            else self.redacted(below(request.url.raw_path.decode("ascii"), self.prefix)),
-            response.status_code,
-            values,
-            elapsed_s,
-            source,
-            cassette,
-            cassette_number,
-            call.attempt,
+            *(at, request.method, path, response.status_code, raw_values(raw), elapsed_s),
+            *(source, cassette, cassette_number, call.attempt),
         )
         sent, reason = body_of(request) or b"", response.reason_phrase
-        exchange = RawInteraction(uri or request.url, request.headers.raw, sent, raw, reason, body)
-        call.number = number = recording.add(reading, exchange)
-        received = Received(reading, number, recording if body is None else None)
+        exchange = RawInteraction(request.url, request.headers.raw, sent, raw, reason, body)
+        number = recording.add(reading.redacted(self.redactor), exchange)
+        received = Received(recording, number, recording if body is None else None)
+        self._tell(call, response, received)
+        return received
+
+    def played(
+        self,
+        recording: SessionRecording,
+        request: httpx.Request,
+        response: httpx.Response,
+        cassette: Cassette,
+        played: Played,
+    ) -> None:
+        """Do the same for a response that a cassette played."""
+        _hide_key(response, self.redactor.text)
+        call = call_of(request)
+        call.attempt += 1
+        number = recording.add_played(cassette, played, attempt=call.attempt)
+        self._tell(call, response, Received(recording, number))
+
+    def _tell(self, call: Call, response: httpx.Response, received: Received) -> None:
+        call.number = received.number
         response.extensions[KEY] = received
         for listener in list(self.listeners.values()):
             try:
-                listener(reading)
+                if reading := received.reading:
+                    listener(reading)
             except Exception:  # it must not cost the caller a good response
                 _log.exception("An on_reading callback failed")
-        return received
 
 
 def _hide_key(response: httpx.Response, redacted: Callable[[str], str]) -> None:

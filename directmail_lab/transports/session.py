@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from ..cassettes import Cassette, SessionRecording
+from ..cassettes import Cassette, Played, SessionRecording
 from ..errors import AddressError, NotConnectedError
-from ..exchange.values import Interaction, RecordedRequest
+from ..exchange.values import RecordedRequest
 from ..http import as_response, httpx, recorded_request
 from . import Transport
 from .extensions import call_of
@@ -118,7 +117,7 @@ class SessionTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         if not (played := _recorded_for(request, mode)):
             return mode.inner.handle_request(request)
         if mode.latency_factor:
-            time.sleep(_pause_s(mode, played[-1][1]))
+            time.sleep(_pause_s(mode, played[-1]))
         return self._played(request, played, mode)
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
@@ -128,41 +127,26 @@ class SessionTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         if not (played := _recorded_for(request, mode)):
             return await mode.inner.handle_async_request(request)
         if mode.latency_factor:
-            await asyncio.sleep(_pause_s(mode, played[-1][1]))
+            await asyncio.sleep(_pause_s(mode, played[-1]))
         return self._played(request, played, mode)
 
-    def _played(
-        self, request: httpx.Request, played: list[tuple[int, Interaction]], mode: Mode
-    ) -> httpx.Response:
+    def _played(self, request: httpx.Request, played: list[Played], mode: Mode) -> httpx.Response:
         """Observe each attempt, and return the response to the last one.
 
         Another program's may have credentials: its caller gets it so, and nothing else sees them.
         """
         assert mode.cassette is not None
-        for number, recorded in played:
-            at = recorded.recorded_at
-            response = as_response(recorded.response)
-            self._observe(
-                mode.recording,
-                request,
-                response,
-                # The time of the recording: the chart of a replay is that of the recording.
-                at=math.nan if at is None else at.timestamp(),
-                elapsed_s=recorded.elapsed_s,
-                source="replayed",
-                cassette=mode.cassette.name,
-                cassette_number=number,
-                uri=recorded.request.uri,
-                body=recorded.response.body,
-            )
-        if (original := mode.cassette.as_recorded(number)) is not None:
+        for each in played:
+            response = as_response(each.response)
+            self._observe.played(mode.recording, request, response, mode.cassette, each)
+        if (original := mode.cassette.as_recorded(each)) is not None:
             observed, response = response, as_response(original)
             response.extensions.update(observed.extensions)
         return response
 
 
-def _recorded_for(request: httpx.Request, mode: Mode) -> list[tuple[int, Interaction]]:
-    """Return what the cassette plays for a request, with numbers; nothing if it is to be sent."""
+def _recorded_for(request: httpx.Request, mode: Mode) -> list[Played]:
+    """Return what the cassette plays for a request; nothing if it is to be sent."""
     call = call_of(request)
     if request.url.userinfo and call.send is None:
         raise AddressError(
@@ -178,5 +162,7 @@ def _recorded_for(request: httpx.Request, mode: Mode) -> list[tuple[int, Interac
     return mode.cassette.play(RecordedRequest(request.method, str(request.url)))
 
 
-def _pause_s(mode: Mode, played: Interaction) -> float:
-    return min(mode.latency_factor * (played.elapsed_s or 0.0), _LONGEST_PAUSE_S)
+def _pause_s(mode: Mode, played: Played) -> float:
+    assert mode.cassette is not None
+    elapsed_s = mode.cassette.interaction_of(played).elapsed_s or 0.0
+    return min(mode.latency_factor * elapsed_s, _LONGEST_PAUSE_S)

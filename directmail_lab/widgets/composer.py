@@ -41,10 +41,10 @@ _SET_BY_SESSION: Final = frozenset(
 
 
 class Composer:
-    """Handles what the form asks of ``session()``: see `handle`."""
+    """Handles what the form asks of ``session()``, beside ``shown()``: see `handle`."""
 
-    def __init__(self, session: Callable[[], Session]) -> None:
-        self._session = session
+    def __init__(self, session: Callable[[], Session], shown: Callable[[], Recording]) -> None:
+        self._session, self._shown = session, shown
         self._is_sending = threading.Lock()
         self._last: _Sending | None = None
         self._task: asyncio.Future[httpx.Response] | None = None
@@ -99,7 +99,7 @@ class Composer:
 
     def _ask_or_send(self, form: Any, body: bytes, respond: Respond) -> None:
         session = self._session()
-        request = _written(session, form, body)
+        request = _written(session, self._shown(), form, body)
         texts = [str(request.url), *request.headers.values(), request.content.decode("latin-1")]
         if session.mode != "replay" and any(map(has_placeholder, texts)):
             raise DirectMailLabError(
@@ -168,7 +168,7 @@ class Composer:
 
     def _cell(self, form: Any, body: bytes) -> str:
         session = self._session()
-        request = recorded_request(_written(session, form, body))
+        request = recorded_request(_written(session, self._shown(), form, body))
         unanswered = Interaction(request, RecordedResponse(200, "", (), b""), None, None)
         redacted = session.recording.redactor.interaction(unanswered)
         return copy_as(redacted, "request", base_url=session.base_url)
@@ -258,8 +258,10 @@ def _aborted(request: httpx.Request) -> str:
 # -- what is written -------------------------------------------------------------------------
 
 
-def _written(session: Session, form: Any, body: bytes) -> httpx.Request:
+def _written(session: Session, shown: Recording, form: Any, body: bytes) -> httpx.Request:
     """Return the request that a form holds, as the session sends it.
+
+    A body that was recorded is one of the recording that is ``shown``.
 
     Raises
     ------
@@ -272,7 +274,7 @@ def _written(session: Session, form: Any, body: bytes) -> httpx.Request:
         if name.strip().lower() in _SET_BY_SESSION:
             raise DirectMailLabError(f"The session sets {name} itself.", "Leave out this header.")
     headers = [*map(tuple, form["headers"])]
-    content = _content(session.recording, form, body, headers)
+    content = _content(shown, form, body, headers)
     try:
         request = session.client.build_request(
             form["method"], address, headers=headers, content=content

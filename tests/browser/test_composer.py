@@ -82,6 +82,16 @@ def place(node: Locator) -> dict[str, float]:
     return {**box}
 
 
+def drag(border: Locator, down_px: float) -> None:
+    """Drag the middle of a border down."""
+    box, mouse = place(border), border.page.mouse
+    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    mouse.move(x, y)
+    mouse.down()
+    mouse.move(x, y + down_px)
+    mouse.up()
+
+
 def lines(editor: Locator) -> list[str]:
     return editor.locator(".cm-line").all_inner_texts()
 
@@ -350,7 +360,10 @@ def test_a_recorded_body_is_sent_as_it_was_unless_it_is_changed(
 def test_borders_are_moved_by_mouse_and_keys_and_stay(
     page: Page, server: Server, service: FaultyService
 ) -> None:
-    """A second browser in the notebook uses the same positions."""
+    """A second browser in the notebook uses the same positions, and both follow the mouse.
+
+    Until its border is moved, a request without a body is as high as its parameters.
+    """
     root = explore(page, server, service)
     command(page, "application:toggle-left-area")
     border = root.get_by_role("separator", name="Border of the list")
@@ -360,19 +373,25 @@ def test_borders_are_moved_by_mouse_and_keys_and_stay(
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowRight")
     moved = place(root.get_by_role("grid"))
-    box = place(lower)
-    page.mouse.move(box["x"] + 50, box["y"] + 4)
-    page.mouse.down()
-    page.mouse.move(box["x"] + 50, box["y"] - 60)
-    page.mouse.up()
-    higher = place(lower)
+    initial = place(lower)
+    drag(lower, 64)
+    lowered = place(lower)
     values = [each.get_attribute("aria-valuenow") for each in (border, lower)]
     run_cells(page, 0)
-    again = [each.get_attribute("aria-valuenow") for each in (border, lower)]
+    again = []
+    for each in (border, lower):
+        each.focus()
+        again.append(each.get_attribute("aria-valuenow"))
+    page.set_viewport_size({"width": 800, "height": 1000})
+    expect(border).to_have_css("cursor", "row-resize")
+    narrow = place(border)
+    drag(border, 90)
 
     assert moved["width"] > before["width"] + 20
-    assert higher["y"] < box["y"] - 40
+    assert initial["y"] < moved["y"] + 150
+    assert lowered["y"] == pytest.approx(initial["y"] + 64, abs=6)
     assert again == values
+    assert place(border)["y"] == pytest.approx(narrow["y"] + 90, abs=6)
 
 
 def test_values_that_are_typed_stay_out_of_every_file(

@@ -173,6 +173,7 @@ export function createEditor({ parent, label, readOnly = false, onChange, onPlac
       ending = text.includes("\r\n") ? "\r\n" : "\n";
       isFilling = true;
       view.setState(stateOf(text));
+      view.scrollDOM.scrollTo(0, 0);
       isFilling = false;
       onPlace?.(null);
     },

@@ -162,7 +162,7 @@ export function createComposer({ send, loadEditor, onSent, onInsert, onLeave }: 
       editor.replace(layOutJson(editor.text()));
       say("");
     } catch (error) {
-      say(`This is not JSON: ${(error as Error).message}`);
+      say(`Nothing was formatted. ${(error as Error).message}`);
     }
   }
 
