@@ -27,8 +27,10 @@ def origin(url: httpx.URL) -> tuple[bytes, bytes, int | None]:
 
 def is_write(request: httpx.Request) -> bool:
     """Return whether a request's method, or one that overrides it, may change something."""
-    # This runs for each live request, so it first drops the headers that cannot override.
-    headers = [each for each in request.headers.raw if b"method" in each[0].lower()]
+    headers = request.headers.raw
+    # This runs for each live request, and few have a header that overrides the method.
+    if b"method" not in b"\n".join([name for name, _ in headers]).lower():
+        headers = []
     return may_change(request.method, request.url.query.decode("ascii"), text_headers(headers))
 
 
@@ -38,7 +40,7 @@ def may_change(method: str, query: str, headers: Headers = ()) -> bool:
     if "%" in query or "method" in query.lower():
         pairs += parse_qsl(query.replace(";", "&"), keep_blank_values=True)
     overrides = [v for name, v in pairs if name.strip().lower().replace("_", "-") in _OVERRIDES]
-    return any(each.strip().upper() not in SAFE_METHODS for each in (method, *overrides))
+    return not SAFE_METHODS.issuperset([each.strip().upper() for each in (method, *overrides)])
 
 
 NOT_AN_ADDRESS: Final = (

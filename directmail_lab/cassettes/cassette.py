@@ -278,9 +278,11 @@ class Cassette:
                 recorded = self._recorder.append(interaction)
             except OSError as error:
                 raise self._not_written(error) from None
-            if recorded is not None:
-                self._warn_if_alike(request, recorded.request)
-        return recorded
+            if recorded is None:
+                return None
+            self._warn_if_alike(request, recorded.request)
+        # What was searched is what ``before_record`` returned.
+        return recorded._replace(is_clean=recorded.is_clean and self._before_record is None)
 
     def recording(self) -> FileRecording:
         """Return what the cassette holds so far; in record mode "all", only what is new."""

@@ -200,10 +200,13 @@ class Recorded(NamedTuple):
         Its number in the cassette; None if that is known only when the recording is closed.
     request
         Its request as written.
+    is_clean
+        Whether nothing in it had to be redacted.
     """
 
     number: int | None
     request: RecordedRequest
+    is_clean: bool
 
 
 class Recorder:
@@ -278,7 +281,7 @@ class Recorder:
             text, _ = self._redactor.redacted_text(interaction, layout.interaction_text)
         self._writer.append(text)
         number = self._writer.count if self._file == self._path else None
-        return Recorded(number, written.request)
+        return Recorded(number, written.request, written is interaction)
 
     @property
     def has_recorded(self) -> bool:

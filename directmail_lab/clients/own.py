@@ -35,6 +35,9 @@ _ADVICE: Final = {
     500: "The service, or a gateway before it, failed: try again later.",
 }
 
+# A path, perhaps with a query: below a base address it stays as it is.
+_PATH: Final = re.compile('/(?:[!"$-.0-~][!"$-~]*)?')
+
 _EXCERPT: Final = 200
 _SEARCHED_BYTES: Final = 4096
 
@@ -83,7 +86,10 @@ class _SessionClient(httpx.Client if TYPE_CHECKING else object):  # type: ignore
     @hide_frames
     def build_request(self, method: str, url: httpx.URL | str, **options: Any) -> httpx.Request:
         try:
-            request: httpx.Request = super().build_request(method, url, **options)
+            # httpx parses a relative address, and then the whole one.
+            whole = isinstance(url, str) and _PATH.fullmatch(url)
+            target = f"{str(self.base_url).rstrip('/')}{url}" if whole else url
+            request: httpx.Request = super().build_request(method, target, **options)
             return request
         except (httpx.InvalidURL, AttributeError, TypeError, ValueError) as error:
             reason = self._redacted(str(error))

@@ -106,9 +106,12 @@ class Reading(NamedTuple):
 
     def redacted(self, redactor: Redactor) -> Reading:
         """Return it without the key: a service may put anything in a header, and this is shown."""
-        path, *values = redactor.texts([self.path, *[value or "" for value in self.raw]])
-        raw = RawValues(*[v and new for v, new in zip(self.raw, values, strict=True)])
-        return self if (path, raw) == (self.path, self.raw) else self._replace(path=path, raw=raw)
+        texts = [self.path, *[value or "" for value in self.raw]]
+        if (redacted := redactor.texts(texts)) == texts:
+            return self
+        path, *values = redacted
+        raw = RawValues(*[old and new for old, new in zip(self.raw, values, strict=True)])
+        return self._replace(path=path, raw=raw)
 
     @property
     def operation(self) -> str:

@@ -229,7 +229,8 @@ class Redactor(Hidden):
         if version != self.__version:
             self.__keys.learn(known_keys())
             self.__version = version  # read before the keys, so that no thread misses a new key
-        self.__keys.learn(secrets, REDACTED)
+        if secrets:
+            self.__keys.learn(secrets, REDACTED)
 
     def _without_credential_headers(self, interaction: Interaction) -> Interaction:
         messages = interaction.request, interaction.response

@@ -64,8 +64,12 @@ class Observer:
         cassette: str | None = None,
         cassette_number: int | None = None,
         body: bytes | None = None,
+        is_clean: bool = False,
     ) -> Received:
-        """Return what the response now carries; ``body`` is None if it was not read yet."""
+        """Return what the response now carries.
+
+        ``body`` is None if it was not read yet; ``is_clean`` says that no key is in the messages.
+        """
         _hide_key(response, self.redactor.text)
         call, raw = call_of(request), response.headers.raw
         call.attempt += 1
@@ -76,7 +80,8 @@ class Observer:
         )
         sent, reason = body_of(request) or b"", response.reason_phrase
         exchange = RawInteraction(request.url, request.headers.raw, sent, raw, reason, body)
-        number = recording.add(reading.redacted(self.redactor), exchange)
+        reading = reading if is_clean else reading.redacted(self.redactor)
+        number = recording.add(reading, exchange)
         received = Received(recording, number, recording if body is None else None)
         self._tell(call, response, received)
         return received
@@ -214,7 +219,7 @@ class ObservingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
             if written := cassette.record(interaction):
                 call.recorded += 1  # what is left out is no attempt of the recording
                 about |= {"source": "recorded", "cassette": cassette.name}
-                about["cassette_number"] = written.number
+                about |= {"cassette_number": written.number, "is_clean": written.is_clean}
         except CassetteError as error:
             error.add_note(
                 f"The service had responded with {recorded.status} to the {request.method}: "
