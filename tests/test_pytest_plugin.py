@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import httpcore  # noqa: F401
 import pandas  # noqa: F401
 import pytest
-from cassette_samples import answered, theirs
+from cassette_samples import answered, get, theirs
 from key_search import traces
 from typer.testing import CliRunner
 
@@ -1240,6 +1240,36 @@ def test_a_suite_of_vcrpy_replays_as_it_is(pytester: pytest.Pytester, run: Run, 
     pytester.makeini(f"[pytest]\n{ini if place == 'ini' else ''}")
 
     run(LOGS_IN.replace("SETTINGS", mark if place == "marker" else ""), passed=1)
+
+
+@pytest.mark.parametrize(
+    "made",
+    ["cassettes/test_account/test_me.yaml", "tapes/test_account/test_me.yaml", "flat/test_me.yaml"],
+)
+def test_a_suite_moves_with_the_settings_that_adopt_prints(
+    pytester: pytest.Pytester, run: Run, made: str
+) -> None:
+    """The settings name the cassettes' place, and the parameters that vcrpy left out."""
+    config = 'def vcr_config(): return {"filter_query_parameters": [("key", "DUMMY"), "nonce"]}\n'
+    pytester.makeconftest(config)
+    source = """
+        import httpx
+
+        def test_me():
+            url = "https://api.example.test/v1/users/me?page=1&key=mine&nonce=7"
+            assert httpx.get(url).json() == {"id": 7}
+        """
+    pytester.makepyfile(test_account=source)
+    Path(made).parent.mkdir(parents=True)
+    theirs(made, answered(get("/v1/users/me?page=1&key=DUMMY"), '{"id": 7}'))
+    folder = made.partition("/")[0]
+    printed = CliRunner().invoke(app, ["cassette", "adopt", folder]).stdout
+    lines = [line[4:] for line in printed.splitlines() if line.startswith("    ") or not line]
+    pytester.makeconftest(config + "\n".join(lines))
+    pytester.makeini("[pytest]\n" + "".join(re.findall("In the ini file: (.*)", printed)))
+
+    run(source, "--directmail-block-network", passed=1)
+    assert "1 of 1 cassette replay in the order of their recording by default" in printed
 
 
 def test_cassettes_that_no_test_uses_are_listed(pytester: pytest.Pytester, run: Run) -> None:
