@@ -1102,9 +1102,26 @@ def test_a_test_that_vcrpy_records_too_is_refused(
     source = f"import pytest\n@pytest.mark.vcr\n{ONE_CALL}"
     result = run(source, *args, apart=True, passed=1 - failed, errors=failed)
 
-    assert ("Take the mark off this test" in str(result.stdout)) == bool(failed)
+    assert ("or run it with --disable-recording." in str(result.stdout)) == bool(failed)
     for path in Path("cassettes").rglob("*"):
         assert path.is_dir() or traces(path.read_bytes(), account.api_key) == []
+
+
+def test_the_refusal_beside_pytest_vcr_names_its_own_option(
+    pytester: pytest.Pytester, run: Run, service: StandIn
+) -> None:
+    """pytest-vcr is here by its name alone, so that it need not be installed."""
+    recorded(OWN, service)
+    pytester.makeconftest(
+        """
+        def pytest_configure(config):
+            config.pluginmanager.register(object(), "vcr")
+        """
+    )
+    source = f"import pytest\n@pytest.mark.vcr\n{ONE_CALL}"
+    refused = run(source, "-p", "no:recording", "-W", "default", errors=1)
+
+    refused.stdout.fnmatch_lines(["*marked vcr, so vcrpy would*, or run it with --disable-vcr."])
 
 
 def test_the_mark_of_vcrpy_is_no_error_where_nothing_reads_it(run: Run, account: StandIn) -> None:

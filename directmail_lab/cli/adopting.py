@@ -33,7 +33,7 @@ _OURS: Final = "of ours"
 _NEITHER: Final = "that cannot be adopted"
 
 _FEW_FILES: Final = 64  # to start processes for them takes longer than to read them
-_OTHER_BODY: Final = re.compile(r"^ {4}(\w+_body|body_\w+):", re.MULTILINE)
+_OTHER_BODY: Final = re.compile(r"^(?: {4}| {6})(\w+_body|body_\w+):", re.MULTILINE)
 _FILTERED: Final = re.compile(r"filter_query_parameters[\"']?\s*[:=]\s*(\[[^\]]*\])")
 
 
