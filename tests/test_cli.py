@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import gzip
 import io
 import json
 import os
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 import vcr
-from cassette_samples import answered, get, recorded
+from cassette_samples import answered, get, recorded, theirs, typed
 from key_search import traces
 from tutorials import read, run
 from typer.testing import CliRunner
@@ -448,7 +449,8 @@ def test_adopt_names_what_it_finds_and_changes_nothing(suite: object, service: S
 
     assert contents("suite") == before
     assert isinstance(wrong.exception, DirectMailLabError)
-    assert [line for line in done.stdout.splitlines() if not line.startswith("    ")] == [
+    lines = [line for line in done.stdout.splitlines() if line and not line.startswith("    ")]
+    assert lines[:9] == [
         "suite/address.yml",
         "suite/as.json",
         "suite/config.yaml",
@@ -470,6 +472,39 @@ def test_adopt_names_what_it_finds_and_changes_nothing(suite: object, service: S
         assert said in text
     assert SECRET not in text
     assert done.exit_code == clean.exit_code == 1
+
+
+def test_adopt_names_what_differs_from_vcrpys_own_files() -> None:
+    """A compressed body does not; a serializer of the suite's own, and repeated requests, do."""
+    Path("suite").mkdir()
+    packed = typed("text/plain", gzip.compress(b"hello"), ("Content-Encoding", "gzip"))
+    theirs("suite/packed.yaml", packed, packed)
+    theirs("suite/polled.yaml", answered(body="1"), answered(body="2"))
+    text = Path("suite/polled.yaml").read_text("utf-8")
+    parsed = re.sub("    body:\n      string: .*", "    parsed_body: 1", text)
+    Path("suite/parsed.yaml").write_text(parsed)
+    done = invoke("cassette", "adopt", "suite")
+
+    text = " ".join(done.stdout.split())
+    assert parsed != text
+    assert "suite/packed.yaml" not in text
+    assert "It has parsed_body in the place of a body: the suite has a serializer of its" in text
+    assert "suite: 2 of 2 cassettes replay in the order of their recording by default, 2" in text
+    assert "In 1, one request has several different responses" in text
+    assert "The first is suite/polled.yaml." in text
+
+
+def test_adopt_reads_many_files_side_by_side() -> None:
+    """The report of many files, which processes read, is the report of a few."""
+    Path("suite").mkdir()
+    for number in range(70):
+        theirs(f"suite/{number:02}.yaml", answered(get(f"/v1/lists?api_key={SECRET}{number}")))
+    done = invoke("cassette", "adopt", "suite", "--max-age", "99999 days")
+
+    assert re.findall(r"^suite/(\d\d)[.]yaml\n    holds", done.stdout, re.MULTILINE) == [
+        f"{number:02}" for number in range(70)
+    ]
+    assert "suite: 70 of 70 cassettes replay" in done.stdout
 
 
 def test_adopt_rewrites_redacted_and_loses_nothing(

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import httpcore  # noqa: F401
 import pandas  # noqa: F401
 import pytest
-from cassette_samples import answered, theirs
+from cassette_samples import answered, get, theirs
 from key_search import traces
 from typer.testing import CliRunner
 
@@ -1102,9 +1102,26 @@ def test_a_test_that_vcrpy_records_too_is_refused(
     source = f"import pytest\n@pytest.mark.vcr\n{ONE_CALL}"
     result = run(source, *args, apart=True, passed=1 - failed, errors=failed)
 
-    assert ("Remove the mark from this test" in str(result.stdout)) == bool(failed)
+    assert ("or run it with --disable-recording." in str(result.stdout)) == bool(failed)
     for path in Path("cassettes").rglob("*"):
         assert path.is_dir() or traces(path.read_bytes(), account.api_key) == []
+
+
+def test_the_refusal_beside_pytest_vcr_names_its_own_option(
+    pytester: pytest.Pytester, run: Run, service: StandIn
+) -> None:
+    """pytest-vcr is here by its name alone, so that it need not be installed."""
+    recorded(OWN, service)
+    pytester.makeconftest(
+        """
+        def pytest_configure(config):
+            config.pluginmanager.register(object(), "vcr")
+        """
+    )
+    source = f"import pytest\n@pytest.mark.vcr\n{ONE_CALL}"
+    refused = run(source, "-p", "no:recording", "-W", "default", errors=1)
+
+    refused.stdout.fnmatch_lines(["*marked vcr, so vcrpy would*, or run it with --disable-vcr."])
 
 
 def test_the_mark_of_vcrpy_is_no_error_where_nothing_reads_it(run: Run, account: StandIn) -> None:
@@ -1240,6 +1257,36 @@ def test_a_suite_of_vcrpy_replays_as_it_is(pytester: pytest.Pytester, run: Run, 
     pytester.makeini(f"[pytest]\n{ini if place == 'ini' else ''}")
 
     run(LOGS_IN.replace("SETTINGS", mark if place == "marker" else ""), passed=1)
+
+
+@pytest.mark.parametrize(
+    "made",
+    ["cassettes/test_account/test_me.yaml", "tapes/test_account/test_me.yaml", "flat/test_me.yaml"],
+)
+def test_a_suite_moves_with_the_settings_that_adopt_prints(
+    pytester: pytest.Pytester, run: Run, made: str
+) -> None:
+    """The settings name the cassettes' place, and the parameters that vcrpy left out."""
+    config = 'def vcr_config(): return {"filter_query_parameters": [("key", "DUMMY"), "nonce"]}\n'
+    pytester.makeconftest(config)
+    source = """
+        import httpx
+
+        def test_me():
+            url = "https://api.example.test/v1/users/me?page=1&key=mine&nonce=7"
+            assert httpx.get(url).json() == {"id": 7}
+        """
+    pytester.makepyfile(test_account=source)
+    Path(made).parent.mkdir(parents=True)
+    theirs(made, answered(get("/v1/users/me?page=1&key=DUMMY"), '{"id": 7}'))
+    folder = made.partition("/")[0]
+    printed = CliRunner().invoke(app, ["cassette", "adopt", folder]).stdout
+    lines = [line[4:] for line in printed.splitlines() if line.startswith("    ") or not line]
+    pytester.makeconftest(config + "\n".join(lines))
+    pytester.makeini("[pytest]\n" + "".join(re.findall("In the ini file: (.*)", printed)))
+
+    run(source, "--directmail-block-network", passed=1)
+    assert "1 of 1 cassette replay in the order of their recording by default" in printed
 
 
 def test_cassettes_that_no_test_uses_are_listed(pytester: pytest.Pytester, run: Run) -> None:

@@ -127,7 +127,8 @@ def count_comments(path: Path) -> int:
     """Return how many comments a YAML file has; 0 if it is not YAML."""
     text, end, comments = path.read_text("utf-8-sig", "replace"), 0, 0
     with suppress(yaml.YAMLError):
-        for token in yaml.scan(text) if "#" in text else ():
+        # vcrpy's loader scans by libyaml where it is there: 40 times as fast.
+        for token in yaml.scan(text, yamlserializer._CassetteLoader) if "#" in text else ():
             # Between two tokens there is nothing but comments and space.
             between = text[end : token.start_mark.index]
             comments += sum(line.lstrip().startswith("#") for line in between.splitlines())

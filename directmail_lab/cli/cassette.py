@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import typer
 
 import directmail_lab as dm
 
-from ..cassettes import Cassette, cassettes_by_name, convert as files
+from ..cassettes import cassettes_by_name, convert as files
 from ..cassettes.library import cassettes_in, stays_in
 from ..display import plural
-from ..errors import DirectMailLabError
 from .output import (
     CSV,
     FORCE,
@@ -28,7 +26,6 @@ from .output import (
 
 app = typer.Typer(no_args_is_help=True, help="Show, check, repair and convert cassettes.")
 
-_THEIRS = "of another program"
 _NAMES = typer.Argument(help="Cassettes, or files.", autocompletion=complete_cassette)
 
 
@@ -127,21 +124,26 @@ def adopt(
     them still.
     """
     from ..questions.drift import age_problem
+    from . import adopting
 
     age_problem((), max_age)  # a wrong one is an error before anything is changed
-    counts: Counter[str] = Counter()
-    has_problems = False
     named = {path for _, path in cassettes_in(folder)}
     without_suffix = (each for each in folder.rglob("*") if stays_in(folder, each))
-    for path in sorted(named.union(filter(_is_of_vcrpy, without_suffix))):
-        if problems := list(_look_through(path, max_age, counts, write=write)):
-            has_problems = True
-            typer.echo("\n    ".join([str(path), *problems]))
+    paths = sorted(named.union(filter(_is_of_vcrpy, without_suffix)))
+    ignore = adopting.filtered_parameters(folder)
+    looks = []
+    for look in adopting.look_through(paths, max_age, write=write, ignore=ignore):
+        looks.append(look)
+        if look.problems:
+            typer.echo("\n    ".join([str(look.path), *look.problems]))
+    counts = Counter(look.kind for look in looks)
     shown = ", ".join(f"{count} {kind}" for kind, count in counts.items())
     done = "Rewrote" if write else "Changed nothing: --write would rewrite"
-    typer.echo(f"{plural(counts.total(), 'file')}: {shown or 'no cassettes'}.")
-    typer.echo(f"{done} {plural(counts[_THEIRS], 'cassette')}, redacted.")
-    if has_problems:
+    typer.echo(f"{plural(len(looks), 'file')}: {shown or 'no cassettes'}.")
+    typer.echo(f"{done} {plural(counts[adopting.THEIRS], 'cassette')}, redacted.")
+    for text in adopting.settings(folder, looks, ignore):
+        typer.echo(text)
+    if any(look.problems for look in looks):
         raise FOUND
 
 
@@ -149,42 +151,6 @@ def _is_of_vcrpy(path: Path) -> bool:
     """Return whether a file is one that vcrpy names without a suffix, after a test's function."""
     start = b"interactions:"
     return not path.suffix and path.is_file() and path.read_bytes()[: len(start)] == start
-
-
-def _look_through(path: Path, max_age: str, counts: Counter[str], *, write: bool) -> Iterator[str]:
-    """Yield what is to be said of a cassette, and count whose it is; with ``write`` adopt it."""
-    from ..cassettes.vcr_files import count_comments
-    from ..questions.audit import audit as audit_file
-    from ..questions.drift import age_problem
-
-    try:
-        cassette = Cassette(path, repeat="strict")
-        recording = cassette.recording()
-        theirs = list(recording) if recording.is_third_party else []
-        played = [cassette.play(each.request)[-1].response for each in theirs]
-        comments = count_comments(path) if theirs else 0
-        before = findings = audit_file(path)
-        if write and theirs:
-            files.adopt(path)
-            findings = audit_file(path)
-    except (DirectMailLabError, OSError) as error:
-        counts["that cannot be adopted"] += 1
-        yield f"stays as it is: {error}"
-        return
-    counts[_THEIRS if theirs else "of ours"] += 1
-    if comments:
-        had, are = ("had", "were") if write else ("has", "would be")
-        yield f"{had} {plural(comments, 'comment')}, which {are} dropped"
-    secrets = {each.what: each.where for each in findings if each.kind == "secret"}
-    for what, where in secrets.items():
-        yield f"holds {what} ({where.removeprefix(f'{path}, ')})"
-    if any(each.kind == "secret" and each.where.endswith(", address") for each in before):
-        yield "holds a secret in an address: when it is redacted, vcrpy finds no response to it"
-    if played != [each.response for each in theirs]:
-        yield "does not replay in the order of its recording"
-    dated = [each for each in recording if each.recorded_at]
-    if dated and (problem := age_problem(dated, max_age)):
-        yield problem
 
 
 @app.command()

@@ -98,7 +98,7 @@ def pytest_configure(config: pytest.Config) -> None:
     arguments = ", ".join(f"{name}={each.default!r}" for name, each in TABLE.items())
     marker = f"directmail({arguments}): how the fixture directmail records and replays"
     config.addinivalue_line("markers", marker)
-    if not _records_by_vcrpy(config):
+    if not _vcr_plugin(config):
         config.addinivalue_line("markers", "vcr: marks a test of pytest-recording; ignored here")
     config.stash[NAMES] = set()
     if WRITES_OPTION in config.getini("addopts"):
@@ -258,19 +258,20 @@ def pytest_terminal_summary(
 # -- the session -------------------------------------------------------------------------------
 
 
-def _records_by_vcrpy(config: pytest.Config) -> bool:
-    """Return whether pytest-recording or pytest-vcr is installed and enabled."""
-    is_here = any(map(config.pluginmanager.hasplugin, ("recording", "vcr")))
-    return is_here and not any(
-        config.getoption(option, default=False) for option in ("disable_recording", "disable_vcr")
-    )
+def _vcr_plugin(config: pytest.Config) -> str | None:
+    """Return the name of pytest-recording or pytest-vcr if it is installed and enabled."""
+    for name in ("recording", "vcr"):
+        is_off = config.getoption(f"disable_{name}", default=False)
+        if config.pluginmanager.hasplugin(name) and not is_off:
+            return name
+    return None
 
 
 def _refuse_beside_vcr(node: Node, *, may_collide: bool) -> None:
     """Fail a test that vcrpy's plugins would also record, with the key and to the same file."""
-    if may_collide and node.get_closest_marker("vcr") and _records_by_vcrpy(node.config):
+    if may_collide and node.get_closest_marker("vcr") and (name := _vcr_plugin(node.config)):
         why = "so vcrpy would also record it, with the key and to the same file"
-        advice = "Remove the mark from this test, or run it with --disable-recording."
+        advice = f"Remove the mark from this test, or run it with --disable-{name}."
         pytest.fail(f"{node.nodeid} is marked vcr, {why}. {advice}", pytrace=False)
 
 
