@@ -166,7 +166,7 @@ def _replay(recording: FileRecording, matching: Matching) -> Look:
 def _replays(recording: FileRecording, matching: Matching) -> bool:
     player = Player(recording, matching, base_url="", redactor=Redactor())
     for index, each in enumerate(recording):
-        run = player.find(each.request)
+        run, _ = player.find(each.request)
         if run is None or run.start != index:
             return False
         player.played[index] = 1
