@@ -145,7 +145,7 @@ def test_of_tour_yaml_and_tour_yml_the_name_finds_the_first(tmp_path: Path) -> N
     assert [find_cassette(name) for name in ("tour", "tour.yml")] == paths
     assert [named[name] for name in ("tour", "tour.yml")] == paths
     assert len(notices) == 1
-    assert "There is a tour.yml beside it, which is not used" in notices[0]
+    assert "The file tour.yml in the same folder is not used" in notices[0]
 
 
 BAD_NAMES = ["", " ", "..", "../tour", "a/../../tour", "/etc/passwd", "a\\..\\b", "a\0b", "C:tour"]

@@ -339,7 +339,7 @@ def test_a_response_that_comes_after_the_recording_has_ended_is_returned(
 
     assert [each.status_code for each in received] == [200]
     assert [(each.source, each.cassette) for each in live.recording.readings()] == [("live", None)]
-    assert "A response came after cassette 'tour' had been closed" in caplog.text
+    assert "A response arrived after cassette 'tour' was closed" in caplog.text
     assert not Path("cassettes/tour.yaml").exists()
 
 
