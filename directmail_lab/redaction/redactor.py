@@ -205,7 +205,7 @@ class Redactor(Hidden):
 
     @hide_frames
     def texts(self, texts: list[str]) -> list[str]:
-        """Return several texts as they may be shown."""
+        """Return several redacted texts; see `text`."""
         self._learn()
         return self._texts(texts)
 
@@ -295,7 +295,7 @@ class Redactor(Hidden):
         return "@" in lower and bool(_USER_INFO_HINT.search(lower))
 
     def _texts(self, texts: list[str]) -> list[str]:
-        # One search of all of them, since most hold nothing.
+        # One search of them all, since most contain nothing to remove.
         is_affected = self.__personal or self._is_affected("\n".join(texts))
         return list(map(self._text, texts)) if is_affected else texts
 
