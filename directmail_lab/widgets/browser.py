@@ -24,6 +24,8 @@ from .history import History, locate, with_history
 from .widget import Follower, Widget, can_show_widgets, describe_mode, nothing_played
 
 _UPDATE_S: Final = 0.2
+_STATIC_S: Final = 0.5
+"""How long after a selection the static output is updated, which takes longer than the response."""
 _READ_S: Final = 1.0
 """A file that takes longer than this to read is read while a notebook's page is shown."""
 
@@ -110,6 +112,7 @@ class BrowserWidget(Widget):
     _selected: tuple[Recording, int] | None = None
     _session_recording: SessionRecording | None = None
     _composer: Composer | None = None
+    _static: threading.Timer | None = None
 
     def __init__(self, source: Session | Opening, name: str = "") -> None:
         self._name = name
@@ -184,9 +187,8 @@ class BrowserWidget(Widget):
         try:
             recording = self._opening.result()
             if request["action"] == "select":
-                self._selected = locate(recording, request["number"])
+                self._select(*locate(recording, request["number"]))
                 respond({})
-                self.update_static_output()
                 return
             body = b"".join(map(bytes, files))
             if self._composer and self._composer.handle(request, body, respond):
@@ -200,8 +202,18 @@ class BrowserWidget(Widget):
             response["sends"] = True
         respond(response, bodies)
 
+    def _select(self, recording: Recording, number: int) -> None:
+        self._selected = recording, number
+        if self._static is not None:
+            self._static.cancel()
+        self._static = threading.Timer(_STATIC_S, self.update_static_output)
+        self._static.daemon = True
+        self._static.start()
+
     def close(self) -> None:
         """Close the widget, and end the thread that sends."""
+        if self._static is not None:
+            self._static.cancel()
         if self._composer is not None:
             self._composer.close()
         super().close()
