@@ -40,7 +40,8 @@ def browse(source: Source = None) -> BrowserWidget:
     The browser of a session also sends: ``n`` writes a new request, ``e`` changes the selected one,
     Control+Enter sends it, Escape aborts it, ``i`` inserts a cell that sends it. It is sent as
     `request` would send it: below the base address, paced, and recorded while the session records.
-    Each write is asked for first. Above its own, it shows what earlier sessions of this kernel sent
+    Each write is asked for first. A curl command that is pasted into the address fills the form,
+    without its credentials. Above its own, it shows what earlier sessions of this kernel sent
     to the same address with the same key, until `logout`.
 
     Parameters
