@@ -76,7 +76,7 @@ class _Loader(yamlserializer._CassetteLoader):  # type: ignore[misc]
     """vcrpy's loader with bounds for what a stranger's file may do."""
 
     def __init__(self, text: str, progress: Progress) -> None:
-        super().__init__(_Reader(text, progress))  # type: ignore[call-arg]
+        super().__init__(_Reader(text, progress))
         self._depth, self._has_aliases = 0, _ALIAS.search(text) is not None
         self._most = _MOST_CHARACTERS + _MOST_TIMES * len(text)
 

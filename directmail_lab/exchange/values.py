@@ -11,8 +11,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from importlib.util import find_spec
-from itertools import starmap
-from operator import add
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -137,9 +135,11 @@ def check_times(recorded_at: datetime | None, elapsed_s: float | None) -> None:
 
 
 def _check_message(headers: Headers, body: bytes | None, name: str) -> None:
-    is_right = isinstance(headers, tuple) and _are_texts(starmap(add, headers))
-    _check(is_right, f"the headers of its {name} are not pairs of text in a tuple")
-    _check(isinstance(body, bytes | None), f"the body of its {name} is not bytes")
+    texts = [text for name, value in headers for text in (name, value)]
+    if not (isinstance(headers, tuple) and _are_texts(texts)):
+        raise CassetteFormatError(f"the headers of its {name} are not pairs of text in a tuple")
+    if not (body is None or isinstance(body, bytes)):
+        raise CassetteFormatError(f"the body of its {name} is not bytes")
 
 
 def _check(is_so: object, problem: str) -> None:
@@ -181,7 +181,10 @@ def _text(value: bytes) -> str:
 def header(headers: Headers, name: str) -> str | None:
     """Return the first value of a header by its name in any case, or None."""
     wanted = name.lower()
-    return next((value for key, value in headers if key.lower() == wanted), None)
+    for key, value in headers:
+        if key.lower() == wanted:
+            return value
+    return None
 
 
 # RFC 9110: these have no body; the headers of a 304 describe the body that is not sent.
