@@ -630,7 +630,7 @@ def test_the_usual_options_of_curl_are_read(
     path: str,
     body: str,
 ) -> None:
-    """Of a file, only that it is left out."""
+    """If it is a file, the test checks only that it is left out."""
     page = browsed(connected)
     text = f"curl {options}".format(base=service.base_url, host=service.base_url[len("http://") :])
     filled = page.ask("curl", text.encode())
