@@ -497,14 +497,14 @@ def test_adopt_names_what_differs_from_vcrpys_own_files() -> None:
 def test_adopt_reads_many_files_side_by_side() -> None:
     """The report of many files, which processes read, is the report of a few."""
     Path("suite").mkdir()
-    for number in range(70):
-        theirs(f"suite/{number:02}.yaml", answered(get(f"/v1/lists?api_key={SECRET}{number}")))
+    for number in range(5):
+        asked = get(f"/v1/lists?api_key={SECRET}{number}")
+        theirs(f"suite/{number}.yaml", answered(asked, "x" * 1_000_000))
     done = invoke("cassette", "adopt", "suite", "--max-age", "99999 days")
 
-    assert re.findall(r"^suite/(\d\d)[.]yaml\n    holds", done.stdout, re.MULTILINE) == [
-        f"{number:02}" for number in range(70)
-    ]
-    assert "suite: 70 of 70 cassettes replay" in done.stdout
+    named = re.findall(r"^suite/(\d)[.]yaml\n    holds", done.stdout, re.MULTILINE)
+    assert named == ["0", "1", "2", "3", "4"]
+    assert "suite: 5 of 5 cassettes replay" in done.stdout
 
 
 def test_adopt_rewrites_redacted_and_loses_nothing(
