@@ -153,7 +153,10 @@ def _secrets_of(recording: FileRecording, path: Path) -> dict[str, str]:
 
 def _replay(recording: FileRecording, matching: Matching) -> Look:
     """Play a recording in its order, by default and with the settings that are proposed."""
-    replays = _replays(recording, Matching()), _replays(recording, matching)
+    request = Redactor().request  # as it is compared in a replay
+    asked = [replace(each, request=request(each.request)) for each in recording]
+    compared = replace(recording, interactions=asked)
+    replays = _replays(compared, Matching()), _replays(compared, matching)
     problems = [] if all(replays) else ["does not replay in the order of its recording"]
     for number in range(1, len(recording) + 1):
         recording.answer(number)  # raises an error for a body that cannot be decoded
@@ -168,7 +171,7 @@ def _replay(recording: FileRecording, matching: Matching) -> Look:
 def _replays(recording: FileRecording, matching: Matching) -> bool:
     player = Player(recording, matching, base_url="", redactor=Redactor())
     for index, each in enumerate(recording):
-        run = player.find(each.request)
+        run, _ = player.find(each.request)
         if run is None or run.start != index:
             return False
         player.played[index] = 1
