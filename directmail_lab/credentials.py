@@ -71,9 +71,9 @@ class ApiKey(Hidden):
         return self.__reveal()
 
     def account(self, base_url: str) -> bytes:
-        """Return a value that is equal, in this process, for equal keys and addresses alone.
+        """Return a value for this key at an address. Only equal keys and addresses have it.
 
-        The key cannot be computed from it.
+        It differs in each process, and the key cannot be computed from it.
         """
         return hmac.digest(_SALT, f"{base_url}\n{self.reveal()}".encode(), "sha256")
 

@@ -42,7 +42,7 @@ _MOST_SESSIONS: Final = 20
 class _Current:
     """The session that the module-level calls use, and the callbacks for when it changes.
 
-    It also has the recordings of the sessions that were opened here, by account, the newest last.
+    It also keeps the recordings of the sessions that were opened, by account, the newest last.
     """
 
     def __init__(self) -> None:
@@ -149,7 +149,7 @@ def connect(
 
 
 def _join_history(opened: Session) -> None:
-    """Let a session's recording go on where the last one of the same account ended."""
+    """Add a session's recording to the history of its account."""
     if opened.api_key is not None:
         account = opened.api_key.account(opened.base_url)
         history = _current.histories.setdefault(account, deque(maxlen=_MOST_SESSIONS))
@@ -198,7 +198,7 @@ def session() -> Session:
 def logout() -> None:
     """Close the current session and forget its key, in memory and in the keyring.
 
-    A browser that is opened afterwards shows nothing of this account's earlier sessions.
+    A browser that is opened later does not show the earlier sessions of this account.
     """
     closing = _current.session
     make_current(None)

@@ -145,7 +145,7 @@ def test_of_tour_yaml_and_tour_yml_the_name_finds_the_first(tmp_path: Path) -> N
     assert [find_cassette(name) for name in ("tour", "tour.yml")] == paths
     assert [named[name] for name in ("tour", "tour.yml")] == paths
     assert len(notices) == 1
-    assert "There is a tour.yml beside it, which is not used" in notices[0]
+    assert "The file tour.yml in the same folder is not used" in notices[0]
 
 
 BAD_NAMES = ["", " ", "..", "../tour", "a/../../tour", "/etc/passwd", "a\\..\\b", "a\0b", "C:tour"]
@@ -208,6 +208,19 @@ def test_all_cassettes_of_ones_own_are_listed_first(tmp_path: Path) -> None:
 
 
 REQUEST = b"interactions:\n- request: {method: GET, uri: /, body: '', headers: {}}\n"
+
+
+def aliases_in(form: str) -> bytes:
+    """Return members of which each holds the one before it twice: in all, a billion of the first.
+
+    Each is small, and as JSON the last would fill the memory.
+    """
+    names = [f"n{number}" for number in range(30)]
+    members = (form.format(f"*{name}", f"*{name}") for name in names[:-1])
+    values = zip(names, ("{a: b}", *members), strict=True)
+    return "".join(f"{name}: &{name} {value}\n" for name, value in values).encode()
+
+
 BAD_FILES = {
     "text": b"hello",
     "list": b"- a\n- b\n",
@@ -227,9 +240,14 @@ BAD_FILES = {
     "json, cut": b'{"version": 1, "interactions": [',
     "json, deep": b'{"interactions": ' + b"[" * 100_000,
     "yaml, deep": b"interactions: " + b"[" * 100_000,
+    "yaml, deep keys": b"interactions: " + b"{? " * 100_000,
+    "yaml, deep block": b"- " * 100_000,
     "long line": b"version: 1 " + b"x" * 10_000_000,
     "unknown alias": b"interactions: *nowhere\n",
     "itself": b"interactions: &a [*a]\n",
+    "aliases of aliases": aliases_in("[{}, {}]") + b"interactions: []\n",
+    "merged aliases": aliases_in("{{<<: [{}, {}]}}") + b"interactions: []\n",
+    "aliases of a long text": b"a: &a " + b"x" * 100_000 + b"\nb: [" + b"*a, " * 1000 + b"]\n",
     "before version 1": b"- request: {}\n  response: {}\n",
 }
 

@@ -28,7 +28,6 @@ from directmail_lab.exchange.values import (
     Interaction,
     RecordedRequest,
     RecordedResponse,
-    check_request,
 )
 
 METADATA = {"recorded_with": "directmail-lab 0.1.0", "base_url": "https://api.example.test"}
@@ -147,7 +146,7 @@ def test_an_address_that_is_taken_unparsed_needs_no_check(uri: str) -> None:
     text = cassette(Interaction(RecordedRequest("GET", uri), RecordedResponse(200), attempt=2))
     plain = layout.address_of(text.encode(), text.index("- recorded_at"))
     if plain is not None:
-        check_request(RecordedRequest(*plain[0]))
+        _ = urlsplit(plain[0][1]).port  # raises what it finds wrong
 
         assert plain == (("GET", uri), 2)
 

@@ -575,3 +575,88 @@ def test_a_table_has_the_first_rows_of_the_frame(browsed: Callable[..., Page]) -
     assert page.ask("table", number=2)["rows"] == [["no"]]
     assert "is not JSON" in page.ask("table", number=3)["problem"]
     assert page.ask("table", number=4)["problem"] == "This interaction cannot be shown."
+
+
+CURL = """curl '{base}/v1/lists?page=2&api_key=s3cr3t~query~0000' \\
+  -X PATCH -H 'Content-Type: application/json' -H 'X-Note: a:b' -H 'Authorization: Basic {key}' \\
+  --user '{key}:' --cookie 'sid={key}' -sS --compressed -k --proto https \\
+  --data-raw $'{{"name": "Z\\u00fcrich\\'s", "password": "s3cr3t~body~0000"}}'"""
+
+
+def test_a_curl_command_fills_the_form_without_its_credentials(
+    browsed: Callable[..., Page], connected: Session, service: FaultyService
+) -> None:
+    """What is left out is said, and nothing is sent; one in a query or a body is replaced."""
+    page = browsed(connected)
+    text = CURL.format(base=service.base_url, key=service.api_key)
+    filled = page.ask("curl", text.encode())
+    content, buffers = page.messages[-1]
+
+    assert filled["row"] == {"method": "PATCH"}
+    assert filled["path"] == "/v1/lists"
+    assert filled["uri"].endswith("/v1/lists?page=2&api_key=<REDACTED>")
+    assert dict(filled["request"]["headers"]) == {
+        "Content-Type": "application/json",
+        "X-Note": "a:b",
+    }
+    assert json.loads(buffers[0]) == {"name": "Zürich's", "password": "<REDACTED>"}
+    assert filled["notes"] == (
+        "Credentials were left out: the session sends its own. A value was replaced. Put in your "
+        "own. Left out: -k, --proto."
+    )
+    assert traces(repr((content, buffers)).encode(), service.api_key) == []
+    assert "s3cr3t" not in repr((content, buffers))
+    assert service.requests == {}
+
+
+@pytest.mark.parametrize(
+    ("options", "method", "path", "body"),
+    [
+        ("{base}/v1/lists", "GET", "/v1/lists", ""),
+        ("-I --url {base}/v1/lists", "HEAD", "/v1/lists", ""),
+        ("-Gd a=1 --data-urlencode 'b=c d' {base}/v1", "GET", "/v1?a=1&b=c+d", ""),
+        ("{host}/v1 -d a=1 -d b=2", "POST", "/v1", "a=1&b=2"),
+        ("-XPUT {base}/v1 --json '[1]'", "PUT", "/v1", "[1]"),
+        ("{base}/v1 -d @letter.json", "POST", "/v1", ""),
+        ("{base}/v1 -F 'to=Bern' -F file=@a.pdf", "POST", "/v1", 'name="to"\r\n\r\nBern\r\n'),
+    ],
+)
+def test_the_usual_options_of_curl_are_read(
+    browsed: Callable[..., Page],
+    connected: Session,
+    service: FaultyService,
+    options: str,
+    method: str,
+    path: str,
+    body: str,
+) -> None:
+    """Of a file, only that it is left out."""
+    page = browsed(connected)
+    text = f"curl {options}".format(base=service.base_url, host=service.base_url[len("http://") :])
+    filled = page.ask("curl", text.encode())
+    shown = bytes(page.messages[-1][1][0]).decode()
+
+    assert (filled["row"]["method"], filled["uri"]) == (method, service.base_url + path)
+    assert (body in shown) if body else shown == ""
+    assert ("Left out: -" in filled["notes"]) == ("@" in options)
+
+
+@pytest.mark.parametrize(
+    ("command", "problem"),
+    [
+        ("curl https://elsewhere.test/v1", "elsewhere.test is not 127.0.0.1"),
+        ("curl https://k-1234@elsewhere.test/v1 -u k-1234:", "elsewhere.test is not 127.0.0.1"),
+        ("curl 'http://127.0.0.1:1/v1", "This curl command cannot be read."),
+        ("curl http://127.0.0.1:port/v1", "The address of this curl command cannot be read."),
+        ("wget /v1", "This curl command cannot be read."),
+    ],
+)
+def test_a_curl_command_to_another_host_is_refused_by_name(
+    browsed: Callable[..., Page], connected: Session, command: str, problem: str
+) -> None:
+    """So is what is none; the form stays as it was."""
+    answer = browsed(connected).ask("curl", command.encode())
+
+    assert list(answer) == ["problem"]
+    assert problem in answer["problem"]
+    assert "k-1234" not in answer["problem"]

@@ -339,7 +339,7 @@ def test_a_response_that_comes_after_the_recording_has_ended_is_returned(
 
     assert [each.status_code for each in received] == [200]
     assert [(each.source, each.cassette) for each in live.recording.readings()] == [("live", None)]
-    assert "A response came after cassette 'tour' had been closed" in caplog.text
+    assert "A response arrived after cassette 'tour' was closed" in caplog.text
     assert not Path("cassettes/tour.yaml").exists()
 
 
@@ -445,7 +445,7 @@ def test_a_full_cassette_refuses_before_anything_is_sent(
         monkeypatch.setattr("directmail_lab.cassettes.recorder._SPARE_BYTES", 1_500)
         with service.fault(body="x" * 5_000):
             whole = live.get("/v1/lists").text
-        with pytest.raises(dm.errors.CassetteError, match="nothing was sent"):
+        with pytest.raises(dm.errors.CassetteError, match="Nothing was sent"):
             live.me()
     last = read_cassette(Path("cassettes/tour.yaml")).interaction(2)
 

@@ -16,7 +16,13 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from ..exchange.bodies import MissingBody, is_like_missing
-from ..exchange.values import Headers, Interaction, RecordedRequest, RecordedResponse
+from ..exchange.values import (
+    PLAIN_URL,
+    Headers,
+    Interaction,
+    RecordedRequest,
+    RecordedResponse,
+)
 
 IS_RECORDED: Final = "is_recorded"
 """The key that marks a body as the service's own, although it looks like a `MissingBody`."""
@@ -34,8 +40,7 @@ INTERACTION: Final = re.compile(
 )
 _ADDRESS: Final = re.compile(
     rb"- recorded_at: [^\n]*\n  elapsed_s: [^\n]*\n(?:  attempt: (\d{1,3})\n)?"
-    rb'  request: \{"method": "([A-Z]{1,64})", '
-    rb'"uri": "(https?://[\w.-]{1,255}(?::[1-5]?\d{1,4})?(?:[/?#][!#-\[\]-~]*)?)", "body": '
+    rb'  request: \{"method": "([A-Z]{1,64})", "uri": "(' + PLAIN_URL.encode() + rb')", "body": '
 )
 END: Final = re.compile(rb"# end: (\d{1,18}) interactions?, sha256 ([0-9a-f]{64})\n?")
 """The line that closes a recording: group 1 is the count, group 2 the checksum."""

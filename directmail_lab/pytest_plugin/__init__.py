@@ -136,10 +136,10 @@ def directmail_options() -> Mapping[str, Any]:
 def directmail_cassette() -> str | Path | None:
     """Return the cassette of a test. Override it to return a name or a path.
 
-    A path is relative to the test's file. The path of a folder means the test's file in it. By
-    default (None), the cassette is named after the module and the test. A cassette in the test's
-    settings takes precedence. Several tests may share the cassette of an override, so a test may
-    leave some of its responses unplayed.
+    A path is relative to the test's file. For the path of a folder, the cassette is in the folder
+    and named after the test. By default (None), it is named after the module and the test. A
+    cassette in the test's settings takes precedence. Several tests may share the cassette of an
+    override, so a test may leave some of its responses unplayed.
     """
     return None
 

@@ -4,7 +4,7 @@ During one test, the methods with which httpx, httpx2 and requests send are repl
 sends with the original method of the client's own transport, and so with the client's connections,
 proxy, certificates and timeouts.
 
-Clients that use the default certificates share them: each would take 30 ms to read them.
+Clients with the default certificates share them, since reading them takes each client 30 ms.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def _sharing_certificates(
 
 @lru_cache
 def _certificates(create: Callable[[], ssl.SSLContext], *_: str | None) -> ssl.SSLContext:
-    return create()  # of the files that the two variables name
+    return create()  # reads the files that the two variables name
 
 
 def _replacement(

@@ -105,7 +105,7 @@ class Reading(NamedTuple):
         return f"<Reading {self.method} {self.path} {self.status}>"
 
     def redacted(self, redactor: Redactor) -> Reading:
-        """Return it without the key: a service may put anything in a header, and this is shown."""
+        """Return the reading without the key, which a service may have put in a header."""
         texts = [self.path, *[value or "" for value in self.raw]]
         if (redacted := redactor.texts(texts)) == texts:
             return self

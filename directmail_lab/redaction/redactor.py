@@ -139,18 +139,19 @@ class Redactor(Hidden):
     def without_keys(self, interaction: Interaction) -> Interaction:
         """Return what `interaction` returns, faster if there is nothing to remove."""
         self._learn()
-        request, response = interaction.request, interaction.response
-        pairs = chain.from_iterable((*request.headers, *response.headers))
-        with contextlib.suppress(UnicodeDecodeError):
-            bodies = (body.decode() for body in (request.body or b"", response.body))
-            lower = lower_ascii("\n".join([request.uri, response.reason, *pairs, *bodies]))
-            if not ("\0" in lower or _is_opened(lower) or self.__keys.may_be_in(lower)):
-                return interaction
-        return self.interaction(interaction)
+        lower = _searched(interaction)
+        is_clean = lower is not None and not self.__keys.may_be_in(lower)
+        return interaction if is_clean else self.interaction(interaction)
 
     @hide_frames
     def interaction(self, interaction: Interaction) -> Interaction:
         """Return the redacted interaction, as it may be written."""
+        self._learn()
+        # Most contain no secret. Then one search of all their texts is enough.
+        if not self.__personal and self._without_credential_headers(interaction) is interaction:
+            lower = _searched(interaction)
+            if lower is not None and not self._is_hinted_at(lower):
+                return interaction
         request, response = self.request(interaction.request), interaction.response
         (reason,), headers, body = self._message([response.reason], response.headers, response.body)
         response = RecordedResponse(response.status, reason, headers, body)
@@ -204,7 +205,7 @@ class Redactor(Hidden):
 
     @hide_frames
     def texts(self, texts: list[str]) -> list[str]:
-        """Return several texts as they may be shown."""
+        """Return several redacted texts; see `text`."""
         self._learn()
         return self._texts(texts)
 
@@ -294,7 +295,7 @@ class Redactor(Hidden):
         return "@" in lower and bool(_USER_INFO_HINT.search(lower))
 
     def _texts(self, texts: list[str]) -> list[str]:
-        # One search of all of them, since most hold nothing.
+        # One search of them all, since most contain nothing to remove.
         is_affected = self.__personal or self._is_affected("\n".join(texts))
         return list(map(self._text, texts)) if is_affected else texts
 
@@ -324,6 +325,18 @@ def _mask(header_name: str) -> str | None:
         return None
     is_credential = _CREDENTIAL_HEADER.search(header_name) and not _OTHER_HEADER.search(header_name)
     return REDACTED if is_credential else ""
+
+
+def _searched(interaction: Interaction) -> str | None:
+    """Return all texts of an interaction as one, for searching; None if a body is to be opened."""
+    request, response = interaction.request, interaction.response
+    texts = chain.from_iterable((*request.headers, *response.headers))
+    try:
+        bodies = (request.body or b"").decode(), response.body.decode()
+    except UnicodeDecodeError:
+        return None
+    lower = lower_ascii("\n".join([request.method, request.uri, response.reason, *texts, *bodies]))
+    return None if "\0" in lower or _is_opened(lower) else lower
 
 
 def _is_opened(lower: str) -> bool:
@@ -366,11 +379,13 @@ def redact_foreign(interactions: Iterable[Interaction]) -> tuple[list[Interactio
 
 
 def _with_schemes(redacted: Interaction, request: RecordedRequest) -> Interaction:
-    schemes = tuple(
+    schemes = [
         (name, f"{scheme[1]} {REDACTED}")
         for name, value in request.headers
         if name.lower() in _AUTHORIZATION and (scheme := _SCHEME.match(value))
-    )
+    ]
+    if not schemes:
+        return redacted
     headers = (*redacted.request.headers, *schemes)
     return replace(redacted, request=replace(redacted.request, headers=headers))
 

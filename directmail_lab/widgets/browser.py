@@ -24,6 +24,8 @@ from .history import History, locate, with_history
 from .widget import Follower, Widget, can_show_widgets, describe_mode, nothing_played
 
 _UPDATE_S: Final = 0.2
+_STATIC_S: Final = 0.5
+"""How long after a selection the static output is updated, which takes longer than the response."""
 _READ_S: Final = 1.0
 """A file that takes longer than this to read is read while a notebook's page is shown."""
 
@@ -38,7 +40,8 @@ def browse(source: Source = None) -> BrowserWidget:
     The browser of a session also sends: ``n`` writes a new request, ``e`` changes the selected one,
     Control+Enter sends it, Escape aborts it, ``i`` inserts a cell that sends it. It is sent as
     `request` would send it: below the base address, paced, and recorded while the session records.
-    Each write is asked for first. Above its own, it shows what earlier sessions of this kernel sent
+    Each write is asked for first. A curl command that is pasted into the address fills the form,
+    without its credentials. Above its own, it shows what earlier sessions of this kernel sent
     to the same address with the same key, until `logout`.
 
     Parameters
@@ -110,6 +113,7 @@ class BrowserWidget(Widget):
     _selected: tuple[Recording, int] | None = None
     _session_recording: SessionRecording | None = None
     _composer: Composer | None = None
+    _static: threading.Timer | None = None
 
     def __init__(self, source: Session | Opening, name: str = "") -> None:
         self._name = name
@@ -184,9 +188,8 @@ class BrowserWidget(Widget):
         try:
             recording = self._opening.result()
             if request["action"] == "select":
-                self._selected = locate(recording, request["number"])
+                self._select(*locate(recording, request["number"]))
                 respond({})
-                self.update_static_output()
                 return
             body = b"".join(map(bytes, files))
             if self._composer and self._composer.handle(request, body, respond):
@@ -200,8 +203,18 @@ class BrowserWidget(Widget):
             response["sends"] = True
         respond(response, bodies)
 
+    def _select(self, recording: Recording, number: int) -> None:
+        self._selected = recording, number
+        if self._static is not None:
+            self._static.cancel()
+        self._static = threading.Timer(_STATIC_S, self.update_static_output)
+        self._static.daemon = True
+        self._static.start()
+
     def close(self) -> None:
         """Close the widget, and end the thread that sends."""
+        if self._static is not None:
+            self._static.cancel()
         if self._composer is not None:
             self._composer.close()
         super().close()

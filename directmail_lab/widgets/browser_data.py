@@ -35,7 +35,7 @@ Message = RecordedRequest | RecordedResponse
 
 MAX_ROWS: Final = 5_000
 _MAX_PATH: Final = 300
-_MAX_SHOWN_BYTES: Final = 2 * 1024**2
+MAX_SHOWN_BYTES: Final = 2 * 1024**2
 _MAX_WHOLE_BYTES: Final = 16 * 1024**2
 _IMAGE_TYPES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 _STATIC: Final = Path(__file__).with_name("static")
@@ -224,9 +224,9 @@ def detail(recording: Recording, number: int, *, whole: bool = False) -> Respons
     """
     reading, interaction = recording.reading(number), recording.interaction(number)
     is_kept = recording.has_bodies(number)
-    most = _MAX_WHOLE_BYTES if whole else _MAX_SHOWN_BYTES
-    request, sent = _describe_message(interaction.request, most, is_kept=is_kept)
-    response, received = _describe_message(interaction.response, most, is_kept=is_kept)
+    most = _MAX_WHOLE_BYTES if whole else MAX_SHOWN_BYTES
+    request, sent = describe_message(interaction.request, most, is_kept=is_kept)
+    response, received = describe_message(interaction.response, most, is_kept=is_kept)
     renews_at = renewal_time(reading, recording.evidence.unit)
     values = {
         "Limit": reading.limit,
@@ -263,7 +263,7 @@ def _format_time(seconds: float | None) -> str | None:
         return None
 
 
-def _describe_message(
+def describe_message(
     message: Message, most: int, *, is_kept: bool
 ) -> tuple[dict[str, object], bytes]:
     """Return a message's headers and the description of its body, and the bytes that are shown."""

@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from faulty_service import FaultyService
 
 TYPED = "typed and not sent"
+PASTE = """(input, text) => { const clipboardData = new DataTransfer();
+  clipboardData.setData('text/plain', text);
+  const event = new ClipboardEvent('paste', { clipboardData, bubbles: true, cancelable: true });
+  input.dispatchEvent(event) }"""
 # This is what choosing from a list of completions does.
 CHOOSE = """(input, value) => { input.value = value; input.dispatchEvent(
   new InputEvent('input', { bubbles: true, inputType: 'insertReplacementText' })) }"""
@@ -287,7 +291,10 @@ def test_json_is_written_in_an_editor(page: Page, server: Server, service: Fault
 def test_an_address_completes_and_a_body_is_of_any_kind(
     page: Page, server: Server, service: FaultyService
 ) -> None:
-    """Choosing a template puts the cursor in its braces, and each body gets its content type."""
+    """Choosing a template puts the cursor in its braces, and each body gets its content type.
+
+    A pasted curl command fills the form, without its credentials.
+    """
     root = explore(page, server, service, "dm.get('/v1/lists/lst_stand_in_1')")
     page.keyboard.press("n")
     expect(root.locator("option[value='/v1/lists/{id}']")).to_be_attached()
@@ -318,6 +325,13 @@ def test_an_address_completes_and_a_body_is_of_any_kind(
     root.get_by_role("button", name="Send", exact=True).click()
     expect(response.get_by_text("text/csv")).to_be_visible()
     expect(response.locator(".cm-line", has_text="1,2")).to_be_visible()
+    command = f"curl {service.base_url}/v1/lists -u {service.api_key}: -H 'X-A: b' --json '[1, 2]'"
+    address(root).evaluate(PASTE, command)
+    expect(root.get_by_role("alert").first).to_contain_text("Credentials were left out")
+    expect(root.get_by_label("Method")).to_have_value("POST")
+    expect(address(root)).to_have_value("/v1/lists")
+    expect(root.get_by_role("tab", name="Headers (3)").first).to_be_visible()
+    expect(root.locator(".dml-e-body .cm-content")).to_contain_text("[1, 2]")
 
 
 def test_a_recorded_body_is_sent_as_it_was_unless_it_is_changed(
