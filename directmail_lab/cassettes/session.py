@@ -1,10 +1,10 @@
-"""What a session keeps: `SessionRecording` of what it sent, `PlayedRecording` of a replay."""
+"""The recordings that a session keeps: `SessionRecording`, and `PlayedRecording` of a replay."""
 
 from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from .cassette import Cassette, Played
 
 _MAX_KEPT_BYTES: Final = 64 * 1024**2
-# What addresses and headers of a usual response take.
+# The memory that the addresses and headers of a usual response take.
 _HEADERS_BYTES: Final = 4096
 
 RawHeaders = Sequence[tuple[bytes, bytes]]
 
 
 class RawInteraction(NamedTuple):
-    """A request and its response as httpx has them; ``body`` is None until it was read."""
+    """A request and its response in httpx's types; ``body`` is None until it is read."""
 
     url: object
     request_headers: RawHeaders
@@ -45,14 +45,14 @@ class RawInteraction(NamedTuple):
     body: bytes | None
 
     def __repr__(self) -> str:
-        return "<RawInteraction>"  # what it holds is not redacted
+        return "<RawInteraction>"  # its values are not redacted
 
 
 class SessionRecording(Recording):
-    """All readings of a session, and its last messages within 64 MB. Any thread may add to it.
+    """All readings of a session, and its last messages up to 64 MB. Any thread may add to it.
 
-    Messages are kept as they came. They are redacted when somebody asks for them, and for good
-    before the session forgets its key.
+    Messages are redacted when somebody asks for them. Before the session forgets its key, they are
+    redacted in memory too.
 
     Parameters
     ----------
@@ -62,12 +62,15 @@ class SessionRecording(Recording):
     Attributes
     ----------
     redactor
-        What removes the key; after `redact_for_good`, one that knows no key.
+        Removes the key. After `redact_for_good`, it knows no key.
+    history
+        All recordings of this account in this process. They share the 64 MB.
     """
 
     def __init__(self, name: str, base_url: str, *, reset_unit: ResetUnit | None = None) -> None:
         self.name, self.base_url = name, base_url
         self.redactor = Redactor()
+        self.history: Iterable[SessionRecording] = ()
         self._readings: list[Reading] = []
         self._exchanges: dict[int, RawInteraction] = {}
         self._kept_bytes = 0
@@ -82,9 +85,10 @@ class SessionRecording(Recording):
         with self._lock:
             number = len(self._readings) + 1
             self._keep(number, exchange)
-            # Last, since this is what a thread that reads takes for the number of interactions.
+            # Last, since the number of readings is the number of interactions for other threads.
             self._readings.append(reading)
-            return number
+        self._drop_oldest()
+        return number
 
     def add_played(self, cassette: Cassette, played: Played, *, attempt: int) -> int:
         """Keep a response that a cassette played, and return its number here."""
@@ -99,22 +103,23 @@ class SessionRecording(Recording):
         return reading.redacted(self.redactor)
 
     def extend(self, other: SessionRecording, **changes: Any) -> None:
-        """Keep what another session's recording has, with fields of its readings changed."""
+        """Add the interactions of another recording, with fields of their readings changed."""
         for number, reading in enumerate(other.readings(), 1):
             self.add(reading._replace(**changes), other._exchanges[number])
 
     def add_body(self, number: int, body: bytes) -> None:
-        """Keep the body of a response that was read after it was added."""
+        """Add the body of a response that was added before its body was read."""
         with self._lock:
             exchange = self._exchanges.pop(number, None)
             if exchange is not None:
                 self._kept_bytes -= _size(exchange)
                 self._keep(number, exchange._replace(body=body))
+        self._drop_oldest()
 
     def cut_short(self, number: int, body: bytes, *, is_aborted: bool = False) -> Reading:
-        """Say of a response that its connection broke, or that the caller dropped it.
+        """Mark a response as cut short, because its connection broke or the caller dropped it.
 
-        What came of its body is kept. Returns its reading.
+        The part of its body that arrived is kept. Returns its reading.
         """
         reading = self.reading(number)._replace(is_cut_short=True, is_aborted=is_aborted)
         self._readings[number - 1] = reading
@@ -122,9 +127,9 @@ class SessionRecording(Recording):
         return reading
 
     def redact_for_good(self) -> None:
-        """Redact the messages themselves, since the session forgets its key now.
+        """Redact the messages in memory, because the session forgets its key now.
 
-        A message that comes later is not kept: nothing could redact it.
+        Later messages are not kept, since nothing could redact them.
         """
         with self._lock:
             self._is_redacted = True
@@ -142,17 +147,24 @@ class SessionRecording(Recording):
             return
         self._exchanges[number] = exchange
         self._kept_bytes += _size(exchange)
-        while self._kept_bytes > _MAX_KEPT_BYTES:
-            self._kept_bytes -= _size(self._exchanges.pop(next(iter(self._exchanges))))
+
+    def _drop_oldest(self) -> None:
+        """Drop the oldest messages, those of the oldest session first, until 64 MB are left."""
+        # Not while this recording is locked: two sessions may do this at the same time.
+        recordings = list(self.history) or [self]
+        for each in recordings:
+            with each._lock:
+                while each._exchanges and sum(r._kept_bytes for r in recordings) > _MAX_KEPT_BYTES:
+                    each._kept_bytes -= _size(each._exchanges.pop(next(iter(each._exchanges))))
 
     @property
     def evidence(self) -> Evidence:
-        """The unit of ``X-RateLimit-Reset`` and why; the stated one where there is one."""
+        """The unit of ``X-RateLimit-Reset`` and the reason for it."""
         with self._lock:
             while self._observed < len(self):
                 self._observed += 1
                 reading = self.reading(self._observed)
-                # What a recording played besides says nothing of the live service.
+                # A replayed response in a recording says nothing about the live service.
                 if self.is_replay or reading.source != "replayed":
                     self._inference.observe(reading)
             return self._inference.evidence()
@@ -162,7 +174,7 @@ class SessionRecording(Recording):
 
     def interaction(self, number: int) -> Interaction:
         self._check_number(number)
-        redactor = self.redactor  # before the message: that of a raw one knows the key
+        redactor = self.redactor  # taken first: it knows the key if the message has it
         return redactor.interaction(self._plain(number))
 
     def _plain(self, number: int) -> Interaction:
@@ -192,15 +204,14 @@ class SessionRecording(Recording):
 
 
 class PlayedRecording(SessionRecording):
-    """What a replay played. Any thread may add to it.
+    """The responses that a replay played. Any thread may add to it.
 
-    It keeps the numbers of the interactions in the file, and takes the rest from there when
-    somebody asks for it.
+    It keeps the numbers of the interactions in the file, and reads the rest from there on demand.
 
     Parameters
     ----------
     file
-        What the replay plays.
+        The recording that the replay plays.
     """
 
     is_replay = True
@@ -210,7 +221,7 @@ class PlayedRecording(SessionRecording):
     ) -> None:
         super().__init__(file.name, base_url, reset_unit=reset_unit)
         self._file = file
-        # Of each response the cassette's name, the number there, what was asked for, the attempt.
+        # For each response: the cassette's name, its number there, the sent address, the attempt.
         self._played: list[tuple[str, int, Address, int]] = []
 
     @cached_property
@@ -220,7 +231,7 @@ class PlayedRecording(SessionRecording):
     def add_played(self, cassette: Cassette, played: Played, *, attempt: int) -> int:
         with self._lock:
             if self._file.is_third_party:
-                # It may hold the key of a session that forgets it while its replay is held.
+                # The address may contain a key that the session forgets before this recording.
                 played = played._replace(request=self.redactor.request(played.request))
             address = played.request.method, played.request.uri
             self._played.append((cassette.name, played.number, address, attempt))
@@ -253,7 +264,7 @@ class PlayedRecording(SessionRecording):
 
 
 def _asked(played: Interaction, address: Address, attempt: int) -> Interaction:
-    """Return an interaction that was played, with the address that was asked for."""
+    """Return a played interaction with the method and address of the request that was sent."""
     request = replace(played.request, method=address[0], uri=address[1])
     return replace(played, request=request, attempt=attempt)
 

@@ -11,14 +11,13 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, overload
-from urllib.parse import urlsplit
 
 import pandas as pd
 
 from ..cassettes import FileRecording, Recording
 from ..display import CONTROLS, readable
 from ..exchange.bodies import plain_text, shown_missing
-from ..exchange.operations import operations_of
+from ..exchange.operations import operations_of, query_of
 from ..exchange.values import Interaction, header
 from ..readings.reading import CUT_SHORT
 from ..sources import Source, describe, is_many, named_paths, recording_of, recordings_of
@@ -35,6 +34,7 @@ _DTYPES: Final = dict.fromkeys(_COLUMNS, "string") | {
 }
 _EXCERPT_CHARACTERS: Final = 80
 _MAX_CHARACTERS: Final = 4000
+_LAYOUT: Final = json.JSONEncoder(indent=2, ensure_ascii=False)
 
 
 @overload
@@ -122,7 +122,7 @@ def _row(recording: Recording, number: int, interaction: Interaction) -> tuple[o
         interaction.recorded_at,
         request.method,
         path,
-        urlsplit(request.uri).query,
+        query_of(request.uri),
         path,
         response.status,
         interaction.attempt,
@@ -193,7 +193,7 @@ class InteractionView:
         for title, message in ((f"{request.method} {request.uri}", request), (status, response)):
             headers = [": ".join(pair).replace("\n", " ") for pair in message.headers]
             body = _body_text(message.body or b"") if self.has_bodies else "(it was not kept)"
-            yield _shown(title.replace("\n", " ")), _shown("\n".join(headers)), _shown(body)
+            yield _shown(title.replace("\n", " ")), _shown("\n".join(headers)), body
 
 
 def _body_text(body: bytes) -> str:
@@ -204,13 +204,19 @@ def _body_text(body: bytes) -> str:
     if text is None:
         return f"({len(body):,} bytes, not text)"
     with suppress(ValueError, RecursionError):
-        return json.dumps(json.loads(text), indent=2, ensure_ascii=False)
-    return text
+        start = ""
+        for piece in _LAYOUT.iterencode(json.loads(text)):
+            start += piece
+            if len(start) > _MAX_CHARACTERS:  # to lay out megabytes takes seconds
+                break
+        return _shown(start, len(text))
+    return _shown(text)
 
 
-def _shown(text: str) -> str:
+def _shown(text: str, characters: int = 0) -> str:
     """Return a text as it is shown: a long one cut, control characters escaped."""
     if len(text) > _MAX_CHARACTERS:
-        text = f"{text[:_MAX_CHARACTERS]}\n… ({len(text):,} characters in all)"
+        count = max(characters, len(text))
+        text = f"{text[:_MAX_CHARACTERS]}\n… ({count:,} characters in all)"
     text = text.replace("\r\n", "\n").expandtabs(4)
     return CONTROLS.sub(lambda control: ascii(control[0])[1:-1], text)

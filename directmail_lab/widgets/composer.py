@@ -20,15 +20,16 @@ from ..display import plural
 from ..errors import CassetteError, DirectMailLabError, WriteRefusedError
 from ..exchange.bodies import declared_charset
 from ..exchange.operations import operation_of
-from ..exchange.values import Interaction, RecordedResponse
+from ..exchange.values import Interaction, RecordedRequest, RecordedResponse
 from ..http import httpx, is_write, origin, parse_url, recorded_request
 from ..questions.snippets import copy_as
 from ..redaction.key import has_placeholder
 from ..sessions import Session
 from ..transports.extensions import call_of
-from .browser_data import digest_of
+from .browser_data import MAX_SHOWN_BYTES, describe_message, digest_of
+from .curl import read_curl
 
-Respond = Callable[[dict[str, Any]], None]
+Respond = Callable[..., None]
 _Sending = tuple[Session, httpx.Request]
 
 _MOST_INTERACTIONS: Final = 200
@@ -41,10 +42,10 @@ _SET_BY_SESSION: Final = frozenset(
 
 
 class Composer:
-    """Handles what the form asks of ``session()``: see `handle`."""
+    """Handles what the form asks of ``session()``, beside ``shown()``: see `handle`."""
 
-    def __init__(self, session: Callable[[], Session]) -> None:
-        self._session = session
+    def __init__(self, session: Callable[[], Session], shown: Callable[[], Recording]) -> None:
+        self._session, self._shown = session, shown
         self._is_sending = threading.Lock()
         self._last: _Sending | None = None
         self._task: asyncio.Future[httpx.Response] | None = None
@@ -70,8 +71,9 @@ class Composer:
             for how long the request waits; ``{"action": "abort"}`` drops its connection.
             ``{"action": "cell", "request": {…}}`` returns the request as Python. ``{"action":
             "hint", "method": "GET", "path": "/v1"}`` tells what is left, and what can be typed.
+            ``{"action": "curl"}`` returns the request of a curl command.
         body
-            That of the request to send.
+            That of the request to send; or the command.
         """
         match request:
             case {"action": "send", "request": form}:
@@ -91,6 +93,8 @@ class Composer:
                 respond({"text": self._cell(form, body)})
             case {"action": "hint", "method": str(method), "path": str(path)}:
                 respond(self._hint(method, path))
+            case {"action": "curl"}:
+                respond(*self._from_curl(body.decode()))
             case _:
                 return False
         return True
@@ -99,7 +103,7 @@ class Composer:
 
     def _ask_or_send(self, form: Any, body: bytes, respond: Respond) -> None:
         session = self._session()
-        request = _written(session, form, body)
+        request = _written(session, self._shown(), form, body)
         texts = [str(request.url), *request.headers.values(), request.content.decode("latin-1")]
         if session.mode != "replay" and any(map(has_placeholder, texts)):
             raise DirectMailLabError(
@@ -168,10 +172,40 @@ class Composer:
 
     def _cell(self, form: Any, body: bytes) -> str:
         session = self._session()
-        request = recorded_request(_written(session, form, body))
+        request = recorded_request(_written(session, self._shown(), form, body))
         unanswered = Interaction(request, RecordedResponse(200, "", (), b""), None, None)
         redacted = session.recording.redactor.interaction(unanswered)
         return copy_as(redacted, "request", base_url=session.base_url)
+
+    def _from_curl(self, text: str) -> tuple[dict[str, Any], list[bytes]]:
+        """Return what fills the form, a body apart, and what to say of the rest."""
+        session, command = self._session(), read_curl(text)
+        try:
+            url = httpx.URL(_with_scheme(session, command.url))
+        except httpx.InvalidURL:
+            raise DirectMailLabError(
+                "The address of this curl command cannot be read.", "Correct it."
+            ) from None
+        if origin(url) != origin(httpx.URL(session.base_url)):
+            raise _elsewhere(session, url.host)
+        headers = [pair for pair in command.headers if pair[0].lower() not in _SET_BY_SESSION]
+        address = str(url.copy_with(userinfo=b""))
+        request = RecordedRequest(command.method.upper(), address, tuple(headers), command.body)
+        redacted = session.recording.redactor.request(request)
+        about, shown = describe_message(redacted, MAX_SHOWN_BYTES, is_kept=True)
+        has_own = command.has_credentials or bool(url.userinfo) or headers != command.headers
+        notes = ["Credentials were left out: the session sends its own."] * has_own
+        if redacted != request:
+            notes.append("A value was replaced. Put in your own.")
+        if command.left_out:
+            notes.append(f"Left out: {', '.join(command.left_out)}.")
+        return {
+            "row": {"method": redacted.method},
+            "uri": redacted.uri,
+            "path": session.recording.path_of(redacted),
+            "request": about,
+            "notes": session.recording.redactor.text(" ".join(notes)),
+        }, [shown]
 
     def _hint(self, method: str, address: str) -> dict[str, Any]:
         """Return what this session has seen, and what was left at the operation's last response."""
@@ -258,8 +292,10 @@ def _aborted(request: httpx.Request) -> str:
 # -- what is written -------------------------------------------------------------------------
 
 
-def _written(session: Session, form: Any, body: bytes) -> httpx.Request:
+def _written(session: Session, shown: Recording, form: Any, body: bytes) -> httpx.Request:
     """Return the request that a form holds, as the session sends it.
+
+    A body that was recorded is one of the recording that is ``shown``.
 
     Raises
     ------
@@ -272,7 +308,7 @@ def _written(session: Session, form: Any, body: bytes) -> httpx.Request:
         if name.strip().lower() in _SET_BY_SESSION:
             raise DirectMailLabError(f"The session sets {name} itself.", "Leave out this header.")
     headers = [*map(tuple, form["headers"])]
-    content = _content(session.recording, form, body, headers)
+    content = _content(shown, form, body, headers)
     try:
         request = session.client.build_request(
             form["method"], address, headers=headers, content=content
@@ -301,6 +337,10 @@ def _below(session: Session, address: str) -> str:
     if not address:
         raise DirectMailLabError("There is no address.", "Type a path, such as /v1/users/me.")
     return address
+
+
+def _with_scheme(session: Session, address: str) -> str:
+    return address if "://" in address else f"{httpx.URL(session.base_url).scheme}://{address}"
 
 
 def _elsewhere(session: Session, host: str) -> DirectMailLabError:

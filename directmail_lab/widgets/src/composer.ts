@@ -53,7 +53,7 @@ export function createComposer({ send, loadEditor, onSent, onInsert, onLeave }: 
   let typing: ReturnType<typeof setTimeout> | undefined;
 
   const method = makeSelect("Method", Object.fromEntries(METHODS.map((name) => [name, name])));
-  const address = make("input", { ariaLabel: "Address", className: "dml-e-path", spellcheck: false, autocomplete: "off", placeholder: "/v1/…" });
+  const address = make("input", { ariaLabel: "Address", className: "dml-e-path", spellcheck: false, autocomplete: "off", placeholder: "/v1/…, or paste a curl command" });
   const [paths, names, headerNames] = ["paths", "names", "headers"].map((name) => make("datalist", { id: `${id}-${name}` }));
   address.setAttribute("list", paths.id);
   const sending = make("button", { type: "submit", className: "dml-primary", title: "Send (Ctrl+Enter)" });
@@ -98,6 +98,12 @@ export function createComposer({ send, loadEditor, onSent, onInsert, onLeave }: 
     if (target === kind) onKind();
     dirty = true;
     onChange();
+  });
+  address.addEventListener("paste", (event) => {
+    const text = event.clipboardData?.getData("text/plain") ?? "";
+    if (!/^\s*curl\s/.test(text)) return;
+    event.preventDefault(); // its credentials are never on the page
+    fillFromCurl(text);
   });
   show();
 
@@ -162,7 +168,7 @@ export function createComposer({ send, loadEditor, onSent, onInsert, onLeave }: 
       editor.replace(layOutJson(editor.text()));
       say("");
     } catch (error) {
-      say(`This is not JSON: ${(error as Error).message}`);
+      say(`Nothing was formatted. ${(error as Error).message}`);
     }
   }
 
@@ -190,6 +196,15 @@ export function createComposer({ send, loadEditor, onSent, onInsert, onLeave }: 
     tabs.show(kind.value === "none" ? "parameters" : "body");
     show();
     hint();
+  }
+
+  async function fillFromCurl(text: string) {
+    const { problem, notes, ...details } = await send({ action: "curl" }, text);
+    if (problem) return say(`Nothing was filled in. ${problem}`);
+    fill(details);
+    [recorded, bodyChanged, dirty] = [null, true, true];
+    show();
+    say(notes);
   }
 
   /** Show what there is to type, and what is left of this operation's allowance. */
