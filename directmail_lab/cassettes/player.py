@@ -75,8 +75,8 @@ class Player:
         self._base_url = base_url
         self._redactor = redactor
         self.played = bytearray(len(recording))
-        # For each method and address, the responses to it in reverse order. Each is the range of the
-        # indexes of its attempts. An only response is just its index: a third of the memory.
+        # For each method and address, the responses to it in reverse order. Each is the range of
+        # the indexes of its attempts. An only response is just its index: a third of the memory.
         self._runs: dict[str, dict[str, list[range] | int]] = {}
         self._unescaped: set[str] = set()
         before, start = None, 0
