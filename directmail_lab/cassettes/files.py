@@ -182,7 +182,7 @@ def read_cassette(path: Path, progress: Progress | None = None) -> FileRecording
 
 def parse_cassette(data: bytes, path: Path, progress: Progress = lambda _: None) -> FileRecording:
     """Return the recording in the bytes of a file; ``path`` is only for messages."""
-    if not data.strip():
+    if not data or data.isspace():
         return FileRecording(path.stem, path=path)
     ours = _parse_lines(data, path)
     return _parse_third_party(data, path, progress) if ours is None else ours
@@ -307,7 +307,9 @@ def _parse_lines(data: bytes, path: Path) -> FileRecording | None:
         return None
     metadata, position = header
     starts = array("Q")
-    while match := layout.INTERACTION.match(data, position):
+    for match in layout.INTERACTION.finditer(data, position):
+        if match.start() != position:
+            break
         starts.append(position)
         position = match.end()
     problem, end = None, layout.END.fullmatch(data, position)
