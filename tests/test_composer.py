@@ -1,4 +1,4 @@
-"""The widget of `browse`: what it shows, and what it sends of what a person wrote in its form."""
+"""The widget of `browse`: what it shows, and what it sends from its form."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ DOMAINS = "/v1/domains/{domain}"
 
 
 class Page:
-    """The page of a browser: sends its requests, and waits for the responses."""
+    """Stands in for the page in the browser: it sends messages and waits for the responses."""
 
     def __init__(self, widget: BrowserWidget) -> None:
         self.widget = widget
@@ -44,7 +44,7 @@ class Page:
             self._responses[content["request_id"]].set_result(content["response"])
 
     def start(self, action: str, body: bytes = b"", **details: object) -> Future[Any]:
-        """Send a request, and return what its response will be."""
+        """Send a message to the widget, and return the future of its response."""
         request = {"action": action, "request_id": len(self._responses), **details}
         self._responses.append(response := Future())
         self.widget._handle_custom_msg({"type": "request"}, [json.dumps(request).encode(), body])
@@ -61,7 +61,7 @@ class Page:
 
 
 def written(method: str = "GET", address: str = ME, **more: Any) -> dict[str, Any]:
-    """Return what the form's *Send* brings."""
+    """Return the message that the form's *Send* button sends."""
     return {"method": method, "address": address, "headers": [], **more}
 
 
@@ -81,7 +81,7 @@ def browsed(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Page]]:
 
 
 def test_a_cassette_is_browsed_by_name_or_path(browsed: Callable[..., Page]) -> None:
-    """One that is not there, or is none, is an error at once."""
+    """A missing or unreadable cassette raises an error at once."""
     recorded("tape.yaml", answered())
     Path("text.har").write_text("{}")
 
@@ -97,7 +97,7 @@ def test_a_cassette_is_browsed_by_name_or_path(browsed: Callable[..., Page]) -> 
 def test_a_large_file_is_read_while_the_page_is_shown(
     browsed: Callable[..., Page], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The page is told that it is read, and gets its answer, or what is wrong, afterwards."""
+    """The page shows that the file is being read, and later gets the rows or the error."""
     may_go_on = threading.Event()
 
     def read(_path: Path, progress: Callable[[float], object]) -> None:
@@ -124,7 +124,7 @@ def test_a_large_file_is_read_while_the_page_is_shown(
 def test_the_browser_of_a_session_follows_its_mode_and_the_current_one(
     browsed: Callable[..., Page], connected: Session, service: FaultyService
 ) -> None:
-    """Each replay shows what it played, and says so where that is nothing; a file's stays."""
+    """Each replay shows what it has played, if anything; a file's browser does not change."""
     dm.me()
     page, of_cassette = browsed(), browsed("waiting")
     with dm.record("my-tour"):
@@ -147,7 +147,7 @@ def test_the_browser_of_a_session_follows_its_mode_and_the_current_one(
     assert nothing["note"].startswith("Nothing of first-look was played yet.")
     assert (played["note"], played["total"]) == ("", 1)
     assert (current["title"], current["total"]) == ("Live", 0)
-    # Its own thread may tell as well.
+    # The widget's own thread may send this message as well.
     assert page.messages.count(({"type": "changed", "restart": True}, None)) >= 2
     assert (unchanged["title"], unchanged["note"]) == ("waiting", None)
 
@@ -158,7 +158,7 @@ def test_the_browser_of_a_session_follows_its_mode_and_the_current_one(
 def test_what_is_written_is_sent_through_the_session(
     service: FaultyService, browsed: Callable[..., Page]
 ) -> None:
-    """With its query as it stands, headers and body; recorded, numbered, and nowhere the key."""
+    """The query, headers and body are sent as written and recorded, and the key appears nowhere."""
     session = dm.connect(service.base_url, service.api_key, pace="off")
     page = browsed()
     dm.record("my-tour")
@@ -181,7 +181,7 @@ def test_what_is_written_is_sent_through_the_session(
 def test_an_address_is_taken_as_get_takes_it(
     service: FaultyService, browsed: Callable[..., Page], connected: Session, address: str
 ) -> None:
-    """Without its first slash, or whole, as it is pasted."""
+    """The first slash may be missing, and a whole address may be pasted."""
     sent = browsed(connected).send(address=address.replace("{base}", service.base_url))
 
     assert sent == {"number": 1}
@@ -207,8 +207,8 @@ REFUSED = [
     ("cannot be sent as it is", {"headers": [["X-Ü", "1"]]}),
     ("Put in your own", {"headers": [["X-A", "<API_KEY>"]]}),
     ("Put in your own", {"address": "/v1/lists?key=<REDACTED>"}),
-    ("This is no address", {"address": "/v1/" + "x" * 70_000}),
-    ("This is no address", {"address": "https://elsewhere.test:x/"}),
+    ("This is not a valid address", {"address": "/v1/" + "x" * 70_000}),
+    ("This is not a valid address", {"address": "https://elsewhere.test:x/"}),
     ("cannot be written in latin-1", {"body": "€".encode(), "is_text": True, **LATIN}),
     ("cannot be written in base64", {"body": b"a", "is_text": True, **BASE64}),
     ("no longer there", {"body_of": 1, "digest": "0" * 16}),
@@ -223,7 +223,7 @@ def test_what_must_not_be_sent_is_refused(
     problem: str,
     more: dict[str, Any],
 ) -> None:
-    """A host in a path, a header that is the session's own, what redaction left for a value."""
+    """A path may contain another host, a header may be the session's, a value a placeholder."""
     assert problem in browsed(connected).send(**more)["problem"]
     assert not service.requests
 
@@ -231,9 +231,9 @@ def test_what_must_not_be_sent_is_refused(
 def test_a_write_that_is_allowed_is_asked_for_and_sent_once(
     service: FaultyService, browsed: Callable[..., Page]
 ) -> None:
-    """By its method, or by a header that overrides it; each question's token is good once.
+    """A method or a header makes a request a write. Each token confirms one write once.
 
-    The question names method, address, and how many bytes the body has.
+    The question names the method, the address and the size of the body.
     """
     dm.connect(service.base_url, service.api_key, pace="off", allow_writes=True)
     page = browsed()
@@ -260,7 +260,7 @@ def test_a_write_that_is_allowed_is_asked_for_and_sent_once(
 def test_one_request_is_sent_at_a_time(
     service: FaultyService, browsed: Callable[..., Page]
 ) -> None:
-    """A second *Send* before the response came sends nothing."""
+    """A second *Send* before the response sends nothing."""
     dm.connect(service.base_url, service.api_key, pace="off")
     page = browsed()
     with service.fault(latency_s=1.0):
@@ -273,7 +273,7 @@ def test_one_request_is_sent_at_a_time(
 
 
 def test_a_wait_is_told_and_aborted(service: FaultyService, browsed: Callable[..., Page]) -> None:
-    """After that the request is never sent: it has ended, and the next one is the next."""
+    """The aborted request is never sent, and the next one works as usual."""
     service.limit, service.window_s = 1, 60.0
     dm.connect(service.base_url, service.api_key, reset_unit="seconds_left")
     page = browsed()
@@ -296,7 +296,10 @@ def test_a_wait_is_told_and_aborted(service: FaultyService, browsed: Callable[..
 def test_a_slow_request_is_aborted(
     service: FaultyService, browsed: Callable[..., Page], method: str
 ) -> None:
-    """Its connection is dropped at once; a write may have been carried out, and that is said."""
+    """The connection closes at once.
+
+    For a write, the message says that it may have taken effect.
+    """
     dm.connect(service.base_url, service.api_key, pace="off", allow_writes=True)
     page = browsed()
     with service.fault(latency_s=5.0):
@@ -323,7 +326,7 @@ def test_a_slow_request_is_aborted(
 def test_a_response_is_aborted_after_its_head(
     service: FaultyService, browsed: Callable[..., Page]
 ) -> None:
-    """Its status and what came of its body are kept, and that it was aborted."""
+    """The status and the partial body are kept, marked as aborted."""
     session = dm.connect(service.base_url, service.api_key, pace="off")
     page = browsed()
     with service.fault(body=b"a" * 70_000, cut_after=10, stall=True):
@@ -340,7 +343,7 @@ def test_a_response_is_aborted_after_its_head(
 def test_writes_are_allowed_after_one_was_refused(
     service: FaultyService, browsed: Callable[..., Page], connected: Session
 ) -> None:
-    """By the token of the refusal, for the session that goes on; each write is still asked for."""
+    """The refusal's token allows writes for the rest of the session; each is still confirmed."""
     page = browsed(connected)
     refused = page.send("POST", "/v1/letters")
     page.ask("allow", token="another")
@@ -361,7 +364,7 @@ BODIES = (b"\xff\0" * 700_000, b"a\r\nb\n", "Zürich".encode("latin-1"))
 def test_a_recorded_body_that_is_not_changed_is_sent_byte_by_byte(
     service: FaultyService, browsed: Callable[..., Page], unpaced: Session, body: bytes
 ) -> None:
-    """Whatever of it the page shows; of another recording it is not sent."""
+    """The page may show only a part of the body. Another recording's body is not sent."""
     content_type = {"Content-Type": "text/plain; charset=latin-1"}
     unpaced.client.request("OPTIONS", "/v1/lists", content=body, headers=content_type)
     page = browsed(unpaced)
@@ -375,7 +378,7 @@ def test_a_recorded_body_that_is_not_changed_is_sent_byte_by_byte(
 def test_text_is_sent_in_the_character_set_of_its_header(
     browsed: Callable[..., Page], unpaced: Session
 ) -> None:
-    """Without one it is UTF-8."""
+    """Without a charset in the header, text is sent as UTF-8."""
     page = browsed(unpaced)
     page.send("OPTIONS", "/a", "Zürich".encode(), is_text=True, **LATIN)
     page.send("OPTIONS", "/a", "Zürich".encode(), is_text=True)
@@ -387,7 +390,7 @@ def test_text_is_sent_in_the_character_set_of_its_header(
 def test_what_is_written_becomes_a_cell(
     service: FaultyService, browsed: Callable[..., Page], connected: Session
 ) -> None:
-    """With the body as Python, below the base address, and without the key."""
+    """The code has the body as Python values and a relative path, and no key."""
     page = browsed(connected)
     json_type = {"headers": [["Content-Type", "application/json"], ["X-A", service.api_key]]}
     form = written("POST", f"{service.base_url}/v1/letters", is_text=True, **json_type)
@@ -399,7 +402,7 @@ def test_what_is_written_becomes_a_cell(
 
 
 def test_in_a_replay_the_cassette_answers(browsed: Callable[..., Page]) -> None:
-    """What it does not have is said, with the nearest."""
+    """A missing response gives an error that names the nearest recorded request."""
     recorded("tour.yaml", answered(get("/v1/lists?page=2")))
     dm.replay(Path("tour.yaml"))
     page = browsed()
@@ -414,7 +417,7 @@ def test_in_a_replay_the_cassette_answers(browsed: Callable[..., Page]) -> None:
 def test_an_address_completes_from_what_the_session_has_seen(
     service: FaultyService, browsed: Callable[..., Page]
 ) -> None:
-    """With the names of parameters and headers, and what is left; nothing of other cassettes."""
+    """The form suggests parameters and headers of this session alone, and shows what is left."""
     recorded("cassettes/a.yaml", answered(get("/v1/others?page=2")))
     dm.connect(service.base_url, service.api_key, paths=["/v1/domains/{domain}"])
     page = browsed()
@@ -433,10 +436,10 @@ def test_an_address_completes_from_what_the_session_has_seen(
     assert not {"authorization", "host"} & set(after["headers"])
 
 
-def test_nothing_is_sent_by_a_cassette_or_by_what_is_no_send(
+def test_only_a_sessions_page_sends_and_only_when_asked(
     browsed: Callable[..., Page], connected: Session, service: FaultyService
 ) -> None:
-    """The page of a cassette has no form; that of a session sends for one message alone."""
+    """A cassette's page cannot send. A session's page sends only for the message ``send``."""
     of_cassette, of_session = browsed("first-look"), browsed(connected)
     problem = of_cassette.send()["problem"]
     for action in ("list", "hint", "waiting", "abort", "select", "nothing", "confirm", "allow"):
@@ -512,7 +515,7 @@ def test_the_sessions_of_an_account_share_what_is_kept(
 
 
 def test_the_selected_response_is_there_in_python(browsed: Callable[..., Page]) -> None:
-    """As httpx has it, decoded, with its request; it makes the frame that a live one would."""
+    """`response` is a decoded httpx response, and gives the same frame as a live one."""
     rows = gzip.compress(b'[{"id": "01"}]')
     packed = answered(get("/v1/lists?page=2"), rows)
     headers = (("Content-Type", "application/json"), ("Content-Encoding", "gzip"))
@@ -535,7 +538,7 @@ def test_the_selected_response_is_there_in_python(browsed: Callable[..., Page]) 
 def test_a_body_that_was_not_kept_is_no_empty_response(
     browsed: Callable[..., Page], unpaced: Session
 ) -> None:
-    """It is said instead; another mode's recording starts without a selection."""
+    """`response` raises an error instead, and a change of mode resets the selection."""
     with unpaced.client.stream("GET", ME):
         pass
     page = browsed(unpaced)
@@ -549,7 +552,10 @@ def test_a_body_that_was_not_kept_is_no_empty_response(
 
 
 def test_a_table_has_the_first_rows_of_the_frame(browsed: Callable[..., Page]) -> None:
-    """As texts, columns that differ first, with how many there are; or why there is none."""
+    """Values are texts, and columns that differ come first.
+
+    If there is no table, the page says why.
+    """
     same = {f"s{n}": 1 for n in range(60)}
     people = [
         {**same, "name": f"<b>{n}", "at": {"city": "x" * 500}, "tags": [n, "ü"]} for n in range(130)

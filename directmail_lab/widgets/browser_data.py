@@ -366,7 +366,7 @@ def response_of(recording: Recording, number: int) -> httpx.Response:
     response = as_response(normalize_headers(plain, method=sent.method))
     headers = [(name.encode(), value.encode()) for name, value in sent.headers]
     response.request = httpx.Request(sent.method, sent.uri, headers=headers, content=sent.body)
-    response.extensions[KEY] = Received(recording.reading(number))
+    response.extensions[KEY] = Received(recording, number)
     response.read()
     return response
 

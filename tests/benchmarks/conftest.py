@@ -1,4 +1,4 @@
-"""What the benchmarks share: a narrow table, and below it what no column of it says."""
+"""Shared by the benchmarks: a narrow table, and comparisons below it."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import pytest
 if TYPE_CHECKING:
     pass
 
-# The tests' own samples stand one folder up.
+# The tests' own samples are in the parent folder.
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 _ON_TOP: Final[list[str]] = []
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Show the columns that are compared; in parallel, measure nothing, without a warning of it."""
+    """Show only the compared columns, and measure nothing if tests run in parallel."""
     config.option.benchmark_columns = config.option.benchmark_columns or [
         *("min", "median", "rounds", "iterations")
     ]
@@ -27,7 +27,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_benchmark_group_stats(benchmarks: list[dict[str, Any]]) -> None:
-    """Take down how a benchmark compares with the one of its group that it names."""
+    """Note how a benchmark compares with the one in its group that ``on_top_of`` names."""
     least_s = {(each["group"], each["name"].partition("[")[0]): each["min"] for each in benchmarks}
     for each in benchmarks:
         info, peer = each["extra_info"], each["extra_info"].get("on_top_of")
@@ -42,7 +42,7 @@ def pytest_benchmark_group_stats(benchmarks: list[dict[str, Any]]) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Show it below pytest-benchmark's table."""
+    """Show the comparisons below pytest-benchmark's table."""
     if _ON_TOP:
         terminalreporter.section("on top")
         for line in _ON_TOP:

@@ -1,6 +1,6 @@
-"""What whole processes cost: a process that replays, a suite of tests of one request, a browser.
+"""The cost of whole processes: one that replays, a suite of one-request tests, a browser.
 
-CPU time of the child processes, with all that they import.
+The CPU time of the child processes includes their imports.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def run(*arguments: str) -> None:
 @pytest.mark.benchmark(group="a process", timer=children_s)
 @pytest.mark.parametrize("name", ["pandas and httpx", "ours"])
 def test_a_process(benchmark: BenchmarkFixture, tour: Path, name: str) -> None:
-    """One that imports, replays and calls `me`: at most 0.15 s more than pandas and httpx."""
+    """Importing, replaying and calling `me` takes at most 0.15 s more than pandas and httpx."""
     ours = "import directmail_lab as dm; dm.replay('tour'); dm.me()"
     benchmark.pedantic(run, ["-c", ours if name == "ours" else "import pandas, httpx"], rounds=7)
 
@@ -60,7 +60,7 @@ def test_a_process(benchmark: BenchmarkFixture, tour: Path, name: str) -> None:
 @pytest.mark.benchmark(group=f"{TESTS} tests", timer=children_s)
 @pytest.mark.parametrize("fixture", ["mock", "directmail"])
 def test_a_suite(benchmark: BenchmarkFixture, tmp_path: Path, fixture: str) -> None:
-    """Each test replays a cassette of its own: at most 1.5 times a mock."""
+    """Each test replays its own cassette, and takes at most 1.5 times as long as with a mock."""
     (tmp_path / "test_it.py").write_text(ONE_REQUEST.replace("FIXTURE", fixture))
     for number, each in enumerate(different(TESTS)):
         recorded(tmp_path / f"cassettes/test_it/test[{number}].yaml", each)
@@ -70,7 +70,7 @@ def test_a_suite(benchmark: BenchmarkFixture, tmp_path: Path, fixture: str) -> N
 
 @pytest.mark.benchmark(group="browse", timer=time.process_time)
 def test_the_first_rows_of_ten_thousand(benchmark: BenchmarkFixture, tmp_path: Path) -> None:
-    """From the file to what the page shows first: at most 0.5 s after the imports."""
+    """From the file to the first rows takes at most 0.5 s after the imports."""
     path = recorded(tmp_path / "tour.yaml", *different(10_000))
 
     def first_rows() -> int:

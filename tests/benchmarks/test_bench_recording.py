@@ -1,6 +1,6 @@
 """What a session costs on top of plain httpx, with a service in another process.
 
-The durable append and the search for the key are included; and the hundred-thousandth recorded
+The time includes writing to the file and scanning for the key. The hundred-thousandth recorded
 request costs no more than the first.
 """
 
@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.benchmark(timer=time.process_time)
 
 REQUESTS: Final = 300
-# By what is done: a session's options, whether it records, and the most microseconds a request.
+# For each case: the session's options, whether it records, and the limit in microseconds per
+# request.
 ROWS: Final[dict[str, tuple[dict[str, Any], bool, int]]] = {
     "live, unpaced": ({"pace": "off"}, False, 80),
     "live, default options": ({}, False, 220),
@@ -47,7 +48,7 @@ def serve(pipe: Connection) -> None:
 
 @pytest.fixture(scope="module")
 def account() -> Iterator[tuple[str, str]]:
-    """The address of a service in another process, and its key."""
+    """The address and the key of a service in another process."""
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
     process = context.Process(target=serve, args=[theirs])
@@ -58,7 +59,7 @@ def account() -> Iterator[tuple[str, str]]:
 
 
 def measure(benchmark: BenchmarkFixture, client: httpx.Client) -> None:
-    """Time requests of which no two have the same address."""
+    """Time requests that all have different addresses."""
     numbers = itertools.count()
 
     def send() -> None:
@@ -71,7 +72,7 @@ def measure(benchmark: BenchmarkFixture, client: httpx.Client) -> None:
 
 
 def test_plain_httpx(benchmark: BenchmarkFixture, account: tuple[str, str]) -> None:
-    """Nothing is paced, kept or recorded."""
+    """The baseline: nothing is paced, kept or recorded."""
     base_url, key = account
     with httpx.Client(base_url=base_url, auth=(key, "")) as client:
         measure(benchmark, client)
@@ -81,7 +82,7 @@ def test_plain_httpx(benchmark: BenchmarkFixture, account: tuple[str, str]) -> N
 def test_ours(
     benchmark: BenchmarkFixture, account: tuple[str, str], tmp_path: Path, row: str
 ) -> None:
-    """A session's own client: each interaction is in the file when the caller has the response."""
+    """The session's own client writes each interaction before the caller gets the response."""
     options, records, at_most_us = ROWS[row]
     benchmark.extra_info.update(on_top_of="test_plain_httpx", at_most_us=at_most_us)
     with Session(*account, **options) as session:
@@ -94,7 +95,7 @@ def test_ours(
 def test_recording_into_a_cassette_of(
     benchmark: BenchmarkFixture, tmp_path: Path, size: int
 ) -> None:
-    """Recording does not slow down, and what is recorded takes no memory."""
+    """Recording must not become slower with the size of the cassette, nor use memory."""
     benchmark.group = "recording 5,000 more"
     path, one = tmp_path / "tour.yaml", polled()
     with Cassette(path, record_mode="all", redactor=Redactor([KEY])) as cassette:

@@ -1,4 +1,4 @@
-"""What a replayed request costs: at most 1.25 times one that a function answers, at every size."""
+"""A replayed request takes at most 1.25 times as long as one to a mock, at every size."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ALL = pytest.mark.parametrize("size", [100, 10_000, 100_000])
 
 
 def ask(client: httpx.Client, size: int) -> None:
-    """Send a hundred requests, of which no two have the same address, to all of a cassette."""
+    """Send a hundred requests with different addresses, spread over the whole cassette."""
     for index in range(0, size, size // REQUESTS):
         assert client.get(f"{BASE_URL}/v1/lists/{index}?page={index}").status_code == 200
 
@@ -38,7 +38,7 @@ def grouped(benchmark: BenchmarkFixture, size: int) -> None:
 
 @ALL
 def test_mock(benchmark: BenchmarkFixture, size: int) -> None:
-    """What httpx has for tests."""
+    """The baseline: httpx's own transport for tests."""
     grouped(benchmark, size)
     with httpx.Client(transport=mocked()) as client:
         benchmark.pedantic(ask, [client, size], rounds=50)
@@ -47,7 +47,7 @@ def test_mock(benchmark: BenchmarkFixture, size: int) -> None:
 @pytest.mark.parametrize("again", [False, True], ids=["first", "again"])
 @ALL
 def test_ours(benchmark: BenchmarkFixture, tmp_path: Path, size: int, again: bool) -> None:
-    """A session's own client; asked again, it gives the last response once more."""
+    """A session's own client. When it asks again, it gets the last response once more."""
     grouped(benchmark, size)
     benchmark.extra_info.update(on_top_of="test_mock", at_most_times=1.25)
     path = recorded(tmp_path / "ours.yaml", *different(size))
@@ -64,7 +64,7 @@ def test_ours(benchmark: BenchmarkFixture, tmp_path: Path, size: int, again: boo
 
 @pytest.mark.parametrize("library", ["vcr", "cassetter"])
 def test_others(benchmark: BenchmarkFixture, tmp_path: Path, library: str) -> None:
-    """They play each interaction once, so each round opens the cassette anew."""
+    """These libraries play each interaction once, so each round opens the cassette again."""
     grouped(benchmark, REQUESTS)
     benchmark.extra_info["on_top_of"] = "test_mock"
     use_cassette = pytest.importorskip(library).use_cassette

@@ -1,4 +1,4 @@
-"""The browser of interactions in a real JupyterLab: found, read, copied, saved, and harmless."""
+"""The browser of interactions in a real JupyterLab: finding, reading, copying and saving."""
 
 from __future__ import annotations
 
@@ -61,12 +61,12 @@ def browse(page: Page, server: Server, name: str, *, app: App = "lab") -> Locato
 
 
 def rows(root: Locator) -> Locator:
-    """Return the rows that are drawn, without the one of headings."""
+    """Return the rows on screen, without the header row."""
     return root.locator(".dml-b-row:has([role=gridcell]):not([hidden])")
 
 
 def opened(root: Locator, number: int) -> Locator:
-    """Open an interaction by a click, and return its response."""
+    """Click an interaction, and return the region with its response."""
     root.locator(f".dml-b-row[aria-rowindex='{number + 1}']").click()
     response = root.get_by_role("region", name="Response")
     expect(response.get_by_role("heading")).to_contain_text(f"{number} ")
@@ -77,7 +77,7 @@ def opened(root: Locator, number: int) -> Locator:
 def test_interactions_are_found_by_filter_order_and_keys(
     page: Page, server: Server, app: App
 ) -> None:
-    """The arrows, Enter, `/` and Escape do what they do in a browser's network panel."""
+    """The arrows, Enter, `/` and Escape work as in a browser's network panel."""
     root = browse(page, server, "explore-an-unknown-api", app=app)
     list_ = root.get_by_role("grid")
     expect(root.locator(".dml-title")).to_have_text("explore-an-unknown-api")
@@ -120,11 +120,12 @@ def test_interactions_are_found_by_filter_order_and_keys(
     shown = [float(text) for text in rows(root).locator(".dml-c-elapsed").all_inner_texts()]
 
     assert shown == sorted(shown)
-    assert page.locator(".jp-Cell").count() == 1  # a typed "d d" or "b" reached no other
+    # Typing "d d" or "b" must not change the notebook's cells.
+    assert page.locator(".jp-Cell").count() == 1
 
 
 def test_each_body_is_shown_as_what_it_is(page: Page, server: Server) -> None:
-    """JSON folds and keeps its digits and letters; a picture is seen; what is binary is saved."""
+    """JSON folds and keeps its digits, pictures are shown, and binary data can be saved."""
     name = recorded(
         server,
         "bodies",
@@ -160,7 +161,7 @@ def test_each_body_is_shown_as_what_it_is(page: Page, server: Server) -> None:
 
 
 def test_large_json_is_shown_in_part_and_its_words_are_found(page: Page, server: Server) -> None:
-    """All of it on request. The filter finds real letters, and says what it has."""
+    """A button shows all of it, and the filter finds words that JSON escapes."""
     members = json.dumps([{"id": n, "name": f"Jürg {n}", "at": ["Zürich"]} for n in range(60_000)])
     large = answered(get("/v1/members"), members)
     other = answered(get("/v1/other"), json.dumps([{"n": n} for n in range(500)]))
@@ -183,7 +184,7 @@ def test_large_json_is_shown_in_part_and_its_words_are_found(page: Page, server:
 
 
 def test_a_value_and_its_path_are_copied(page: Page, server: Server) -> None:
-    """Where the cursor is; a text without its quotes."""
+    """The cursor selects the value, and a text is copied without its quotes."""
     body = '{"data": [{"id": 1}, {"a b": {"name": "Z\\u00fcrich", "n": 1.50}}]}'
     root = browse(page, server, recorded(server, "paths", answered(get(), body)))
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
@@ -200,7 +201,7 @@ def test_a_value_and_its_path_are_copied(page: Page, server: Server) -> None:
 
 
 def test_attempts_of_one_call_are_one_row_that_opens(page: Page, server: Server) -> None:
-    """It is the last one's; the others are found by their arrow key, and by a click."""
+    """The row shows the last attempt. The arrow key, or a click on the arrow, opens the others."""
     tries = [
         replace(answered(get("/v1/a"), status=status), attempt=number)
         for number, status in enumerate((503, 503, 200), 1)
@@ -226,7 +227,7 @@ def test_attempts_of_one_call_are_one_row_that_opens(page: Page, server: Server)
 
 
 def test_no_cell_is_cut_while_there_is_room(new_page: Callable[..., Page], server: Server) -> None:
-    """Each column is as wide as what it holds; one that holds nothing is not there."""
+    """Each column is as wide as its contents, and an empty column is hidden."""
     long = answered(get("/v1/campaigns/summer/letters"), "x" * 1_234_567)
     bare = replace(long, recorded_at=None, elapsed_s=None)
     root = browse(new_page(width=800), server, recorded(server, "wide", bare, bare))
@@ -242,7 +243,7 @@ def test_no_cell_is_cut_while_there_is_room(new_page: Callable[..., Page], serve
 def test_nothing_of_a_hostile_cassette_is_markup_in_the_page_or_in_the_notebook(
     new_page: Callable[..., Page], server: Server
 ) -> None:
-    """In the address, header names and values, reasons, JSON's names and values, and its name."""
+    """Every text in the cassette is escaped: addresses, headers, reasons, JSON, and its name."""
     one = answered(get(f"/v1/{MARKUP}?q={MARKUP}"), f'{{"{MARKUP}": ["{MARKUP}"], "__proto__": 1}}')
     headers = (("X-A", MARKUP), ("X-RateLimit-Reset", MARKUP))
     response = replace(one.response, reason=MARKUP, headers=headers)
@@ -257,7 +258,7 @@ def test_nothing_of_a_hostile_cassette_is_markup_in_the_page_or_in_the_notebook(
     for tab in ("Table", "Headers", "Request as sent", "Body"):
         details.get_by_role("tab", name=tab).click()
     save(page)
-    restart_kernel(page)  # a reader's page has no widget, which would hide the table
+    restart_kernel(page)  # a page without a kernel has no widget, which would hide the table
     later = new_page()
     open_notebook(later, server, f"browse-{name}-lab.ipynb")
     expect(later.locator(".jp-OutputArea td", has_text="<b class=taken>").first).to_be_visible()
@@ -270,7 +271,7 @@ def test_nothing_of_a_hostile_cassette_is_markup_in_the_page_or_in_the_notebook(
 def test_what_the_session_does_is_shown_as_it_happens(
     page: Page, server: Server, service: FaultyService
 ) -> None:
-    """Headers, status and what is recorded, at once, while the cell runs.
+    """The list shows new interactions, and what is recorded, while the cell is still running.
 
     After `connect` for the same account, the rows stay, each with the number it had.
     """
@@ -316,7 +317,7 @@ while not pathlib.Path("rows seen").exists():
 def test_a_key_that_was_sent_is_in_no_file_no_copy_and_not_on_the_page(
     new_page: Callable[..., Page], server: Server
 ) -> None:
-    """Also where a caller put it into an address and a header."""
+    """The key is redacted even if a caller put it into an address and a header."""
     server.save_widget_state(automatically=True)
     page = new_page()
     (server.home / "key").write_text(KEY)
@@ -347,7 +348,7 @@ def test_a_key_that_was_sent_is_in_no_file_no_copy_and_not_on_the_page(
 def test_any_number_of_interactions_is_a_small_page_and_a_small_notebook(
     page: Page, server: Server
 ) -> None:
-    """Only the rows in view are drawn, and the notebook holds ten of them."""
+    """The page draws only the visible rows, and the notebook contains ten of them."""
     path = server.notebooks / "cassettes" / f"{recorded(server, 'many', answered(get('/0')))}.yaml"
     head, line = path.read_text().split("interactions:\n")
     line = line[: line.index("# end")]
@@ -376,7 +377,7 @@ def test_any_number_of_interactions_is_a_small_page_and_a_small_notebook(
 def test_a_screen_reader_is_told_what_each_part_is_and_that_the_kernel_is_gone(
     page: Page, server: Server
 ) -> None:
-    """Names, roles, how many rows there are, and which is chosen."""
+    """A screen reader announces names, roles, the number of rows and the selected row."""
     failed = answered(get("/v1/b"), status=500)
     root = browse(page, server, recorded(server, "named", answered(get("/v1/a")), failed))
     opened(root, 2)
