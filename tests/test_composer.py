@@ -535,6 +535,24 @@ def test_the_selected_response_is_there_in_python(browsed: Callable[..., Page]) 
     assert (frame.attrs["path"], frame.attrs["source"]) == ("/v1/lists", "recorded")
 
 
+def test_selecting_does_not_wait_for_the_output_of_a_saved_notebook(
+    browsed: Callable[..., Page], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That takes longer than the response, so another thread makes it afterwards."""
+    page, makers, is_made = browsed("first-look"), list[threading.Thread](), threading.Event()
+
+    def make() -> None:
+        makers.append(threading.current_thread())
+        is_made.set()
+
+    monkeypatch.setattr(page.widget, "update_static_output", make)
+    page.ask("select", number=2)
+    was_made = is_made.wait(20)
+
+    assert was_made
+    assert threading.current_thread() not in makers
+
+
 def test_a_body_that_was_not_kept_is_no_empty_response(
     browsed: Callable[..., Page], unpaced: Session
 ) -> None:
