@@ -472,7 +472,8 @@ def test_the_list_goes_on_after_connect_for_the_same_account_alone(
     dm.connect(service.base_url, service.api_key)  # nothing is sent
     session = dm.connect(service.base_url, service.api_key, pace="off")
     page = browsed()
-    listed, sent = heads(page), page.send()
+    listed, known = heads(page), page.ask("hint", method="GET", path="/v1")["operations"]
+    sent = page.send()
     page.ask("select", number=2)
     selected, kept = page.widget.selected, page.ask("detail", number=2)
     again = page.send("OPTIONS", body_of=2, digest=kept["request"]["body"]["digest"])
@@ -486,6 +487,7 @@ def test_the_list_goes_on_after_connect_for_the_same_account_alone(
     assert listed[0].startswith("0 Earlier session, 20")
     assert listed[1:] == ["1 /v1/lists", "0 This session"]
     assert (kept["row"][-1], kept["row"][2], selected) == (1, "/v1/lists", 1)
+    assert known == ["/v1/lists"]
     assert (sent, again) == ({"number": 4}, {"number": 5})  # places in the list
     assert [each.request.body for each in session.recording] == [b"", odd]
     assert name == "this session-1-request.bin"
