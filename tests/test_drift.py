@@ -18,11 +18,12 @@ from hypothesis import given, strategies as st
 from test_findings import current_session as live_session
 
 from directmail_lab import Session, current
+from directmail_lab.cassettes.recording import age_problem
 from directmail_lab.display import as_html
 from directmail_lab.errors import NotConnectedError, UnauthorizedError
 from directmail_lab.exchange.bodies import missing_body
 from directmail_lab.exchange.values import Interaction, RecordedRequest, RecordedResponse
-from directmail_lab.questions.drift import Difference, age_problem, compare, drift
+from directmail_lab.questions.drift import Difference, compare, drift
 from directmail_lab.standin import STAND_IN_RECORD
 from directmail_lab.transports.network import NetworkTransport
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from datetime import UTC, datetime
 from functools import cached_property
 from numbers import Integral
 from pathlib import Path
@@ -12,13 +14,14 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from ..display import plural
-from ..errors import CassetteError, CassetteFormatError
+from ..errors import CassetteError, CassetteFormatError, DirectMailLabError
 from ..exchange.operations import base_path, path_below
 from ..exchange.values import Interaction, RecordedRequest
 from ..readings.reading import Reading, reading_of
 from ..readings.reset_unit import Evidence, infer_reset_unit
 
 _READINGS_FOR_UNIT: Final = 1_000
+_AGE: Final = re.compile(r"(\d{1,5}) days?")
 
 
 class Recording(ABC):
@@ -118,3 +121,23 @@ class Recording(ABC):
             raise CassetteError(
                 f"{self.name} has no interaction {number}: it has {count}, numbered from 1."
             )
+
+
+def age_problem(interactions: Iterable[Interaction], max_age: str) -> str | None:
+    """Return ``"is 40 days old, and max_age is 30 days"`` for an old recording, else None.
+
+    Its age is that of its first interaction.
+
+    Raises
+    ------
+    DirectMailLabError
+        ``max_age`` does not have the form ``"30 days"``.
+    """
+    days = _AGE.fullmatch(str(max_age))  # a test's marker may give a number
+    if days is None:
+        raise DirectMailLabError('max_age is a number of days, such as "90 days".')
+    at = next((interaction.recorded_at for interaction in interactions), None)
+    if at is None:
+        return f"does not say when it was recorded, and max_age is {max_age}"
+    age = (datetime.now(UTC) - at).days
+    return f"is {age} days old, and max_age is {max_age}" if age >= int(days[1]) else None

@@ -20,13 +20,13 @@ from ..cassettes.files import MAX_FILE_BYTES
 from ..cassettes.layout import read_header
 from ..cassettes.matching import Matching
 from ..cassettes.player import Player
+from ..cassettes.recording import age_problem
 from ..cassettes.vcr_files import count_comments, load_cassette_text
 from ..contract import SAFE_METHODS
 from ..display import plural
 from ..errors import CassetteFormatError, DirectMailLabError
 from ..exchange.values import Interaction
 from ..questions.audit import audit, credentials_in, parts_of_cassette, search_for
-from ..questions.drift import age_problem
 from ..redaction import Redactor
 
 THEIRS: Final = "of another program"

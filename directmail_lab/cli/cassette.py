@@ -11,6 +11,7 @@ import directmail_lab as dm
 
 from ..cassettes import cassettes_by_name, convert as files
 from ..cassettes.library import cassettes_in, stays_in
+from ..cassettes.recording import age_problem
 from ..display import ProgressBar, plural
 from .output import (
     CSV,
@@ -131,7 +132,6 @@ def adopt(
     cannot be read. It exits with 1 if there are any. With --write, it redacts the cassettes and
     rewrites them in our layout, without comments. They still replay, and vcrpy still loads them.
     """
-    from ..questions.drift import age_problem
     from . import adopting
 
     age_problem((), max_age)  # raises an error before anything is changed

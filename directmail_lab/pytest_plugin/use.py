@@ -170,7 +170,7 @@ class Use:
         """Warn about a recording that is older than ``max_age``, or fail the test."""
         if self.cassette.records or not self.settings.max_age or not len(self.cassette):
             return
-        from ..questions.drift import age_problem
+        from ..cassettes.recording import age_problem
 
         problem = age_problem(self.cassette.recording(), self.settings.max_age)
         message = f"{self.shown_path} {problem}; to record it again: {self.command}"

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import UTC, datetime
 from difflib import SequenceMatcher
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -21,7 +20,6 @@ from ..arguments import check_names
 from ..cassettes import Recording
 from ..current import session as current
 from ..display import plural, readable
-from ..errors import DirectMailLabError
 from ..exchange.bodies import decode_text, read_json_body, shown_missing
 from ..exchange.operations import operations_of
 from ..exchange.values import Interaction, RecordedRequest
@@ -37,7 +35,6 @@ _Path = tuple[str, ...]
 # may come from a stranger, and the request carries this account's key.
 _RESENT: Final = ("accept", "accept-language", "accept-charset", "prefer")
 _REFUSED: Final = (401, 403)
-_AGE: Final = re.compile(r"(\d{1,5}) days?")
 
 _CHANGING: Final = (
     # Headers. X-RateLimit-Limit is not one of them: a changed allowance is worth reporting. A
@@ -138,26 +135,6 @@ def drift(cassette: str | Path, *, ignore: Iterable[str] = ()) -> pd.DataFrame:
     notes += [f"Not sent: {', '.join(not_sent)}."] if not_sent else []
     table.attrs.update(sent=sent, not_sent=not_sent, notes=notes)
     return table
-
-
-def age_problem(interactions: Iterable[Interaction], max_age: str) -> str | None:
-    """Return ``"is 40 days old, and max_age is 30 days"`` for an old recording, else None.
-
-    Its age is that of its first interaction.
-
-    Raises
-    ------
-    DirectMailLabError
-        ``max_age`` does not have the form ``"30 days"``.
-    """
-    days = _AGE.fullmatch(str(max_age))  # a test's marker may give a number
-    if days is None:
-        raise DirectMailLabError('max_age is a number of days, such as "90 days".')
-    at = next((interaction.recorded_at for interaction in interactions), None)
-    if at is None:
-        return f"does not say when it was recorded, and max_age is {max_age}"
-    age = (datetime.now(UTC) - at).days
-    return f"is {age} days old, and max_age is {max_age}" if age >= int(days[1]) else None
 
 
 # -- requests that are sent again --------------------------------------------------------------
