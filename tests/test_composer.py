@@ -604,8 +604,8 @@ def test_a_curl_command_fills_the_form_without_its_credentials(
     }
     assert json.loads(buffers[0]) == {"name": "Zürich's", "password": "<REDACTED>"}
     assert filled["notes"] == (
-        "Credentials were left out: the session sends its own. A secret value was replaced. Put in "
-        "your own value. These options were left out: -k, --proto."
+        "Credentials were left out: the session sends its own. A secret value was replaced: put in "
+        "your own. These options were left out: -k, --proto."
     )
     assert traces(repr((content, buffers)).encode(), service.api_key) == []
     assert "s3cr3t" not in repr((content, buffers))

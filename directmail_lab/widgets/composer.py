@@ -118,7 +118,7 @@ class Composer:
         texts = [str(request.url), *request.headers.values(), request.content.decode("latin-1")]
         if session.mode != "replay" and any(map(has_placeholder, texts)):
             raise DirectMailLabError(
-                "A value was replaced when this was recorded.", "Put in your own value."
+                "A value was replaced when this was recorded.", "Put in your own."
             )
         if not (session.allow_writes and is_write(request)):
             self._send((session, request), respond)
@@ -207,7 +207,7 @@ class Composer:
         has_own = command.has_credentials or bool(url.userinfo) or headers != command.headers
         notes = ["Credentials were left out: the session sends its own."] * has_own
         if redacted != request:
-            notes.append("A secret value was replaced. Put in your own value.")
+            notes.append("A secret value was replaced: put in your own.")
         if command.left_out:
             notes.append(f"These options were left out: {', '.join(command.left_out)}.")
         return {

@@ -27,7 +27,7 @@ const SET_ANEW = /^((host|content-length|transfer-encoding|connection|accept-enc
 interface Question {
   question: string;
   token: string;
-  /** Whether the question is whether to allow writes at all. */
+  /** True if the question is whether to allow writes at all. */
   allows?: boolean;
 }
 
@@ -140,7 +140,7 @@ export function createComposer({ send, loadEditor, onSent, onInsert, onLeave }: 
 
   function onChange() {
     say("");
-    put(null); // the question was about what is changed now
+    put(null); // the question was about the request before this change
     show();
     clearTimeout(typing);
     typing = setTimeout(hint, HINT_MS);
@@ -218,7 +218,7 @@ export function createComposer({ send, loadEditor, onSent, onInsert, onLeave }: 
     headerNames.replaceChildren(...options([...new Set([...HEADERS, ...(seen.headers ?? [])])]));
   }
 
-  /* Sending. A write needs a confirmation, whose token sends it, once. */
+  /* Sending. A write needs a confirmation. Its token sends the write, once. */
   function put(next: Question | null) {
     if (next && !asking.contains(document.activeElement)) before = document.activeElement as HTMLElement;
     const wasInside = asking.contains(document.activeElement);

@@ -10,7 +10,7 @@ export interface SeparatorOptions {
   name: string;
   label: string;
   root: HTMLElement;
-  /** The element of whose size the percentage is a part. */
+  /** The element that is 100%. */
   whole: HTMLElement;
   /** Whether the border is between two parts that are side by side. */
   isVertical: () => boolean;
