@@ -180,6 +180,16 @@ def test_a_cassette_is_searched_in_every_part(recorded: Interaction, place: str)
     assert [finding.where for finding in audit(path)] == places
 
 
+def test_two_headers_are_not_read_as_one() -> None:
+    """What stands in one is no credential of the one before it; each of several is searched."""
+    sound = {"WWW-Authenticate": "Bearer", "Strict-Transport-Security": "max-age=0"}
+    cookie = {"Accept": "*/*", "Cookie": "s=1"}
+    paths = [theirs(f"{at}.yaml", interaction(**each)) for at, each in enumerate((sound, cookie))]
+
+    assert audit(paths[0]) == []
+    assert [each.what for each in audit(paths[1])] == ["a credential in a header"]
+
+
 def test_personal_fields_of_a_body_are_found_as_redaction_finds_them() -> None:
     """The audit also uses the names of fields, and looks into compressed bodies."""
     body = gzip.compress(b'{"first_name": "Joe", "iban": "NL91ABNA0417164300"}')

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
 import stat
 from array import array
@@ -22,6 +23,7 @@ from ..credentials import Hidden
 from ..display import Progress, ProgressBar, plural
 from ..errors import CassetteError, CassetteFormatError
 from ..exchange.bodies import unpack
+from ..exchange.operations import base_path, path_below
 from ..exchange.values import (
     MALFORMED,
     Interaction,
@@ -33,6 +35,7 @@ from ..exchange.values import (
     normalize_headers,
     unreadable,
 )
+from ..readings.reading import Reading, raw_values
 from ..redaction import Redactor, redact_foreign
 from . import layout
 from .layout import Address
@@ -113,6 +116,19 @@ class FileRecording(Recording):
         self._check_number(number)
         return self.interactions[number - 1]
 
+    def reading(self, number: int) -> Reading:
+        self._check_number(number)
+        recorded = self.interactions
+        head = recorded.head(number - 1) if isinstance(recorded, Lines) else None
+        if head is None:
+            return super().reading(number)
+        at, elapsed_s, attempt, (method, uri), status, headers = head
+        path, raw = path_below(uri, base_path(self.base_url or "")), raw_values(headers)
+        at_s = math.nan if at is None else at.timestamp()
+        return Reading(
+            at_s, method, path, status, raw, elapsed_s, "recorded", self.name, None, attempt
+        )
+
     def answer(self, number: int) -> Interaction:
         """Return an interaction with its response as it is played; raises as `response` does."""
         recorded = self.interactions[number - 1]
@@ -178,16 +194,20 @@ def _read_bytes(path: Path) -> tuple[bytes, Version | None]:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):
             raise CassetteFormatError(f"{path} is not a file, so it is not a cassette.")
-        if status.st_size > MAX_FILE_BYTES:
-            raise CassetteFormatError(
-                f"{path} has {status.st_size:,} bytes; a cassette may have {MAX_FILE_BYTES:,}.",
-                "Record in parts.",
-            )
+        _check_size(status.st_size, path)
         with path.open("rb") as file:
             return file.read(status.st_size), version_of(status)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not a path"
         raise CassetteError(f"Cannot read cassette {path} ({reason}).") from None
+
+
+def _check_size(size: int, path: Path) -> None:
+    if size > MAX_FILE_BYTES:
+        raise CassetteFormatError(
+            f"{path} has {size:,} bytes; a cassette may have {MAX_FILE_BYTES:,}.",
+            "Record in parts.",
+        )
 
 
 class Lines(Sequence[Interaction]):
@@ -202,6 +222,10 @@ class Lines(Sequence[Interaction]):
         return len(self._starts)
 
     def __getitem__(self, index: Any) -> Any:
+        with suppress(*MALFORMED):
+            if plain := layout.plain_at(self._data, self._starts[index]):
+                check_times(plain.recorded_at, plain.elapsed_s)
+                return plain
         at, elapsed_s, attempt, request, response = self._match(index).groups()
         try:
             interaction = Interaction(
@@ -222,6 +246,17 @@ class Lines(Sequence[Interaction]):
             return check_response(layout.response_of(_parse(self._match(index)[5])))
         except MALFORMED as error:
             raise self._unreadable(index, error) from None
+
+    def head(self, index: int) -> layout.Head | None:
+        """Return what a reading needs of an interaction, without parsing its bodies.
+
+        None if the interaction is unusual or damaged.
+        """
+        with suppress(*MALFORMED):
+            if head := layout.head_of(self._data, self._starts[index]):
+                check_times(*head[:2])
+                return head
+        return None
 
     def _match(self, index: int) -> re.Match[bytes]:
         match = layout.INTERACTION.match(self._data, self._starts[index])
@@ -292,29 +327,24 @@ def _parse_lines(data: bytes, path: Path) -> FileRecording | None:
     return FileRecording(path.stem, lines, base_url, problem, path, "lines", metadata, position)
 
 
+def read_as_written(data: bytes, path: Path) -> tuple[Sequence[Interaction], str | None]:
+    """Return the interactions that the bytes of a file hold, and its base address.
+
+    Nothing is taken out of another program's file: what is returned holds its credentials. Raises
+    `CassetteFormatError` as `read_cassette` does.
+    """
+    _check_size(len(data), path)
+    if not data.strip():
+        return (), None
+    if ours := _parse_lines(data, path):
+        return ours.interactions, ours.base_url
+    _, metadata, interactions = _load_third_party(data, path)
+    return interactions, _about(metadata, interactions, path)[1]
+
+
 def _parse_third_party(data: bytes, path: Path, progress: Progress) -> FileRecording:
     """Return a recording of another layout, without its credentials."""
-    kind: Literal["json", "vcrpy", "har"]
-    metadata: object = {}
-    if path.suffix.lower() == ".har":
-        from .har import read_har
-
-        kind, interactions = "har", read_har(data, str(path))
-    else:
-        from .vcr_files import load_cassette_text
-
-        try:
-            text = data.decode("utf-8-sig")
-            metadata, interactions = load_cassette_text(text, progress)
-        except UnicodeDecodeError:
-            raise CassetteFormatError(
-                f"{path} is not a cassette: it is not UTF-8 text.", is_cassette=False
-            ) from None
-        except CassetteFormatError as error:
-            raise CassetteFormatError(
-                f"{path} is not a cassette. {error}", is_cassette=False
-            ) from None
-        kind = "json" if text.lstrip().startswith("{") else "vcrpy"
+    kind, metadata, interactions = _load_third_party(data, path, progress)
     originals = Originals(interactions)
     interactions, redactor = redact_foreign(interactions)
     about, base_url = _about(metadata, interactions, path)
@@ -322,6 +352,28 @@ def _parse_third_party(data: bytes, path: Path, progress: Progress) -> FileRecor
     return FileRecording(
         path.stem, interactions, base_url, None, path, kind, about, len(data), redactor, originals
     )
+
+
+def _load_third_party(
+    data: bytes, path: Path, progress: Progress = lambda _: None
+) -> tuple[Literal["json", "vcrpy", "har"], object, list[Interaction]]:
+    """Return the layout of another program's file, its metadata and its interactions."""
+    if path.suffix.lower() == ".har":
+        from .har import read_har
+
+        return "har", {}, read_har(data, str(path))
+    from .vcr_files import load_cassette_text
+
+    try:
+        text = data.decode("utf-8-sig")
+        metadata, interactions = load_cassette_text(text, progress)
+    except UnicodeDecodeError:
+        raise CassetteFormatError(
+            f"{path} is not a cassette: it is not UTF-8 text.", is_cassette=False
+        ) from None
+    except CassetteFormatError as error:
+        raise CassetteFormatError(f"{path} is not a cassette. {error}", is_cassette=False) from None
+    return "json" if text.lstrip().startswith("{") else "vcrpy", metadata, interactions
 
 
 def _about(

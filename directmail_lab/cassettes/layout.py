@@ -30,6 +30,9 @@ IS_RECORDED: Final = "is_recorded"
 Address = tuple[str, str]
 """The method and the whole address of a request."""
 
+Head = tuple[datetime | None, float | None, int, Address, int, Headers]
+"""When and after how many seconds a response came, to which attempt; its status and headers."""
+
 # A recording's metadata is under `recording`, not `metadata`: with the latter vcrpy's loader
 # returns three values instead of two, and pytest-recording (0.14) fails on that.
 _START: Final = b'version: 1\nrecording: {"recorded_with": "directmail-lab'
@@ -38,9 +41,22 @@ INTERACTION: Final = re.compile(
     rb"(?m)^- recorded_at: ([^\n]*)\n  elapsed_s: ([^\n]*)\n(?:  attempt: (\d{1,3})\n)?"
     rb"  request: ([^\n]*)\n  response: ([^\n]*)\n"
 )
-_ADDRESS: Final = re.compile(
-    rb"- recorded_at: [^\n]*\n  elapsed_s: [^\n]*\n(?:  attempt: (\d{1,3})\n)?"
+_ADDRESS_PATTERN: Final = (
+    rb"- recorded_at: ([^\n]*)\n  elapsed_s: ([^\n]*)\n(?:  attempt: (\d{1,3})\n)?"
     rb'  request: \{"method": "([A-Z]{1,64})", "uri": "(' + PLAIN_URL.encode() + rb')", "body": '
+)
+_ADDRESS: Final = re.compile(_ADDRESS_PATTERN)
+# As most are: each header has one value, and no escape stands outside of the bodies.
+_PAIR: Final = re.compile(r'"([^"]*)": \["([^"]*)"\]')
+_PAIRS: Final = rb'\{((?:"[^"\\\x00-\x1f]*": \["[^"\\\x00-\x1f]*"\](?:, )?)*)\}'
+_PLAIN: Final = re.compile(
+    _ADDRESS_PATTERN
+    + rb'(null|"[^\n]*"), "headers": '
+    + _PAIRS
+    + rb'\}\n  response: \{"status": \{"code": (\d{3}), "message": "([^"\\\x00-\x1f]*)"\}, '
+    + rb'"headers": '
+    + _PAIRS
+    + rb', "body": \{"string": ("[^\n]*")\}\}\n'
 )
 END: Final = re.compile(rb"# end: (\d{1,18}) interactions?, sha256 ([0-9a-f]{64})\n?")
 """The line that closes a recording: group 1 is the count, group 2 the checksum."""
@@ -118,8 +134,65 @@ def address_of(data: bytes, start: int) -> tuple[Address, int] | None:
     match = _ADDRESS.match(data, start)
     if match is None:
         return None
-    attempt, method, uri = match.groups()
+    _, _, attempt, method, uri = match.groups()
     return (method.decode(), uri.decode()), int(attempt or 1)
+
+
+def plain_at(data: bytes, start: int) -> Interaction | None:
+    """Return the interaction at ``start`` if it is as most are; in a third of the usual time.
+
+    Its parts are right by the pattern, save its times.
+
+    Raises
+    ------
+    ValueError
+        A part is not UTF-8, or a body not JSON.
+    """
+    match = _PLAIN.match(data, start)
+    if match is None:
+        return None
+    at, elapsed_s, attempt, method, uri, sent, asked, code, reason, answered, body = match.groups()
+    plain = _text_body(body) or b""
+    return Interaction(
+        RecordedRequest(method.decode(), uri.decode(), _pairs(asked), _text_body(sent)),
+        RecordedResponse(
+            int(code),
+            reason.decode(),
+            _pairs(answered),
+            MissingBody(plain) if is_like_missing(plain) else plain,
+        ),
+        recorded_at_of(at.decode("ascii", "replace")),
+        elapsed_s_of(elapsed_s),
+        int(attempt or 1),
+    )
+
+
+def head_of(data: bytes, start: int) -> Head | None:
+    """Return what a reading needs of the interaction at ``start``, as `plain_at` does."""
+    match = _PLAIN.match(data, start)
+    if match is None:
+        return None
+    at, elapsed_s, attempt, method, uri, _, _, status, _, headers, _ = match.groups()
+    return (
+        recorded_at_of(at.decode("ascii", "replace")),
+        elapsed_s_of(elapsed_s),
+        int(attempt or 1),
+        (method.decode(), uri.decode()),
+        int(status),
+        _pairs(headers),
+    )
+
+
+def _pairs(text: bytes) -> Headers:
+    return tuple(_PAIR.findall(text.decode()))
+
+
+def _text_body(literal: bytes) -> bytes | None:
+    """Return the body that a text of JSON, or null, stands for."""
+    if literal == b'""':  # as in most requests
+        return b""
+    text = json.loads(literal.decode())
+    return None if text is None else text.encode()
 
 
 def request_of(value: Mapping[str, Any]) -> RecordedRequest:

@@ -11,7 +11,7 @@ import directmail_lab as dm
 
 from ..cassettes import cassettes_by_name, convert as files
 from ..cassettes.library import cassettes_in, stays_in
-from ..display import plural
+from ..display import ProgressBar, plural
 from .output import (
     CSV,
     FORCE,
@@ -64,9 +64,14 @@ def show_(
 @app.command()
 def audit(names: list[str] = _NAMES) -> None:
     """Look for secrets and personal data; exit with 1 if there are any."""
-    from ..questions.audit import audit as audit_file
+    from ..questions.audit import audit_many
 
-    findings = [finding for name in names for finding in audit_file(cassette_file(name))]
+    findings = []
+    paths = list(map(cassette_file, names))
+    with ProgressBar(len(paths), desc="Audit", unit="file") as bar:
+        for found in audit_many(paths):
+            findings += found
+            bar.update()
     typer.echo("".join(f"{finding}\n" for finding in findings), nl=False)
     typer.echo(f"{len(findings)} found in {plural(len(names), 'file')}.", err=True)
     if findings:

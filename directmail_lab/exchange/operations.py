@@ -55,7 +55,7 @@ def base_path(base_url: str) -> str:
 
 
 # A fast path: loading a cassette splits all its addresses, and urlsplit takes ten times as long.
-_PLAIN_ADDRESS: Final = re.compile(r"https?://[^/?#\s]*(/[^?#\s]*)?(?:[?#]|\Z)")
+_PLAIN_ADDRESS: Final = re.compile(r"https?://[^/?#\s]*(/[^?#\s]*)?(?:\?([^#\s]*))?(?:#|\Z)")
 
 
 def path_below(uri: str, prefix: str = "") -> str:
@@ -65,6 +65,12 @@ def path_below(uri: str, prefix: str = "") -> str:
     """
     plain = _PLAIN_ADDRESS.match(uri)
     return below(plain[1] or "/" if plain else urlsplit(uri).path or "/", prefix)
+
+
+def query_of(uri: str) -> str:
+    """Return the query of ``uri``, without its question mark."""
+    plain = _PLAIN_ADDRESS.match(uri)
+    return plain[2] or "" if plain else urlsplit(uri).query
 
 
 def below(target: str, prefix: str) -> str:

@@ -13,16 +13,16 @@ import html
 import json
 import re
 from base64 import b64decode
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
+from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from ..cassettes import read_cassette
-from ..cassettes.har import read_har
-from ..cassettes.vcr_files import load_cassette_text
+from ..cassettes.files import read_as_written
 from ..contract import STAND_IN_KEY
 from ..credentials import known_keys
 from ..errors import CassetteFormatError, DirectMailLabError
@@ -33,12 +33,15 @@ from ..redaction.personal import count_personal
 from ..settings import BASE_URL_VARIABLE, configured_regions, variable
 
 if TYPE_CHECKING:
-    from ..cassettes import FileRecording
     from ..exchange.values import Interaction
 
 Part = tuple[str, str | bytes]
 """Where something is, and what is to be searched: a text, or the bytes of a body or a picture."""
 
+# Stands between two headers; none of the patterns below goes past it.
+_BETWEEN: Final = "\0\n"
+# From here on, the time in which processes start is won back.
+_MANY_BYTES: Final = 4_000_000
 _MEMBERS: Final = ("source", "outputs", "metadata", "attachments")
 
 
@@ -122,27 +125,28 @@ def audit(path: str | Path) -> list[Finding]:
     path = Path(path)
     if path.suffix == ".ipynb":
         return find(parts_of_notebook(read_notebook(path), str(path)), search_for())
-    whole = [(str(path), _read(path).decode("utf-8", "replace"))]
+    data = _read(path)
+    whole = data.decode("utf-8", "replace")
     try:
-        cassette = read_cassette(path)
-        interactions = _as_written(cassette, path)
+        interactions, base_url = read_as_written(data, path)
     except CassetteFormatError:
-        return find(whole, search_for())
-    search = search_for([cassette.base_url])
+        return find([(str(path), whole)], search_for())
+    search = search_for([base_url])
     findings = find(parts_of_cassette(interactions, str(path)), search)
     if not any(finding.kind == "secret" for finding in findings):
         # What is in none of these parts: comments, other fields, an unfinished line.
-        findings += [each for each in find(whole, search) if each.kind == "secret"]
+        findings += dict.fromkeys(_secrets(str(path), whole, search))
     return findings
 
 
-def _as_written(recording: FileRecording, path: Path) -> Iterable[Interaction]:
-    """Return its interactions with what reading takes out of another program's file."""
-    if not recording.is_third_party:
-        return recording
-    if recording.layout == "har":
-        return read_har(_read(path), str(path))
-    return load_cassette_text(_read(path).decode("utf-8-sig"))[1]
+def audit_many(paths: Sequence[Path]) -> Iterator[list[Finding]]:
+    """Yield what `audit` returns for each of several files; of many, in several processes."""
+    if sum(path.stat().st_size for path in paths if path.exists()) < _MANY_BYTES:
+        yield from map(audit, paths)
+        return
+    # Not forked: the process may have threads.
+    with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
+        yield from pool.map(audit, paths, chunksize=max(1, min(16, len(paths) // 8)))
 
 
 def parts_of_cassette(interactions: Iterable[Interaction], where: str) -> Iterator[Part]:
@@ -153,8 +157,7 @@ def parts_of_cassette(interactions: Iterable[Interaction], where: str) -> Iterat
         yield f"{at}, address", f"{request.method} {request.uri}"
         yield f"{at}, status", response.reason
         for side, message in (("request", request), ("response", response)):
-            for name, value in message.headers:
-                yield f"{at}, {side} headers", f"{name}: {value}"
+            yield f"{at}, {side} headers", _BETWEEN.join(map(": ".join, message.headers))
             body = message.body or b""
             with suppress(ValueError):  # what cannot be opened, redaction leaves out of the zip
                 body = unpack(body, header(message.headers, "content-encoding") or "")
@@ -235,15 +238,32 @@ _FORMS: Final = {
     "a bearer token": r"(?i)\bbearer\s{1,9}(?P<secret>[\w.~+/-]{16,})",
     "credentials in an address": r"://(?P<secret>[^\s/?#@:\"'<>\\]{0,256}:[^\s/?#@\"'<>\\]{0,256}"
     r"|(?=[^\s/@]{0,99}\d)[^\s/?#@:\"'<>\\]{16,256})@",
-    "a credential in a header": r"(?i)\A(?:(?:proxy-)?authorization|(?:set-)?cookie|(?:x-)?api-key)"
-    r": (?!basic )(?P<secret>[^\r\n]+)",
+    "a credential in a header": r"(?i)(?:\A|\0\n)(?:(?:proxy-)?authorization"
+    r"|(?:set-)?cookie|(?:x-)?api-key): (?!basic )(?P<secret>[^\r\n\0]+)",
     "an api_key parameter": r"(?i)[?&;]api[-_]?key=(?P<secret>[^&;#\s\"'<>\\]+)",
+}
+# No text without one of these, in small letters, has that form.
+_HINTS: Final = {
+    "a private key": ["private key"],
+    "a service's key, by its prefix": [
+        *("live_", "prod_", "secret_", "test_", "sk-", "rk-", "akia", "asia"),
+        *("ghp_", "gho_", "ghu_", "ghs_", "ghr_"),
+    ],
+    "a signed token (JWT)": ["eyj"],
+    "a bearer token": ["bearer"],
+    "credentials in an address": ["@"],
+    "a credential in a header": ["authorization", "cookie", "key"],
+    "an api_key parameter": ["key"],
 }
 _BASIC = re.compile(r"(?i)\bbasic\s{1,9}([A-Za-z0-9+/_-]{8,})")
 # What looks random among the arguments of a call that takes a key.
 _CALL = re.compile(
     r"(?:connect|login|Session|ApiKey|BasicAuth|Configuration|set_password|setenv)"
     r"\(((?:[^()]|\([^()]{0,400}\)){0,400})"
+)
+_CALL_HINTS: Final = (
+    *("connect(", "login(", "session(", "apikey(", "basicauth(", "configuration("),
+    *("set_password(", "setenv("),
 )
 _ARGUMENT = re.compile(r"[\"']([^\s\"'\\]{8,512})\\*[\"']")
 # A name and what it is given: `key: str = f"x"`, `auth=("x", "")`, `{"key": "x"}`, `<key>x`,
@@ -253,6 +273,7 @@ _ASSIGNMENT = re.compile(
     r"\\*[\"']?\]?(?:\s{0,9}:\s{0,9}[\w.|]{1,40}(?=\s{0,9}=))?(?:[ \t:=>]|\bis\b){1,40}"
     r"[(\[]?[bfruBFRU]{0,2}\\*(?P<quote>[\"']?)(?P<secret>[^\s\"'\\<>(),;&]{8,512})"
 )
+_NAME_HINTS: Final = ("key", "token", "secret", "pass", "pwd", "auth", "credential")
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 # Names by their words: api_key is surely one of a key, page_token and key_name are not.
 _KEY_WORD = re.compile("(?:api)?key|token|secret|passw(?:or)?d|pwd|auth(?:orization)?|credentials?")
@@ -276,16 +297,23 @@ def credentials_in(text: str) -> Iterator[str]:
     """Yield a description of each kind of credential in a text, once; never the credential."""
     with suppress(ValueError):  # Python reads no number of 5,000 digits
         text = html.unescape(text)
+    lower = text.lower()
+
+    def has_any(hints: Iterable[str]) -> bool:
+        return any(map(lower.__contains__, hints))
+
     for what, form in _FORMS.items():
-        if any(not _is_placeholder(match["secret"][:512]) for match in re.finditer(form, text)):
+        found = re.finditer(form, text) if has_any(_HINTS[what]) else ()
+        if any(not _is_placeholder(match["secret"][:512]) for match in found):
             yield what
-    if any(map(_is_basic, _BASIC.findall(text))):
+    if "basic" in lower and any(map(_is_basic, _BASIC.findall(text))):
         yield "credentials of HTTP Basic"
-    arguments = _ARGUMENT.findall(" ".join(_CALL.findall(text)))
-    if any(map(_is_key_beside_name, _ASSIGNMENT.finditer(text))):
+    if has_any(_NAME_HINTS) and any(map(_is_key_beside_name, _ASSIGNMENT.finditer(text))):
         yield "a key or password beside its name"
-    elif any(map(_is_random, arguments)):
-        yield "a key as an argument"
+    elif has_any(_CALL_HINTS):
+        arguments = _ARGUMENT.findall(" ".join(_CALL.findall(text)))
+        if any(map(_is_random, arguments)):
+            yield "a key as an argument"
 
 
 def _is_basic(digits: str) -> bool:

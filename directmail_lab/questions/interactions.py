@@ -11,14 +11,13 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, overload
-from urllib.parse import urlsplit
 
 import pandas as pd
 
 from ..cassettes import FileRecording, Recording
 from ..display import CONTROLS, readable
 from ..exchange.bodies import plain_text, shown_missing
-from ..exchange.operations import operations_of
+from ..exchange.operations import operations_of, query_of
 from ..exchange.values import Interaction, header
 from ..readings.reading import CUT_SHORT
 from ..sources import Source, describe, is_many, named_paths, recording_of, recordings_of
@@ -123,7 +122,7 @@ def _row(recording: Recording, number: int, interaction: Interaction) -> tuple[o
         interaction.recorded_at,
         request.method,
         path,
-        urlsplit(request.uri).query,
+        query_of(request.uri),
         path,
         response.status,
         interaction.attempt,

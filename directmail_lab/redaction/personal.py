@@ -19,7 +19,7 @@ import json
 import re
 import shlex
 from collections.abc import Iterable, Iterator
-from functools import partial
+from functools import cache, lru_cache, partial
 from typing import TYPE_CHECKING, Final, final
 from urllib.parse import quote, unquote, unquote_plus
 
@@ -95,9 +95,12 @@ _STRING: Final = r"\"[^\"\\]*(?:\\.[^\"\\]*)*(?:\"|\\?\Z)"
 SCALAR: Final = re.compile(rf"{_STRING}|-?\d[\d.eE+-]*|true|false|null|-?Infinity|NaN", re.DOTALL)
 # A piece of any text: a string, with the name of its field if one is before it; or other text.
 _PIECE = re.compile(rf'("([\w .-]{{1,99}})"\s*:\s*)?({_STRING})|[^"]+', re.DOTALL)
+# Personal data has one of these: an e-mail address, a number, or a field with its value.
+_HINT = re.compile(r"[@%\d\"=]")
 _MADE_UP = re.compile(r'"service": ?"stand-in"')
 
 
+@lru_cache(1000)  # the same few names are in each object
 def normalize(name: str) -> str:
     """Return the name of a field in lower case and without marks."""
     return (name if name.isalnum() else re.sub(r"[\W_]+", "", name)).lower()
@@ -121,6 +124,21 @@ def _is_replaced(value: str) -> bool:
     return bool(_NUMBER_PSEUDONYM.fullmatch(value) or REPLACED.fullmatch(unquote(value)))
 
 
+class _Number(str):
+    """A number of JSON as it is written."""
+
+
+@cache
+def _rules(redact: tuple[str, ...]) -> tuple[bool, set[str], tuple[str, ...]]:
+    """Return whether forms count, the last names of the paths, and all paths."""
+    paths = {f".{'.'.join(map(normalize, name.split('.')))}" for name in redact if name.strip()}
+    by_form = f".{PERSONAL}" in paths
+    paths.discard(f".{PERSONAL}")
+    fields = PERSONAL_FIELDS if by_form else ()
+    named = {path.rpartition(".")[2] for path in paths}
+    return by_form, named, (*paths, *map(".{}".format, fields))
+
+
 @final
 class Pseudonyms:
     """Replaces the personal data that ``redact`` names; see `redaction.Redactor`.
@@ -130,12 +148,7 @@ class Pseudonyms:
     """
 
     def __init__(self, redact: Iterable[str], *, seen: dict[str, set[str]] | None = None) -> None:
-        paths = {f".{'.'.join(map(normalize, name.split('.')))}" for name in redact if name.strip()}
-        self._by_form = f".{PERSONAL}" in paths
-        paths.discard(f".{PERSONAL}")
-        self._named = {path.rpartition(".")[2] for path in paths}
-        fields = PERSONAL_FIELDS if self._by_form else ()
-        self._paths = (*paths, *map(".{}".format, fields))
+        self._by_form, self._named, self._paths = _rules(tuple(redact))
         self._seen = seen
 
     def __bool__(self) -> bool:
@@ -143,6 +156,8 @@ class Pseudonyms:
 
     def text(self, text: str) -> str:
         """Return a text (JSON, a form, an address or any other) with its personal data replaced."""
+        if not _HINT.search(text):
+            return text
         if text.lstrip()[:1] in ("{", "["):
             with contextlib.suppress(ValueError, RecursionError):
                 return self._json(text)
@@ -160,25 +175,35 @@ class Pseudonyms:
     def _json(self, text: str) -> str:
         """Return JSON with the values of fields replaced, and no other character changed."""
         # An object becomes a tuple of its members, so that repeated names are kept.
-        parse = json.JSONDecoder(object_pairs_hook=tuple, parse_int=str, parse_float=str)
-        found: list[str] = []
+        parse = json.JSONDecoder(object_pairs_hook=tuple, parse_int=_Number, parse_float=_Number)
+        found: list[tuple[str, object]] = []
         self._collect(found, parse.decode(text), "", "")
-        labels = iter(found)
-        return SCALAR.sub(lambda match: self._replace_scalar(match[0], next(labels)), text)
+        if self._seen is None:
+            labels = iter(found)
+            return SCALAR.sub(lambda each: self._replace_scalar(each[0], next(labels)[0]), text)
+        for label, value in found:
+            if isinstance(value, _Number):
+                if label and not _is_replaced(value):
+                    self._note(PERSONAL_FIELDS.get(label), value)
+            elif isinstance(value, str):
+                self._replace(value, label) if label else self.text(value)
+        return text
 
-    def _collect(self, found: list[str], value: object, path: str, label: str) -> None:
-        """Add a label for each name and value that `SCALAR` finds, in its order."""
+    def _collect(
+        self, found: list[tuple[str, object]], value: object, path: str, label: str
+    ) -> None:
+        """Add each name and value that `SCALAR` finds, in its order, with its label."""
         if isinstance(value, tuple):
             has_person = self._has_person(name for name, _ in value)
             for name, inner in value:
                 below = f"{path}.{normalize(name)}"
-                found.append("")
+                found.append(("", name))
                 self._collect(found, inner, below, self._label(below, label, has_person=has_person))
         elif isinstance(value, list):
             for inner in value:
                 self._collect(found, inner, path, label)
         else:
-            found.append(label)
+            found.append((label, value))
 
     def _has_person(self, names: Iterable[str]) -> bool:
         """Return whether a ``name`` among these fields is replaced."""
@@ -218,6 +243,8 @@ class Pseudonyms:
     def _replace_scalar(self, raw: str, label: str) -> str:
         """Return a JSON value: a number for a number, and null for a true or false to replace."""
         if raw[0] == '"':
+            if not (label or _HINT.search(raw, 1, len(raw) - 1)):
+                return raw
             try:
                 value = json.loads(raw)
             except ValueError:  # it is cut short, or not JSON
@@ -235,8 +262,11 @@ class Pseudonyms:
         """Return the pseudonym of a field's value."""
         if not value.strip() or _is_replaced(value):
             return value
-        kind, digits = PERSONAL_FIELDS.get(label), _digits(value)
+        kind = PERSONAL_FIELDS.get(label)
         self._note(kind, value)
+        if self._seen is not None:  # it is only counted
+            return value
+        digits = _digits(value)
         if "@" in value and _EMAIL.fullmatch(value):
             return f"person-{_digest(value)}@example.invalid"
         if digits and (kind == _TELEPHONE_NUMBER or _PHONE.fullmatch(value)):
