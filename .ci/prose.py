@@ -18,7 +18,7 @@ from pathlib import Path
 START = r"(?:^|(?<=[.:!?] ))"
 AVOIDED = {
     START + r"(?:Of|In place of|That of|None of|Whose|Held)\b": "begin with the actor",
-    START + r"Where\b(?![^.?]*\?)": "say if or when, or begin with the actor",
+    START + r"Where\b(?=[^.?]*,)": "say if or when, or begin with the actor",
     r"\b(?:hold|holds|held|holding)\b": "say has, contains, keeps or locks",
     r"\b(?:an|its|each|every|no|last|first|recorded|old|new|other) answers?\b": "say response",
     r"\b(?:is|are|was) told\b": "say who reports what",

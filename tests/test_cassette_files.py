@@ -211,7 +211,7 @@ REQUEST = b"interactions:\n- request: {method: GET, uri: /, body: '', headers: {
 
 
 def aliases_in(form: str) -> bytes:
-    """Return members of which each holds the one before it twice: in all, a billion of the first.
+    """Return members that each contain the previous one twice: a billion of the first in all.
 
     Each is small, and as JSON the last would fill the memory.
     """

@@ -475,7 +475,8 @@ def test_the_list_goes_on_after_connect_for_the_same_account_alone(
     dm.connect(service.base_url, service.api_key)  # nothing is sent
     session = dm.connect(service.base_url, service.api_key, pace="off")
     page = browsed()
-    listed, sent = heads(page), page.send()
+    listed, known = heads(page), page.ask("hint", method="GET", path="/v1")["operations"]
+    sent = page.send()
     page.ask("select", number=2)
     selected, kept = page.widget.selected, page.ask("detail", number=2)
     again = page.send("OPTIONS", body_of=2, digest=kept["request"]["body"]["digest"])
@@ -489,6 +490,7 @@ def test_the_list_goes_on_after_connect_for_the_same_account_alone(
     assert listed[0].startswith("0 Earlier session, 20")
     assert listed[1:] == ["1 /v1/lists", "0 This session"]
     assert (kept["row"][-1], kept["row"][2], selected) == (1, "/v1/lists", 1)
+    assert known == ["/v1/lists"]
     assert (sent, again) == ({"number": 4}, {"number": 5})  # places in the list
     assert [each.request.body for each in session.recording] == [b"", odd]
     assert name == "this session-1-request.bin"
@@ -536,6 +538,24 @@ def test_the_selected_response_is_there_in_python(browsed: Callable[..., Page]) 
     assert str(response.request.url) == f"{BASE_URL}/v1/lists?page=2"
     assert frame["id"].tolist() == ["01"]
     assert (frame.attrs["path"], frame.attrs["source"]) == ("/v1/lists", "recorded")
+
+
+def test_selecting_does_not_wait_for_the_output_of_a_saved_notebook(
+    browsed: Callable[..., Page], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rendering the output takes longer than the response, so another thread does it later."""
+    page, makers, is_made = browsed("first-look"), list[threading.Thread](), threading.Event()
+
+    def make() -> None:
+        makers.append(threading.current_thread())
+        is_made.set()
+
+    monkeypatch.setattr(page.widget, "update_static_output", make)
+    page.ask("select", number=2)
+    was_made = is_made.wait(20)
+
+    assert was_made
+    assert threading.current_thread() not in makers
 
 
 def test_a_body_that_was_not_kept_is_no_empty_response(

@@ -23,7 +23,11 @@ def test_however_long_an_interaction_is_its_view_is_not() -> None:
     long = answered(get("/" + "a" * 100_000), '{"b": "' + "b" * 1_000_000 + '"}')
     many = tuple((f"X-{n}", "c" * 10_000) for n in range(1000))
     view = InteractionView(replace(long, response=replace(long.response, headers=many)))
+    numbers = str([*range(100_000)])
+    listed = repr(InteractionView(answered(get(), numbers)))
 
+    assert "[\n  0,\n  1,\n" in listed
+    assert f"({len(numbers):,} characters in all)" in listed
     assert len(repr(view)) < 50_000
     assert len(view._repr_html_()) < 50_000
     assert repr(view).count(" characters in all)") == 3

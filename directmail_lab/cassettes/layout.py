@@ -31,7 +31,7 @@ Address = tuple[str, str]
 """The method and the whole address of a request."""
 
 Head = tuple[datetime | None, float | None, int, Address, int, Headers]
-"""When and after how many seconds a response came, to which attempt; its status and headers."""
+"""What a reading needs: time, latency, attempt, address, and the response's status and headers."""
 
 # A recording's metadata is under `recording`, not `metadata`: with the latter vcrpy's loader
 # returns three values instead of two, and pytest-recording (0.14) fails on that.
@@ -46,7 +46,7 @@ _ADDRESS_PATTERN: Final = (
     rb'  request: \{"method": "([A-Z]{1,64})", "uri": "(' + PLAIN_URL.encode() + rb')", "body": '
 )
 _ADDRESS: Final = re.compile(_ADDRESS_PATTERN)
-# As most are: each header has one value, and no escape stands outside of the bodies.
+# Most interactions are like this: each header has one value, and only bodies contain escapes.
 _PAIR: Final = re.compile(r'"([^"]*)": \["([^"]*)"\]')
 _PAIRS: Final = rb'\{((?:"[^"\\\x00-\x1f]*": \["[^"\\\x00-\x1f]*"\](?:, )?)*)\}'
 _PLAIN: Final = re.compile(
@@ -139,9 +139,9 @@ def address_of(data: bytes, start: int) -> tuple[Address, int] | None:
 
 
 def plain_at(data: bytes, start: int) -> Interaction | None:
-    """Return the interaction at ``start`` if it is as most are; in a third of the usual time.
+    """Return the interaction at ``start`` if it is of the usual form, in a third of the time.
 
-    Its parts are right by the pattern, save its times.
+    The pattern ensures that its parts are valid, except its times.
 
     Raises
     ------
@@ -168,7 +168,7 @@ def plain_at(data: bytes, start: int) -> Interaction | None:
 
 
 def head_of(data: bytes, start: int) -> Head | None:
-    """Return what a reading needs of the interaction at ``start``, as `plain_at` does."""
+    """Return what a reading needs of the interaction at ``start``, if it is of the usual form."""
     match = _PLAIN.match(data, start)
     if match is None:
         return None
@@ -188,8 +188,8 @@ def _pairs(text: bytes) -> Headers:
 
 
 def _text_body(literal: bytes) -> bytes | None:
-    """Return the body that a text of JSON, or null, stands for."""
-    if literal == b'""':  # as in most requests
+    """Return the body that a JSON string, or null, encodes."""
+    if literal == b'""':  # most requests have no body
         return b""
     text = json.loads(literal.decode())
     return None if text is None else text.encode()

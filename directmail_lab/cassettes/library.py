@@ -11,8 +11,6 @@ from itertools import chain
 from pathlib import Path
 from typing import Final
 
-from filelock import FileLock, Timeout
-
 from ..arguments import did_you_mean
 from ..errors import CassetteError, CassetteInUseError, CassetteNotFoundError
 from ..settings import CASSETTES_VARIABLE, variable
@@ -277,6 +275,8 @@ def locked(path: Path) -> Iterator[Path]:
     CassetteError
         The folder cannot be written to.
     """
+    from filelock import FileLock, Timeout  # a fifth of the package's imports; a replay needs none
+
     path, process = _real_path(path), os.getpid()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

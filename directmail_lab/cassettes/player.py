@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from difflib import SequenceMatcher
@@ -75,28 +75,44 @@ class Player:
         self._base_url = base_url
         self._redactor = redactor
         self.played = bytearray(len(recording))
-        # For each address, the responses to it in reverse order. Each is the range of the indexes
-        # of its attempts.
-        self._runs: dict[Address, list[range]] = {}
+        # For each method and address, the responses to it in reverse order. Each is the range of
+        # the indexes of its attempts. An only response is just its index: a third of the memory.
+        self._runs: dict[str, dict[str, list[range] | int]] = {}
         self._unescaped: set[str] = set()
         before, start = None, 0
-        for index, ((method, uri), attempt) in enumerate(recording.addresses()):
-            address = method, matching.address(uri)
-            if attempt > 1 and address == before:
-                self._runs[address][-1] = range(start, index + 1)
-                continue
-            before, start = address, index
-            if "%" in address[1] or "+" in address[1]:
-                self._unescaped.add(unquote_plus(address[1]))
-            self._runs.setdefault(address, []).append(range(index, index + 1))
-        for runs in self._runs.values():
-            runs.reverse()
+        for index, ((method, recorded), attempt) in enumerate(recording.addresses()):
+            uri = matching.address(recorded)
+            same = self._runs.setdefault(method, {})
+            if uri not in same:
+                same[uri] = index
+                if "%" in uri or "+" in uri:
+                    self._unescaped.add(unquote_plus(uri))
+            else:
+                runs = same[uri] = self._at(method, uri)
+                if attempt > 1 and before == (method, uri):
+                    runs[-1] = range(start, index + 1)
+                    continue
+                runs.append(range(index, index + 1))
+            before, start = (method, uri), index
+        for each in chain.from_iterable(same.values() for same in self._runs.values()):
+            if isinstance(each, list):
+                each.reverse()
+
+    def _at(self, method: str, uri: str) -> list[range]:
+        """Return the responses to an address."""
+        runs = self._runs.get(method, {}).get(uri, [])
+        return runs if isinstance(runs, list) else [range(runs, runs + 1)]
+
+    def _addresses(self) -> Iterator[Address]:
+        """Yield each method and address once."""
+        return ((method, uri) for method, same in self._runs.items() for uri in same)
 
     @cached_property
     def _alike(self) -> dict[Hashable, list[range]]:
         """The responses by all keys of a request, made on demand: few replays need it."""
         alike: dict[Hashable, list[range]] = {}
-        for (method, uri), runs in self._runs.items():
+        for method, uri in self._addresses():
+            runs = self._at(method, uri)
             for key in self._keys(RecordedRequest(method, uri), *self._recording.base_urls):
                 alike.setdefault(key, []).extend(runs)
                 for run in runs if "body" in self._rest_of(method) else ():
@@ -119,15 +135,14 @@ class Player:
         if not self._runs:
             return None, request
         looks_inside, uri = self.looks_inside(request.method), self._matching.address(request.uri)
-        if (
-            looks_inside or (request.method, uri) not in self._runs
-        ):  # recorded requests are redacted
+        # Recorded requests are redacted.
+        if looks_inside or not self._at(request.method, uri):
             request = self._redactor.request(request)
             uri = self._matching.address(request.uri)
         is_by_address = self._knows_addresses and not looks_inside
         # If addresses differ only in order or escapes, the order of the recording decides.
         if is_by_address and not _RESPELLED.search(uri) and uri not in self._unescaped:
-            same = self._runs.get((request.method, uri), [])
+            same = self._at(request.method, uri)
             if run := self._next(same) or (same[0] if same and repeats else None):
                 return run, request
         return self._find_alike(self._matching.compared(request)), request
@@ -254,7 +269,7 @@ class Player:
             ratio = SequenceMatcher(None, path, place_of(other, base_url)[1]).ratio()
             return ratio, request.method == other.method
 
-        indexes = {runs[0].start for runs in islice(self._runs.values(), _MAX_COMPARED)}
+        indexes = {self._at(*each)[0].start for each in islice(self._addresses(), _MAX_COMPARED)}
         others = nlargest(9, (self._request(i) for i in sorted(indexes)), key=similarity)
         ranked = [(each, self._differences(request, each)) for each in others]
         ranked.sort(key=lambda pair: (*similarity(pair[0]), -len(pair[1])), reverse=True)

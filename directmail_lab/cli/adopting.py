@@ -10,6 +10,7 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from textwrap import indent
 from typing import Final
@@ -32,7 +33,7 @@ THEIRS: Final = "of another program"
 _OURS: Final = "of ours"
 _NEITHER: Final = "that cannot be adopted"
 
-_FEW_FILES: Final = 64  # to start processes for them takes longer than to read them
+_MANY_BYTES: Final = 4_000_000  # from here on, the time in which processes start is won back
 _OTHER_BODY: Final = re.compile(r"^(?: {4}| {6})(\w+_body|body_\w+):", re.MULTILINE)
 _FILTERED: Final = re.compile(r"filter_query_parameters[\"']?\s*[:=]\s*(\[[^\]]*\])")
 
@@ -65,11 +66,12 @@ def look_through(
 ) -> Iterator[Look]:
     """Yield what is found in each file; with ``write``, each is adopted."""
     look = partial(_look, max_age=max_age, write=write, matching=Matching(None, ignore, "vcrpy"))
-    if len(paths) < _FEW_FILES:
+    if sum(path.stat().st_size for path in paths) < _MANY_BYTES:
         yield from map(look, paths)
         return
-    with ProcessPoolExecutor() as pool:
-        yield from pool.map(look, paths, chunksize=_FEW_FILES // 4)
+    # Not forked: the process may have threads.
+    with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
+        yield from pool.map(look, paths, chunksize=max(1, min(16, len(paths) // 8)))
 
 
 def _look(path: Path, *, max_age: str, write: bool, matching: Matching) -> Look:
@@ -151,7 +153,10 @@ def _secrets_of(recording: FileRecording, path: Path) -> dict[str, str]:
 
 def _replay(recording: FileRecording, matching: Matching) -> Look:
     """Play a recording in its order, by default and with the settings that are proposed."""
-    replays = _replays(recording, Matching()), _replays(recording, matching)
+    request = Redactor().request  # as it is compared in a replay
+    asked = [replace(each, request=request(each.request)) for each in recording]
+    compared = replace(recording, interactions=asked)
+    replays = _replays(compared, Matching()), _replays(compared, matching)
     problems = [] if all(replays) else ["does not replay in the order of its recording"]
     for number in range(1, len(recording) + 1):
         recording.answer(number)  # raises an error for a body that cannot be decoded

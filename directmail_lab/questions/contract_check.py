@@ -43,7 +43,7 @@ def check_contract(source: Source | Iterable[Source] | pd.DataFrame = None) -> p
         rule       int64   the rule's number in service.md part 8
         statement  string  the rule in words
         operation  string  the path, with segments that look like ids as ``{id}``
-        verdict    string  holds, violated or not observed
+        verdict    string  ``holds``, ``violated`` or ``not observed``
         responses  int64   how many responses were checked
         violations int64   how many of them violate the rule
         numbers    object  which ones: a tuple of their numbers

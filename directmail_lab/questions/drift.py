@@ -261,7 +261,7 @@ def _parts(interaction: Interaction) -> dict[str, Any]:
 
 def _differences(was: Any, now: Any) -> Iterator[Difference]:
     waiting: list[tuple[_Path, Any, Any]] = [((), was, now)]
-    while waiting:  # a loop: a body may be nested very deep
+    while waiting:  # a loop: a body may be nested deeply
         path, was, now = waiting.pop()
         if _type(was) != _type(now):
             change = "null-turned" if now is None else "null-filled" if was is None else "retyped"

@@ -109,8 +109,8 @@ def _typed(types: Iterable[str]) -> Schema:
 def _fields(objects: Sequence[dict[str, object]]) -> dict[str, list[tuple[str, object]]]:
     """Return the members of objects by name, or by ``ANY_NAME`` if the name is a value.
 
-    If three objects or more have no name in common, or if there are more than 200 names, all names
-    count as values.
+    If three objects or more have no name in common, or if there are more than 200 names, every
+    name counts as a value.
     """
     members = [member for each in objects for member in each.items()]
     names = {name for name, _ in members}

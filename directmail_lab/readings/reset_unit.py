@@ -3,8 +3,8 @@
 service.md part 8 says that the header "tells when the allowance renews" and leaves its unit open. A
 unit is named here only when the readings rule out every other one:
 
-- By size. A time left is at most a year in seconds, or ten days in milliseconds; a point in time is
-  near the current time. These ranges do not overlap, so one reading shows a point in time.
+- By size. A time left is at most a year in seconds, or ten days in milliseconds; a date is near
+  the current time. These ranges do not overlap, so one reading shows that a value is a date.
 - By movement. A time left falls by one or by a thousand each second until the allowance renews. As
   long as ``remaining`` falls, the allowance has not renewed. Example: ``remaining`` is 9, 8, 7, 6,
   5 within 3 s, and ``reset`` is 60, 60, 59, 58, 57. These are seconds: milliseconds would have
@@ -48,7 +48,7 @@ _LONGEST_LEFT_S: Final = dict(zip(_TIMES_LEFT, (366 * _DAY_S, 10 * _DAY_S), stri
 _LONGEST_AHEAD_S: Final = 32 * _DAY_S
 # How far the service's clock or ours may be wrong.
 _SKEW_S: Final = 3 * _DAY_S
-# A recording may be years old, but no point in time before 2000 is accepted.
+# A recording may be years old, but no date before 2000 is accepted.
 _YEAR_2000_S: Final = 946_684_800.0
 
 # The longest that a response is assumed to have taken if its latency is not known.

@@ -465,9 +465,12 @@ def guard_logs(redactor: Redactor) -> Callable[[], None]:
 
     # Child loggers do not inherit a filter.
     below = (name for name in list(logging.root.manager.loggerDict) if name.split(".")[0] in _ROOTS)
-    with contextlib.ExitStack() as filters:
-        for name in {*GUARDED_LOGGERS, *below}:
-            logger = logging.getLogger(name)
-            logger.addFilter(redact)
-            filters.callback(logger.removeFilter, redact)
-        return filters.pop_all().close
+    loggers = [logging.getLogger(name) for name in {*GUARDED_LOGGERS, *below}]
+    for logger in loggers:
+        logger.addFilter(redact)
+
+    def end() -> None:
+        for logger in loggers:
+            logger.removeFilter(redact)
+
+    return end

@@ -28,6 +28,7 @@ from ..sessions import Session
 from ..transports.extensions import call_of
 from .browser_data import MAX_SHOWN_BYTES, describe_message, digest_of
 from .curl import read_curl
+from .history import locate
 
 Respond = Callable[..., None]
 _Sending = tuple[Session, httpx.Request]
@@ -219,17 +220,16 @@ class Composer:
         }, [shown]
 
     def _hint(self, method: str, address: str) -> dict[str, Any]:
-        """Return suggestions from this session, and what was left after the last such response."""
-        session = self._session()
-        recording = session.recording
-        if self._seen.recording is not recording:
-            self._seen = _Seen(recording)
+        """Return suggestions from the shown recording, and what is left for the operation."""
+        session, shown = self._session(), self._shown()
+        if self._seen.recording is not shown:
+            self._seen = _Seen(shown)
         seen = self._seen.learned()
         path = urlsplit(address).path if "://" in address else address.partition("?")[0]
         operation = operation_of(f"/{path.lstrip('/')}")
         left = (
             f"{each.remaining} of {each.limit} left"
-            for each in reversed(recording.readings())
+            for each in reversed(session.recording.readings())
             if (each.method, each.operation) == (method, operation) and each.remaining is not None
         )
         return {
@@ -241,7 +241,7 @@ class Composer:
 
 
 class _Seen:
-    """The operations, their parameters and the headers of a session's own interactions."""
+    """The operations, their parameters and the headers of the interactions that are shown."""
 
     def __init__(self, recording: Recording | None) -> None:
         self.recording = recording
@@ -254,6 +254,8 @@ class _Seen:
         assert self.recording is not None
         first, self._count = self._count, len(self.recording)
         for number in range(max(first, self._count - _MOST_INTERACTIONS) + 1, self._count + 1):
+            if locate(self.recording, number)[1] == 0:  # the head of a session
+                continue
             interaction = self.recording.interaction(number)
             if interaction.response.status != 404:
                 path = self.recording.path_of(interaction.request)

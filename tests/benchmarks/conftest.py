@@ -3,18 +3,72 @@
 from __future__ import annotations
 
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
 if TYPE_CHECKING:
-    pass
+    from collections.abc import Callable
 
 # The tests' own samples are in the parent folder.
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 _ON_TOP: Final[list[str]] = []
+
+
+class Turns:
+    """Times several calls in turns, since a machine's speed drifts, and shows how they compare."""
+
+    def __init__(self, title: str) -> None:
+        self.title = title
+
+    def __call__(
+        self,
+        calls: dict[str, Callable[[], object]],
+        goals: dict[str, str],
+        *,
+        rounds: int,
+        requests: int = 1,
+        before: Callable[[], object] = lambda: None,
+        timer: Callable[[], float] = time.process_time,
+    ) -> None:
+        """Compare each call's least time with the first one's.
+
+        Parameters
+        ----------
+        calls
+            What is timed, by its name.
+        goals
+            What is aimed at, by the same names.
+        requests
+            How many a call sends.
+        before
+            Called before each round, and not timed.
+        timer
+            Returns seconds.
+        """
+        least_s = dict.fromkeys(calls, float("inf"))
+        for _ in range(rounds):  # the first of which warms up
+            before()
+            for name, call in calls.items():
+                start_s = timer()
+                call()
+                least_s[name] = min(least_s[name], timer() - start_s)
+        first, first_s = next(iter(least_s.items()))
+        for name, each_s in least_s.items():
+            extra_us = (each_s - first_s) / requests * 1e6
+            line = f"{self.title}: {name} takes {each_s / requests * 1e6:.1f} us"
+            if name != first:
+                line += f", {each_s / first_s:.3f} times {first}, {extra_us:+.1f} us"
+            _ON_TOP.append(line + (f" (goal: {goals[name]})" if name in goals else ""))
+
+
+@pytest.fixture
+def in_turns(request: pytest.FixtureRequest) -> Turns:
+    """What times calls in turns, titled as the test is."""
+    return Turns(request.node.name.removeprefix("test_").replace("_", " "))
 
 
 def pytest_configure(config: pytest.Config) -> None:

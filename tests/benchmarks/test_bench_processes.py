@@ -1,6 +1,6 @@
-"""The cost of whole processes: one that replays, a suite of one-request tests, a browser.
+"""What whole processes cost: a process that replays, a suite of tests of one request, a browser.
 
-The CPU time of the child processes includes their imports.
+CPU time of the child processes, with all that they import.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ import pytest
 from cassette_samples import BASE_URL, recorded
 from polled import BODY, different
 
-from directmail_lab.widgets import page
+from directmail_lab.widgets import browser_data
 from directmail_lab.widgets.browser import browse
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from conftest import Turns
     from pytest_benchmark.fixture import BenchmarkFixture
 
 TESTS: Final = 400
@@ -49,33 +50,40 @@ def run(*arguments: str) -> None:
     subprocess.run([sys.executable, *arguments], check=True, stdout=subprocess.DEVNULL)
 
 
-@pytest.mark.benchmark(group="a process", timer=children_s)
-@pytest.mark.parametrize("name", ["pandas and httpx", "ours"])
-def test_a_process(benchmark: BenchmarkFixture, tour: Path, name: str) -> None:
-    """Importing, replaying and calling `me` takes at most 0.15 s more than pandas and httpx."""
+def test_a_process(in_turns: Turns, tour: Path) -> None:
+    """One that imports, replays and calls `me`, beside one that imports pandas and httpx."""
     ours = "import directmail_lab as dm; dm.replay('tour'); dm.me()"
-    benchmark.pedantic(run, ["-c", ours if name == "ours" else "import pandas, httpx"], rounds=7)
+    calls = {
+        "pandas and httpx": lambda: run("-c", "import pandas, httpx"),
+        "ours": lambda: run("-c", ours),
+    }
+    in_turns(calls, {"ours": "+100,000 us"}, rounds=7, timer=children_s)
 
 
-@pytest.mark.benchmark(group=f"{TESTS} tests", timer=children_s)
-@pytest.mark.parametrize("fixture", ["mock", "directmail"])
-def test_a_suite(benchmark: BenchmarkFixture, tmp_path: Path, fixture: str) -> None:
-    """Each test replays its own cassette, and takes at most 1.5 times as long as with a mock."""
-    (tmp_path / "test_it.py").write_text(ONE_REQUEST.replace("FIXTURE", fixture))
-    for number, each in enumerate(different(TESTS)):
-        recorded(tmp_path / f"cassettes/test_it/test[{number}].yaml", each)
+def test_a_suite(in_turns: Turns, tmp_path: Path) -> None:
+    """Each of 400 tests replays a cassette of its own."""
     plain = ("-p", "no:cassetter", "-p", "no:cacheprovider", "-c", "/dev/null", "--rootdir", ".")
-    benchmark.pedantic(run, ["-m", "pytest", "-q", *plain, "test_it.py"], rounds=5)
+    for fixture in ("mock", "directmail"):
+        (tmp_path / f"test_{fixture}.py").write_text(ONE_REQUEST.replace("FIXTURE", fixture))
+    for number, each in enumerate(different(TESTS)):
+        recorded(tmp_path / f"cassettes/test_directmail/test[{number}].yaml", each)
+
+    def suite(fixture: str) -> None:
+        run("-m", "pytest", "-q", *plain, str(tmp_path / f"test_{fixture}.py"))
+
+    calls = {"MockTransport": lambda: suite("mock"), "ours": lambda: suite("directmail")}
+    in_turns(calls, {"ours": "1.20"}, rounds=5, requests=TESTS, timer=children_s)
 
 
 @pytest.mark.benchmark(group="browse", timer=time.process_time)
 def test_the_first_rows_of_ten_thousand(benchmark: BenchmarkFixture, tmp_path: Path) -> None:
-    """From the file to the first rows takes at most 0.5 s after the imports."""
+    """From the file to what the page shows first: at most 0.5 s after the imports."""
     path = recorded(tmp_path / "tour.yaml", *different(10_000))
 
     def first_rows() -> int:
         widget = browse(path)
         request = {"action": "list", "first": 1, "limit": 1000}
-        return len(page.handle_request(widget._opening.result(), request)[0]["rows"])
+        response, _ = browser_data.handle_request(widget._opening.result(), request)
+        return len(response["rows"])
 
     assert benchmark.pedantic(first_rows, rounds=5) == 1000

@@ -169,6 +169,7 @@ def test_large_json_is_shown_in_part_and_its_words_are_found(page: Page, server:
     response = opened(root, 1)
     expect(response.get_by_text("Only the start of 3,")).to_be_visible()
     response.get_by_role("button", name="Show all").click()
+    expect(response).to_be_focused()
     expect(response.locator(".cm-line", has_text='"Jürg 0"')).to_be_visible()
     response.locator(".cm-content").click()
     page.keyboard.press("Control+End")

@@ -85,6 +85,7 @@ def test_every_text_is_readable_in_every_theme(
     browser.locator(".dml-b-row[aria-rowindex='9']").click()
     browser.get_by_text("Copy as", exact=True).click()
     browser.get_by_role("button", name="Copy as curl").click()
+    expect(browser.get_by_text("Copy as", exact=True)).to_be_focused()
     expect(browser.locator(".dml-b-copied pre")).to_be_visible()
     texts += unreadable(page, ".dml-browser")
 

@@ -5,7 +5,7 @@
  */
 
 import { formatMs } from "./columns";
-import { div, make, makeButton, makeSelect, newId, plural, setText, soft } from "./dom";
+import { activeElement, div, make, makeButton, makeSelect, newId, plural, setText, soft } from "./dom";
 import { createEditor, type LoadEditor } from "./editor";
 import { layOutJson } from "./json";
 import { createPairs } from "./pairs";
@@ -220,8 +220,8 @@ export function createComposer({ send, loadEditor, onSent, onInsert, onLeave }: 
 
   /* Sending. A write needs a confirmation. Its token sends the write, once. */
   function put(next: Question | null) {
-    if (next && !asking.contains(document.activeElement)) before = document.activeElement as HTMLElement;
-    const wasInside = asking.contains(document.activeElement);
+    if (next && !asking.contains(activeElement(root))) before = activeElement(root) as HTMLElement;
+    const wasInside = asking.contains(activeElement(root));
     asked = next;
     asking.hidden = next === null;
     setText(question, next?.question ?? "");
@@ -275,7 +275,7 @@ export function createComposer({ send, loadEditor, onSent, onInsert, onLeave }: 
   async function transmit(...request: Parameters<Send>) {
     busy = true;
     say("");
-    const hadFocus = document.activeElement === sending;
+    const hadFocus = activeElement(root) === sending;
     show();
     if (hadFocus) aborting.focus();
     const started = performance.now();
@@ -285,7 +285,7 @@ export function createComposer({ send, loadEditor, onSent, onInsert, onLeave }: 
     const { number = null, problem = "", allow, ...rest }: Response = await send(...request);
     clearInterval(polling);
     clearInterval(counting);
-    const isAborting = document.activeElement === aborting;
+    const isAborting = activeElement(root) === aborting;
     busy = false;
     setText(left, "");
     show();

@@ -1,6 +1,6 @@
 /* The editor of a body: a plain text box at first, then CodeMirror once it is loaded. */
 
-import { make } from "./dom";
+import { activeElement, make } from "./dom";
 
 export type Language = "json" | "text";
 
@@ -51,7 +51,7 @@ export function createEditor(options: EditorOptions, load: LoadEditor): Editor {
     isLoading = true;
     const module = await (loaded[EDITOR] ??= load().then((address) => import(address)));
     if (isDestroyed) return;
-    const hasFocus = options.parent.contains(document.activeElement);
+    const hasFocus = options.parent.contains(activeElement(options.parent));
     const typed = plain.text();
     plain.destroy();
     editor = module.createEditor(options);

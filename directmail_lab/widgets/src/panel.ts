@@ -5,7 +5,7 @@
 
 import { SYMBOLS } from "./columns";
 import { createComposer } from "./composer";
-import { div, formatCount, keepKeys, make, makeButton, plural, setText } from "./dom";
+import { activeElement, div, formatCount, keepKeys, make, makeButton, plural, setText } from "./dom";
 import type { LoadEditor } from "./editor";
 import { KNOWN, parseFilter } from "./filter";
 import { createList } from "./list";
@@ -67,7 +67,7 @@ export function createBrowser(root: HTMLElement, { send, loadEditor, onChange, o
     send,
     loadEditor,
     hint,
-    onWhole: () => open({ whole: true }),
+    onWhole: () => open({ whole: true }).then(() => response.root.focus()),
     onEdit: () => edit(),
     onInsert: () => insertSelected(),
     onClose: () => leave(),
@@ -250,11 +250,11 @@ export function createBrowser(root: HTMLElement, { send, loadEditor, onChange, o
 
   /* Show the response to the request that was just sent, once its row is loaded. */
   function showAwaited() {
-    const hadFocus = composer.root.contains(document.activeElement);
+    const hadFocus = composer.root.contains(activeElement(root));
     list.select(awaited!);
     awaited = null;
     told(open({ fills: false }));
-    if (!hadFocus && !whole.contains(document.activeElement)) list.grid.focus();
+    if (!hadFocus && !whole.contains(activeElement(root))) list.grid.focus();
   }
 
   function leave() {

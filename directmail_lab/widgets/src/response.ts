@@ -121,6 +121,7 @@ export function createResponse({ send, loadEditor, hint, onWhole, onEdit, onInse
 
   async function copyAs(format: string) {
     copying.open = false;
+    copying.querySelector("summary")!.focus(); // the focused button is hidden now, and JupyterLab would get the keys
     const { text } = await ask(send, "copy", { number: shown!.number, format });
     await copy(text, true);
   }
