@@ -196,22 +196,25 @@ ELSEWHERE = (
     "https://127.0.0.1@elsewhere.test/v1",
 )
 REFUSED = [
-    *(("elsewhere.test is not 127.0.0.1, ", {"address": address}) for address in ELSEWHERE),
+    *(
+        ("127.0.0.1 only, and not to elsewhere.test.", {"address": address})
+        for address in ELSEWHERE
+    ),
     *(
         ("would be sent as another path", {"address": address})
         for address in ("/v1/../../admin", "/v1/%2e%2E/admin", "/v1/..%2f..", "\\\\elsewhere.test")
     ),
-    ("{id} stands for a value.", {"address": "/v1/lists/{id}/rows"}),
+    ("{id} is a placeholder.", {"address": "/v1/lists/{id}/rows"}),
     ("Type a path", {"address": " "}),
     *(("The session sets", {"headers": [[name, "5"]]}) for name in OF_THE_SESSION),
-    ("cannot be sent as it is", {"headers": [["X-Ü", "1"]]}),
+    ("a character that cannot be sent", {"headers": [["X-Ü", "1"]]}),
     ("Put in your own", {"headers": [["X-A", "<API_KEY>"]]}),
     ("Put in your own", {"address": "/v1/lists?key=<REDACTED>"}),
     ("This is not a valid address", {"address": "/v1/" + "x" * 70_000}),
     ("This is not a valid address", {"address": "https://elsewhere.test:x/"}),
-    ("cannot be written in latin-1", {"body": "€".encode(), "is_text": True, **LATIN}),
-    ("cannot be written in base64", {"body": b"a", "is_text": True, **BASE64}),
-    ("no longer there", {"body_of": 1, "digest": "0" * 16}),
+    ("cannot be encoded in latin-1", {"body": "€".encode(), "is_text": True, **LATIN}),
+    ("cannot be encoded in base64", {"body": b"a", "is_text": True, **BASE64}),
+    ("no longer available", {"body_of": 1, "digest": "0" * 16}),
 ]
 
 
@@ -248,11 +251,11 @@ def test_a_write_that_is_allowed_is_asked_for_and_sent_once(
 
     assert nothing_yet == {}
     host = service.base_url.partition("://")[2]
-    assert asked["question"].startswith(f"POST to {host}/v1/letters with 8 bytes? ")
-    assert overriding["question"].startswith("GET to")
+    assert asked["question"].startswith(f"Send POST to {host}/v1/letters with 8 bytes? ")
+    assert overriding["question"].startswith("Send GET to")
     assert sent[0] == {"number": 1}
     assert {each["problem"] for each in sent[1:]} == {
-        "Nothing was sent again: one request is sent at a time."
+        "Nothing was sent: one request is sent at a time, and only once."
     }
     assert service.requests == {"POST /v1/letters": 1}
 
@@ -311,7 +314,7 @@ def test_a_slow_request_is_aborted(
         page.ask("abort")
         aborted = sending.result(2)
 
-    assert aborted["problem"].startswith("Aborted: the connection was dropped.")
+    assert aborted["problem"].startswith("Aborted: the connection was closed.")
     row, detail = page.list()["rows"][0], page.ask("detail", number=1)
     assert ("may have been carried out" in aborted["problem"]) is (method == "POST")
     assert aborted["number"] == 1
@@ -353,7 +356,7 @@ def test_writes_are_allowed_after_one_was_refused(
 
     assert "dm.session().allow_writes = True" in refused["problem"]
     assert (allowed_before, connected.allow_writes) == (False, True)
-    assert asked["question"].startswith("POST to ")
+    assert asked["question"].startswith("Send POST to ")
     assert not service.requests
 
 
@@ -540,7 +543,7 @@ def test_the_selected_response_is_there_in_python(browsed: Callable[..., Page]) 
 def test_selecting_does_not_wait_for_the_output_of_a_saved_notebook(
     browsed: Callable[..., Page], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """That takes longer than the response, so another thread makes it afterwards."""
+    """Rendering the output takes longer than the response, so another thread does it later."""
     page, makers, is_made = browsed("first-look"), list[threading.Thread](), threading.Event()
 
     def make() -> None:
@@ -563,7 +566,7 @@ def test_a_body_that_was_not_kept_is_no_empty_response(
         pass
     page = browsed(unpaced)
     page.ask("select", number=1)
-    with pytest.raises(CassetteError, match="The body of interaction 1 is not kept"):
+    with pytest.raises(CassetteError, match="The body of interaction 1 was not kept"):
         _ = page.widget.response
     with unpaced.replay("first-look"):
         page.widget.update_page()
@@ -606,7 +609,7 @@ CURL = """curl '{base}/v1/lists?page=2&api_key=s3cr3t~query~0000' \\
 def test_a_curl_command_fills_the_form_without_its_credentials(
     browsed: Callable[..., Page], connected: Session, service: FaultyService
 ) -> None:
-    """What is left out is said, and nothing is sent; one in a query or a body is replaced."""
+    """Secrets in the query and the body are replaced. The form says so, and nothing is sent."""
     page = browsed(connected)
     text = CURL.format(base=service.base_url, key=service.api_key)
     filled = page.ask("curl", text.encode())
@@ -621,8 +624,8 @@ def test_a_curl_command_fills_the_form_without_its_credentials(
     }
     assert json.loads(buffers[0]) == {"name": "Zürich's", "password": "<REDACTED>"}
     assert filled["notes"] == (
-        "Credentials were left out: the session sends its own. A value was replaced. Put in your "
-        "own. Left out: -k, --proto."
+        "Credentials were left out: the session sends its own. A secret value was replaced: put in "
+        "your own. These options were left out: -k, --proto."
     )
     assert traces(repr((content, buffers)).encode(), service.api_key) == []
     assert "s3cr3t" not in repr((content, buffers))
@@ -650,7 +653,7 @@ def test_the_usual_options_of_curl_are_read(
     path: str,
     body: str,
 ) -> None:
-    """If it is a file, the test checks only that it is left out."""
+    """Data from a file is left out, and the form says so."""
     page = browsed(connected)
     text = f"curl {options}".format(base=service.base_url, host=service.base_url[len("http://") :])
     filled = page.ask("curl", text.encode())
@@ -658,14 +661,14 @@ def test_the_usual_options_of_curl_are_read(
 
     assert (filled["row"]["method"], filled["uri"]) == (method, service.base_url + path)
     assert (body in shown) if body else shown == ""
-    assert ("Left out: -" in filled["notes"]) == ("@" in options)
+    assert ("left out: -" in filled["notes"]) == ("@" in options)
 
 
 @pytest.mark.parametrize(
     ("command", "problem"),
     [
-        ("curl https://elsewhere.test/v1", "elsewhere.test is not 127.0.0.1"),
-        ("curl https://k-1234@elsewhere.test/v1 -u k-1234:", "elsewhere.test is not 127.0.0.1"),
+        ("curl https://elsewhere.test/v1", "not to elsewhere.test."),
+        ("curl https://k-1234@elsewhere.test/v1 -u k-1234:", "not to elsewhere.test."),
         ("curl 'http://127.0.0.1:1/v1", "This curl command cannot be read."),
         ("curl http://127.0.0.1:port/v1", "The address of this curl command cannot be read."),
         ("wget /v1", "This curl command cannot be read."),
@@ -674,7 +677,7 @@ def test_the_usual_options_of_curl_are_read(
 def test_a_curl_command_to_another_host_is_refused_by_name(
     browsed: Callable[..., Page], connected: Session, command: str, problem: str
 ) -> None:
-    """So is what is none; the form stays as it was."""
+    """Text that is not a valid curl command is refused too. No credential is in the message."""
     answer = browsed(connected).ask("curl", command.encode())
 
     assert list(answer) == ["problem"]

@@ -25,24 +25,24 @@ from .widget import Follower, Widget, can_show_widgets, describe_mode, nothing_p
 
 _UPDATE_S: Final = 0.2
 _STATIC_S: Final = 0.5
-"""How long after a selection the static output is updated, which takes longer than the response."""
+"""The static output is updated this long after a selection. Rendering it takes a while."""
 _READ_S: Final = 1.0
-"""A file that takes longer than this to read is read while a notebook's page is shown."""
+"""If reading a file takes longer than this, a notebook shows the widget meanwhile."""
 
 
 def browse(source: Source = None) -> BrowserWidget:
     """Show the interactions of a cassette, or those of a session as they happen.
 
-    There is a list to filter and sort, and the details of each interaction. Keys: the arrows move,
-    Enter opens, ``/`` goes to the filter, Escape goes back. ``view = browse()`` gives what is
-    selected to Python: ``frame(view.response)``.
+    The list can be filtered and sorted, and each interaction has its details. Keys: the arrows
+    select, Enter opens, ``/`` filters, Escape goes back. After ``view = browse()``,
+    ``frame(view.response)`` is the selected response as a frame.
 
-    The browser of a session also sends: ``n`` writes a new request, ``e`` changes the selected one,
-    Control+Enter sends it, Escape aborts it, ``i`` inserts a cell that sends it. It is sent as
-    `request` would send it: below the base address, paced, and recorded while the session records.
-    Each write is asked for first. A curl command that is pasted into the address fills the form,
-    without its credentials. Above its own, it shows what earlier sessions of this kernel sent
-    to the same address with the same key, until `logout`.
+    The browser of a session also sends requests: ``n`` starts a new one, ``e`` edits the selected
+    one, Control+Enter sends it, Escape aborts it, ``i`` inserts a cell that sends it. A request is
+    sent as `request` would send it: below the base address, paced, and recorded if the session
+    records. You confirm each write before it is sent. A pasted curl command fills in the form,
+    without its credentials. The list begins with what earlier sessions of this kernel sent to the
+    same address with the same key, until `logout`.
 
     Parameters
     ----------
@@ -53,9 +53,9 @@ def browse(source: Source = None) -> BrowserWidget:
     Raises
     ------
     NotConnectedError
-        Nothing is named and no session is open.
+        No source is given and no session is open.
     CassetteNotFoundError
-        There is no such cassette.
+        The cassette does not exist.
     CassetteError
         The cassette or the file cannot be read. For a large file, the error appears in the widget.
     """
@@ -71,12 +71,14 @@ def browse(source: Source = None) -> BrowserWidget:
 
 
 class Opening(Future[Recording]):
-    """A cassette that a thread reads, which does not keep the kernel from ending.
+    """Reads a cassette in a thread, which does not keep the kernel from exiting.
 
     Attributes
     ----------
     part
-        How much of it was read, up to 1; ``on_progress`` is called for each hundredth.
+        How much of the cassette is read, from 0 to 1.
+    on_progress
+        Called whenever another hundredth is read.
     """
 
     def __init__(self, path: Path) -> None:
@@ -98,15 +100,15 @@ class Opening(Future[Recording]):
 
 
 class BrowserWidget(Widget):
-    """Handles its page's requests about a recording; see `browse`.
+    """The browser of interactions: responds to the requests of its page. See `browse`.
 
-    A saved notebook contains a table of the first rows and the selected interaction, as a second
-    output.
+    Its second output, for a saved notebook, is a table of the first rows and the selected
+    interaction.
 
     Attributes
     ----------
     selected
-        The number of the selected interaction, in the session that it is of; None if none is.
+        The number of the selected interaction in its session or file; None if none is selected.
     """
 
     _esm, _css = browser_data.read_page("browser")
@@ -146,14 +148,14 @@ class BrowserWidget(Widget):
         Raises
         ------
         CassetteError
-            None is selected, it cannot be read, or its body was not kept.
+            No interaction is selected, it cannot be read, or its body was not kept.
         """
         if self._selected is None:
             raise CassetteError("No interaction is selected.", "Select one in the list above.")
         return browser_data.response_of(*self._selected)
 
     def update_page(self) -> None:
-        """Tell the page that a session's recording has more, or that it has another recording."""
+        """Tell the page that the session's recording has grown, or that it was replaced."""
         assert self.follower is not None
         recording = self.follower.session.recording
         is_new = recording is not self._session_recording
@@ -164,7 +166,8 @@ class BrowserWidget(Widget):
     def receive(self, kind: str, buffers: Sequence[bytes | memoryview] = ()) -> None:
         """Respond to a request of the page: JSON with a ``request_id``, which the response repeats.
 
-        It is not called ``id``: ipykernel 7.4 keeps a message whose content has one, for ever.
+        The field is not called ``id``, because ipykernel 7.4 never releases a message whose content
+        has an ``id``.
         """
         if kind == "hello":
             self.send({"type": "ready"})
@@ -212,7 +215,7 @@ class BrowserWidget(Widget):
         self._static.start()
 
     def close(self) -> None:
-        """Close the widget, and end the thread that sends."""
+        """Close the widget, and end the thread that sends requests."""
         if self._static is not None:
             self._static.cancel()
         if self._composer is not None:
@@ -220,7 +223,7 @@ class BrowserWidget(Widget):
         super().close()
 
     def static_output(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return the first rows and what is selected, as HTML and as text."""
+        """Return the first rows and the selected interaction, as HTML and as text."""
         if not self._opening.done():
             return {"text/plain": f"Reading {self._name} …"}, {}
         try:

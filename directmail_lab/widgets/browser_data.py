@@ -1,7 +1,7 @@
-"""The data behind the browser of interactions: rows, details, bodies, as JSON and bytes.
+"""The data of the browser of interactions: rows, details and bodies, as JSON and bytes.
 
-The notebook's widget and JupyterLab's viewer share one page, ``src/panel.ts``. It sends requests,
-and `handle_request` responds. Nothing here depends on the widget or the viewer.
+The notebook's widget and JupyterLab's viewer share one page, ``src/panel.ts``. The page sends
+requests, and `handle_request` responds. This module depends on neither the widget nor the viewer.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ _COLUMNS: Final = ("time", "method", "path", "status", "remaining", "ms", "bytes
 
 
 def handle_request(recording: Recording, request: object) -> Response:
-    """Return JSON and bodies. It raises nothing, whatever the request.
+    """Return the response to a request of the page. It never raises an exception.
 
-    Interactions are named by their numbers, from 1 on; in a `History`, by their places.
+    The page identifies an interaction by its number, from 1 on; in a `History`, by its place.
 
     Parameters
     ----------
@@ -58,13 +58,14 @@ def handle_request(recording: Recording, request: object) -> Response:
         "whole": False}``; ``{"action": "copy", "number": 1, "format": "curl"}``; ``{"action":
         "body", "number": 1, "message": "response"}``; ``{"action": "table", "number": 1}``, see
         `table`; ``{"action": "search", "words": ["basel"], "headers": ["x-a=1"], "first": 1,
-        "limit": 1000}``, which looks through the bodies and the headers; ``{"action": "editor"}``,
+        "limit": 1000}``, which searches bodies and headers; ``{"action": "editor"}``, which returns
         the script of the editor.
 
     Returns
     -------
     dict, list of bytes
-        ``{"problem": …}`` if the request cannot be handled: a sentence that says why.
+        The response as JSON, and the bodies that go with it. If the request fails, the JSON is
+        ``{"problem": …}``, with a sentence for the reader.
     """
     try:
         recording, asked = _located(recording, request if isinstance(request, dict) else {})
@@ -96,7 +97,7 @@ def handle_request(recording: Recording, request: object) -> Response:
         return {"problem": str(error)}, []
     except (ValueError, RecursionError, httpx.InvalidURL):
         return {"problem": "This interaction cannot be shown."}, []
-    return {"problem": "The page's request is not known. Reload the page."}, []
+    return {"problem": "The page sent an unknown request. Reload the page."}, []
 
 
 def _located(recording: Recording, asked: dict[Any, Any]) -> tuple[Recording, dict[Any, Any]]:
@@ -109,25 +110,30 @@ def _located(recording: Recording, asked: dict[Any, Any]) -> tuple[Recording, di
 
 
 def read_page(name: str) -> tuple[str, str]:
-    """Return the script and the style of a page in ``static``.
+    """Return the script and the style sheet of a page in ``static``.
 
-    The ES module ``"browser"`` also exports ``createBrowser``.
+    The script of ``"browser"`` also exports ``createBrowser``.
     """
     return read_static(f"{name}.js"), read_static(f"{name}.css")
 
 
 def read_static(name: str) -> str:
-    """Return a file of the front end, which ``src`` is bundled into."""
+    """Return a file of the front end, which is bundled from ``src``."""
     return (_STATIC / name).read_text("utf-8")
 
 
 def static_table(
     recording: Recording, selected: tuple[Recording, int] | None = None
 ) -> tuple[str, str]:
-    """Return the first ten rows, and the selected interaction, for a notebook without a kernel.
+    """Return the first ten rows and the selected interaction, for a notebook without a kernel.
 
-    What is selected may be of another recording. Both are HTML, with every value escaped, and
-    text. A note below the table says how many rows there are.
+    The selected interaction may be from another recording. A note below the table says how many
+    rows there are.
+
+    Returns
+    -------
+    str, str
+        Both as HTML, with every value escaped, and both as text.
     """
     import pandas as pd
 
@@ -145,7 +151,7 @@ def static_table(
         del frame["mark"]
     table, text = as_html(frame), as_text(frame, width=100)
     if selected is not None:
-        with suppress(CassetteError):  # that it cannot be read, its row says
+        with suppress(CassetteError):  # if it cannot be read, its row says so
             view = view_of(*selected)
             table, text = f"{table}{view._repr_html_()}", f"{text}\n\n{view!r}"
     return table, text
@@ -160,12 +166,15 @@ def rows(recording: Recording, first: int = 1, limit: int = MAX_ROWS) -> list[li
     Returns
     -------
     list of list
-        ``time`` (when the response came, in milliseconds since the Unix epoch), ``method``,
-        ``path`` (below the base address, with its query), ``status``, ``remaining``, ``ms`` (how
-        long the response took), ``bytes`` (of the response's body), each None if unknown;
-        ``mark``: as `mark_of` says, ``"unreadable"`` (then ``path`` says why), or ``"session"`` for
-        the head of a session (then ``path`` is its text); ``attempt``, from 1 on, of one call; and
-        ``number``, which is 0 for a head.
+        ``time`` (when the response arrived, in milliseconds since the Unix epoch), ``method``,
+        ``path`` (below the base address, with the query), ``status``, ``remaining``, ``ms`` (how
+        long the response took) and ``bytes`` (the size of its body), each None if unknown;
+        ``mark``, see `mark_of`; ``attempt``, which counts the attempts of one call from 1 on; and
+        ``number``.
+
+        The mark is ``"unreadable"`` if the interaction cannot be read; then ``path`` says why. It
+        is ``"session"`` for the head of a session; then ``path`` is the head's text and ``number``
+        is 0.
     """
     return [_row(recording, number) for number in _numbers(recording, first, limit)]
 
@@ -202,7 +211,7 @@ def _row(recording: Recording, number: int) -> list[Any]:
 
 
 def mark_of(reading: Reading) -> str:
-    """Return ``"aborted"``, ``"exhausted"``, ``"failed"`` (another error, cut short), or ``""``."""
+    """Return ``"aborted"``, ``"exhausted"``, ``"failed"`` (other errors, cut short) or ``""``."""
     if reading.is_aborted:
         return "aborted"
     if is_exhausted(reading.status, reading.remaining):
@@ -214,13 +223,13 @@ def mark_of(reading: Reading) -> str:
 
 
 def detail(recording: Recording, number: int, *, whole: bool = False) -> Response:
-    """Return the details of an interaction, and the bytes of its two bodies that are shown.
+    """Return the details of an interaction, and its two bodies as far as they are shown.
 
     Each body is described by its ``kind`` (``"none"``, ``"json"``, ``"text"``, ``"image"``,
     ``"binary"``, or ``"absent"`` if it was not recorded or kept), its ``media_type``, its ``size``
-    in bytes, and ``truncated``: whether only its beginning is shown, 2 MB, or with ``whole`` 16 MB.
-    Text is in UTF-8. HTML and SVG are text. A request's body is ``editable`` if the text that is
-    shown is the whole of it, byte by byte; ``digest`` identifies it.
+    in bytes, and ``truncated``: whether only its first 2 MB (16 MB with ``whole``) are shown. Text
+    is in UTF-8. HTML and SVG are shown as text. A body is ``editable`` if the text that is shown
+    gives exactly the same bytes when it is encoded again; ``digest`` identifies the body.
     """
     reading, interaction = recording.reading(number), recording.interaction(number)
     is_kept = recording.has_bodies(number)
@@ -266,7 +275,7 @@ def _format_time(seconds: float | None) -> str | None:
 def describe_message(
     message: Message, most: int, *, is_kept: bool
 ) -> tuple[dict[str, object], bytes]:
-    """Return a message's headers and the description of its body, and the bytes that are shown."""
+    """Return a message's headers, a description of its body (see `detail`), and the shown bytes."""
     body, media_type, charset = _read_body(message)
     is_kept = is_kept and shown_missing(message.body) is None
     kind, shown = _classify_body(body, media_type, charset, most) if is_kept else ("absent", b"")
@@ -282,23 +291,23 @@ def describe_message(
 
 
 def digest_of(body: bytes) -> str:
-    """Return what identifies a body."""
+    """Return a short hash that identifies a body."""
     return hashlib.sha256(body).hexdigest()[:16]
 
 
 def _is_written_as_shown(shown: bytes, body: bytes, charset: str | None) -> bool:
-    """Return whether the text that is shown, written again, is the body byte by byte."""
+    """Return whether the shown text, encoded again, gives exactly the bytes of the body."""
     try:
         text = shown.decode()
         is_same = text.encode(charset or "utf-8") == body
     except (LookupError, UnicodeError):
         return False
-    lines = text.replace("\r\n", "")  # an editor has one kind of line ends
+    lines = text.replace("\r\n", "")  # an editor keeps only one kind of line end
     return is_same and "\r" not in lines and not ("\r\n" in text and "\n" in lines)
 
 
 def _read_body(message: Message) -> tuple[bytes, str, str | None]:
-    """Return a message's body, its media type and character set; uncompressed where it can be."""
+    """Return a message's body, decompressed if possible, its media type and its character set."""
     content_type, body = header(message.headers, "content-type") or "", message.body or b""
     media_type, charset = content_type.partition(";")[0], declared_charset(content_type)
     with suppress(ValueError):
@@ -309,7 +318,7 @@ def _read_body(message: Message) -> tuple[bytes, str, str | None]:
 def _classify_body(
     body: bytes, media_type: str, charset: str | None, most: int
 ) -> tuple[str, bytes]:
-    """Return the kind of a body, and the bytes of it that are shown."""
+    """Return the kind of a body, and the bytes to show."""
     if not body:
         return "none", b""
     if len(body) <= _MAX_WHOLE_BYTES and media_type in _IMAGE_TYPES:
@@ -324,12 +333,12 @@ def _classify_body(
 
 
 def table(recording: Recording, number: int) -> dict[str, Any]:
-    """Return the first 100 rows that `frame` makes of a response's body, as texts.
+    """Return the first 100 rows of the `frame` of a response, with every value as text.
 
-    ``columns`` has the names of at most 50, those first whose values differ, and ``rows`` their
-    values; ``shape`` is that of the whole frame, and ``left_out`` counts the other columns.
+    ``columns`` has at most 50 names; columns with differing values come first. ``rows`` has their
+    values, ``shape`` is the shape of the whole frame, and ``left_out`` counts the other columns.
     """
-    from ..frames import frame  # here, as `view_of` above
+    from ..frames import frame  # imported here, like `view_of` above
 
     whole = frame(response_of(recording, number), on_error="keep")
     first = whole.iloc[:_TABLE_ROWS].astype(object)
@@ -351,16 +360,18 @@ def _cell(value: object) -> str:
 
 
 def response_of(recording: Recording, number: int) -> httpx.Response:
-    """Return an interaction's response as httpx has it, with its request and its reading.
+    """Return an interaction's response as an httpx response, with its request and its reading.
 
     Raises
     ------
     CassetteError
-        There is no such interaction, it cannot be read, or its body was not kept.
+        The interaction does not exist or cannot be read, or its body was not kept.
     """
     interaction = recording.interaction(number)
     if not recording.has_bodies(number) or shown_missing(interaction.response.body):
-        raise CassetteError(f"The body of interaction {number} is not kept.", "Send it again.")
+        raise CassetteError(
+            f"The body of interaction {number} was not kept.", "Send the request again."
+        )
     sent, received = interaction.request, interaction.response
     plain = replace(received, body=_read_body(received)[0])
     response = as_response(normalize_headers(plain, method=sent.method))
@@ -379,9 +390,10 @@ _ESCAPED: Final = re.compile(r"\\u([0-9a-fA-F]{4})")
 def _search(
     recording: Recording, words: list[str], headers: list[str], numbers: range
 ) -> list[list[int]]:
-    """Return, for each word and then each header, the numbers of the interactions that have it.
+    """Return the numbers of the matching interactions for each word, then for each header.
 
-    A word is looked for in both bodies. A header is ``name`` or ``name=part of its value``.
+    A word is searched in the bodies of request and response. A header is ``name``, or
+    ``name=part of its value``.
     """
     found: list[list[int]] = [[] for _ in [*words, *headers]]
     for number in numbers:
@@ -406,7 +418,7 @@ def _has_header(messages: tuple[Message, ...], name: str, value: str) -> bool:
 
 
 def _text_of(message: Message) -> str:
-    """Return a body as lower-case text, the letters of JSON as they are read."""
+    """Return a body as lower-case text, with the escaped letters of JSON decoded."""
     body, _, charset = _read_body(message)
     text = decode_text(body, charset)
     return _ESCAPED.sub(lambda match: chr(int(match[1], 16)), text).lower()

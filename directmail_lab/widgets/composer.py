@@ -1,7 +1,7 @@
-"""Behind the form of `browse`: checks what a person wrote there, sends it, and can abort that.
+"""The Python side of the form of `browse`: checks a request, sends it, and can abort it.
 
-Nothing is sent but what the form's *Send* brings, one request at a time. For a write that the
-session allows, it only gets a question; the token that comes with that sends the write, once.
+A request is sent only when the person presses *Send*, one request at a time. For a write, the form
+first gets a question and a token. If the person agrees, the token sends the write, once.
 """
 
 from __future__ import annotations
@@ -43,7 +43,15 @@ _SET_BY_SESSION: Final = frozenset(
 
 
 class Composer:
-    """Handles what the form asks of ``session()``, beside ``shown()``: see `handle`."""
+    """Handles the form's requests; see `handle`.
+
+    Parameters
+    ----------
+    session
+        Returns the session that sends.
+    shown
+        Returns the recording that the page shows.
+    """
 
     def __init__(self, session: Callable[[], Session], shown: Callable[[], Recording]) -> None:
         self._session, self._shown = session, shown
@@ -56,25 +64,28 @@ class Composer:
         self._loop: _LoopThread | None = None
 
     def close(self) -> None:
-        """End the thread that sends."""
+        """End the thread that sends requests."""
         if self._loop is not None:
             self._loop.stop()
 
     def handle(self, request: Any, body: bytes, respond: Respond) -> bool:
-        """Respond to a request, perhaps later in another thread; return whether it is a known one.
+        """Respond to a request of the page, and return whether its action is known.
+
+        The response may come later, from another thread.
 
         Parameters
         ----------
         request
-            ``{"action": "send", "request": {…}}`` sends, or asks a question; ``{"action":
-            "confirm", "token": "…"}`` is the consent to that. ``{"action": "allow", "token": "…"}``
-            allows writes, after one was refused with that token. ``{"action": "waiting"}`` tells
-            for how long the request waits; ``{"action": "abort"}`` drops its connection.
-            ``{"action": "cell", "request": {…}}`` returns the request as Python. ``{"action":
-            "hint", "method": "GET", "path": "/v1"}`` tells what is left, and what can be typed.
-            ``{"action": "curl"}`` returns the request of a curl command.
+            ``{"action": "send", "request": {…}}`` sends a request, or returns a question about a
+            write; ``{"action": "confirm", "token": "…"}`` sends that write. ``{"action": "allow",
+            "token": "…"}`` allows writes, with the token of a refused one. ``{"action":
+            "waiting"}`` returns how long the request still waits. ``{"action": "abort"}`` closes
+            its connection. ``{"action": "cell", "request": {…}}`` returns the request as Python
+            code. ``{"action": "hint", "method": "GET", "path": "/v1"}`` returns what is left of the
+            allowance, and suggestions for the fields. ``{"action": "curl"}`` returns the request of
+            a curl command.
         body
-            That of the request to send; or the command.
+            The body of the request to send, or the curl command.
         """
         match request:
             case {"action": "send", "request": form}:
@@ -117,12 +128,12 @@ class Composer:
         self._asked = {token: (session, request)}
         address = session.recording.redactor.text(f"{url.netloc.decode()}{url.raw_path.decode()}")
         size = plural(len(request.content), "byte")
-        question = f"{request.method} to {address} with {size}? The service may act on it."
+        question = f"Send {request.method} to {address} with {size}? It may change something there."
         respond({"question": question, "token": token})
 
     def _send(self, sending: _Sending | None, respond: Respond) -> None:
         if sending is None or not self._is_sending.acquire(blocking=False):
-            respond({"problem": "Nothing was sent again: one request is sent at a time."})
+            respond({"problem": "Nothing was sent: one request is sent at a time, and only once."})
             return
         self._last = sending
         self._loop = self._loop or _LoopThread()
@@ -130,10 +141,10 @@ class Composer:
 
     async def _respond_to(self, session: Session, request: httpx.Request, respond: Respond) -> None:
         recording = session.recording
-        # The page counts down: no progress bar is shown.
+        # The page counts down, so no progress bar is shown.
         is_alone = session.allowances.shown.acquire(blocking=False)
         told: dict[str, Any] = {}
-        # The asynchronous client, as its task can be cancelled: that closes the connection.
+        # The asynchronous client: cancelling its task closes the connection.
         self._task = asyncio.ensure_future(session.async_client.send(request))
         try:
             await self._task
@@ -151,7 +162,7 @@ class Composer:
             self._is_sending.release()
             if is_alone:
                 session.allowances.shown.release()
-        # If a cell changed the mode meanwhile, the page shows another recording now.
+        # If a cell has changed the mode meanwhile, the page now shows another recording.
         number = call_of(request).number if session.recording is recording else 0
         respond({**told, "number": number or None})
 
@@ -161,15 +172,15 @@ class Composer:
             loop.call(task.cancel)
 
     def _waits_s(self) -> float | None:
-        """Return for how many seconds the request waits; 0 if for another one, None if not."""
+        """Return how many seconds the request waits, 0 if it waits for another one, or None."""
         if self._last is None or not self._is_sending.locked():
             return None
         session, request = self._last
-        method = request.method.replace("HEAD", "GET")  # they share an allowance
+        method = request.method.replace("HEAD", "GET")  # HEAD and GET share an allowance
         until = session.waiting_until.get(f"{method} {operation_of(request.url.path)}")
         return None if until is None else max(0.0, until - time.time())
 
-    # -- as a cell, and what can be typed ---------------------------------------------------
+    # -- code for a cell, curl commands, suggestions ----------------------------------------
 
     def _cell(self, form: Any, body: bytes) -> str:
         session = self._session()
@@ -179,13 +190,13 @@ class Composer:
         return copy_as(redacted, "request", base_url=session.base_url)
 
     def _from_curl(self, text: str) -> tuple[dict[str, Any], list[bytes]]:
-        """Return what fills the form, a body apart, and what to say of the rest."""
+        """Return what to fill into the form and notes about it, and separately the body."""
         session, command = self._session(), read_curl(text)
         try:
             url = httpx.URL(_with_scheme(session, command.url))
         except httpx.InvalidURL:
             raise DirectMailLabError(
-                "The address of this curl command cannot be read.", "Correct it."
+                "The address of this curl command cannot be read.", "Correct it and paste again."
             ) from None
         if origin(url) != origin(httpx.URL(session.base_url)):
             raise _elsewhere(session, url.host)
@@ -197,9 +208,9 @@ class Composer:
         has_own = command.has_credentials or bool(url.userinfo) or headers != command.headers
         notes = ["Credentials were left out: the session sends its own."] * has_own
         if redacted != request:
-            notes.append("A value was replaced. Put in your own.")
+            notes.append("A secret value was replaced: put in your own.")
         if command.left_out:
-            notes.append(f"Left out: {', '.join(command.left_out)}.")
+            notes.append(f"These options were left out: {', '.join(command.left_out)}.")
         return {
             "row": {"method": redacted.method},
             "uri": redacted.uri,
@@ -209,7 +220,7 @@ class Composer:
         }, [shown]
 
     def _hint(self, method: str, address: str) -> dict[str, Any]:
-        """Return what this account has seen, and what was left at the operation's last response."""
+        """Return suggestions from the shown recording, and what is left for the operation."""
         session, shown = self._session(), self._shown()
         if self._seen.recording is not shown:
             self._seen = _Seen(shown)
@@ -239,7 +250,7 @@ class _Seen:
         self._count = 0
 
     def learned(self) -> _Seen:
-        """Add what the last interactions have, without operations that are not there."""
+        """Learn from the interactions since the last call, except those with status 404."""
         assert self.recording is not None
         first, self._count = self._count, len(self.recording)
         for number in range(max(first, self._count - _MOST_INTERACTIONS) + 1, self._count + 1):
@@ -257,7 +268,7 @@ class _Seen:
 
 
 class _LoopThread:
-    """A thread with an event loop of its own, which keeps its connections until it is stopped."""
+    """A thread with its own event loop. Connections stay open until the thread is stopped."""
 
     def __init__(self) -> None:
         self._ready = threading.Event()
@@ -276,7 +287,7 @@ class _LoopThread:
         self._loop.call_soon_threadsafe(function)
 
     def stop(self) -> None:
-        with suppress(RuntimeError):  # it has ended
+        with suppress(RuntimeError):  # the loop has ended
             self.call(self._stopped.set)
 
 
@@ -284,31 +295,31 @@ def _aborted(request: httpx.Request) -> str:
     if call_of(request).first_sent is None:
         return "Aborted while the request waited for the allowance. Nothing was sent."
     if not is_write(request):
-        return "Aborted: the connection was dropped."
+        return "Aborted: the connection was closed."
     return (
-        f"Aborted: the connection was dropped. The {request.method} was sent, so it may have been "
-        "carried out. Find out whether it was before you repeat it."
+        f"Aborted: the connection was closed. The {request.method} was sent, so it may have been "
+        "carried out. Find out whether it was carried out before you repeat it."
     )
 
 
-# -- what is written -------------------------------------------------------------------------
+# -- reading the form ------------------------------------------------------------------------
 
 
 def _written(session: Session, shown: Recording, form: Any, body: bytes) -> httpx.Request:
-    """Return the request that a form holds, as the session sends it.
+    """Return the form's request, as the session sends it.
 
-    A body that was recorded is one of the recording that is ``shown``.
+    A recorded body comes from ``shown``, the recording that the page shows.
 
     Raises
     ------
     DirectMailLabError
-        The address leads elsewhere, a header is the session's own, or the body cannot be sent as
-        the form says.
+        The address is not on this session's server, the session sets one of the headers itself, or
+        the body cannot be sent.
     """
     address = _below(session, form["address"].strip().partition("#")[0])
     for name, _ in form["headers"]:
         if name.strip().lower() in _SET_BY_SESSION:
-            raise DirectMailLabError(f"The session sets {name} itself.", "Leave out this header.")
+            raise DirectMailLabError(f"The session sets {name} itself.", "Remove this header.")
     headers = [*map(tuple, form["headers"])]
     content = _content(shown, form, body, headers)
     try:
@@ -316,28 +327,30 @@ def _written(session: Session, shown: Recording, form: Any, body: bytes) -> http
             form["method"], address, headers=headers, content=content
         )
     except ValueError:
-        raise DirectMailLabError("A header cannot be sent as it is.", "Correct it.") from None
+        raise DirectMailLabError(
+            "A header contains a character that cannot be sent.", "Correct the header."
+        ) from None
     if origin(request.url) != origin(httpx.URL(session.base_url)):
         raise _elsewhere(session, request.url.host)
     return request
 
 
 def _below(session: Session, address: str) -> str:
-    """Return an address that is sent as it stands: below the base address, or a whole one."""
+    """Check an address, and return it. It is a path below the base address, or a whole URL."""
     url = parse_url(address)
     if url.host and not url.scheme:
         raise _elsewhere(session, url.host)
     path = address.partition("?")[0]
     if "{" in path or "}" in path:
         template = path[path.find("{") :].partition("/")[0]
-        raise DirectMailLabError(f"{template} stands for a value.", "Put one in its place.")
+        raise DirectMailLabError(f"{template} is a placeholder.", "Replace it with a value.")
     if "\\" in path or {".", ".."} & set(unquote(path).split("/")):
         raise DirectMailLabError(
-            "A path with a backslash, or a segment of dots, would be sent as another path.",
-            "Write the path that you mean.",
+            "A path with a backslash, or with . or .. as a segment, would be sent as another path.",
+            "Type the path that you mean.",
         )
     if not address:
-        raise DirectMailLabError("There is no address.", "Type a path, such as /v1/users/me.")
+        raise DirectMailLabError("The address is empty.", "Type a path, such as /v1/users/me.")
     return address
 
 
@@ -347,14 +360,14 @@ def _with_scheme(session: Session, address: str) -> str:
 
 def _elsewhere(session: Session, host: str) -> DirectMailLabError:
     return DirectMailLabError(
-        f"{host or 'This address'} is not {httpx.URL(session.base_url).host}, where this session "
-        "sends.",
-        "To send there, connect() to it.",
+        f"This session sends to {httpx.URL(session.base_url).host} only, and not to "
+        f"{host or 'this address'}.",
+        "To send there, connect() to that address.",
     )
 
 
 def _content(recording: Recording, form: Any, body: bytes, headers: list[tuple[str, str]]) -> bytes:
-    """Return the bytes to send: what was recorded if that is not changed, else what was written."""
+    """Return the bytes to send: the recorded body if it was not changed, else the typed one."""
     match form:
         case {"body_of": int(number), "digest": str(digest)}:
             recorded = b""
@@ -362,8 +375,8 @@ def _content(recording: Recording, form: Any, body: bytes, headers: list[tuple[s
                 recorded = recording.interaction(number).request.body or b""
             if digest_of(recorded) != digest:
                 raise DirectMailLabError(
-                    "The body that was recorded is no longer there.",
-                    "Replace it, or open the request again.",
+                    "The recorded body is no longer available.",
+                    "Open the request again, or replace the body.",
                 )
             return recorded
         case {"is_text": True}:
@@ -373,7 +386,7 @@ def _content(recording: Recording, form: Any, body: bytes, headers: list[tuple[s
                 return body.decode().encode(charset)
             except (LookupError, UnicodeError):
                 raise DirectMailLabError(
-                    f"The body cannot be written in {charset}, as the header Content-Type says.",
-                    "Change that header, or the body.",
+                    f"The body cannot be encoded in {charset}, as its Content-Type header says.",
+                    "Change the header or the body.",
                 ) from None
     return body

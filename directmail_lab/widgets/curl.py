@@ -1,4 +1,4 @@
-"""Reading a curl command, such as a browser's network panel copies or `dm.browse` does."""
+"""Reads curl commands, such as those that a browser's network panel or `dm.browse` copies."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _CREDENTIALS: Final = frozenset(
     _words("user proxy-user cookie oauth2-bearer cert key pass aws-sigv4")
 )
 _READ: Final = _DATA | {"", *_words("url request header get head form form-string")}
-# What changes how curl shows the response, or what the session does anyway.
+# Options that only change what curl shows, or that ask for what the session does anyway.
 _WITHOUT_EFFECT: Final = frozenset(
     _words(
         "silent show-error verbose include globoff path-as-is compressed fail no-buffer "
@@ -45,7 +45,7 @@ _ANSI_QUOTED: Final = re.compile(r"\$'((?:[^'\\]|\\.)*)'", re.DOTALL)
 
 
 class _Option(NamedTuple):
-    """An option as it was written, its long name (a URL has none) and its value."""
+    """An option as it was typed, its long name (empty for a URL) and its value."""
 
     written: str
     name: str
@@ -53,7 +53,7 @@ class _Option(NamedTuple):
 
     @property
     def is_of_file(self) -> bool:
-        """Whether curl takes what it sends from a file."""
+        """Whether curl reads the data from a file."""
         if self.name == "data-urlencode":
             return "@" in self.value.partition("=")[0]
         if self.name == "form":
@@ -68,9 +68,9 @@ class CurlCommand:
     Attributes
     ----------
     has_credentials
-        Whether an option carried some, which are not kept.
+        Whether an option contained credentials. They are not kept.
     left_out
-        The other options that are not in the request.
+        The options, as they were typed, that are ignored: unknown ones, and data from a file.
     """
 
     method: str
@@ -82,12 +82,12 @@ class CurlCommand:
 
 
 def read_curl(text: str) -> CurlCommand:
-    """Read a command.
+    """Read a curl command.
 
     Raises
     ------
     DirectMailLabError
-        It is no curl command, or its quotes do not match.
+        The text is not a curl command, or its quotes do not match.
     """
     text = _ANSI_QUOTED.sub(lambda found: shlex.quote(_unescape(found[1])), text)
     try:
@@ -96,7 +96,7 @@ def read_curl(text: str) -> CurlCommand:
         words = []
     if words[:1] != ["curl"]:
         raise DirectMailLabError(
-            "This curl command cannot be read.", "Copy it again, as a command for bash."
+            "This curl command cannot be read.", "Copy it again as a command for bash."
         )
     options = list(_options(iter(words[1:])))
     sent = [option for option in options if not option.is_of_file]
@@ -139,7 +139,7 @@ def _options(words: Iterator[str]) -> Iterator[_Option]:
 
 
 def _body(options: list[_Option]) -> tuple[str, bytes, dict[str, str]]:
-    """Return what the data adds to the query, the body, and the headers that go with that."""
+    """Return what the data adds to the query, the body, and the headers that describe the body."""
     data = [_data(option) for option in options if option.name in _DATA]
     fields = [_pair(value, "=") for _, name, value in options if name.startswith("form")]
     is_json = any(option.name == "json" for option in options)
@@ -170,5 +170,5 @@ def _pair(text: str, sign: str) -> tuple[str, str]:
 
 
 def _unescape(text: str) -> str:
-    """Return what bash makes of a text between $' and '."""
+    """Decode the escapes of a bash string that is written between $' and '."""
     return text.encode("latin-1", "backslashreplace").decode("unicode_escape")

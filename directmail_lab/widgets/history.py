@@ -1,4 +1,4 @@
-"""The sessions of one account as one recording to browse: one after the other, the newest last."""
+"""The sessions of one account as one recording to browse, from the oldest to the newest."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from ..exchange.values import Interaction
 
 
 class History(Recording):
-    """Recordings one after the other, each below a head. Its numbers are places in the whole.
+    """Several recordings, one after the other. Each begins with a head, a row with its title.
 
-    What a session but the last one gets afterwards is not shown.
+    Heads and interactions are numbered together; such a number is called a place. Only the last
+    recording can grow: later interactions of earlier ones are not shown.
     """
 
     def __init__(self, earlier: Sequence[SessionRecording], last: SessionRecording) -> None:
@@ -26,14 +27,14 @@ class History(Recording):
 
     @property
     def last_head(self) -> int:
-        """The place above the last session's first interaction."""
+        """The place of the last session's head."""
         return self._heads[-1]
 
     def __len__(self) -> int:
         return self.last_head + len(self._recordings[-1])
 
     def locate(self, place: int) -> tuple[SessionRecording, int]:
-        """Return whose a place is, and the number of its interaction there, or 0 for a head."""
+        """Return the recording of a place, and the interaction's number there; 0 for a head."""
         self._check_number(place)
         at = bisect_right(self._heads, place) - 1
         return self._recordings[at], place - self._heads[at]
@@ -45,14 +46,14 @@ class History(Recording):
         return recording.interaction(own)
 
     def head_of(self, recording: SessionRecording) -> str:
-        """Return what stands above a session's interactions."""
+        """Return the title of a session."""
         if recording is self._recordings[-1]:
             return "This session"
         return f"Earlier session, {datetime.fromtimestamp(recording.reading(1).at, UTC):%F %R} UTC"
 
 
 def with_history(recording: SessionRecording) -> Recording:
-    """Return a session's recording below those of the account's earlier sessions, if any."""
+    """Return a session's recording, after those of the account's earlier sessions if it has any."""
     history = list(recording.history)
     before = history[: history.index(recording)] if recording in history else []
     earlier = [each for each in before if len(each)]
@@ -60,5 +61,5 @@ def with_history(recording: SessionRecording) -> Recording:
 
 
 def locate(recording: Recording, number: int) -> tuple[Recording, int]:
-    """Return the recording and the number of what a page calls by a number."""
+    """Return the recording and the number of the interaction that a page gives by its number."""
     return recording.locate(number) if isinstance(recording, History) else (recording, number)

@@ -1,8 +1,8 @@
-"""What the widgets share. Each has a module here and its page in ``static``.
+"""What the widgets share. Each has a module here and a page in ``static``.
 
-A widget has no synced traits of its own. Its page gets what it shows in messages, and sends what is
-typed in binary buffers. So neither a saved notebook nor a log of messages contains that, and a
-notebook that is opened later does not show a state that is no longer true.
+A widget has no synced traits of its own. It sends messages with what the page shows, and the page
+sends what is typed in binary buffers. So neither a saved notebook nor a log of messages contains
+what was typed, and a notebook that is opened later never shows an outdated state.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def can_show_widgets() -> bool:
-    """Return whether this runs where a widget can be shown: in Jupyter or in a marimo notebook."""
+    """Return whether widgets can be shown: this runs in Jupyter or in a marimo notebook."""
     ipython, marimo = sys.modules.get("IPython"), sys.modules.get("marimo")
     kernel = getattr(ipython and ipython.get_ipython(), "kernel", None)
     return kernel is not None or bool(marimo and marimo.running_in_notebook())
@@ -39,7 +39,7 @@ def describe_mode(session: Session) -> str:
 
 
 def nothing_played(recording: Recording) -> str:
-    """Return a sentence for a replay that played nothing yet; else an empty text."""
+    """Return what to tell about a replay that has played nothing yet; otherwise an empty text."""
     is_new = recording.is_replay and not len(recording)
     return " ".join(describe(recording)["notes"]) if is_new else ""
 
@@ -48,12 +48,12 @@ class Widget(anywidget.AnyWidget):
     """The base of all widgets: receives the page's messages, and follows the current session.
 
     A subclass sets ``_esm`` and ``_css`` to what `read_page` returns. Its ``__init__`` sets its own
-    attributes before it calls this one.
+    attributes before it calls ``Widget.__init__``.
 
     Attributes
     ----------
     follower
-        What brings it up to date with a session, if it shows one.
+        Updates the widget while its session is used; None if it shows no session.
     """
 
     follower: Follower | None = None
@@ -65,11 +65,11 @@ class Widget(anywidget.AnyWidget):
         self.on_msg(lambda _, content, buffers: self.receive(content.get("type", ""), buffers))
 
     def receive(self, kind: str, buffers: Sequence[bytes | memoryview]) -> None:
-        """Handle a message of the page, and ignore unknown ones; the first is ``"hello"``."""
+        """Handle a message from the page. The first is ``"hello"``; ignore unknown ones."""
         raise NotImplementedError
 
     def send(self, content: Any, buffers: Any = None) -> None:
-        """Send a message to the page, in any thread."""
+        """Send a message to the page. Any thread may call it."""
         super().send(content, buffers)
         # ipykernel 7.4 would handle the page's next message in this thread's subshell, which may be
         # busy with a cell. Without this attribute, the subshell that the page names handles it.
@@ -82,7 +82,7 @@ class Widget(anywidget.AnyWidget):
             self.follower.follow_current()
 
     def static_output(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return what is shown where no widget can be: data and metadata by MIME type."""
+        """Return what a saved notebook shows instead: data and metadata by MIME type."""
         return {"text/plain": repr(self)}, {}
 
     def update_static_output(self) -> None:
@@ -97,10 +97,10 @@ class Widget(anywidget.AnyWidget):
         super().close()
 
     def _ipython_display_(self) -> None:
-        """Show the widget, and below it, as a second output, the static one.
+        """Show the widget, and the static output as a second output below it.
 
-        The page hides the second output while the widget is live. It is visible when the notebook
-        is opened later, without this kernel or without widgets.
+        The page hides the static output while the widget is live. The static output is visible if
+        the notebook is opened later without this kernel, or without widgets.
         """
         self._display_id = uuid.uuid4().hex
         data, metadata = cast("Any", self._repr_mimebundle_())
@@ -118,11 +118,11 @@ class Widget(anywidget.AnyWidget):
 
 
 class Follower:
-    """Brings a widget up to date while a session is used, then the session that is next current.
+    """Updates a widget while a session is used. A new current session replaces the old one.
 
-    It does so in a thread of its own, however many threads send requests: the page after
-    responses, at most once in ``interval_s`` seconds, and where the mode changed or a request began
-    to wait without one; the static output once when there was nothing new for ``quiet_s`` seconds.
+    One thread updates the widget, however many threads send requests. It updates the page after a
+    response, a change of the mode or the start of a wait, at most once in ``interval_s`` seconds.
+    It updates the static output once nothing has happened for ``quiet_s`` seconds.
     """
 
     def __init__(
@@ -140,7 +140,7 @@ class Follower:
         self._unsubscribe = session.on_reading(lambda _: self._news.set())
 
     def follow_current(self) -> None:
-        """Follow the current session; the last one where none is open."""
+        """Follow the current session. If none is open, stay with the last one."""
         current = current_session()
         if current is not None and current is not self.session:
             self._unsubscribe()
@@ -148,7 +148,7 @@ class Follower:
         self._news.set()
 
     def stop(self) -> None:
-        """Call nothing any more."""
+        """Stop updating the widget, and end the thread."""
         self._unsubscribe()
         self._stopped.set()
         self._news.set()
@@ -164,7 +164,7 @@ class Follower:
             if self._stopped.is_set():
                 return
             state, settled = self._state(), self._settled
-            # The page may be closed. That must not disturb the requests that it shows.
+            # The page may be closed. This thread must survive that.
             with contextlib.suppress(Exception):
                 if not has_news and state != settled:
                     self._settled = state

@@ -103,7 +103,7 @@ def test_interactions_are_found_by_filter_order_and_keys(
     page.keyboard.press("Escape")
     expect(list_).to_have_attribute("aria-rowcount", "70")
     root.get_by_role("searchbox").fill("bogus:1")
-    expect(root.get_by_text("bogus:1: no such filter, so looked for as text.")).to_be_visible()
+    expect(root.get_by_text("Unknown filter: bogus:1. It is searched as text.")).to_be_visible()
     for text, count in (
         ("bytes:>0.25k", 63),
         ("ms:<20 -method:post", 18),
@@ -113,7 +113,7 @@ def test_interactions_are_found_by_filter_order_and_keys(
         root.get_by_role("searchbox").fill(text)
         expect(list_).to_have_attribute("aria-rowcount", str(count + 1))
     root.get_by_role("searchbox").fill("nothing-has-this")
-    expect(root.get_by_text("No interaction passes this filter.")).to_be_visible()
+    expect(root.get_by_text("No interaction matches this filter.")).to_be_visible()
     root.get_by_role("searchbox").fill("")
     root.get_by_role("columnheader", name="ms").get_by_role("button").press("Enter")
     expect(root.get_by_role("columnheader", name="ms")).to_have_attribute("aria-sort", "ascending")
@@ -150,7 +150,7 @@ def test_each_body_is_shown_as_what_it_is(page: Page, server: Server) -> None:
     picture = opened(root, 3).get_by_role("img")
     expect(picture).to_have_attribute("src", re.compile("^blob:"))
     details = opened(root, 4)
-    expect(details.get_by_text("Not text, so not shown here.")).to_be_visible()
+    expect(details.get_by_text("This body is not text.")).to_be_visible()
     expect(opened(root, 5).get_by_text(MARKUP)).to_be_visible()
     with page.expect_download() as saved:
         opened(root, 5).get_by_role("button", name="Save body").first.click()
@@ -167,7 +167,7 @@ def test_large_json_is_shown_in_part_and_its_words_are_found(page: Page, server:
     other = answered(get("/v1/other"), json.dumps([{"n": n} for n in range(500)]))
     root = browse(page, server, recorded(server, "large", large, other, answered()))
     response = opened(root, 1)
-    expect(response.get_by_text("The start of 3,")).to_be_visible()
+    expect(response.get_by_text("Only the start of 3,")).to_be_visible()
     response.get_by_role("button", name="Show all").click()
     expect(response).to_be_focused()
     expect(response.locator(".cm-line", has_text='"Jürg 0"')).to_be_visible()

@@ -150,7 +150,7 @@ def test_a_write_is_refused_allowed_asked_for_and_sent_once(
     page.keyboard.press("Enter")
     host = service.base_url.partition("://")[2]
     expect(question(root)).to_have_accessible_name(
-        f"POST to {host}/v1/letters with 0 bytes? The service may act on it."
+        f"Send POST to {host}/v1/letters with 0 bytes? It may change something there."
     )
     expect(question(root).get_by_role("button", name="Send POST")).to_be_focused()
     page.keyboard.press("Control+Enter")
@@ -183,7 +183,8 @@ def test_a_wait_counts_down_and_is_aborted(
     page.keyboard.type("/v1/users/me")
     expect(root.get_by_text("0 of 1 left")).to_be_visible()
     page.keyboard.press("Control+Enter")
-    expect(root.get_by_text(re.compile(r"Waits until the allowance renews, \d s"))).to_be_visible()
+    waiting = re.compile(r"Waiting, \d s until the allowance renews")
+    expect(root.get_by_text(waiting)).to_be_visible()
     run_cells(page, 1)
     root.get_by_role("grid").focus()
     page.keyboard.press("Escape")
@@ -321,7 +322,7 @@ def test_an_address_completes_and_a_body_is_of_any_kind(
     root.get_by_role("tab", name="Body").first.click()
     kind.select_option("File")
     file = {"name": "a.csv", "mimeType": "text/csv", "buffer": b"a,b\n1,2"}
-    root.get_by_label("File of the body").set_input_files(file)
+    root.get_by_label("Body file").set_input_files(file)
     root.get_by_role("button", name="Send", exact=True).click()
     expect(response.get_by_text("text/csv")).to_be_visible()
     expect(response.locator(".cm-line", has_text="1,2")).to_be_visible()

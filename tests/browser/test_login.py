@@ -151,7 +151,7 @@ def test_a_restarted_kernel_is_told(page: Page, form: Form, service: FaultyServi
     restart_kernel(page)
 
     expect(form.account).to_be_hidden()
-    expect(form.root).to_contain_text("Run this cell again to sign in")
+    expect(form.root).to_contain_text("run this cell again")
     expect(form.button).to_be_disabled()
 
 

@@ -88,9 +88,9 @@ def test_a_request_that_waits_is_said_and_counted_down(page: Page, server: Serve
     run_cells(page, 0)
     start_cell(page, 1)
     wait = page.get_by_role("timer")
-    expect(wait).to_have_text(re.compile("^A request waits for the allowance: (29|30) s$"))
+    expect(wait).to_have_text(re.compile("^A request waits: (29|30) s until the allowance renews$"))
 
-    expect(wait).to_have_text("A request waits for the allowance: 27 s")
+    expect(wait).to_have_text("A request waits: 27 s until the allowance renews")
     command(page, "notebook:interrupt-kernel")
     expect(wait).to_have_text("")
 

@@ -1,17 +1,17 @@
-/* A body that was sent or received, as what it is: JSON and text in an editor, a picture, or a sentence. */
+/* Shows the body of a request or response: JSON and text in an editor, a picture, or a note. */
 
 import { div, make, makeButton, plural, setText, soft } from "./dom";
 import { createEditor, type LoadEditor, type Place } from "./editor";
 import { layOutJson } from "./json";
 import type { Body } from "./protocol";
 
-const NOT_TEXT = "Not text, so not shown here. Save it to look at it.";
-const NOTHING_SHOWN: Record<string, string> = { none: "Empty.", absent: "Not recorded, or no longer kept.", binary: NOT_TEXT };
+const NOT_TEXT = "This body is not text. Save it to open it elsewhere.";
+const NOTHING_SHOWN: Record<string, string> = { none: "No body.", absent: "This body was not kept.", binary: NOT_TEXT };
 
 export interface BodyOptions {
   label: string;
   loadEditor: LoadEditor;
-  /** Ask for the whole of a large body, and show it. */
+  /** Called to load the whole of a large body. */
   onWhole: () => void;
   onSave: () => void;
   onCopy: (text: string) => void;
@@ -62,7 +62,7 @@ export function createBody({ label, loadEditor, onWhole, onSave, onCopy }: BodyO
     if (kind === "image") picture.append(makePicture(bytes!, mediaType));
     if (truncated) {
       const whole = makeButton("Show all", onWhole, { ariaLabel: `Show all of the ${label.toLowerCase()}` });
-      said.append(soft(`The start of ${plural(size, "byte")}.`), whole);
+      said.append(soft(`Only the start of ${plural(size, "byte")} is shown.`), whole);
     }
     if (!isText) return;
     text = new TextDecoder().decode(bytes);

@@ -1,16 +1,14 @@
-/* The browser of interactions in a notebook, whose requests go to the kernel; and for the viewer, `createBrowser`. */
+/* The browser of interactions in a notebook: it sends requests to the kernel. The viewer uses `createBrowser`. */
 
 import { div, make, newId, setText } from "./dom";
-import { connect, type Context } from "./kernel";
+import { connect, type Context, SILENT_KERNEL } from "./kernel";
 import { createBrowser } from "./panel";
 import type { Response, Send } from "./protocol";
 
 export { createBrowser };
 
-const SILENT_KERNEL = "The kernel does not respond. It is busy, or this cell has to be run again.";
-
 function render({ model, el }: Context) {
-  const id = newId(); // another view of this widget gets the same messages
+  const id = newId(); // other views of this widget get the same messages
   const pending = new Map<string, (response: Response) => void>();
   const silence = make("div", { className: "dml dml-soft", role: "status" });
   const root = div("dml-hides-next");

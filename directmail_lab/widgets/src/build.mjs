@@ -15,7 +15,7 @@ const options = {
 
 const licence = await readFile("node_modules/@codemirror/state/LICENSE", "utf8");
 await build({ ...options, entryPoints: ["codemirror.ts"], banner: { js: `/*! CodeMirror and Lezer\n\n${licence}*/` } });
-// A page may show widgets of two versions of this package: each loads the editor that it was built with.
+// A page may show widgets of two versions of this package. Each loads the editor that it was built with.
 const editor = createHash("sha256").update(await readFile("../static/codemirror.js")).digest("hex").slice(0, 12);
 const entryPoints = ["browser", "login", "monitor"].flatMap((name) => [`${name}.ts`, `${name}.css`]);
 await build({ ...options, entryPoints, define: { EDITOR: JSON.stringify(editor) } });

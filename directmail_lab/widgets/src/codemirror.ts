@@ -1,4 +1,4 @@
-/* The editor of bodies: CodeMirror 6, in a bundle of its own, which a page loads when it first shows a body. */
+/* The editor of bodies: CodeMirror 6, in a separate bundle that a page loads when it first shows a body. */
 
 import { defaultKeymap, history, historyKeymap, isolateHistory } from "@codemirror/commands";
 import { json } from "@codemirror/lang-json";
@@ -32,7 +32,7 @@ type SyntaxNode = ReturnType<Tree["resolveInner"]>;
 
 const PATIENCE_MS = 200;
 const MOST_ERRORS = 20;
-const LONGEST_WRAPPED = 5000; // a line of a megabyte is slow to break
+const LONGEST_WRAPPED = 5000; // wrapping a line of a megabyte is slow
 const VALUES = new Set(["Object", "Array", "String", "Number", "True", "False", "Null"]);
 const NAME = /^[A-Za-z_]\w*$/;
 
@@ -57,20 +57,20 @@ const THEME = EditorView.theme({
   ".cm-panel.cm-search button": { backgroundImage: "none" },
 });
 
-/** Return the errors of a tree, the first of each line; its end is one where not all is parsed. */
+/** Return the first error of each line. If only a part is parsed, the error at its end is ignored. */
 function errorsIn(tree: Tree, { doc }: EditorState): Map<number, Diagnostic> {
   const found = new Map<number, Diagnostic>();
   tree.iterate({
     enter: ({ type, from, to }) => {
       if (!type.isError || found.size === MOST_ERRORS || (to >= tree.length && tree.length < doc.length)) return;
       const { number } = doc.lineAt(from);
-      if (!found.has(number)) found.set(number, { from, to, severity: "error", message: "This is not JSON." });
+      if (!found.has(number)) found.set(number, { from, to, severity: "error", message: "This is not valid JSON." });
     },
   });
   return found;
 }
 
-/** Mark where JSON breaks off: its first error by the grammar, and more on other lines. */
+/** Return where the text is not valid JSON, at most once for each line. */
 function findErrors({ state }: EditorView): Diagnostic[] {
   const text = state.doc.toString();
   if (!text.trim()) return [];
@@ -78,7 +78,7 @@ function findErrors({ state }: EditorView): Diagnostic[] {
     JSON.parse(text);
     return [];
   } catch (error) {
-    // Of a large text, first what is parsed already: to wait for the rest would stop the typing.
+    // Look first at what is parsed already: parsing all of a large text would block typing.
     const known = errorsIn(syntaxTree(state), state);
     const found = known.size ? known : errorsIn(ensureSyntaxTree(state, text.length, PATIENCE_MS) ?? syntaxTree(state), state);
     const place = Number(/position (\d+)/.exec((error as Error).message)?.[1] ?? text.length);
@@ -95,10 +95,10 @@ const members = (node: SyntaxNode): SyntaxNode[] => {
   return found;
 };
 
-/** Return where a position of JSON is, as `data[3].id`, and the value that is there. */
+/** Return the path of a position in JSON, such as `data[3].id`, and the value there. */
 function placeAt(state: EditorState, position: number): Place | null {
   const tree = ensureSyntaxTree(state, Math.min(state.doc.length, position + 1), PATIENCE_MS) ?? syntaxTree(state);
-  // At the end of a line, it is the value before that counts.
+  // At the end of a line, take the value before the cursor.
   const line = state.doc.lineAt(position);
   const before = line.text.slice(0, position - line.from).replace(/[\s,]+$/, "");
   const isEnd = before && /^[\s,]*$/.test(line.text.slice(position - line.from));
@@ -157,7 +157,7 @@ export function createEditor({ parent, label, readOnly = false, onChange, onPlac
     highlightSelectionMatches(),
     search({ top: true }),
     syntaxHighlighting(classHighlighter),
-    // Escape closes the search alone; the page does not hear of it then.
+    // Escape closes only the search; the page does not handle the key then.
     keymap.of([...searchKeymap, ...historyKeymap, ...foldKeymap, ...defaultKeymap.filter(({ key }) => key !== "Mod-Enter")]),
     EditorView.contentAttributes.of({ "aria-label": label, "aria-readonly": String(readOnly) }),
     EditorState.readOnly.of(readOnly),

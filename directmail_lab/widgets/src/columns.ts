@@ -1,4 +1,4 @@
-/* The columns of the list, and how their values are written. */
+/* The columns of the list, and how they format their values. */
 
 import { formatCount } from "./dom";
 import type { Mark, Row } from "./protocol";
@@ -18,7 +18,7 @@ export interface Column {
   heading: string;
   text: (row: Row, spansDays: boolean) => string;
   key: (row: Row, place: number) => string | number | null;
-  /** The width that a list with this column needs, in pixels. */
+  /** The list shows this column only if it is at least this wide, in pixels. */
   room: number;
 }
 
@@ -33,5 +33,5 @@ export const COLUMNS = [
   column("left", "Left", (row) => formatCount(row.remaining), (row) => row.remaining),
   column("elapsed", "ms", (row) => formatMs(row.ms), (row) => row.ms),
   column("bytes", "Bytes", (row) => formatCount(row.bytes), (row) => row.bytes, 560),
-  column("timeline", "When", (row) => (row.at === null ? "" : " "), (row) => row.at, 680),
+  column("timeline", "Timeline", (row) => (row.at === null ? "" : " "), (row) => row.at, 680),
 ];

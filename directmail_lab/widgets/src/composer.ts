@@ -1,7 +1,7 @@
-/* The form that writes a request. Python's `Composer` checks it and sends it.
+/* The form for a request. Python's `Composer` checks the request and sends it.
  *
- * What is sent is what is shown: the address as it stands there, and of a recorded request whose body is not
- * changed, the recorded bytes.
+ * The form sends exactly what it shows: the address unchanged, and the recorded bytes of a recorded body that
+ * was not edited.
  */
 
 import { formatMs } from "./columns";
@@ -20,21 +20,21 @@ const FORM_TYPE = "application/x-www-form-urlencoded";
 const TYPES: Record<string, string> = { json: "application/json", form: FORM_TYPE, text: "text/plain; charset=utf-8" };
 const KINDS: Record<string, string> = { none: "No body", json: "JSON", form: "Form", text: "Text", file: "File", recorded: "As recorded" };
 const HEADERS = "Accept Accept-Language Cache-Control Content-Type Idempotency-Key If-Match If-Modified-Since If-None-Match Prefer Range X-Request-Id".split(" ");
-// Headers that the session sets anew.
+// Headers that the session sets itself.
 const SET_ANEW = /^((host|content-length|transfer-encoding|connection|accept-encoding|user-agent):|accept: \*\/\*$)/i;
 
-/** What is asked before it is done: the token of a write sends it, once. */
+/** A question before a write. The token sends the write, once. */
 interface Question {
   question: string;
   token: string;
-  /** Whether the answer allows writes, instead of sending one. */
+  /** True if the question is whether to allow writes at all. */
   allows?: boolean;
 }
 
 export interface ComposerOptions {
   send: Send;
   loadEditor: LoadEditor;
-  /** A request came to its end; it is the one of this number. */
+  /** Called when a request has ended, with its number if it has one. */
   onSent: (number: number | null) => void;
   onInsert: (code: string) => void;
   onLeave: () => void;
@@ -49,7 +49,7 @@ export function createComposer({ send, loadEditor, onSent, onInsert, onLeave }: 
   let [recorded, bodyChanged, dirty]: [Details | null, boolean, boolean] = [null, false, false];
   let [busy, turn]: [boolean, number] = [false, 0];
   let asked: Question | null = null;
-  let before: HTMLElement | null = null; // what had the focus before the question
+  let before: HTMLElement | null = null; // the element that had the focus before the question
   let typing: ReturnType<typeof setTimeout> | undefined;
 
   const method = makeSelect("Method", Object.fromEntries(METHODS.map((name) => [name, name])));
@@ -59,7 +59,7 @@ export function createComposer({ send, loadEditor, onSent, onInsert, onLeave }: 
   const sending = make("button", { type: "submit", className: "dml-primary", title: "Send (Ctrl+Enter)" });
   const aborting = makeButton("Abort", () => abort(), { hidden: true, title: "Abort (Escape)" });
   const inserting = makeButton("Insert cell", () => insert(), { title: "Insert a cell that sends this request (i)" });
-  const left = make("span", { className: "dml-soft", role: "status", title: "As of the last response" });
+  const left = make("span", { className: "dml-soft", role: "status", title: "After the last response" });
   const parameters = createPairs("Parameter", () => {
     const query = String(new URLSearchParams(parameters.read()));
     address.value = address.value.split("?")[0] + (query && `?${query}`);
@@ -68,11 +68,11 @@ export function createComposer({ send, loadEditor, onSent, onInsert, onLeave }: 
   const fields = createPairs("Field", () => (bodyChanged = true));
   const kind = makeSelect("Body", KINDS);
   const asRecorded = kind.querySelector<HTMLOptionElement>("[value=recorded]")!;
-  const file = make("input", { type: "file", ariaLabel: "File of the body" });
+  const file = make("input", { type: "file", ariaLabel: "Body file" });
   const box = div("dml-b-editor");
   const untouched = soft("");
-  const editor = createEditor({ parent: box, label: "Text of the body", onChange: () => ((bodyChanged = dirty = true), onChange()) }, loadEditor);
-  const formatting = makeButton("Format", () => format(), { title: "Lay out the JSON" });
+  const editor = createEditor({ parent: box, label: "Body text", onChange: () => ((bodyChanged = dirty = true), onChange()) }, loadEditor);
+  const formatting = makeButton("Format", () => format(), { title: "Format the JSON" });
   const bodyPanel = div("dml-e-body", untouched, fields.root, file, box);
   const tabs = createTabs("Request", [
     { name: "parameters", label: "Parameters", panel: parameters.root },
@@ -102,12 +102,12 @@ export function createComposer({ send, loadEditor, onSent, onInsert, onLeave }: 
   address.addEventListener("paste", (event) => {
     const text = event.clipboardData?.getData("text/plain") ?? "";
     if (!/^\s*curl\s/.test(text)) return;
-    event.preventDefault(); // its credentials are never on the page
+    event.preventDefault(); // the credentials in it must never be on the page
     fillFromCurl(text);
   });
   show();
 
-  /* What the form holds. */
+  /* The contents of the form. */
   function isText() {
     return kind.value === "json" || kind.value === "text";
   }
@@ -122,7 +122,7 @@ export function createComposer({ send, loadEditor, onSent, onInsert, onLeave }: 
     formatting.hidden = kind.value !== "json";
     asRecorded.hidden = asRecorded.disabled = !recorded || recorded.request.body.editable || ["none", "absent"].includes(recorded.request.body.kind);
     const size = recorded?.request.body.size ?? 0;
-    setText(untouched, kind.value === "recorded" ? `${plural(size, "byte")}, sent as recorded: this body can be replaced, but not edited.` : "");
+    setText(untouched, kind.value === "recorded" ? `${plural(size, "byte")}, sent as recorded. You can replace this body, but not edit it.` : "");
     tabs.label("parameters", count("Parameters", parameters.read()));
     tabs.label("headers", count("Headers", headers.read()));
     tabs.label("body", kind.value === "none" ? "Body" : `Body: ${KINDS[kind.value]}`);
@@ -140,7 +140,7 @@ export function createComposer({ send, loadEditor, onSent, onInsert, onLeave }: 
 
   function onChange() {
     say("");
-    put(null); // what was asked is no longer what is written
+    put(null); // the question was about the request before this change
     show();
     clearTimeout(typing);
     typing = setTimeout(hint, HINT_MS);
@@ -148,7 +148,7 @@ export function createComposer({ send, loadEditor, onSent, onInsert, onLeave }: 
 
   function onAddress(inputType?: string) {
     parameters.fill(new URLSearchParams(queryOf(address.value)));
-    // A path that was chosen: the id to put in is selected.
+    // Select the id of a suggested path, so that typing replaces it.
     const found = /\{\w+\}/.exec(address.value);
     const isChosen = inputType !== "deleteContentBackward" && !inputType?.startsWith("insertText");
     if (found && isChosen) address.setSelectionRange(found.index, found.index + found[0].length);
@@ -156,7 +156,7 @@ export function createComposer({ send, loadEditor, onSent, onInsert, onLeave }: 
 
   function onKind() {
     bodyChanged = kind.value !== "recorded";
-    // The recorded type is that of the recorded body.
+    // The recorded Content-Type describes the recorded body only.
     if (bodyChanged) headers.fill(headers.read().filter(([name]) => lower(name) !== "content-type"));
     if (isText()) editor.setLanguage(kind.value === "json" ? "json" : "text");
     if (isText()) editor.fill(editor.text(), kind.value as "json" | "text");
@@ -172,7 +172,7 @@ export function createComposer({ send, loadEditor, onSent, onInsert, onLeave }: 
     }
   }
 
-  /** Fill the form with an interaction's request, whose host is left out; or empty it. */
+  /** Fill the form with an interaction's request, without the host; or empty the form. */
   function fill(details: Details | null) {
     recorded = details;
     const { row, uri = "", path = "", request, buffers } = details ?? ({} as Partial<Details>);
@@ -191,7 +191,7 @@ export function createComposer({ send, loadEditor, onSent, onInsert, onLeave }: 
     if (isText()) editor.fill(text, kind.value as "json" | "text");
     else editor.fill("", "text");
     [bodyChanged, dirty] = [false, false];
-    say(body.kind === "absent" && row && !["GET", "HEAD", "OPTIONS"].includes(row.method) ? "The body that was sent is no longer kept." : "");
+    say(body.kind === "absent" && row && !["GET", "HEAD", "OPTIONS"].includes(row.method) ? "The body was not kept: add it yourself." : "");
     put(null);
     tabs.show(kind.value === "none" ? "parameters" : "body");
     show();
@@ -207,7 +207,7 @@ export function createComposer({ send, loadEditor, onSent, onInsert, onLeave }: 
     say(notes);
   }
 
-  /** Show what there is to type, and what is left of this operation's allowance. */
+  /** Show suggestions, and what is left of this operation's allowance. */
   async function hint() {
     const asking = (turn += 1);
     const seen = await send({ action: "hint", method: method.value, path: address.value });
@@ -218,7 +218,7 @@ export function createComposer({ send, loadEditor, onSent, onInsert, onLeave }: 
     headerNames.replaceChildren(...options([...new Set([...HEADERS, ...(seen.headers ?? [])])]));
   }
 
-  /* Sending. A write is asked for first; the token of the question sends it, once. */
+  /* Sending. A write needs a confirmation. Its token sends the write, once. */
   function put(next: Question | null) {
     if (next && !asking.contains(activeElement(root))) before = activeElement(root) as HTMLElement;
     const wasInside = asking.contains(activeElement(root));
@@ -231,14 +231,14 @@ export function createComposer({ send, loadEditor, onSent, onInsert, onLeave }: 
     else if (wasInside) (before?.isConnected ? before : sending).focus();
   }
 
-  /** Return the request that is written, and its body. */
+  /** Return the request in the form, and its body. */
   async function read(): Promise<[object, string | ArrayBuffer]> {
     const written = { method: method.value, address: address.value, headers: headers.read() };
     const isRecorded = recorded !== null && !bodyChanged && kind.value !== "none";
     if (isRecorded) return [{ ...written, body_of: recorded!.number, digest: recorded!.request.body.digest }, ""];
     const chosen = file.files?.[0];
     if (kind.value === "json") JSON.parse(editor.text());
-    if (kind.value === "file" && !chosen) throw new Error("Choose the file that is the body.");
+    if (kind.value === "file" && !chosen) throw new Error("Choose a file for the body.");
     const type = kind.value === "file" ? chosen!.type || "application/octet-stream" : TYPES[kind.value];
     if (type && !written.headers.some(([name]) => lower(name) === "content-type")) written.headers.unshift(["Content-Type", type]);
     if (kind.value === "file") return [written, await chosen!.arrayBuffer()];
@@ -263,13 +263,13 @@ export function createComposer({ send, loadEditor, onSent, onInsert, onLeave }: 
     if (!allows) return transmit({ action: "confirm", token });
     const { problem } = await send({ action: "allow", token });
     if (problem) say(problem);
-    else await submit(); // which asks
+    else await submit(); // which asks for confirmation
   }
 
   function allowWrites() {
     const token = allowing.dataset.token!;
     say("");
-    put({ question: "Allow writes in this session? Each one is still asked for.", token, allows: true });
+    put({ question: "Allow writes in this session? You still confirm each one.", token, allows: true });
   }
 
   async function transmit(...request: Parameters<Send>) {
@@ -300,7 +300,7 @@ export function createComposer({ send, loadEditor, onSent, onInsert, onLeave }: 
   async function waitingFor(): Promise<string> {
     const { seconds } = await send({ action: "waiting" });
     if (seconds === null || seconds === undefined) return "";
-    return `Waits until the allowance renews${seconds > 0 ? `, ${Math.ceil(seconds)} s` : ""}`;
+    return seconds > 0 ? `Waiting, ${Math.ceil(seconds)} s until the allowance renews` : "Waiting for the allowance";
   }
 
   const abort = () => send({ action: "abort" });
@@ -316,7 +316,7 @@ export function createComposer({ send, loadEditor, onSent, onInsert, onLeave }: 
     }
   }
 
-  /** Handle a key; return whether that is done. A key that is held down sends nothing. */
+  /** Handle a key, and return whether it was handled. A key that is held down sends nothing. */
   function onKey(event: KeyboardEvent): boolean {
     const isEnter = event.key === "Enter";
     const sends = isEnter && (event.ctrlKey || event.metaKey);

@@ -1,10 +1,10 @@
-/* Helpers that make the nodes of all pages. Values are set as text, never as HTML. */
+/* Helpers that make the nodes of every page. They set values as text, never as HTML. */
 
 export type Child = Node | string;
 
 let pages = 0;
 
-/** An id prefix that is unique in the document, however often a page is shown. */
+/** Return an id prefix that is unique in the document, even if a page is shown twice. */
 export function newId(): string {
   pages += 1;
   return `dml-${Date.now().toString(36)}-${pages}`;
@@ -24,7 +24,7 @@ export function make<Tag extends keyof HTMLElementTagNameMap>(
   return node;
 }
 
-/** Return what has the focus, also where a page is in a shadow root, as in marimo. */
+/** Return the element that has the focus, even if the page is in a shadow root, as in marimo. */
 export const activeElement = (node: Node) => (node.getRootNode() as Document | ShadowRoot).activeElement;
 
 export const div = (className: string, ...children: Child[]) => make("div", { className }, ...children);
@@ -62,8 +62,8 @@ export function scheduler(draw: () => void) {
   return { schedule, cancel: () => cancelAnimationFrame(frame) };
 }
 
-/** Keep JupyterLab's shortcuts from keys pressed inside a node. It looks for shortcuts from the
- * focused node upward, before any listener of ours runs, and stops at a node with this attribute. */
+/** Keep keys that are pressed inside a node from JupyterLab's shortcuts. JupyterLab looks for shortcuts
+ * from the focused node upward, before our listeners run, and stops at a node with this attribute. */
 export function keepKeys(root: HTMLElement): void {
   root.addEventListener("focusin", ({ target }) => (target as Element).setAttribute("data-lm-suppress-shortcuts", "true"));
   for (const kind of ["keydown", "keyup", "keypress", "paste", "copy", "cut"]) {

@@ -1,10 +1,10 @@
-/* The place of a body: a plain text box at once, and CodeMirror in it as soon as that is loaded. */
+/* The editor of a body: a plain text box at first, then CodeMirror once it is loaded. */
 
 import { activeElement, make } from "./dom";
 
 export type Language = "json" | "text";
 
-/** Where the cursor is in JSON, as `data[3].id`, and the text of the value there. */
+/** The path of the cursor in JSON, such as `data[3].id`, and the text of the value there. */
 export interface Place {
   path: string;
   text: () => string;
@@ -20,9 +20,9 @@ export interface EditorOptions {
 
 export interface Editor {
   text(): string;
-  /** Show another text; what was done to the last one cannot be undone. */
+  /** Show another text. Changes to the previous text can no longer be undone. */
   fill(text: string, language: Language): void;
-  /** Change the text, which can be undone. */
+  /** Replace the text. This can be undone. */
   replace(text: string): void;
   setLanguage(language: Language): void;
   focus(): void;
@@ -36,11 +36,11 @@ export interface EditorModule {
   createEditor(options: EditorOptions): Editor;
 }
 
-/** Load the module of this address, which is made when it is first needed in this page. */
+/** Return the address of the CodeMirror module. A page loads it once, when it is first needed. */
 export type LoadEditor = () => Promise<string>;
 
 const MOST_PLAIN = 50_000;
-declare const EDITOR: string; // build.mjs sets what names the bundle's content
+declare const EDITOR: string; // a hash of the bundle, set by build.mjs
 const loaded: Record<string, Promise<EditorModule> | undefined> = ((globalThis as Record<string, any>)["directmail-lab"] ??= {});
 
 export function createEditor(options: EditorOptions, load: LoadEditor): Editor {
@@ -63,11 +63,11 @@ export function createEditor(options: EditorOptions, load: LoadEditor): Editor {
     text: () => editor.text(),
     fill: (...shown) => {
       [text, language] = shown;
-      // A text box takes seconds for megabytes: until the editor is there, it shows their start.
+      // A text box takes seconds for megabytes, so it shows only the start until CodeMirror is loaded.
       editor.fill(editor === plain && options.readOnly ? text.slice(0, MOST_PLAIN) : text, language);
       if (isLoading) return;
       upgrade().catch(() => {
-        loaded[EDITOR] = undefined; // the text box stays, and is good enough
+        loaded[EDITOR] = undefined; // without CodeMirror, the text box stays
         isLoading = false;
         editor.fill(text, language);
       });

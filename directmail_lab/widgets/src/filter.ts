@@ -1,13 +1,13 @@
-/* The filter: words, and fields with a value, each perhaps with a minus before it. */
+/* The filter: words, and fields with a value such as `status:4xx`. A minus before one excludes matches. */
 
 import type { Row } from "./protocol";
 
 type Test = (row: Row, value: string) => boolean | undefined;
 
 export interface Filter {
-  /** What is looked for in the bodies too. */
+  /** Searched in the bodies too. */
   words: string[];
-  /** `header:name=value`: Python looks for these. */
+  /** The values of `header:name=value`. Python searches for these. */
   headers: string[];
   unknown: string[];
   passes: (row: Row, number: number, found: (term: string, number: number) => boolean) => boolean;
@@ -29,7 +29,7 @@ function isIn(range: string, number: number): boolean {
   return first <= number && number <= last;
 }
 
-/* Whether a row has a value; undefined if the field has no such values. */
+/* Return whether a row has the value; undefined if the value is not valid for the field. */
 const FIELDS: Record<string, Test> = {
   status: (row, value) =>
     /^[\dx]{1,3}$/.test(value) ? [...value].every((digit, i) => digit === "x" || String(row.status ?? "")[i] === digit) : undefined,

@@ -1,10 +1,10 @@
 /* The connection of a widget's page to the kernel.
  *
- * Everything that a page shows comes in messages from the kernel. No trait of the model is used but
- * anywidget's own, so a saved notebook contains nothing of it.
+ * Everything that a page shows comes in messages from the kernel. The model has only anywidget's own
+ * traits, so a saved notebook contains nothing that was shown.
  */
 
-export type Message = any; // its sender is our own kernel module, of the same version
+export type Message = any; // our own Python module sends it, in the same version
 
 export interface Model {
   send(message: unknown, callbacks?: unknown, buffers?: ArrayBuffer[]): void;
@@ -19,10 +19,12 @@ export interface Context {
 
 const PATIENCE_MS = 1500;
 
+export const SILENT_KERNEL = "The kernel does not respond. If it is busy, wait. If it was restarted, run this cell again.";
+
 const encode = (text: string) => new TextEncoder().encode(text).buffer as ArrayBuffer;
 
-/** Connect to the kernel, which `greet` greets now, and a reconnection greets again. Texts and bytes are
- * sent as binary buffers, which no log writes out. `onSilence` is called if no message comes back in time. */
+/** Connect to the kernel. `greet` asks it for what to show; a reconnection asks again. Texts and bytes are
+ * sent as binary buffers, so that no log contains them. `onSilence` is called if no message comes back in time. */
 export function connect(
   model: Model,
   on: { onGreet?: () => void; onMessage: (message: Message, buffers?: DataView[]) => void; onSilence: () => void },

@@ -1,7 +1,8 @@
-/* The list of interactions. Only the rows in view have nodes. Above them is the widest cell of each column, unseen.
- * A number here is a row's place, from 1 on; a head of a session has one too, and is never selected.
+/* The list of interactions. Only visible rows have nodes. A hidden row with the widest cell of each column sets the
+ * columns' widths. A number here is a row's place, from 1 on. The head of a session has a place too, but is never
+ * selected.
  *
- * The attempts of one call are one row, that of the last; it opens to show them all.
+ * The attempts of one call are shown as one row, the last attempt. It can be expanded to show all of them.
  */
 
 import { COLUMNS } from "./columns";
@@ -26,7 +27,7 @@ export function createList({ passes, onSelect, onOpen }: ListOptions) {
   const id = newId();
   const rows: Row[] = [];
   const widest: (number | undefined)[] = [];
-  // By number: the last attempt of a call, and on that all of them.
+  // From the number of a last attempt to all attempts of its call; and from each other attempt to the last.
   const attempts = new Map<number, number[]>();
   const lastOf = new Map<number, number>();
   const unanswered = new Map<string, number>();
@@ -65,7 +66,7 @@ export function createList({ passes, onSelect, onOpen }: ListOptions) {
     const folding = makeButton("", (event) => {
       event.stopPropagation();
       toggle(node.number);
-      grid.focus({ preventScroll: true }); // another row may have this button's node now
+      grid.focus({ preventScroll: true }); // this button's node may belong to another row now
     }, { className: "dml-b-attempts", tabIndex: -1 });
     cells[PATH].append(path, folding);
     const bar = cells[TIMELINE].appendChild(make("div"));
@@ -104,8 +105,8 @@ export function createList({ passes, onSelect, onOpen }: ListOptions) {
     bar.style.width = `${scale * (row.ms ?? 0)}%`;
   }
 
-  /* Columns are as wide as their widest cell. The path gets what is left, up to its own width. One in which
-   * nothing is known is left out, once there are rows, and some where there is no room for them. */
+  /* A column is as wide as its widest cell. The path gets the remaining width, up to its own. Columns without
+   * values are left out once there are rows. Some columns are left out if the list is narrow. */
   function layOut() {
     const has = COLUMNS.map(({ room, name }, i) =>
       (widest[i] !== undefined || (!rows.length && name !== "timeline")) && grid.clientWidth >= room);
@@ -186,7 +187,7 @@ export function createList({ passes, onSelect, onOpen }: ListOptions) {
   }
 
   function add(added: Row[]) {
-    // Of several sessions, the last one is in view.
+    // If the list begins with earlier sessions, scroll down to the last one.
     const follows = rows.length === 0 ? added[0]?.mark === "session" : grid.scrollTop + grid.clientHeight >= grid.scrollHeight - ROW_PX;
     for (const row of added) {
       const number = rows.push(row);
@@ -202,7 +203,7 @@ export function createList({ passes, onSelect, onOpen }: ListOptions) {
     }
     spansDays = Math.floor(since / 864e5) !== Math.floor(until / 864e5);
     const seconds = (until - since) / 1000;
-    setText(heads[TIMELINE].firstChild!, seconds > 0 ? `When, over ${seconds.toPrecision(3)} s` : "When");
+    setText(heads[TIMELINE].firstChild!, seconds > 0 ? `Timeline, ${seconds.toPrecision(3)} s` : "Timeline");
     arrange();
     if (follows) grid.scrollTop = grid.scrollHeight;
   }
@@ -227,7 +228,7 @@ export function createList({ passes, onSelect, onOpen }: ListOptions) {
     if (isNew) onSelect(number);
   }
 
-  /** Move the selection by a key; return whether it is one for that. */
+  /** Move the selection by a key, and return whether the key does so. */
   function move(key: string): boolean {
     if (selected !== null && (key === "ArrowRight" || key === "ArrowLeft")) {
       toggle(selected, key === "ArrowRight");

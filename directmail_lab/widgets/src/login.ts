@@ -1,7 +1,7 @@
 /* The sign-in form. */
 
 import { div, keepKeys, make, makeButton, newId, setText } from "./dom";
-import { connect, type Context, type Message } from "./kernel";
+import { connect, type Context, type Message, SILENT_KERNEL } from "./kernel";
 
 type Form = ReturnType<typeof makeForm>;
 type Mode = keyof typeof MODES;
@@ -29,11 +29,10 @@ interface View {
 
 const MODES = {
   live: { label: "Live", about: "Requests go to the service." },
-  record: { label: "Record", about: "Requests go to the service and are kept in a cassette, without the key." },
+  record: { label: "Record", about: "Requests go to the service and are recorded in a cassette, without the key." },
   replay: { label: "Replay", about: "Responses come from a cassette: no key, no network." },
 };
 const OTHER = "";
-const SILENT_KERNEL = "The kernel does not respond: it is busy, or was restarted. Run this cell again to sign in.";
 
 function makeField<Control extends HTMLElement>(id: string, name: string, label: string, control: Control) {
   const hint = make("div", { className: "dml-hint dml-soft", id: `${id}-${name}-hint` });
@@ -71,7 +70,7 @@ function makeForm(id: string) {
     recording: makeField(id, "recording", "Cassette", text({ type: "text" })),
     played: makeField(id, "played", "Cassette", make("select")),
   };
-  fields.recording.hint.textContent = "A name of your choice. One that exists is added to.";
+  fields.recording.hint.textContent = "Choose a name. If the cassette exists, responses are added to it.";
   const submit = make("button", { type: "submit", className: "dml-primary" });
   const status = make("div", { className: "dml-status dml-soft", role: "status" });
   const problem = make("div", { className: "dml-problem", role: "alert", id: `${id}-problem` });
@@ -95,7 +94,7 @@ function makeAccount(id: string, onSignOut: () => void) {
   return { root, title, detail, allowance, fill, left, note, signOut };
 }
 
-/* Signed in: who, and what is left. */
+/* Signed in: the account, and what is left of its allowance. */
 function showAccount(view: View, account: Message) {
   const { title, detail, allowance, fill, left, note } = view.account;
   const { limit = null, remaining = null } = account;
@@ -143,7 +142,7 @@ function showChoices(view: View, choices: Choices) {
   fillSelect(region.control, [...regions, [OTHER, "Another address…"]], selected);
   const cassettes = choices.cassettes.map((name): [string, string] => [name, name]);
   fillSelect(played.control, cassettes, played.control.value || choices.cassette);
-  played.hint.textContent = cassettes.length ? "Recorded sessions found here." : "No cassette was found. Record one first.";
+  played.hint.textContent = cassettes.length ? "The cassettes that were found." : "No cassette was found. Record one first.";
   key.hint.textContent = choices.key_hint ?? "";
   key.control.placeholder = choices.key_source ? `the key in ${choices.key_source}` : "";
   if (!isFirst) return;
@@ -155,7 +154,7 @@ function showChoices(view: View, choices: Choices) {
   modes.radios.find((radio) => radio.value === choices.mode)!.checked = true;
 }
 
-/* A problem is shown below the fields, and marked at the field that it names. */
+/* A problem is shown below the fields, and its field is marked. */
 function fieldOf({ played, recording, address, region, key }: Form, name: string): HTMLInputElement | HTMLSelectElement | undefined {
   const fields: Record<string, { row: HTMLElement; control: HTMLInputElement | HTMLSelectElement }[]> = { cassette: [played, recording], address: [address, region], key: [key] };
   return fields[name]?.find(({ row }) => !row.hidden)?.control;
@@ -201,8 +200,8 @@ function receive(view: View, state: Message) {
   if (state.account) showAccount(view, state.account);
   show(view, Boolean(state.account));
   const field = showProblem(form, state.problem);
-  if (!isSender) return; // another view may stand next to what is being typed
-  // Only a key that is wrong has to be typed again.
+  if (!isSender) return; // do not move the focus away from another view
+  // Only a wrong key has to be typed again.
   if (state.problem && state.problem.field !== "key") form.key.control.value = key;
   (state.account ? account.root : (field ?? form.submit)).focus();
 }
@@ -214,7 +213,7 @@ function signIn(view: View) {
   const mode = selectedMode(form);
   const valueOf = (name: string) => fieldOf(form, name)?.value.trim() ?? "";
   const texts = [mode, valueOf("address"), valueOf("cassette"), valueOf("key")];
-  // Cleared before anything is sent, so that nothing that saves the page finds it there.
+  // The field is emptied before anything is sent, so that a saved page does not contain the key.
   view.key = form.key.control.value;
   form.key.control.value = "";
   form.status.textContent = "";

@@ -1,11 +1,11 @@
-/* The live monitor: a row for each operation, with its last responses drawn on a canvas.
+/* The live monitor: a row for each operation, and a canvas that shows its last responses.
  *
- * The kernel sends a whole snapshot, at most ten times a second and of bounded size. A row is made once
- * and then only changed, and a canvas is drawn at most once a frame.
+ * The kernel sends a complete snapshot of bounded size, at most ten times a second. A row is created once
+ * and then updated. A canvas is drawn at most once a frame.
  */
 
 import { div, make, makeButton, plural, scheduler, setText } from "./dom";
-import { connect, type Context, type Message } from "./kernel";
+import { connect, type Context, type Message, SILENT_KERNEL } from "./kernel";
 
 type Point = [remaining: number | null, mark: "" | "exhausted" | "failed"];
 
@@ -31,7 +31,6 @@ interface View {
   countdown?: ReturnType<typeof setTimeout>;
 }
 
-const SILENT_KERNEL = "The kernel does not respond. What is shown is the last state.";
 const LOW = 0.2;
 
 const now = () => performance.now() / 1000;
@@ -57,7 +56,7 @@ function makeRow() {
 function makePage(onStop: () => void) {
   const source = div("dml-soft");
   const count = div("dml-count dml-soft");
-  const stop = makeButton("Stop", onStop, { title: "Stop following; a picture stays in the notebook" });
+  const stop = makeButton("Stop", onStop, { title: "Stop updating. A picture stays in the notebook." });
   const light = make("span", { className: "dml-live", "aria-hidden": "true" });
   const top = div("dml-top", light, make("div", { className: "dml-title", textContent: "Rate limits" }), source, count, stop);
   const rows = make("div", { role: "list", "aria-label": "Rate limits by operation" });
@@ -99,11 +98,11 @@ function countDown(view: View) {
   const wait = secondsUntil(view.waitsUntil);
   const seconds = [...view.rows.values()].map((row) => secondsUntil(row.renewsAt));
   [...view.rows.values()].forEach((row, i) => setText(row.renews, seconds[i] ? `renews in ${seconds[i]} s` : ""));
-  setText(view.page.wait, view.waitsUntil === null ? "" : `A request waits for the allowance: ${wait} s`);
+  setText(view.page.wait, view.waitsUntil === null ? "" : `A request waits: ${wait} s until the allowance renews`);
   if (wait || seconds.some(Boolean)) view.countdown = setTimeout(() => countDown(view), 500);
 }
 
-/* The canvas of a row: what remained, response by response, below the limit. */
+/* The canvas of a row: a line of what remained after each response, and the limit as a dashed line. */
 function drawRow({ canvas, operation }: Row) {
   const { clientWidth: width, clientHeight: height } = canvas;
   if (!operation || !width) return;
@@ -118,7 +117,7 @@ function drawRow({ canvas, operation }: Row) {
   const step = (width - 12) / Math.max(points.length - 1, 1);
   const x = (i: number) => (points.length === 1 ? width / 2 : 6 + i * step);
   const y = (value: number) => 5 + (1 - value / highest) * (height - 22);
-  // A canvas knows no CSS variables: its own style resolves them.
+  // A canvas cannot read CSS variables, so its style resolves them.
   const color = (name: string) => {
     canvas.style.color = `var(--dml-${name})`;
     return getComputedStyle(canvas).color;
@@ -177,7 +176,7 @@ function drawMarks(
   });
 }
 
-/* The whole. */
+/* The whole page. */
 function show(view: View, snapshot: Message) {
   const { page, rows } = view;
   const { live, source, note, waits_s: waits, responses, operations } = snapshot;

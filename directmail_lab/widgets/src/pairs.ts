@@ -1,4 +1,4 @@
-/* Names and values, each pair on or off. Below the last is always an empty pair. */
+/* Pairs of a name and a value. Each can be switched off. The last pair is always empty. */
 
 import { div, make } from "./dom";
 import type { Pair } from "./protocol";

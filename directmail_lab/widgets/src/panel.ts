@@ -1,4 +1,4 @@
-/* The browser of interactions: a list, beside it a request that is written, and below that a response.
+/* The browser of interactions: a list, and beside it the form for a request, above a response.
  *
  *   createBrowser(root, { send, loadEditor, … }) -> { filter, destroy }
  */
@@ -19,24 +19,24 @@ const MAX_SEARCHED = 2000;
 const INSERT = "directmail-lab:insert-cell";
 
 export interface BrowserOptions {
-  /** Sends a request of Python's `browser_data.handle_request`, and resolves to its response. */
+  /** Sends a request to Python's `browser_data.handle_request`, and resolves to the response. */
   send: Send;
   loadEditor: LoadEditor;
-  /** Takes a callback for when there is more; `restart` if all is new, `title` while a file is read. */
+  /** Takes a callback for changes: with `restart`, everything is new; with `title`, a file is being read. */
   onChange?: (callback: (change: { restart?: boolean; title?: string; part?: number }) => void) => void;
-  /** Is told the number of the selected one. Where there is none, no cell can be inserted. */
+  /** Called with the number of the selected interaction. Without it, no cell can be inserted. */
   onSelect?: (number: number) => void;
-  /** Whether it is as high as `root`. */
+  /** Whether the browser is as high as `root`. */
   fill?: boolean;
 }
 
 const HINTS: [keys: string, does: string, ofSession: boolean][] = [
-  ["n", "a new request", true],
+  ["n", "new request", true],
   ["Ctrl+Enter", "send", true],
-  ["Escape", "abort; go back", true],
+  ["Escape", "abort, or go back", true],
   ["↑ ↓ Enter", "select and open", false],
   ["e", "edit and send again", true],
-  ["i", "insert a cell", true],
+  ["i", "insert a cell that sends it", true],
   ["/", "filter", false],
 ];
 
@@ -104,10 +104,10 @@ export function createBrowser(root: HTMLElement, { send, loadEditor, onChange, o
     return make("dl", { className: "dml-b-keys" }, ...items);
   }
 
-  // What went wrong is said above the list.
+  // An error is shown above the list.
   const told = (promise: Promise<unknown>) => promise.catch((error: Error) => setText(status, (note = error.message)));
 
-  /* Loading. Rows are loaded in parts, a small one first: the list is there at once, however long it is. */
+  /* Loading. Rows are loaded in parts, the first of them small, so that even a long list appears at once. */
   async function load({ restart = false } = {}) {
     restarts ||= restart;
     loadsAgain = true;
@@ -138,10 +138,10 @@ export function createBrowser(root: HTMLElement, { send, loadEditor, onChange, o
     setText(title, part.title);
     title.title = baseUrl;
     note = part.note || "";
-    response.inserting.hidden = sends || !onSelect; // the request has such a button
+    response.inserting.hidden = sends || !onSelect; // the form has such a button
     writing.hidden = response.editing.hidden = composer.root.hidden = lower.hidden = !sends;
     list.add(rows);
-    // An empty part is the last, whatever the total.
+    // An empty part is the last one, even if the total is greater.
     total = rows.length ? part.total : list.rows.length;
     whole.style.setProperty("--dml-rows", String(total));
     showCount();
@@ -149,7 +149,7 @@ export function createBrowser(root: HTMLElement, { send, loadEditor, onChange, o
     if (awaited && awaited <= list.rows.length) showAwaited();
   }
 
-  /* At first sight there is a form to write in, and what to press. After Ctrl+Enter in the cell, the keys work. */
+  /* Show an empty form and the list of keys. If the cell was run with Ctrl+Enter, focus the list, so that the keys work. */
   function showFirst() {
     isFirst = false;
     response.clear();
@@ -183,8 +183,8 @@ export function createBrowser(root: HTMLElement, { send, loadEditor, onChange, o
     setText(count, parts.join(" · "));
     const unknown = filter.unknown.join(", ");
     const isEmpty = rows.length > 0 && !list.shownCount() && !isSearching;
-    const nothing = isEmpty ? "No interaction passes this filter." : "";
-    setText(status, unknown ? `${unknown}: no such filter, so looked for as text. Filters are ${KNOWN}.` : note || nothing);
+    const nothing = isEmpty ? "No interaction matches this filter." : "";
+    setText(status, unknown ? `Unknown filter: ${unknown}. It is searched as text. The filters are ${KNOWN}.` : note || nothing);
   }
 
   function arrange() {
@@ -199,7 +199,7 @@ export function createBrowser(root: HTMLElement, { send, loadEditor, onChange, o
     typing = setTimeout(() => told(searchBodies()), 250);
   }
 
-  /* Python looks for words in the bodies, and for headers, in one part of the recording after the other. */
+  /* Python searches bodies and headers, one part of the recording after the other. */
   async function searchBodies() {
     const own = (searches += 1);
     const searched = (term: string) => bodies.get(term) ?? { found: new Set<number>(), until: 0 };
@@ -220,7 +220,7 @@ export function createBrowser(root: HTMLElement, { send, loadEditor, onChange, o
     }
   }
 
-  /* The response beside the list. The last request wins. */
+  /* The response beside the list. Only the response to the last request is shown. */
   function showSide(isShown: boolean) {
     side.hidden = border.hidden = !isShown;
     list.draw();
@@ -230,16 +230,16 @@ export function createBrowser(root: HTMLElement, { send, loadEditor, onChange, o
     const number = list.selected();
     if (number === null) return null;
     const own = (turn += 1);
-    clearTimeout(opening); // of an arrow key
+    clearTimeout(opening); // set by an arrow key
     showSide(true);
-    list.select(number); // the list may be narrower now
+    list.select(number); // the list may be narrower now, so scroll to the row again
     try {
       const details: Details = await ask(send, "detail", { number, whole: isWhole });
       if (own !== turn || isDestroyed) return null;
       details.number = number;
       details.row = rowOf(details.row as unknown as unknown[]);
       response.show(details);
-      // What a person wrote stays.
+      // Keep what the person has typed.
       if (sends && fills && !isWhole && !composer.isDirty() && !composer.isBusy()) composer.fill(details);
       return details;
     } catch (error) {
@@ -248,7 +248,7 @@ export function createBrowser(root: HTMLElement, { send, loadEditor, onChange, o
     }
   }
 
-  /* Show the response to what was just sent, as soon as its row is there. */
+  /* Show the response to the request that was just sent, once its row is loaded. */
   function showAwaited() {
     const hadFocus = composer.root.contains(activeElement(root));
     list.select(awaited!);
@@ -285,7 +285,7 @@ export function createBrowser(root: HTMLElement, { send, loadEditor, onChange, o
     await insertCell(text);
   }
 
-  /* In JupyterLab and Notebook our extension inserts the cell, and cancels the event; elsewhere the code is copied. */
+  /* In JupyterLab and Notebook, our extension inserts the cell and cancels the event. Elsewhere, copy the code. */
   async function insertCell(detail: string) {
     const event = new CustomEvent(INSERT, { bubbles: true, composed: true, cancelable: true, detail });
     if (whole.dispatchEvent(event)) await response.copy(detail, true);
@@ -318,7 +318,7 @@ export function createBrowser(root: HTMLElement, { send, loadEditor, onChange, o
         return true;
       }
       if (list.move(key)) {
-        // An arrow that is held down opens only the row that it stops at.
+        // While an arrow key is held down, only the last row is opened.
         clearTimeout(opening);
         if (!side.hidden && list.selected() !== null) opening = setTimeout(open, 60);
         return true;

@@ -1,9 +1,9 @@
-/* What Python's `browser_data` and `composer` send: see there. */
+/* The types of what Python's `browser_data` and `composer` send; see there. */
 
-/** Of the outcome; or that the row is the head of a session, above its interactions. */
+/** The outcome of an interaction. `"session"` marks the head of a session, above its interactions. */
 export type Mark = "" | "exhausted" | "failed" | "aborted" | "unreadable" | "session";
 
-/** What is null is not known. */
+/** A value that is not known is null. */
 export interface Row {
   at: number | null;
   method: string;
@@ -14,7 +14,7 @@ export interface Row {
   bytes: number | null;
   mark: Mark;
   attempt: number;
-  /** The number of the interaction in its own session or file. All else goes by its place in the list. */
+  /** The number of the interaction in its session or file. Everything else uses its place in the list. */
   number: number;
 }
 
@@ -35,7 +35,7 @@ export interface Message {
 }
 
 export interface Details {
-  /** Its place in the list. */
+  /** The place in the list. */
   number: number;
   row: Row;
   uri: string;
@@ -49,10 +49,10 @@ export interface Details {
 
 export type Response = any;
 
-/** Send a request to Python; the response has the bodies as `buffers`. */
+/** Send a request to Python. The response has the bodies as `buffers`. */
 export type Send = (request: { action: string; [name: string]: unknown }, body?: string | ArrayBuffer) => Promise<Response>;
 
-/** Send a request, and throw the problem that it has as an error. */
+/** Send a request. If the response has a problem, throw it as an error. */
 export async function ask(send: Send, action: string, details: object = {}): Promise<Response> {
   const { problem, ...response } = await send({ action, ...details });
   if (problem) throw new Error(problem);
@@ -61,5 +61,5 @@ export async function ask(send: Send, action: string, details: object = {}): Pro
 
 const FIELDS = ["at", "method", "path", "status", "remaining", "ms", "bytes", "mark", "attempt", "number"];
 
-/** Rows come as arrays: there may be many. */
+/** Return a row from an array. Rows are sent as arrays, because there may be many. */
 export const rowOf = (values: unknown[]) => Object.fromEntries(FIELDS.map((name, i) => [name, values[i]])) as unknown as Row;

@@ -1,4 +1,4 @@
-/* The response of an interaction: its body, that as a table, its headers, and the request as it was sent. */
+/* The response of an interaction: its body, the body as a table, its headers, and the request as it was sent. */
 
 import { createBody } from "./body";
 import { formatMs, formatTime } from "./columns";
@@ -12,7 +12,7 @@ const FORMATS: Record<string, string> = { curl: "curl", httpx: "httpx", request:
 export interface ResponseOptions {
   send: Send;
   loadEditor: LoadEditor;
-  /** Said where nothing is shown. */
+  /** Returns what to show when there is no response. */
   hint: () => HTMLElement;
   onWhole: () => void;
   onEdit: () => void;
@@ -99,7 +99,7 @@ export function createResponse({ send, loadEditor, hint, onWhole, onEdit, onInse
     tabs.show(tabs.current() === "table" && response.body.kind !== "json" ? "body" : tabs.current());
   }
 
-  /* The first rows that dm.frame would make of the body. */
+  /* Show the first rows of the frame that dm.frame makes of the body. */
   async function showTable() {
     if (!shown || tabled === shown.number) return;
     const { number } = shown;
@@ -121,20 +121,20 @@ export function createResponse({ send, loadEditor, hint, onWhole, onEdit, onInse
 
   async function copyAs(format: string) {
     copying.open = false;
-    copying.querySelector("summary")!.focus(); // a hidden button would lose the keyboard to JupyterLab
+    copying.querySelector("summary")!.focus(); // the focused button is hidden now, and JupyterLab would get the keys
     const { text } = await ask(send, "copy", { number: shown!.number, format });
     await copy(text, true);
   }
 
-  /** Copy a text; show it where that is asked for, or where the browser does not let us copy. */
+  /** Copy a text. Show it if `isShown`, or if the browser does not allow copying. */
   async function copy(text: string, isShown = false) {
     const done = await (navigator.clipboard?.writeText(text) ?? Promise.reject()).then(() => true, () => false);
-    const said = make("p", { className: "dml-soft", role: "status", textContent: done ? "Copied to the clipboard." : "Select this text to copy it." });
+    const said = make("p", { className: "dml-soft", role: "status", textContent: done ? "Copied to the clipboard." : "The browser does not allow copying. Select the text and copy it." });
     copied.replaceChildren(said);
-    if (isShown || !done) copied.append(make("pre", { tabIndex: 0, ariaLabel: "The copied text", textContent: text }));
+    if (isShown || !done) copied.append(make("pre", { tabIndex: 0, ariaLabel: "Text to copy", textContent: text }));
   }
 
-  // Whatever it is, it is only ever saved.
+  // Save a body as a download. Its type is generic, so that the browser never opens it as a page.
   async function save(message: "request" | "response") {
     const { name, buffers } = await ask(send, "body", { number: shown!.number, message });
     const href = URL.createObjectURL(new Blob([buffers[0]], { type: "application/octet-stream" }));

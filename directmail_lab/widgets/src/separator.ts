@@ -1,4 +1,4 @@
-/* A border that is dragged, or moved by arrow keys. The places of all borders are kept while the page is open. */
+/* A border that can be dragged, or moved with arrow keys. It keeps its place while the page is open. */
 
 import { make } from "./dom";
 
@@ -6,13 +6,13 @@ const STEP = 3; // percent
 const places: Record<string, number> = ((globalThis as Record<string, any>)["directmail-lab-borders"] ??= {});
 
 export interface SeparatorOptions {
-  /** The CSS variable, set on `root`, that has the percentage; with `-x` or `-y` for the direction of the move. */
+  /** The CSS variable for the percentage, set on `root`. `-x` or `-y` is added for the direction of the move. */
   name: string;
   label: string;
   root: HTMLElement;
-  /** What the percentage is of. */
+  /** The element that is 100%. */
   whole: HTMLElement;
-  /** Whether it lies between two parts that are side by side. */
+  /** Whether the border is between two parts that are side by side. */
   isVertical: () => boolean;
 }
 

@@ -1,4 +1,4 @@
-/* Tabs, and the panels that they show. Left and Right move between them. */
+/* Tabs and the panels that they show. The Left and Right keys move between tabs. */
 
 import { div, make, newId, setText } from "./dom";
 
@@ -6,9 +6,9 @@ export interface Tab {
   name: string;
   label: string;
   panel: HTMLElement;
-  /** What to do before the panel is shown. */
+  /** Called when the panel is shown. */
   onShow?: () => unknown;
-  /** Buttons that are for this panel alone. */
+  /** Buttons that are shown with this panel only. */
   tools?: HTMLElement[];
 }
 
