@@ -5,7 +5,6 @@ Pinned by ``tests/test_vcrpy_agrees.py``. vcrpy's loader constructs no Python ob
 
 from __future__ import annotations
 
-import gc
 import json
 import logging
 import math
@@ -45,6 +44,7 @@ from ..exchange.values import (
 )
 from .layout import IS_RECORDED, elapsed_s_of, headers_of, recorded_at_of, response_of, text_of
 from .matching import Matcher
+from .recording import uncollected
 
 # Of the time that a large file takes, the part in which it becomes nodes; how often that is told.
 _COMPOSING: Final = 0.7
@@ -140,7 +140,7 @@ def load_cassette_text(
     if not isinstance(entries, list | None):
         raise CassetteFormatError("It has no list of interactions.")
     interactions = []
-    with _unlogged(), _uncollected():
+    with _unlogged(), uncollected():
         for number, entry in enumerate(entries or [], 1):
             interactions.append(_interaction(entry, number))
             if number % _TOLD_INTERACTIONS == 0:
@@ -159,22 +159,6 @@ def _unlogged() -> Iterator[None]:
         logger.removeFilter(refuse)
 
 
-@contextmanager
-def _uncollected() -> Iterator[None]:
-    """Pause the collector of cycles, of which a file's nodes have none without aliases.
-
-    It looks at all of them again and again, for two thirds of the time that 10,000 interactions
-    take.
-    """
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
-
-
 def load_yaml(text: str, progress: Progress = lambda _: None) -> Any:
     """Return what vcrpy's YAML loader makes of a text.
 
@@ -184,7 +168,7 @@ def load_yaml(text: str, progress: Progress = lambda _: None) -> Any:
         Where it is not YAML, or holds a tag that would build an object.
     """
     try:
-        with _uncollected():
+        with uncollected():
             return _Loader(text, progress).get_single_data()
     except (yaml.YAMLError, *MALFORMED) as error:
         name = type(error).__name__
