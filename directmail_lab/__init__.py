@@ -4,39 +4,39 @@ Sign in
     login()                 the sign-in form; signing in opens the current session
     connect(…)              the same without a form
     logout()                close the session and forget the key
-    session(), Session      the current session; another one, for threads, tests, several accounts
-    stand_in()              a local service to try things out with
+    session(), Session      the current session; more sessions for threads, tests or accounts
+    stand_in()              a local service for trying things out
 
 Request
-    me()                    the user's record, one row
-    get(path), post(path)   any other path, as an httpx.Response
+    me()                    the user's record, as one row
+    get(path), post(path)   any other path; the result is an httpx.Response
     request("PUT", path)    any other method
-    get_many(paths)         many at once, in their order
+    get_many(paths)         several paths at once; the responses are in the same order
     pages(path)             the pages of a list, one after the other
     frame(response)         any body as a DataFrame
 
 Record and replay
-    record("my-tour")       write what is sent and received to a cassette
-    replay("my-tour")       answer from it, with no key and no network
-    live()                  send, and record nothing
+    record("my-tour")       write requests and responses to a cassette
+    replay("my-tour")       get the same responses, with no key and no network
+    live()                  send requests, and record nothing
 
 Rate limits
-    rate_limits()           one row for each response, its three headers read
-    chart_rate_limits()     the same, as a chart
+    rate_limits()           one row for each response, with its three rate-limit headers
+    chart_rate_limits()     the same as a chart
     monitor()               the same, live
     burst(n)                send n reads
-    check_contract()        the contract's three rules
+    check_contract()        check the contract's three rules
 
-What was seen
+Look at recordings
     interactions()          one row for each request; interactions(number=3) shows one in full
-    browse()                the browser of interactions
-    findings(), explore()   what is known of the open parts; requests that find out more
+    browse()                a panel that shows, writes and sends requests
+    findings(), explore()   what the responses tell about the undocumented parts; find out more
     openapi()               an OpenAPI 3.1 document
-    drift("my-tour")        whether the service still answers as it was recorded
+    drift("my-tour")        whether the live service still answers as recorded
 
 Errors
-    DirectMailLabError      the base of all errors
-    errors                  all of them, as errors.NotRecordedError
+    DirectMailLabError      the base class of all errors
+    errors                  all of them, such as errors.NotRecordedError
 """
 
 import ast
@@ -46,7 +46,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-# The stub states each public name and its module. A module is imported when one of its names is
+# The stub names the module of each public name. A module is imported when one of its names is
 # first used, since most sessions need few of them.
 _STUB = ast.parse(Path(__file__).with_suffix(".pyi").read_text("utf-8"))
 _MODULES = {
@@ -78,5 +78,5 @@ def __dir__() -> list[str]:
 
 
 if "IPython" in sys.modules:
-    with suppress(ImportError):  # an IPython before 8.6
+    with suppress(ImportError):  # IPython before 8.6 has no context matchers
         import_module(".completion", __name__).complete_in_ipython()

@@ -1,6 +1,6 @@
-"""Arguments: the choices that several calls have, and checks.
+"""Checks of arguments, and the choices that several calls share.
 
-A check raises Python's own error, with a sentence that says what to give.
+A check raises `ValueError` or `TypeError`, with a message that says what is valid.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ RecordMode = Literal["none", "once", "new_episodes", "any", "all"]
 RECORD_MODES: Final[tuple[RecordMode, ...]] = get_args(RecordMode)
 
 Repeat = Literal["last", "strict"]
-"""What a replay does when all responses to a request were played."""
+"""What a replay does after the last recorded response to a request; see `directmail_lab.replay`."""
 
 REPEATS: Final[tuple[Repeat, ...]] = get_args(Repeat)
 
 Like = Literal["vcrpy"]
-"""A program whose way of replaying is followed; `directmail_lab.record` says how."""
+"""A program whose rules a replay follows; `directmail_lab.record` says which."""
 
 
 def argument_error(message: str) -> ValueError:
@@ -32,7 +32,7 @@ def argument_error(message: str) -> ValueError:
 
 
 def check_choice(name: str, value: object, choices: Iterable[str]) -> None:
-    """Raise ValueError if an argument is none of its choices."""
+    """Raise ValueError if a value is not one of the choices."""
     choices = list(choices)
     if value not in choices:
         listed = ", ".join(f'"{choice}"' for choice in choices)
@@ -40,29 +40,29 @@ def check_choice(name: str, value: object, choices: Iterable[str]) -> None:
 
 
 def check_number(name: str, value: object, *, least: float, kind: type = Integral) -> None:
-    """Raise ValueError if an argument is no number, or one less than ``least``."""
+    """Raise ValueError if a value is not a number, or is less than ``least``."""
     if not isinstance(value, kind) or not cast("float", value) >= least:
         whole = " whole" if kind is Integral else ""
         raise argument_error(f"{name} must be a{whole} number, {least} or more.")
 
 
 def check_names(name: str, value: object) -> tuple[str, ...]:
-    """Return an argument that is one name or several; raises ValueError for anything else."""
+    """Return one name or several as a tuple; raise ValueError for anything else."""
     names = (value,) if isinstance(value, str) or not isinstance(value, Iterable) else tuple(value)
     if not all(isinstance(each, str) for each in names):
-        raise argument_error(f'{name} must be a list of texts, as in {name}=["a", "b"].')
+        raise argument_error(f'{name} must be a list of strings, such as {name}=["a", "b"].')
     return cast("tuple[str, ...]", names)
 
 
 def check_options(call: str, options: Iterable[str], allowed: Iterable[str]) -> None:
-    """Raise TypeError if a call got an option that it does not have."""
+    """Raise TypeError if a call was given an option that it does not have."""
     if unknown := sorted(set(options).difference(allowed)):
         hint = did_you_mean(unknown[0], allowed)
-        message = f"{call}() takes no {', '.join(unknown)}. {hint}See help({call})."
+        message = f"{call}() has no option {', '.join(unknown)}. {hint}See help({call})."
         raise with_brief_traceback(TypeError(message))
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:
-    """Return ``"Did you mean …? "`` with the name that is most alike, or an empty text."""
+    """Return ``"Did you mean …? "`` with the most similar name, or an empty string."""
     alike = get_close_matches(name, names, n=1)
     return f"Did you mean {alike[0]}? " if alike else ""

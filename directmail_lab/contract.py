@@ -1,4 +1,4 @@
-"""What the service's document (service.md) states; what it leaves open is not here."""
+"""The facts that the service's document (service.md) states."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Final
 # service.md part 4: the one endpoint that is specified.
 ME_PATH: Final = "/v1/users/me"
 
-# service.md part 5: HTTP Basic, the key as user name, and this password.
+# service.md part 5: HTTP Basic, with the key as user name and this password.
 PASSWORD: Final = ""
 
-# service.md part 8: on every response, each a string that holds an integer.
+# service.md part 8: on every response, each a string that contains an integer.
 LIMIT_HEADER: Final = "X-RateLimit-Limit"
 REMAINING_HEADER: Final = "X-RateLimit-Remaining"
 RESET_HEADER: Final = "X-RateLimit-Reset"
@@ -25,7 +25,7 @@ MEANINGS: Final = {
 TYPICAL_LIMIT: Final = 300
 TYPICAL_WINDOW_S: Final = 60.0
 
-# Not the service's: public test data, which opens nothing but a stand-in on this machine.
+# Not from service.md: public test data. Only a stand-in on this machine accepts this key.
 STAND_IN_KEY: Final = "DEMO_7Qm2Xr9LwT4bZk"
 
 # RFC 9110, section 9.2.1: methods that change nothing. Every other one is a write.

@@ -1,9 +1,11 @@
-"""Where an API key comes from, and an object that holds it without showing it."""
+"""Find the API key, and keep it in an `ApiKey`, which never shows it."""
 
 from __future__ import annotations
 
 import contextlib
 import getpass
+import hmac
+import secrets
 import sys
 import warnings
 import weakref
@@ -15,10 +17,11 @@ from .settings import API_KEY_VARIABLE, variable
 from .tracebacks import hide_frames
 
 _SERVICE: Final = "directmail-lab"
+_SALT: Final = secrets.token_bytes(32)
 
 
 class Hidden:
-    """What knows a key: no repr shows it, and it is never pickled or copied."""
+    """Base class of objects that contain a key: it is not in their repr or in a pickle."""
 
     __slots__ = ()
 
@@ -27,7 +30,8 @@ class Hidden:
 
     def __reduce__(self) -> NoReturn:
         raise CredentialError(
-            f"{type(self).__name__} knows a key: never pickled or copied.", "Sign in where it runs."
+            f"{type(self).__name__} contains an API key, so it cannot be pickled or copied.",
+            "Open a new session where you need one.",
         )
 
 
@@ -38,13 +42,14 @@ class ApiKey(Hidden):
     Parameters
     ----------
     text
-        The key as typed; space around it is dropped.
+        The key as typed. Space around it is removed.
 
     Raises
     ------
     CredentialError
-        It is no key, or none that HTTP Basic carries as a user name: empty, a space, a colon (RFC
-        7617 section 2), a control character or anything but ASCII. The message never repeats it.
+        HTTP Basic cannot carry it as a user name: it is empty, or contains a space, a colon (RFC
+        7617 section 2), a control character or a character outside ASCII. The message never
+        repeats it.
     """
 
     __slots__ = ("__reveal", "__weakref__")
@@ -56,14 +61,21 @@ class ApiKey(Hidden):
         key = text.strip()
         if problem := _find_problem(key):
             raise CredentialError(f"The API key {problem}.")
-        # Held in a closure, so that inspecting the object's slots shows a function and no text.
+        # Kept in a closure, so that the object's slots show a function and not the key.
         self.__reveal: Callable[[], str] = lambda: key
         _holders[id(self)] = self
-        _newest[0] = object()  # after the holder: who sees this one finds that one
+        _newest[0] = object()  # last: a thread that sees the new version also finds the new key
 
     def reveal(self) -> str:
         """Return the key itself. Call it only where it is sent or removed."""
         return self.__reveal()
+
+    def account(self, base_url: str) -> bytes:
+        """Return a value for this key at an address. Only equal keys and addresses have it.
+
+        It differs in each process, and the key cannot be computed from it.
+        """
+        return hmac.digest(_SALT, f"{base_url}\n{self.reveal()}".encode(), "sha256")
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ApiKey) and self.reveal() == other.reveal()
@@ -72,7 +84,7 @@ class ApiKey(Hidden):
         return hash(self.reveal())
 
 
-# By identity: two sessions with equal keys have two holders, of which one may end first.
+# By identity: two sessions may have equal keys, and the first may close while the other is open.
 _holders: Final[weakref.WeakValueDictionary[int, ApiKey]] = weakref.WeakValueDictionary()
 _newest: Final[list[object]] = [object()]
 
@@ -80,20 +92,21 @@ _newest: Final[list[object]] = [object()]
 def keys_version() -> tuple[object, str | None]:
     """Return a value that changes whenever `known_keys` may have a new key.
 
-    It contains the environment's key.
+    The value contains the environment's key.
     """
     return _newest[0], variable(API_KEY_VARIABLE)
 
 
 def known_keys(*, remembered_for: Iterable[str] = ()) -> frozenset[str]:
-    """Return every key that this process knows, from its sessions, its forms, the environment.
+    """Return every key that this process knows: of sessions, sign-in forms and the environment.
 
     Parameters
     ----------
     remembered_for
-        Addresses whose keys in the keyring count too, such as before files are shared.
+        Base addresses. Their keys in the keyring are included: before files are shared, for
+        example.
     """
-    # `valuerefs` returns a list: other threads may add holders meanwhile.
+    # `valuerefs` returns a list, so other threads may add keys meanwhile.
     holders = [reference() for reference in _holders.valuerefs()]
     holders += map(remembered_api_key, remembered_for)
     keys = {holder.reveal() for holder in holders if holder is not None}
@@ -101,25 +114,25 @@ def known_keys(*, remembered_for: Iterable[str] = ()) -> frozenset[str]:
 
 
 def _find_problem(key: str) -> str:
-    """Return why HTTP Basic cannot carry a key, and what to do; empty where it can."""
+    """Return why HTTP Basic cannot carry a key, and what to do; an empty string if it can."""
     if "://" in key:
         return "looks like an address. Give the address first, then the key"
     if not key:
         problem = "is empty"
     elif ":" in key:
-        problem = "holds a colon, which HTTP Basic does not allow in a user name"
+        problem = "contains a colon, which HTTP Basic does not allow in a user name"
     elif not (key.isascii() and key.isprintable() and " " not in key):
-        problem = "holds a space, a line break, or a character that is not plain ASCII text"
+        problem = "contains a space, a line break, or a character that is not plain ASCII text"
     else:
         return ""
-    return f"{problem}. Copy it again, all of it and nothing else"
+    return f"{problem}. Copy it again: the whole key, and nothing else"
 
 
 @hide_frames
 def as_api_key(value: str | ApiKey | None) -> ApiKey | None:
     """Return a key as an `ApiKey`; None stays None.
 
-    Warns if the key is in the text of the notebook's cell.
+    It warns if the notebook's current cell contains the key.
 
     Raises
     ------
@@ -132,10 +145,10 @@ def as_api_key(value: str | ApiKey | None) -> ApiKey | None:
     shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
     cells: list[str] = getattr(shell, "user_ns", {}).get("In", [])
     if cells and key.reveal() in cells[-1]:
-        # For no line of the cell: Python prints the line of a warning, and it has the key.
+        # Not `warnings.warn`: Python would print the cell's line, which contains the key.
         warnings.warn_explicit(
-            "This cell now holds the API key, and so do the notebook once saved and IPython's "
-            "history. Take it out, and sign in with login() instead.",
+            "This cell contains the API key, so IPython's history and the saved notebook contain "
+            "it, too. Remove it, and sign in with login() instead.",
             UserWarning,
             filename="directmail_lab",
             lineno=1,
@@ -150,18 +163,18 @@ def find_api_key(api_key: ApiKey | None = None, *, base_url: str) -> ApiKey:
     Parameters
     ----------
     base_url
-        The address that the key is for: the keyring keeps one for each.
+        The address that the key is for. The keyring keeps one key for each address.
 
     Raises
     ------
     CredentialError
-        There is none, or HTTP Basic cannot carry it. The message never repeats it.
+        No key was found, or HTTP Basic cannot carry it. The message never repeats it.
     """
     key = api_key or as_api_key(variable(API_KEY_VARIABLE)) or remembered_api_key(base_url)
     if key is None:
         raise CredentialError(
-            "No API key.",
-            f"Sign in with login(), set {API_KEY_VARIABLE}, or give connect(api_key=…).",
+            "No API key was found.",
+            f"Sign in with login(), set {API_KEY_VARIABLE}, or call connect(api_key=…).",
         )
     return key
 
@@ -172,11 +185,11 @@ def prompt_api_key(prompt: Callable[[str], str] = getpass.getpass) -> ApiKey:
     Raises
     ------
     CredentialError
-        The terminal would show it, or none was typed.
+        The terminal cannot hide what is typed, or no key was typed.
     """
     try:
         with warnings.catch_warnings():
-            # getpass warns, and then echoes, where it cannot turn the echo off.
+            # If getpass cannot turn the echo off, it warns and then shows what is typed.
             warnings.simplefilter("error", getpass.GetPassWarning)
             return ApiKey(prompt("API key (not shown): "))
     except (getpass.GetPassWarning, EOFError):
@@ -186,7 +199,7 @@ def prompt_api_key(prompt: Callable[[str], str] = getpass.getpass) -> ApiKey:
 
 
 def remembered_api_key(base_url: str) -> ApiKey | None:
-    """Return the key that the keyring keeps for an address; None where it keeps none."""
+    """Return the key that the keyring keeps for an address, or None."""
     try:
         text = _keyring().get_password(_SERVICE, base_url)
     except Exception:
@@ -195,38 +208,38 @@ def remembered_api_key(base_url: str) -> ApiKey | None:
     return ApiKey(text) if text else None
 
 
-@hide_frames  # a backend's error may hold the key
+@hide_frames  # a backend's error may contain the key
 def remember_api_key(key: ApiKey, *, base_url: str) -> None:
     """Keep the key in the operating system's keyring, for an address.
 
     Raises
     ------
     CredentialError
-        No keyring works on this machine. The key is then not stored, not even in a plain file.
+        No keyring works on this machine. The key is not stored anywhere.
     """
     ring = _keyring()
     try:
         ring.set_password(_SERVICE, base_url, key.reveal())
     except Exception as error:
         raise CredentialError(
-            f"The keyring did not keep the key ({type(error).__name__}).", _INSTEAD
+            f"The keyring did not store the key ({type(error).__name__}).", _INSTEAD
         ) from None
 
 
 def forget_api_key(base_url: str) -> None:
-    """Remove the key of an address from the keyring; nothing happens where there is none.
+    """Remove the key of an address from the keyring; do nothing if there is none.
 
     Raises
     ------
     CredentialError
-        The keyring has it, and it could not be removed.
+        The keyring has a key that could not be removed.
     """
     if remembered_api_key(base_url) is not None:
         with contextlib.suppress(Exception):
             _keyring().delete_password(_SERVICE, base_url)
             return
         raise CredentialError(
-            "The keyring still holds the key.",
+            "The key could not be removed from the keyring.",
             "Remove the entry directmail-lab with your system's password manager.",
         )
 
@@ -240,7 +253,7 @@ def _keyring() -> Any:
     Raises
     ------
     CredentialError
-        None is installed, or none works but one that writes plain text.
+        No keyring is installed, or the only one that works stores plain text.
     """
     try:
         import keyring
@@ -249,7 +262,7 @@ def _keyring() -> Any:
             'No keyring is installed: pip install "directmail-lab[keyring]".', _INSTEAD
         ) from None
     chosen = keyring.get_keyring()
-    # Not the chain of all backends: if the first fails, the chain goes on to a plain text file.
+    # The backends of the chain, not the chain: after a failure, it goes on to a plain text file.
     for backend in getattr(chosen, "backends", [chosen]):
         if float(backend.priority) > 0 and "plaintext" not in type(backend).__name__.lower():
             return backend

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Unpack
+from typing import TYPE_CHECKING, Any, Final
 
 from .arguments import (
     Like,
@@ -15,9 +16,8 @@ from .arguments import (
     argument_error,
     check_names,
     check_number,
-    check_options,
 )
-from .cassettes import BeforeRecord, FileRecording, Matcher
+from .cassettes import BeforeRecord, FileRecording, Matcher, SessionRecording
 from .contract import ME_PATH
 from .credentials import ApiKey, as_api_key, find_api_key, forget_api_key, remembered_api_key
 from .display import ProgressBar
@@ -28,17 +28,27 @@ from .modes import Entered, ModeChange, Timing
 from .sessions import Session, SessionOptions
 from .settings import API_KEY_VARIABLE, BASE_URL_VARIABLE, choose_address, variable
 from .tracebacks import hide_frames
+from .transports.allowance import Pace
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from .readings.reset_unit import ResetUnit
+
+
+_MOST_SESSIONS: Final = 20
+
 
 class _Current:
-    """The session that the module-level calls act on, and the callbacks for when it changes."""
+    """The session that the module-level calls use, and the callbacks for when it changes.
+
+    It also keeps the recordings of the sessions that were opened, by account, the newest last.
+    """
 
     def __init__(self) -> None:
         self.session: Session | None = None
         self.callbacks: dict[object, Callable[[], object]] = {}
+        self.histories: dict[bytes, deque[SessionRecording]] = {}
 
 
 _current: Final = _Current()
@@ -54,55 +64,71 @@ def connect(
     match_on: Sequence[str | Matcher] | None = None,
     ignore: Iterable[str] = (),
     like: Like | None = None,
-    **options: Unpack[SessionOptions],
+    timeout_s: float = 30.0,
+    pace: Pace = "burst",
+    max_wait_s: float = 120.0,
+    reset_unit: ResetUnit | None = None,
+    allow_writes: bool = False,
+    retry: bool = True,
+    paths: Collection[str] = (),
 ) -> Session:
-    """Open a session and make it the current one. Nothing is sent yet.
+    """Open a session and make it the current one. It sends nothing yet.
 
     Parameters
     ----------
     base_url
-        The base address or a configured region's name; else ``DIRECTMAIL_BASE_URL``, else the one
-        configured region.
+        The base address, or the name of a configured region. By default ``DIRECTMAIL_BASE_URL``,
+        or else the region, if just one is configured.
     api_key
-        The key; else ``DIRECTMAIL_API_KEY``, else the one kept in the keyring by
-        ``login(remember=True)``.
+        The API key. By default ``DIRECTMAIL_API_KEY``, or else the key that
+        ``login(remember=True)`` put in the keyring.
     cassette, record_mode
-        Start on this cassette, by one of vcrpy's record modes. With a cassette and no mode it is
-        replayed (``"none"``), which needs neither key nor address; given both, `live` goes on.
+        Start with this cassette, in one of vcrpy's record modes. With a cassette and no mode, the
+        session replays it (``"none"``), which needs neither key nor address. If you give them too,
+        `live` can end the replay.
     match_on, ignore, like
         See `record`.
-    timeout_s : float, default 30
+    timeout_s
         Seconds to wait for a connection, and for each part of a response.
-    pace : {"burst", "even", "off"}, default "burst"
-        ``"burst"`` sends at will while the allowance lasts, ``"even"`` spreads requests over the
-        window, ``"off"`` never waits.
-    max_wait_s : float, default 120
-        The most seconds that one request waits for the allowance, over all its attempts; instead
-        of a longer wait, `AllowanceExhaustedError` is raised.
-    reset_unit : {"seconds_left", "milliseconds_left", "epoch_s", "epoch_ms"}, optional
-        The unit of ``X-RateLimit-Reset`` where you know it; else it is inferred.
-    allow_writes : bool, default False
+    pace
+        ``"burst"`` sends without delay while the allowance lasts, ``"even"`` spreads requests over
+        the window, ``"off"`` never waits.
+    max_wait_s
+        How many seconds one request waits for the allowance at most, over all its attempts. A
+        request that would have to wait longer raises `AllowanceExhaustedError`.
+    reset_unit
+        The unit of ``X-RateLimit-Reset``: ``"seconds_left"``, ``"milliseconds_left"``,
+        ``"epoch_s"`` or ``"epoch_ms"``. By default it is inferred from the readings.
+    allow_writes
         Whether methods other than GET, HEAD and OPTIONS may be sent to the live service.
-    retry : bool, default True
-        Whether a read that failed, or was refused (429), is sent again.
-    paths : list of str, optional
-        Templates of paths, such as ``["/v1/domains/{domain}"]``, where `rate_limits`, `findings`
-        and the like take a name for an id or an id for a name.
+    retry
+        Whether a read that failed, or was refused with 429, is sent again.
+    paths
+        Templates of paths, such as ``["/v1/domains/{domain}"]``. Give one if `rate_limits` or
+        `findings` mistakes a name in a path for an id, or an id for a name.
 
     Raises
     ------
     NotConnectedError
         No address was given or found.
     AddressError
-        The address is not a valid one, has user info, or would send the key unencrypted.
+        The address is not valid, has user info, or would send the key unencrypted.
     CredentialError
         No key was given or found, or HTTP Basic cannot carry it.
     CassetteError
         The cassette cannot be found, read or written.
     """
-    check_options("connect", options, ["api_key", *SessionOptions.__annotations__])
     if record_mode is not None and cassette is None:
-        raise argument_error("A record_mode needs a cassette: connect(…, cassette=…).")
+        raise argument_error("record_mode needs a cassette: connect(…, cassette=…).")
+    options = SessionOptions(
+        timeout_s=timeout_s,
+        pace=pace,
+        max_wait_s=max_wait_s,
+        reset_unit=reset_unit,
+        allow_writes=allow_writes,
+        retry=retry,
+        paths=paths,
+    )
     hidden = as_api_key(api_key)
     mode: RecordMode = record_mode or "none"
     start: str | Path | FileRecording | None = cassette
@@ -117,8 +143,18 @@ def connect(
         except BaseException:
             opened.close()
             raise
+    _join_history(opened)
     make_current(opened)
     return opened
+
+
+def _join_history(opened: Session) -> None:
+    """Add a session's recording to the history of its account."""
+    if opened.api_key is not None:
+        account = opened.api_key.account(opened.base_url)
+        history = _current.histories.setdefault(account, deque(maxlen=_MOST_SESSIONS))
+        history.append(opened.sent)
+        opened.sent.history = history
 
 
 def make_current(opened: Session | None) -> None:
@@ -129,12 +165,12 @@ def make_current(opened: Session | None) -> None:
 
 
 def current_session() -> Session | None:
-    """Return the current session, or None; unlike `session` it never opens one."""
+    """Return the current session, or None; unlike `session`, it never opens one."""
     return _current.session
 
 
 def on_current_change(callback: Callable[[], object]) -> Callable[[], object]:
-    """Call ``callback`` whenever the current session changes; return a function to stop that."""
+    """Call ``callback`` whenever the current session changes; return a function that ends this."""
     token = object()
     _current.callbacks[token] = callback
     return lambda: _current.callbacks.pop(token, None)
@@ -146,25 +182,31 @@ def session() -> Session:
     Raises
     ------
     NotConnectedError
-        There is none, and the environment does not hold both an address and a key.
+        No session is open, and the environment does not have both an address and a key.
     """
     if _current.session is not None:
         return _current.session
     if not (variable(API_KEY_VARIABLE) and variable(BASE_URL_VARIABLE)):
         raise NotConnectedError(
             "No session is open.",
-            "Sign in with login(), connect(base_url=…, api_key=…), or replay a "
-            f'recording with replay("first-look"). Or set {BASE_URL_VARIABLE} and '
-            f"{API_KEY_VARIABLE}.",
+            "Sign in with login() or connect(base_url=…, api_key=…), or replay a recording with "
+            f'replay("first-look"). You can also set {BASE_URL_VARIABLE} and {API_KEY_VARIABLE}.',
         )
     return connect()
 
 
 def logout() -> None:
-    """Close the current session and forget its key, in memory and in the keyring."""
+    """Close the current session and forget its key, in memory and in the keyring.
+
+    A browser that is opened later does not show the earlier sessions of this account.
+    """
     closing = _current.session
     make_current(None)
     if closing is not None:
+        for account, history in list(_current.histories.items()):
+            if closing.sent in history:
+                del _current.histories[account]
+                history.clear()
         closing.close()
         forget_api_key(closing.base_url)
 
@@ -173,10 +215,10 @@ def logout() -> None:
 
 
 def me() -> pd.DataFrame:
-    """Return the current user's record, one row (``GET /v1/users/me``, service.md part 4).
+    """Return the current user's record as one row (``GET /v1/users/me``, service.md part 4).
 
     It needs a session: sign in with ``login()`` or ``connect(base_url=…, api_key=…)``, or
-    replay a recording, ``replay("first-look")``. The columns are whatever the service sends:
+    replay a recording with ``replay("first-look")``. The columns depend on what the service sends;
     see `directmail_lab.frame`.
 
     Raises
@@ -186,73 +228,73 @@ def me() -> pd.DataFrame:
     UnauthorizedError, ServiceError
         The service answered 401 or 403, or with another error status.
     NotJSONError
-        Its body is not JSON.
+        The body of the response is not JSON.
     NotRecordedError
-        In a replay whose cassette has no such request.
+        The session replays a cassette that does not contain this request.
     """
     return session().me()
 
 
 def request(method: str, path: str, **options: Any) -> httpx.Response:
-    """Send a request below the base address.
+    """Send a request to a path below the base address.
 
-    An error status is returned, not raised. The session's pacing applies.
+    A response with an error status is returned like any other. The session's pacing applies.
 
     Parameters
     ----------
     method, path
-        ``"GET"`` and ``"/v1/lists"``, for example. A write has to be allowed:
+        ``"GET"`` and ``"/v1/lists"``, for example. Writes must be allowed first:
         ``dm.session().allow_writes = True``.
     **options
-        Those of `httpx.Client.request`: ``params``, ``json``, ``headers`` and so on.
+        The options of `httpx.Client.request`: ``params``, ``json``, ``headers`` and so on.
 
     Raises
     ------
     WriteRefusedError
-        The request is a write, and the session allows none; nothing is sent.
+        The request is a write, and the session does not allow writes. Nothing is sent.
     NotRecordedError
-        A replay has no response to this request.
+        The session replays a cassette that has no response to this request.
     OutcomeUnknownError
         A write was sent and its response was lost: it may have been carried out.
     httpx.RequestError
-        No response came to a read: no connection, for example, or none in time.
+        A read got no response: the connection failed or timed out, for example.
     """
     return session().request(method, path, **options)
 
 
 def get(path: str, **options: Any) -> httpx.Response:
-    """Send a GET; see `request`."""
+    """Send a GET request; see `request`."""
     return session().get(path, **options)
 
 
 def post(path: str, **options: Any) -> httpx.Response:
-    """Send a POST, which has to be allowed as all writes do; see `request`."""
+    """Send a POST request. Like all writes, it must be allowed first; see `request`."""
     return session().post(path, **options)
 
 
 def burst(n: int, path: str = ME_PATH) -> pd.DataFrame:
     """Send ``n`` GET requests through the current session, one after the other.
 
-    The session's pacing applies. A progress bar appears after a second. An interruption leaves the
-    session usable, and `rate_limits` then has the readings of what was sent before it. A replay
-    that runs out of responses repeats the last one, with a warning.
+    The session's pacing applies. A progress bar appears after a second. If you interrupt the call,
+    the session stays usable, and `rate_limits` has the readings up to then. A replay that runs out
+    of responses repeats the last one, with a warning.
 
     Parameters
     ----------
     n
-        How many, 1 or more.
+        How many requests, 1 or more.
     path
         The path below the base address.
 
     Returns
     -------
     DataFrame
-        The session's readings meanwhile, those of retries included: columns as in `rate_limits`.
+        The session's readings during the call, retries included. Columns as in `rate_limits`.
 
     Raises
     ------
     ValueError
-        Where ``n`` is no number, or less than 1; nothing is sent.
+        ``n`` is not a number, or is less than 1. Nothing is sent.
     """
     from .readings.frame import frame_of
 
@@ -285,9 +327,9 @@ def burst(n: int, path: str = ME_PATH) -> pd.DataFrame:
 
 
 def live() -> ModeChange[Session]:
-    """Send every request of the session to the service, and record none.
+    """Send every request to the service, and record nothing.
 
-    Also a context manager and a decorator, as `record` is.
+    Like `record`, it is also a context manager and a decorator.
 
     Raises
     ------
@@ -307,60 +349,61 @@ def record(
     like: Like | None = None,
     before_record: BeforeRecord | None = None,
 ) -> ModeChange[Session]:
-    """Record the session to a cassette; without a key, replay the one that is there.
+    """Record the session to a cassette; if there is no key, replay the cassette.
 
-    The mode lasts until the next change of mode; as a context manager or as a decorator, until
-    the end of the block or of the call.
+    The mode lasts until you change it again. As a context manager or a decorator, it lasts until
+    the end of the block or the call.
 
-    So one notebook serves its author, who signs in and records, and a reader, who has no key. In
-    the modes ``"new_episodes"`` and ``"once"``, the file that a recording would write is replayed
-    if there is no key: neither in the current session, nor in the environment or the keyring. A
-    printed line says so, with the date of the recording. A write that is replayed warns that
-    nothing was sent. `Session.record` and a test's session never replay in place of recording.
+    The same notebook therefore serves its author, who signs in and records, and its readers, who
+    have no key. If neither the current session nor the environment nor the keyring has a key, the
+    modes ``"new_episodes"`` and ``"once"`` replay the file that they would otherwise write. A
+    printed line says so, with the date of the recording. A replayed write warns that nothing was
+    sent. `Session.record` and the session of a test always record.
 
     Parameters
     ----------
     cassette
         A bare name, kept in the nearest ``cassettes`` folder, or a `Path` to a file.
     record_mode
-        vcrpy's: ``"new_episodes"`` replays what the cassette has and records the rest,
-        ``"once"`` records only where there is no such file yet, ``"all"`` sends everything
-        and records it; when it is closed, that replaces the old responses to the same requests,
-        and others stay; ``"none"`` only replays.
+        One of vcrpy's. ``"new_episodes"`` and ``"any"`` replay what the cassette has and record the
+        rest. ``"once"`` records a new cassette, and only replays one that exists. ``"all"`` sends
+        and records every request; at the end, new responses replace the old ones to the same
+        requests, and other interactions stay. ``"none"`` only replays.
     redact
-        What to replace besides the key and usual credentials: names of headers and of fields,
-        dotted paths, and ``"personal"`` for e-mail addresses and telephone numbers anywhere, and
-        for fields that by their name hold a name, postal address, company, birth date or bank
-        account. Personal data becomes stable pseudonyms.
+        What to replace besides the key and usual credentials: names of headers and fields, dotted
+        paths, and ``"personal"``. The latter stands for e-mail addresses and telephone numbers
+        anywhere, and for fields whose name says that they contain a name, postal address, company,
+        birth date or bank account. Personal data becomes stable pseudonyms.
     match_on
-        What must be equal in two requests: names of vcrpy's matchers, and functions that
-        compare two of vcrpy's requests. By default the method, the path below the base address,
-        the query, and the body of writes.
+        What must be equal for a recorded request to match: names of vcrpy's matchers, and
+        functions that compare two of vcrpy's requests. By default the method, the path below the
+        base address, the query, and the body of writes.
     ignore
         What is left out of both requests before they are compared: ``"query:NAME"``,
-        ``"header:NAME"``, and ``"body:NAME"`` for a field of a form, or of JSON by its dotted path.
+        ``"header:NAME"``, or ``"body:NAME"`` for a field of a form or the dotted path of a JSON
+        value.
     like
-        ``"vcrpy"`` compares as vcrpy does by default: method, whole address and query, no body. The
-        responses of a cassette that another program wrote are then played as they were recorded,
-        with their cookies and tokens; what is shown, converted or written stays redacted.
+        ``"vcrpy"`` matches as vcrpy does by default: method, whole address and query, no body. If
+        another program wrote the cassette, its responses are then played exactly as recorded, with
+        their cookies and tokens. They are still redacted when shown, converted or written.
     before_record
-        A function that takes each `Interaction` before it is redacted, and returns what is recorded
-        in its place, or None to leave it out. The caller and the session have the response as it
-        came. A replay compares requests with those that it returned.
+        A function that gets each `Interaction` before it is redacted. It returns the interaction
+        to record, or None to leave it out. The caller and the session get the unchanged response.
+        A replay matches requests against what the function returned.
 
     Raises
     ------
     NotConnectedError
-        There is no key, and no such cassette to replay; or the mode is ``"all"``.
+        There is no key, and no such cassette to replay; or the mode ``"all"`` has no key.
     CassetteInUseError
-        Another recording holds the cassette.
+        Another recording writes the same cassette.
     CassetteError
-        The cassette cannot be read or written, or its name leads out of the folder. By a request:
-        ``before_record`` failed. The request was carried out, and `interactions` has the response.
+        The cassette cannot be read or written, or its name leads out of the folder. A later request
+        raises it if ``before_record`` fails; `interactions` then still has the response.
 
     Examples
     --------
-    Leave out what is polled, and empty the bodies of files::
+    Leave out requests to a path that is polled, and record PDF files without their content::
 
         from dataclasses import replace
 
@@ -376,7 +419,7 @@ def record(
     """
     options: dict[str, Any] = {"redact": check_names("redact", redact), "ignore": ignore}
     options |= {"match_on": match_on, "like": like, "before_record": before_record}
-    said: list[str] = []  # once, however often a decorated function is called
+    said: list[str] = []  # printed once, even if a decorated function is called often
 
     def enter() -> Entered[Session]:
         if record_mode not in _REPLAYED_WITHOUT_KEY or _connect_with_key():
@@ -389,7 +432,7 @@ def record(
         return entered
 
     change = ModeChange(enter)
-    if said:  # so IPython does not show the same once more
+    if said:  # IPython would show the same text again
         vars(change)["_ipython_display_"] = lambda: None
     return change
 
@@ -398,18 +441,18 @@ _REPLAYED_WITHOUT_KEY: Final = ("new_episodes", "once")
 
 
 def _connect_with_key() -> bool:
-    """Return whether there is a key to record with, after looking for one if the session has none.
+    """Return whether there is a key to record with.
 
-    If one is found in the environment or the keyring, a session with it becomes the current one.
+    If the session has no key but the environment or the keyring has one, open a session with it.
     """
     current = _current.session
-    # The session of a test has folders of its own. What it replays must not pass for new.
+    # A session with its own folders is that of a test, which must not replay instead of recording.
     if current is not None and (current.api_key is not None or current.folders):
         return True
     if not variable(API_KEY_VARIABLE):
         try:
             address = choose_address()
-        except NotConnectedError:  # the keyring keeps a key for each address
+        except NotConnectedError:  # without an address, the keyring cannot be searched
             return False
         if remembered_api_key(address) is None:
             return False
@@ -426,10 +469,10 @@ def replay(
     ignore: Iterable[str] = (),
     like: Like | None = None,
 ) -> ModeChange[Session]:
-    """Answer from a cassette alone, with no key and no network.
+    """Replay a cassette: return its recorded responses, with no key and no network.
 
-    Also a context manager and a decorator, as `record` is. Without a current session, it opens one
-    that can only replay.
+    Like `record`, it is also a context manager and a decorator. If there is no current session, it
+    opens one that can only replay.
 
     Parameters
     ----------
@@ -437,8 +480,8 @@ def replay(
         A bare name, looked up in ``DIRECTMAIL_CASSETTES``, the nearest ``cassettes`` folder
         upward and the packaged tutorials; or a `Path` to a file.
     timing
-        ``"instant"``; ``"recorded"`` to wait as long as the service took; or a factor of that,
-        such as 0.5. It never waits more than 30 s for a response.
+        ``"instant"`` does not wait, ``"recorded"`` waits as long as the service took, and a number
+        is a factor of that time, such as 0.5. No response waits more than 30 s.
     repeat
         What follows the last recorded response to a request: the same response again
         (``"last"``), or `NotRecordedError` (``"strict"``).

@@ -2,8 +2,8 @@
 
 `readable` returns the same pandas DataFrame and changes only how it is shown as the value of a
 notebook cell (or in IPython): text is aligned left, columns without values are left out, long text
-is not cut, and a single row that is too wide becomes a row for each field. Copies of the frame, and
-frames made from it, are shown as pandas shows them.
+is not cut, and a single row that is too wide becomes one row per field. pandas shows copies of the
+frame, and frames made from it, as usual.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _MOST_ROWS: Final = 60
 _ROWS_AT_EACH_END: Final = 10
 _MOST_COLUMNS: Final = 100
 _MOST_CHARACTERS: Final = 1_000
-# What fits a page of JupyterLab; one row that is wider is shown as a row for each field.
+# What fits on a page of JupyterLab. A single row that is wider is shown as one row per field.
 _PAGE_CHARACTERS: Final = 110
 _NARROWEST: Final = 12
 _GAP: Final = "  "
@@ -39,7 +39,7 @@ _OPTIONS: Final = "_readable"
 CONTROLS: Final = re.compile(
     r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 )
-"""Characters that move a terminal's cursor or hide text, save line breaks; and surrogates."""
+"""Surrogates, and characters that move a terminal's cursor or hide text, except line breaks."""
 
 
 def plural(number: int, noun: str) -> str:
@@ -59,20 +59,20 @@ def ranges(numbers: Iterable[int]) -> str:
 def readable(
     frame: pd.DataFrame, *, once: Collection[str] = (), hidden: Collection[str] = ()
 ) -> pd.DataFrame:
-    """Return the frame itself, changed to be shown as described in `display`.
+    """Return the same frame, after changing how it is shown (see `display`).
 
-    The sentences in its ``attrs["notes"]``, if any, are shown below the table.
+    If ``attrs["notes"]`` has sentences, they are shown below the table.
 
     Parameters
     ----------
     once
         Columns in which a value equal to the one above is left blank.
     hidden
-        Columns that are not shown, such as those that hold whole documents.
+        Columns that are not shown, such as those that contain whole documents.
     """
-    shown = weakref.ref(frame)  # the frame refers to the function: a cycle would delay its freeing
+    shown = weakref.ref(frame)  # weak, since the frame refers to `bundle`: no cycle to collect
 
-    def bundle(**_: object) -> dict[str, str]:  # what IPython passes it does itself, too
+    def bundle(**_: object) -> dict[str, str]:  # IPython itself applies what it passes
         kept = shown()
         return {} if kept is None else {"text/html": as_html(kept), "text/plain": as_text(kept)}
 
@@ -82,7 +82,7 @@ def readable(
 
 
 def as_html(frame: pd.DataFrame) -> str:
-    """Return a frame as an HTML table, in the page's own colours; every value is escaped."""
+    """Return a frame as an HTML table in the colours of the page. Every value is escaped."""
     columns, notes = _columns_and_notes(frame, _PAGE_CHARACTERS)
     head, *rows = zip(*map(_html_cells, columns), strict=True) if columns else [()]
     body = "".join(f"<tr>{''.join(row)}</tr>" for row in rows)
@@ -93,7 +93,8 @@ def as_html(frame: pd.DataFrame) -> str:
 def as_text(frame: pd.DataFrame, *, width: int | None = None) -> str:
     """Return a frame as lines of text that fit the terminal; long cells are wrapped.
 
-    ``width`` is in characters, by default the terminal's. Columns that do not fit are named below.
+    ``width`` is in characters, by default the terminal's. If columns do not fit, a line below the
+    table names them.
     """
     width = width or shutil.get_terminal_size((80, 24)).columns
     columns, notes = _columns_and_notes(frame, min(width, _PAGE_CHARACTERS))
@@ -102,7 +103,7 @@ def as_text(frame: pd.DataFrame, *, width: int | None = None) -> str:
         left_out.insert(0, columns.pop().name)
     if left_out:
         notes.append(f"Not shown here: {', '.join(left_out)}.")
-    # The widest that a column of text may be for the table to fit.
+    # The largest width of a column of text with which the table fits.
     widths = range(width, _NARROWEST, -1)
     most = next((each for each in widths if _total_width(columns, each) <= width), _NARROWEST)
     return "\n".join([*_lines(columns, most), *textwrap.wrap(" ".join(notes), width)])
@@ -112,14 +113,14 @@ def as_text(frame: pd.DataFrame, *, width: int | None = None) -> str:
 
 
 class _Column(NamedTuple):
-    """A column as it is shown. Numbers are aligned right; they and times are not wrapped."""
+    """A column to show. Numbers are aligned right; numbers and times are not wrapped."""
 
     name: str
     cells: list[str]
     kind: str = "O"  # as numpy's dtype.kind
 
     def width(self, most: int) -> int:
-        """Return its width in characters, which may be ``most`` if it can be wrapped."""
+        """Return its width in characters; a column that can be wrapped has at most ``most``."""
         width = max(map(len, [self.name, *self.cells]))
         return width if self.kind in "iufM" else min(width, most)
 
@@ -141,7 +142,7 @@ def _lines(columns: list[_Column], most: int) -> list[str]:
 
 
 def _html_cells(column: _Column) -> list[str]:
-    # Each cell has its alignment, since JupyterLab's style sheet sets it for cells.
+    # Each cell states its alignment, since JupyterLab's style sheet sets one for cells.
     style = f"text-align:{'right' if column.kind in 'iuf' else 'left'}"
     style += ";white-space:nowrap" if column.kind in "iufM" else ""
     cells = [f'<td style="{style}">{html.escape(cell)}</td>' for cell in column.cells]
@@ -149,7 +150,7 @@ def _html_cells(column: _Column) -> list[str]:
 
 
 def _columns_and_notes(frame: pd.DataFrame, page: int) -> tuple[list[_Column], list[str]]:
-    """Return the columns that are shown, and sentences on what is not."""
+    """Return the columns to show, and sentences about what is left out."""
     count, width = frame.shape
     is_cut = count > _MOST_ROWS
     ends = [*range(_ROWS_AT_EACH_END), *range(count - _ROWS_AT_EACH_END, count)]
@@ -168,7 +169,7 @@ def _columns_and_notes(frame: pd.DataFrame, page: int) -> tuple[list[_Column], l
 
 
 def _columns(frame: pd.DataFrame, part: pd.DataFrame) -> tuple[list[_Column], list[str]]:
-    """Return the columns of some rows, and the names of those without a value in the frame."""
+    """Return the columns of the rows in ``part``, and the names of columns without any value."""
     once, hidden = vars(frame).get(_OPTIONS, ((), ()))
     columns, empty, title = [], [], _one_line(str(frame.index.name or ""))
     if len(frame) > 1 or title:
@@ -188,7 +189,7 @@ def _columns(frame: pd.DataFrame, part: pd.DataFrame) -> tuple[list[_Column], li
 
 
 def _cell(name: str, value: object) -> str:
-    """Return a value as text on one line: times to the second, seconds to the millisecond."""
+    """Return a value as one line: a time to the second, a number of seconds to the millisecond."""
     if isinstance(value, datetime):
         return f"{value:%Y-%m-%d %H:%M:%S}" + ("Z" if value.tzinfo is not None else "")
     if isinstance(value, float) and name.endswith("_s"):
@@ -208,14 +209,14 @@ def _one_line(text: str) -> str:
 # -- progress ----------------------------------------------------------------------------------
 
 Progress = Callable[[float], object]
-"""What is called with how much more is done."""
+"""A callback that gets how much was done since its last call."""
 
 
 class ProgressBar(AbstractContextManager["ProgressBar"]):
-    """A tqdm bar that disappears when it is closed, from the saved notebook too.
+    """A tqdm bar that disappears when it is closed, also from the saved notebook.
 
-    It appears after ``delay_s`` seconds; ``options`` are tqdm's. If the output is no terminal,
-    it is one line.
+    It appears after ``delay_s`` seconds. ``options`` are tqdm's. If the output is not a terminal,
+    it prints one line instead.
     """
 
     def __init__(self, total: float | None, *, delay_s: float = 1.0, **options: Any) -> None:
@@ -227,18 +228,19 @@ class ProgressBar(AbstractContextManager["ProgressBar"]):
         self.update(0)
 
     def update(self, done: float = 1) -> None:
-        """Add to what is done."""
+        """Advance the bar by ``done``."""
         self._done += done
         if self._bar is None and time.monotonic() >= self._shown_from:
             self._show()
         if self._bar is not None:
-            # tqdm warns if a bar is more than full, which rounding may cause.
+            # tqdm warns if a bar is more than full, and rounding may cause that.
             self._bar.update(min(self._done, self._bar.total or math.inf) - self._bar.n)
 
     def _show(self) -> None:
         from tqdm.auto import tqdm
 
-        # tqdm.auto imports it in a notebook alone. Elsewhere IPython would take a second to import.
+        # tqdm.auto imports tqdm.notebook only in a notebook. It imports IPython, which takes a
+        # second, so it is not imported here.
         notebook = sys.modules.get("tqdm.notebook")
         if notebook is not None and issubclass(tqdm, notebook.tqdm_notebook):
             from IPython.display import display
@@ -247,7 +249,7 @@ class ProgressBar(AbstractContextManager["ProgressBar"]):
             self._output = display(self._bar.container, display_id=True)  # type: ignore[no-untyped-call]
         elif sys.stderr.isatty():
             self._bar = tqdm(**self._options)
-        else:  # one line in a log, not one for each update
+        else:  # a log gets one line, not one for each update
             sys.stderr.write(f"{self._options['desc']} …\n")
             self._shown_from = math.inf
 
@@ -255,11 +257,11 @@ class ProgressBar(AbstractContextManager["ProgressBar"]):
         """Remove the bar."""
         if self._bar is None:
             return
-        # In a notebook tqdm turns a bar red and keeps it if it is not full at the end.
+        # In a notebook, tqdm turns a bar red and keeps it if it is not full at the end.
         self._bar.n = self._bar.total or self._bar.n
         self._bar.close()
         if self._output is not None:
-            # Else the saved notebook would keep tqdm's text.
+            # Otherwise the saved notebook would keep tqdm's text.
             self._output.update({}, raw=True)
 
     def __exit__(self, *_: object) -> None:

@@ -2,23 +2,23 @@
 
     DirectMailLabError
     ├── NotConnectedError        no session is open
-    ├── CredentialError          no key, or one that HTTP Basic cannot carry
-    ├── AddressError             no valid address, or one that would expose the key
-    ├── WriteRefusedError        a write to a live service that was not allowed
+    ├── CredentialError          no key was found, or HTTP Basic cannot carry it
+    ├── AddressError             the address is not valid, or would expose the key
+    ├── WriteRefusedError        a write to a live service was not allowed
     ├── OutcomeUnknownError      a write was sent and no response came
     ├── AllowanceExhaustedError  the allowance is used up, and the wait is too long
-    ├── NotJSONError             a body that is not JSON
-    ├── NotebookRunError         a notebook that is shared does not run without a key
+    ├── NotJSONError             a body is not JSON
+    ├── NotebookRunError         a notebook to share does not run without a key
     ├── ServiceError             the service answered with an error status
     │   └── UnauthorizedError    … with 401 or 403
     └── CassetteError            a cassette cannot be found, opened or written
-        ├── NotRecordedError     a request that the cassette has no response to
-        │   └── CassetteNotFoundError  … since there is no such cassette
-        ├── CassetteFormatError  a file that is not a cassette
+        ├── NotRecordedError     the cassette has no response to a request
+        │   └── CassetteNotFoundError  … because there is no such cassette
+        ├── CassetteFormatError  a file is not a cassette
         └── CassetteInUseError   another recording writes the cassette
 
 Timeouts and connection errors stay httpx's own (see `directmail_lab.clients.own`). Each message
-says what happened, then what to do, and holds no key, query, header value or unredacted body.
+says what happened, then what to do. It contains no key, query, header value or unredacted body.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ def _printable(text: str) -> str:
 class DirectMailLabError(Exception):
     """The base of every error that directmail_lab raises on purpose.
 
-    Neither text has control characters: a stranger's cassette may name a path that a terminal would
-    take for a command.
+    Control characters in both texts become spaces: a message may quote a stranger's cassette, and a
+    terminal would execute them.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ class DirectMailLabError(Exception):
     advice
         What to do about it.
     **attributes
-        What a program may need besides: each class names its own.
+        Values for programs. Each class documents its own.
     """
 
     def __init__(self, what: str = "", advice: str = "", **attributes: object) -> None:
@@ -70,11 +70,11 @@ class CredentialError(DirectMailLabError):
 
 
 class AddressError(DirectMailLabError):
-    """No valid address, or one that would expose the key."""
+    """The address is not valid, or would expose the key."""
 
 
 class WriteRefusedError(DirectMailLabError):
-    """A write to a live service on a session that does not allow writes."""
+    """The session does not allow writes to the live service."""
 
 
 class OutcomeUnknownError(DirectMailLabError):
@@ -87,19 +87,19 @@ class AllowanceExhaustedError(DirectMailLabError):
     Attributes
     ----------
     until
-        When the window renews, in seconds since the Unix epoch; None where that is not known.
+        When the window renews, in seconds since the Unix epoch; None if that is not known.
     """
 
     until: float | None = None
 
 
 class NotJSONError(DirectMailLabError):
-    """A response whose body is not JSON.
+    """The body of a response is not JSON.
 
     Attributes
     ----------
     status
-        The HTTP status of the response; None where the body did not come with one.
+        The HTTP status of the response; None if only a body was given.
     content_type
         Its content type, or None.
     """
@@ -109,7 +109,7 @@ class NotJSONError(DirectMailLabError):
 
 
 class NotebookRunError(DirectMailLabError):
-    """A notebook that is to be shared does not run without a key and a network."""
+    """A notebook to share does not run without a key and a network."""
 
 
 class ServiceError(DirectMailLabError):
@@ -120,7 +120,7 @@ class ServiceError(DirectMailLabError):
     status
         The HTTP status.
     operation
-        Method and path, id-like segments as ``{id}``: ``GET /v1/users/me``.
+        Method and path, with ``{id}`` in place of ids: ``GET /v1/lists/{id}``.
     excerpt
         The start of the body, with the key removed.
     reading
@@ -142,7 +142,7 @@ class CassetteError(DirectMailLabError):
 
 
 class NotRecordedError(CassetteError):
-    """A request was replayed that the cassette has no response to.
+    """The cassette has no response to a request.
 
     Attributes
     ----------
@@ -152,12 +152,12 @@ class NotRecordedError(CassetteError):
         ``"nothing_left"`` (all were played), ``"no_match"`` or ``"no_body"`` (the response was
         recorded without its body).
     similarity
-        Of the request's path to that of the nearest one in the cassette, from 0 to 1.
+        How similar the path is to that of the nearest recorded request, from 0 to 1.
     request
-        Its method and path.
+        The request's method and path.
     nearest
-        Method and path of up to three recorded requests, each with what differs by its name: the
-        value as it was sent and as it was recorded, both redacted.
+        Up to three recorded requests: the method and path of each, and what differs. For the name
+        of each difference, this is the value sent and the value recorded, both redacted.
     """
 
     details: str = ""
@@ -171,18 +171,18 @@ class NotRecordedError(CassetteError):
 
 
 class CassetteNotFoundError(NotRecordedError):
-    """There is no such cassette, so it has a response to no request."""
+    """There is no such cassette, so no request has a response."""
 
     __str__ = DirectMailLabError.__str__
 
 
 class CassetteFormatError(CassetteError):
-    """A file that cannot be read as a cassette.
+    """A file cannot be read as a cassette.
 
     Attributes
     ----------
     is_cassette
-        False where the file is something else, not a damaged or too large cassette.
+        True if the file is a cassette that is damaged or too large; False if it is something else.
     """
 
     is_cassette: bool = True

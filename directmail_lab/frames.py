@@ -1,4 +1,4 @@
-"""JSON to a DataFrame: any JSON body gives a usable frame, with its values unchanged."""
+"""Turn any JSON body into a usable DataFrame, with its values unchanged."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from .tracebacks import hide_frames
 from .transports.extensions import of
 
 MOST_CELLS: Final = 50_000_000
-"""Rows times columns of the largest frame."""
+"""The number of cells (rows times columns) of the largest frame."""
 
 VALUE_COLUMN: Final = "value"
-"""The column of values that are not objects: a scalar body, or elements of an array."""
+"""The name of the column for values that are not objects: a scalar body, elements of an array."""
 
 _DTYPES: Final = {
     "int": "Int64",
@@ -38,10 +38,10 @@ _DTYPES: Final = {
     "str": "string",
 }
 _LARGEST: Final = {"Int64": 2**63 - 1, "Float64": 2**53 - 1}
-"""The largest integer up to which a dtype holds each one exactly."""
+"""For each dtype, the largest integer up to which it represents every integer exactly."""
 
 
-@hide_frames  # their locals hold the body, and it may repeat the key
+@hide_frames  # the locals contain the body, which may repeat the key
 def frame(
     response_or_json: object,
     *,
@@ -60,7 +60,7 @@ def frame(
     dtypes are those of ``convert_dtypes()`` (``Int64``, ``Float64``, ``boolean``, ``string``), but
     chosen by the JSON types, so that ``1.0`` does not become an integer; ``object`` is for mixed
     values, arrays, and integers beyond 64 bits. ``null`` and a missing field are both ``<NA>``.
-    Where a response or the bytes of a body repeat the API key, ``<API_KEY>`` replaces it.
+    If a response or the bytes of a body contain the API key, ``<API_KEY>`` replaces it.
 
     Parquet has one type per column, so ``to_parquet`` refuses a column of mixed values. Convert it
     to text first: ``df["size"] = df["size"].astype("string")``.
@@ -69,21 +69,22 @@ def frame(
     ----------
     response_or_json
         An `httpx.Response`, the bytes of a body, or parsed JSON. A ``str`` is a JSON string, not a
-        body. A list of responses, as of `get_many`, or an iterator of them, as of `pages`, gives
-        one frame of all their records; a warning names those that failed.
+        body. A list of responses (from `get_many`) or an iterator of them (from `pages`) gives one
+        frame of all their records, and a warning names those that failed.
     record_path
         ``"auto"`` unwraps an envelope: an object whose ``data`` is an object or an array. None
         never unwraps. Any other text is the name of a member, or a dotted path to one.
     on_error
-        Whether a response with an error status raises, or the frame is of its body (``"keep"``).
+        What to do with a response that has an error status: ``"raise"`` an error, or ``"keep"`` it
+        and return a frame of its body.
 
     Returns
     -------
     DataFrame
         With ``attrs``: ``status`` (int), ``path`` (of the URL), ``source`` (``"live"``,
-        ``"recorded"`` or ``"replayed"``) and ``time`` (when the response came: ISO 8601, UTC), each
-        None if unknown; ``envelope``, the body's other members, if one was unwrapped; and
-        ``pages``, how many responses it has the records of, for a list or an iterator of them.
+        ``"recorded"`` or ``"replayed"``) and ``time`` (of the response: ISO 8601, UTC), each None
+        if unknown. If an envelope was unwrapped, ``envelope`` has its other members. For a list or
+        an iterator of responses, ``pages`` is the number of those that did not fail.
 
     Raises
     ------
@@ -107,14 +108,14 @@ def frame(
 
 
 def _frame_of_many(results: Any, record_path: str | None, on_error: str) -> pd.DataFrame:
-    """Return the frame of the pages of a list, or of responses with errors among them."""
+    """Return one frame of several responses: pages, or the results of `get_many` with errors."""
     records: list[object] = []
     good: list[object] = []
     failures: list[str] = []
     for position, result in enumerate(results):
         try:
             body = _read(result, on_error)
-        except Exception as error:  # get_many() has one of any kind in a response's place
+        except Exception as error:  # get_many() returns errors of any kind
             failures.append(f"[{position}] {_without_key(getattr(error, 'what', str(error)))}")
             continue
         is_page = isinstance(result, httpx.Response) and of(result).is_page
@@ -160,20 +161,20 @@ def _read(value: Any, on_error: str) -> Any:
 
 
 def _describe(response: object) -> dict[str, Any]:
-    """Return what `frame` leaves in ``attrs``: JSON values, so that Parquet keeps them."""
+    """Return the ``attrs`` of a frame: JSON values, so that Parquet keeps them."""
     about: dict[str, Any] = dict.fromkeys(("status", "path", "source", "time"))
     if isinstance(response, httpx.Response):
         about["status"] = response.status_code
         about["path"] = response.url.path
         if (reading := of(response).reading) is not None:
             about.update(path=reading.path, source=reading.source)
-            if not math.isnan(reading.at):  # vcrpy's may have no time
+            if not math.isnan(reading.at):  # vcrpy does not record the time
                 about["time"] = datetime.fromtimestamp(reading.at, UTC).isoformat()
     return about
 
 
 def _not_json(problem: str, response: httpx.Response | None) -> NotJSONError:
-    """Return the error for a body that is not JSON; it contains nothing of the body."""
+    """Return the error for a body that is not JSON. It quotes nothing of the body."""
     if response is None:
         return NotJSONError(f"The body {problem}.", "Give frame() the bytes of a whole JSON body.")
     content_type = _without_key(response.headers.get("content-type", ""))
@@ -191,7 +192,7 @@ def _not_json(problem: str, response: httpx.Response | None) -> NotJSONError:
 
 
 def _without_key(text: str) -> str:
-    """Return a text without any key of this process: a notebook keeps what its cells show."""
+    """Return a text without the keys of this process, since a notebook stores what is shown."""
     return KeySearch(known_keys()).removed_from(text)
 
 
@@ -199,7 +200,7 @@ def _without_key(text: str) -> str:
 
 
 def _table(rows: Sequence[object], source: object) -> pd.DataFrame:
-    """Return the frame of some records, with ``attrs`` that describe the response they are of."""
+    """Return the frame of some records, with ``attrs`` that describe their response."""
     fields = _fields(rows)
     index = pd.RangeIndex(len(rows))
     columns = {number: _column(values, index) for number, values in enumerate(fields.values())}
@@ -210,7 +211,7 @@ def _table(rows: Sequence[object], source: object) -> pd.DataFrame:
 
 
 def _fields(rows: Sequence[object]) -> dict[Path, list[object]]:
-    """Return the values of each field, one for each row, missing ones as None."""
+    """Return the values of each field, one for each row; a missing value is None."""
     fields: dict[Path, list[object]] = {}
     for number, row in enumerate(rows):
         for path, value in leaves(row) if row not in (None, {}) else ():
@@ -221,7 +222,7 @@ def _fields(rows: Sequence[object]) -> dict[Path, list[object]]:
             raise DirectMailLabError(
                 f"A frame of these {plural(len(rows), 'record')} would have more than "
                 f"{MOST_CELLS:,} cells.",
-                "Give frame() a part of them.",
+                "Give frame() fewer records at a time.",
             )
     if not fields and None in rows:
         fields[()] = []
@@ -231,10 +232,10 @@ def _fields(rows: Sequence[object]) -> dict[Path, list[object]]:
 
 
 def _unique_names(paths: Iterable[Path]) -> list[str]:
-    """Return a name for each path, no two alike.
+    """Return a unique name for each path.
 
-    ``{"a.b": 1, "a": {"b": 2}}`` has two paths for one name: ``a.b`` and ``a.b_2``. A lone
-    surrogate, which pandas' strings cannot contain, is written as an escape.
+    ``{"a.b": 1, "a": {"b": 2}}`` has two paths with the same name, so they become ``a.b`` and
+    ``a.b_2``. pandas' strings cannot contain a lone surrogate, so it is written as an escape.
     """
     names: dict[str, None] = {}
     numbers: Counter[str] = Counter()
@@ -249,12 +250,12 @@ def _unique_names(paths: Iterable[Path]) -> list[str]:
 
 
 def _column(values: list[object], index: pd.RangeIndex) -> Any:
-    """Return one column, its missing values as ``<NA>``, in the dtype that all values share."""
+    """Return one column in the dtype that all its values share, with ``<NA>`` for missing ones."""
     types = {type(value).__name__ for value in values if value is not None}
     dtype = _DTYPES.get(" ".join(sorted(types)))
     most = _LARGEST.get(dtype or "", math.inf)
     if dtype and all(-most - 1 <= value <= most for value in values if type(value) is int):
         with contextlib.suppress(UnicodeEncodeError):  # as in _unique_names
             return pd.array(values, dtype=dtype)  # type: ignore[call-overload]
-    # A Series keeps its dtype, while DataFrame() would look for a narrower one in an array.
+    # A Series keeps its dtype. For an array, DataFrame() would look for a narrower one.
     return pd.Series([pd.NA if value is None else value for value in values], index, dtype=object)

@@ -1,6 +1,6 @@
-"""httpx, its requests and responses as values, and which requests are writes.
+"""httpx: its requests and responses as values, its addresses, and which requests are writes.
 
-No other module imports httpx, so a change of one line can replace it by a maintained fork (httpx2).
+No other module imports httpx, so one changed line can replace it with a maintained fork (httpx2).
 """
 
 from __future__ import annotations
@@ -15,35 +15,37 @@ from .contract import SAFE_METHODS
 from .errors import AddressError
 from .exchange.values import Headers, RecordedRequest, RecordedResponse, text_headers
 
-# With a header or a parameter of these names, many frameworks treat a request as one of another
-# method. The case of the name makes no difference; nor do - and _ to WSGI and CGI.
+# Many frameworks let a header or a parameter of these names override a request's method. The case
+# of a name does not matter, and WSGI and CGI treat - and _ alike.
 _OVERRIDES: Final = ("-method", "x-http-method", "x-http-method-override", "x-method-override")
 
 
 def origin(url: httpx.URL) -> tuple[bytes, bytes, int | None]:
-    """Return the origin of a URL: only the base address's gets the key."""
+    """Return the origin of a URL. Only the origin of the base address gets the key."""
     return url.raw_scheme, url.raw_host, url.port  # httpx leaves a default port out
 
 
 def is_write(request: httpx.Request) -> bool:
-    """Return whether a request may change something: by its method, or one that overrides it."""
-    # Each live request is asked this, and few have any of these names.
-    headers = [each for each in request.headers.raw if b"method" in each[0].lower()]
+    """Return whether a request's method, or one that overrides it, may change something."""
+    headers = request.headers.raw
+    # This runs for each live request, and few have a header that overrides the method.
+    if b"method" not in b"\n".join([name for name, _ in headers]).lower():
+        headers = []
     return may_change(request.method, request.url.query.decode("ascii"), text_headers(headers))
 
 
 def may_change(method: str, query: str, headers: Headers = ()) -> bool:
-    """Return the same as `is_write`, of the parts of a request."""
+    """Return what `is_write` returns, given the parts of a request."""
     pairs = [*headers]
     if "%" in query or "method" in query.lower():
         pairs += parse_qsl(query.replace(";", "&"), keep_blank_values=True)
     overrides = [v for name, v in pairs if name.strip().lower().replace("_", "-") in _OVERRIDES]
-    return any(each.strip().upper() not in SAFE_METHODS for each in (method, *overrides))
+    return not SAFE_METHODS.issuperset([each.strip().upper() for each in (method, *overrides)])
 
 
 NOT_AN_ADDRESS: Final = (
-    "This is no address: it is too long, or has a control character, a port that is no number, or "
-    "a host name that no host can have. Correct it, or give a path such as /v1/users/me."
+    "This is not a valid address: it is too long, or has a control character, a port that is not a "
+    "number, or an impossible host name. Correct it, or give a path such as /v1/users/me."
 )
 
 REQUEST_OPTIONS: Final = tuple(inspect.signature(httpx.Client.request).parameters)[3:]
@@ -51,19 +53,19 @@ REQUEST_OPTIONS: Final = tuple(inspect.signature(httpx.Client.request).parameter
 
 
 def parse_url(url: httpx.URL | str) -> httpx.URL:
-    """Return an address as httpx takes it; raises `AddressError` for what is none."""
+    """Return an address as an `httpx.URL`; raise `AddressError` if it is not valid."""
     try:
         parsed = httpx.URL(url)
-        if parsed.host:  # which raises UnicodeError, as a label does that is too long
+        if parsed.host:  # this and the next line raise UnicodeError for a host that is not valid
             parsed.raw_host.decode("ascii").encode("idna")
         return parsed
-    except (httpx.InvalidURL, UnicodeError):  # whose message may repeat a key
+    except (httpx.InvalidURL, UnicodeError):  # not chained: the message may repeat a key
         pass
     raise AddressError(NOT_AN_ADDRESS)
 
 
 def body_of(request: httpx.Request) -> bytes | None:
-    """Return the body of a request of httpx or httpx2; None if it was not read."""
+    """Return the body of a request of httpx or httpx2, or None if it has not been read."""
     try:
         return request.content
     except RuntimeError:  # RequestNotRead, of either library
@@ -71,14 +73,14 @@ def body_of(request: httpx.Request) -> bytes | None:
 
 
 def recorded_request(request: httpx.Request) -> RecordedRequest:
-    """Return a request as a value; no body, or one not read, is an empty one (vcrpy's way)."""
+    """Return a request as a value. Like vcrpy, treat a missing or unread body as an empty one."""
     body = body_of(request) or b""
     headers = text_headers(request.headers.raw)
     return RecordedRequest(request.method, str(request.url), headers, body)
 
 
 def recorded_response(response: httpx.Response, body: bytes | None = None) -> RecordedResponse:
-    """Return a response as a value, by default with the body that was read."""
+    """Return a response as a value, by default with the body that httpx has read."""
     return RecordedResponse(
         status=response.status_code,
         reason=response.reason_phrase,
@@ -94,7 +96,7 @@ def as_response(stored: RecordedResponse) -> httpx.Response:
         stored.status,
         # As bytes: httpx encodes text as ASCII, and a recorded header may have other characters.
         headers=[(name.encode(), value.encode()) for name, value in stored.headers],
-        # A stream, as from the network: the client reads it, and so measures and closes it.
+        # A stream, as from the network, so that the client reads, times and closes it.
         stream=httpx.ByteStream(stored.body),
         extensions={"http_version": b"HTTP/1.1", **reason},
     )

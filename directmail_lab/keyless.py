@@ -22,10 +22,10 @@ from .tracebacks import warn_caller
 def replaying_session(
     cassette: str | Path, base_url: str | None = None, **options: Unpack[SessionOptions]
 ) -> tuple[Session, FileRecording]:
-    """Return a session that can only replay, at the address of a cassette, and what that holds."""
+    """Return a session that can only replay, at the address of a cassette, and its recording."""
     recording = read_cassette(find_cassette(cassette))
     if base_url is None:
-        with suppress(AddressError):  # of a stranger's cassette
+        with suppress(AddressError):  # a stranger's cassette may have any address
             return Session(recording.base_url or "", **options), recording
         base_url = NO_ADDRESS
     return Session(base_url, **options), recording
@@ -34,22 +34,22 @@ def replaying_session(
 def replay_in_place(
     session: Session | None, cassette: str | Path, options: Mapping[str, Any]
 ) -> tuple[Entered[Session], str]:
-    """Replay the very file that would be recorded to.
+    """Replay the file that a recording with a key would write.
 
-    A write that is replayed warns that nothing was sent. A request that is not in the cassette
-    raises `NotRecordedError` as always, with other advice.
+    A replayed write warns that nothing was sent. A request that is not in the cassette raises
+    `NotRecordedError` as usual; the advice is to sign in.
 
     Parameters
     ----------
     session
         The session that replays; None for a new one at the cassette's address.
     options
-        Those of `Session.record` besides the mode.
+        The options of `Session.record`, except the mode.
 
     Returns
     -------
     Entered, str
-        What `ModeChange` takes as entered, and a line that tells the user.
+        The mode that was entered, and a line to show to the user.
 
     Raises
     ------
@@ -59,13 +59,14 @@ def replay_in_place(
     path = new_cassette_path(cassette)
     if not (path.is_file() and path.stat().st_size):
         title = cassette_name(cassette)
-        raise NotConnectedError(f"No key, and no cassette {title!r} yet.", "Sign in to record it.")
+        what = f"There is no key, and no cassette {title!r} yet."
+        raise NotConnectedError(what, "Sign in to record it.")
     start: Path | FileRecording = path
     if session is None:
         session, start = replaying_session(path)
     entered = session.record(start, record_mode="none", **options).entered
     played = session.open_cassette
-    assert played is not None, "the session was put on one just now"
+    assert played is not None, "the session has just opened it"
     when = session.recording.recorded_when
     recorded = f"{played.name!r}, recorded {when}" if when else repr(played.name)
 
@@ -76,7 +77,7 @@ def replay_in_place(
     def advise(error: NotRecordedError) -> None:
         error.advice = "There is no key, so nothing was sent. Sign in to record it."
         if options["before_record"] is not None:
-            error.advice += " Or before_record leaves it out: then no recording has it."
+            error.advice += " If before_record leaves it out, no recording contains it."
 
     played.on_played, played.on_unmatched = warn_of_write, advise
     count = plural(len(played), "interaction")

@@ -23,7 +23,7 @@ Timing = Literal["instant", "recorded"] | float
 
 
 class Entered(NamedTuple, Generic[_S]):
-    """A session's mode that was entered, the previous one, and the transport that has them."""
+    """The mode that a session has entered, its previous mode, and the transport that has them."""
 
     session: _S
     transport: SessionTransport
@@ -34,13 +34,13 @@ class Entered(NamedTuple, Generic[_S]):
 class ModeChange(Generic[_S]):
     """A mode that a session has entered; the end of its ``with`` block restores the previous one.
 
-    As a decorator it enters the mode for each call of the function, which may be async. Calls at
-    the same time share the mode, which ends with the last of them.
+    As a decorator, it enters the mode for each call of the function, which may be async. Concurrent
+    calls share the mode, which ends when the last of them ends.
 
     Parameters
     ----------
     enter
-        Enters the mode. A decorator calls it again for each call of the function.
+        The function that enters the mode. A decorator calls it again for each call.
 
     Attributes
     ----------
@@ -59,12 +59,12 @@ class ModeChange(Generic[_S]):
         self.entered.transport.enter(self.entered.previous)
 
     def is_on(self) -> bool:
-        """Return whether the session is in the mode still."""
+        """Return whether the session is still in this mode."""
         return self.entered.transport.mode is self.entered.mode
 
     def __call__(self, function: _F) -> _F:
-        self.__exit__()  # outside of the calls, the session is in its previous mode
-        lock, changes = threading.Lock(), list[ModeChange[_S]]()  # one for each call under way
+        self.__exit__()  # between calls, the session is in its previous mode
+        lock, changes = threading.Lock(), list[ModeChange[_S]]()  # an entry for each running call
 
         @contextmanager
         def mode_of_a_call() -> Iterator[None]:
@@ -106,10 +106,10 @@ class ModeChange(Generic[_S]):
 
 
 def latency_factor(timing: Timing) -> float:
-    """Return the factor of recorded latencies that a replay waits: 0 not at all, 1 as recorded."""
+    """Return the factor for recorded latencies in a replay: 0 does not wait, 1 waits as long."""
     factor = {"instant": 0.0, "recorded": 1.0}.get(timing) if isinstance(timing, str) else timing
     if not isinstance(factor, Real) or not factor >= 0:
         raise argument_error(
-            'timing is "instant", "recorded", or a factor of the recorded latencies.'
+            'timing must be "instant", "recorded", or a factor of the recorded latencies.'
         )
     return float(factor)

@@ -26,32 +26,32 @@ Result = httpx.Response | Exception
 
 _MOST_PAGES: Final = 1_000
 _HAS_MORE: Final = ("has_more", "hasMore", "has_next", "hasNextPage")
-# Where a page states these numbers: at its top, or in one of these objects.
+# A page states these numbers at its top level, or in one of these objects.
 _AROUND: Final = frozenset({"data", "meta", "pagination"})
 _TOTAL: Final = ("total",)
 _TOTAL_PAGES: Final = ("total_pages", "totalPages")
 _LAST_PAGE: Final = ("last_page", "lastPage")
 _CAME: Final = "{desc}: {n_fmt} [{elapsed}]"
 _NO_WAY: Final = (
-    "The last page says that there are more, but not where. Say how to find the next page: "
+    "The last page says that there are more pages, but not where. Say how to find the next page: "
     'pages(…, page="page"), offset="offset" or cursor="next_cursor".'
 )
 _INTERRUPTED: Final = "There is no response: get_many() was interrupted. Request this path again."
 
 
 def get_many(paths: Iterable[str], *, concurrency: int = 8) -> list[Result]:
-    """Send a GET to each of any number of paths, several at once, paced as the session is.
+    """Send a GET request to each path, several at a time, at the session's pace.
 
-    A progress bar appears after one second. After an interrupt nothing more is sent, and the
-    responses so far are returned. With a cassette, requests for the same path are sent one after
+    A progress bar appears after one second. If you interrupt the call, it sends nothing more and
+    returns the responses so far. With a cassette, requests for the same path are sent one after
     the other, so that a replay gives each of them the response that was recorded for it.
 
     Parameters
     ----------
     paths
-        Below the base address, each with its query if it has one: ``"/v1/lists?page=2"``.
+        Paths below the base address, with a query if you like: ``"/v1/lists?page=2"``.
     concurrency
-        The most requests that wait for their responses at the same time.
+        How many requests may wait for their responses at the same time.
 
     Returns
     -------
@@ -62,7 +62,7 @@ def get_many(paths: Iterable[str], *, concurrency: int = 8) -> list[Result]:
     Raises
     ------
     ValueError
-        ``concurrency`` is less than 1, or ``paths`` is a single string; nothing is sent.
+        ``concurrency`` is less than 1, or ``paths`` is a single string. Nothing is sent.
     """
     if isinstance(paths, str) or not isinstance(paths, Iterable):
         raise argument_error("get_many() takes a list of paths.")
@@ -96,7 +96,7 @@ def get_many(paths: Iterable[str], *, concurrency: int = 8) -> list[Result]:
                 bar.update()
     except KeyboardInterrupt:
         over.set()
-    return results.copy()  # a response that comes after an interrupt does not change it
+    return results.copy()  # a thread may still change `results` after an interrupt
 
 
 def pages(
@@ -108,33 +108,33 @@ def pages(
     cursor: str | None = None,
     max_pages: int | None = None,
 ) -> Iterator[httpx.Response]:
-    """Request the pages of a list, one after the other, paced as the session is.
+    """Request the pages of a list, one after the other, at the session's pace.
 
-    The next page is where the header ``Link`` or a URL named ``next`` in the body says, unless you
-    name another way: ``page``, ``offset`` or ``cursor``. If a page says that there are more and not
-    where, a warning says so. A page that is empty or repeats an earlier one ends the list, and is
-    not yielded. ``frame(pages(…))`` is one frame of all their records.
+    By default, the header ``Link`` or a URL named ``next`` in the body leads to the next page. If
+    the service counts or marks its pages instead, give ``page``, ``offset`` or ``cursor``. A
+    warning says if a page announces more pages but not where. A page that is empty or repeats an
+    earlier one ends the list, and is not yielded. ``frame(pages(…))`` is one frame of all records.
 
     Parameters
     ----------
     path
-        Below the base address.
+        The path below the base address.
     params
-        The query of the first request: page size and start, as in ``{"limit": 100, "page": 0}``.
+        The query of the first request: page size and start, such as ``{"limit": 100, "page": 0}``.
     page
-        The query's parameter for the number of the page, which begins at its value in ``params``,
-        else at 1. The last page is where ``total`` (the number of all records), ``total_pages``,
-        ``last_page`` or the link to the next page says; without these a page that is shorter than
-        the first, or one before a 404. Each may stand in ``meta`` or ``pagination``. As long as
-        one of them says that there are more, the list goes on.
+        The name of the query parameter for the page number. It starts at its value in ``params``,
+        or at 1. The list ends when ``total`` (the number of all records), ``total_pages``,
+        ``last_page`` or the link to the next page says so; these may also be in ``meta`` or
+        ``pagination``. As long as one of them announces more, the list goes on. Without any, it
+        ends after a page with fewer records than the first, or before a 404.
     offset
-        The query's parameter for the number of the first record, which begins at its value in
-        ``params``, else at 0. It ends as with ``page``.
+        The name of the query parameter for the number of the first record. It starts at its value
+        in ``params``, or at 0. The list ends as with ``page``.
     cursor
-        Where in the body the token for the next page is: ``"next_cursor"``, or a dotted path such
-        as ``"meta.next_cursor"``. It is sent back under its name without ``next``: as ``cursor``.
+        The name or dotted path of the next page's token in the body: ``"next_cursor"`` or
+        ``"meta.next_cursor"``. The query parameter has the same name without ``next``: ``cursor``.
     max_pages
-        The most pages to request; by default 1,000, with a warning if there are more.
+        How many pages to request at most. By default 1,000, with a warning if there are more.
 
     Yields
     ------
@@ -146,10 +146,10 @@ def pages(
     ServiceError
         The service answered with an error status.
     AddressError
-        The next page's URL is on another server than the session's: nothing is sent there.
+        The link to the next page leads to another server. Nothing is sent there.
     ValueError
         More than one of ``page``, ``offset`` and ``cursor`` is given, or ``max_pages`` is less than
-        1; nothing is sent.
+        1. Nothing is sent.
     """
     if sum(map(bool, (page, offset, cursor))) > 1:
         raise argument_error("pages() takes only one of page=, offset= and cursor=.")
@@ -175,7 +175,7 @@ def _pages(pager: _Pager, max_pages: int | None) -> Iterator[httpx.Response]:
 
 @dataclass(repr=False)
 class _Pager:
-    """Requests one page after the other; ``url`` is the next one's, None after the last."""
+    """Requests one page after the other. ``url`` leads to the next page; None after the last."""
 
     session: Session
     url: httpx.URL | None
@@ -190,9 +190,9 @@ class _Pager:
     def __post_init__(self) -> None:
         self._is_from_zero = self.page is not None and self._number(self.url) == 0
 
-    @hide_frames  # the locals hold bodies
+    @hide_frames  # the locals contain bodies
     def next_page(self) -> httpx.Response | None:
-        """Return the next page; None if there is none, or none with new records."""
+        """Return the next page; None if there is none with new records."""
         url, is_first = self.url, not self._seen
         if url is None or url in self._seen:
             return None
@@ -216,7 +216,7 @@ class _Pager:
     def _next_url(
         self, url: httpx.URL, link: str | None, fields: Mapping[Path, Any], count: int
     ) -> httpx.URL | None:
-        """Return the URL of the page after one that has these ``fields`` and ``count`` records."""
+        """Return the URL of the page after the one that has these fields and this many records."""
         flags = [value for path, value in fields.items() if path and path[-1] in _HAS_MORE]
         if False in flags:
             return None
@@ -238,16 +238,16 @@ class _Pager:
                     return self._checked(url.join(parse_url(each)))
             flags.append(any(links))
         if True in flags:
-            warnings.warn(_NO_WAY, stacklevel=5)  # for the loop over the pages
+            warnings.warn(_NO_WAY, stacklevel=5)  # names the line of the user's loop
         return None
 
     def _has_more(
         self, url: httpx.URL, links: list[Any], fields: Mapping[Path, Any], count: int
     ) -> bool | None:
-        """Return whether a page says that there are more; None if it does not say for certain.
+        """Return whether a page says that there are more pages; None if that is not certain.
 
-        A link that is null on each page, and a total that each page has of its own records, say
-        nothing. So both are trusted once they said that there are more, or if they agree.
+        Some services always send a null link, or a total of the page's own records. So a link or a
+        total counts only after it has once announced more pages, or if another statement agrees.
         """
         number, said = self._number(url), dict[str, bool]()
         if len(links) > 1 or links[0] or "link" in self._trusted:
@@ -264,11 +264,11 @@ class _Pager:
         return bool(more) if is_certain else None
 
     def _number(self, url: httpx.URL | None) -> int:
-        """Return the number of the page, or of its first record, in a URL's query."""
+        """Return the number of the page, or of its first record, from a URL's query."""
         return int(url.params[self.page or self.offset or ""]) if url is not None else 0
 
     def _checked(self, url: httpx.URL) -> httpx.URL:
-        """Return a URL that a page named, if it is on this session's server, or is replayed."""
+        """Return a URL from a page, if it is on the session's server or the session replays."""
         if self.session.mode == "replay" or origin(url) == origin(self.session.client.base_url):
             return url
         raise AddressError(
@@ -279,7 +279,7 @@ class _Pager:
 
 
 def _stated(fields: Mapping[Path, Any], names: tuple[str, ...]) -> int | None:
-    """Return the number that a page states under one of these names; None if it is malformed."""
+    """Return the positive number that a page states under one of these names, or None."""
     found = (
         value
         for path, value in fields.items()

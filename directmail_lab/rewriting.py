@@ -1,6 +1,6 @@
-"""The addresses in what a local server answers: those of the service become the server's own.
+"""Rewrite the service's addresses in the responses of a local server to the server's own.
 
-Otherwise a client that follows a link goes past the server, to the live service.
+Otherwise, a client that follows a link would bypass the server and reach the live service.
 """
 
 from __future__ import annotations
@@ -23,16 +23,17 @@ _DEFAULT_PORT: Final = r"(?::(?:80|443))?"
 class Rewriting:
     """Turns a service's addresses into a server's own, and back.
 
-    They are changed in the headers ``Link``, ``Location`` and ``Content-Location``, and in JSON.
+    It changes the headers ``Link``, ``Location`` and ``Content-Location``, and JSON bodies.
 
     Parameters
     ----------
     own
         The server's base address.
     bases
-        Those of the services that it answers for.
+        The base addresses of the services that the server answers for.
     recorded
-        All addresses of the cassettes that are replayed: none of another host may reach a client.
+        All addresses in the replayed cassettes. A response that leads to another of their hosts is
+        refused.
     """
 
     def __init__(self, own: str, bases: Iterable[str], recorded: Iterable[str] = ()) -> None:
@@ -49,7 +50,7 @@ class Rewriting:
         Raises
         ------
         CassetteError
-            One leads to another host that is recorded, too.
+            An address leads to a recorded host that this server does not answer for.
         """
         headers = tuple(
             (name, self._own_header(value) if name.lower() in _HEADERS else value)
@@ -60,13 +61,13 @@ class Rewriting:
             return response
         try:
             text = unpack(response.body, header(headers, "content-encoding") or "")
-        except ValueError:  # not compressed as it says
+        except ValueError:  # the body is not compressed as its header says
             return response
         own = self._own_text(text.decode("latin-1")).encode("latin-1")
         return response if own == text else normalize_headers(replace(response, body=own))
 
     def to_service(self, request: RecordedRequest, base_url: str) -> RecordedRequest:
-        """Return a request without the server's own address in its query and its body."""
+        """Return a request with the service's address in place of the server's own."""
         pairs = [(self._own, base_url), (quote(self._own, safe=""), quote(base_url, safe=""))]
         uri, body = request.uri, request.body
         for own, theirs in pairs:
@@ -76,7 +77,7 @@ class Rewriting:
         return replace(request, uri=uri, body=body)
 
     def _own_header(self, value: str) -> str:
-        for prefix in self._prefixes:  # the server's paths are below it
+        for prefix in self._prefixes:  # the server's paths do not have this prefix
             value = re.sub(rf"(^|<){re.escape(prefix)}(?=/)", r"\1", value)
         return self._own_text(value)
 
@@ -88,9 +89,9 @@ class Rewriting:
             text = self._theirs.sub(own, text)
         if self._others is not None and (other := self._others.search(text)):
             raise CassetteError(
-                f"The response leads to {other['host']}, which is recorded, too, but another host "
-                "than this server answers for. The client would go to the live one.",
-                "In a test, mark it directmail(patch=True), and let the client use the "
+                f"The response leads to {other['host']}, a recorded host that this server does not "
+                "answer for. The client would reach the live host.",
+                "In a test, use the mark directmail(patch=True), and let the client use the "
                 "service's own address.",
             )
         return text
@@ -99,7 +100,7 @@ class Rewriting:
 def _any_of(bases: Iterable[str]) -> re.Pattern[str] | None:
     """Return a pattern for an address at or below one of ``bases``, up to the end of that base.
 
-    Its scheme may be the other one, or none: ``//api.example.com/v1`` leads there, too.
+    The scheme may be http, https or missing: ``//api.example.com/v1`` leads there, too.
     """
     places = []
     for base in bases:
@@ -110,7 +111,7 @@ def _any_of(bases: Iterable[str]) -> re.Pattern[str] | None:
         places.append(f"{re.escape(netloc)}{port}{path}")
     if not places:
         return None
-    # The longest first: a base address may be below another.
+    # The longest come first, since one base address may be below another.
     places.sort(key=len, reverse=True)
     start = rf"(?:https?:|(?<![\w:/\\])){_SLASH}{_SLASH}(?:[^/?#@\s\"\\]*@)?"
     return re.compile(rf"{start}(?P<host>{'|'.join(places)})(?![\w.:@%-])", re.IGNORECASE)

@@ -1,7 +1,7 @@
-"""A small HTTP/1.1 server on loopback, one that answers from cassettes, and one for a client.
+"""A small HTTP/1.1 server on loopback, and two servers built on it.
 
-The stand-in service is a `LoopbackServer`, too. A `CassetteServer` is for curl, a browser, PHP and
-so on; a `ClientServer` for tests of other HTTP libraries than httpx.
+`CassetteServer` replays cassettes for curl, a browser or any other program. `ClientServer` passes
+requests to a session, for tests of HTTP libraries other than httpx.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 HOST: Final = "127.0.0.1"
 
-# RFC 9110, 7.6.1: these concern one connection; and the length is that of the body as it is sent.
+# These concern one connection only (RFC 9110, 7.6.1). The length is computed when a body is sent.
 _NOT_PASSED_ON: Final = frozenset(
     ("connection", "content-length", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade")
 )
@@ -59,7 +59,7 @@ _VALUE: Final = re.compile(r"[^\x00-\x08\x0a-\x1f\x7f]*")
 _DIGITS: Final = {10: re.compile("[0-9]+"), 16: re.compile("[0-9A-Fa-f]+")}
 _LONGEST_LINE: Final = 1024
 _POLL_S: Final = 0.02
-"""How often the server looks whether it is to close: a test that starts one waits half of it."""
+"""Seconds between checks whether the server should close: closing it takes half of this."""
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -75,7 +75,7 @@ class Handler(BaseHTTPRequestHandler):
         raise AttributeError(name)
 
     def respond(self) -> None:
-        """Answer the request whose head was read."""
+        """Read the body of a request, and send the response."""
         try:
             body = self._body()
         except TooLargeError as error:
@@ -85,11 +85,11 @@ class Handler(BaseHTTPRequestHandler):
         except ValueError:  # it is not clear where the body ends
             self.send_error(HTTPStatus.BAD_REQUEST)
             return
-        # Its address is as it was sent: /v1/users/me?verbose=1.
+        # `self.path` is the address as it was sent: /v1/users/me?verbose=1.
         self.reply(RecordedRequest(self.command, self.path, tuple(self.headers.items()), body))
 
     def reply(self, request: RecordedRequest) -> None:
-        """Answer a request that was read whole."""
+        """Send the response to a complete request."""
         self.send(self.server.owner.answer(request))
 
     def _body(self) -> bytes:
@@ -97,7 +97,7 @@ class Handler(BaseHTTPRequestHandler):
         lengths = self.headers.get_all("Content-Length", ())
         if codings == ["chunked"] and not lengths:
             return self._chunked_body()
-        if codings or len(set(lengths)) > 1:  # a proxy may take the other one for the length
+        if codings or len(set(lengths)) > 1:  # ambiguous: a proxy may believe the other one
             raise ValueError("the length is given twice, or the coding is unknown")
         return self._read(_number(lengths[0])) if lengths else b""
 
@@ -119,19 +119,19 @@ class Handler(BaseHTTPRequestHandler):
             raise TooLargeError("larger than 64 MB")
         data = self.rfile.read(size)
         if len(data) < size:
-            raise ConnectionError("The client has gone.")
+            raise ConnectionError("The client has disconnected.")
         return data
 
     def send(self, response: RecordedResponse) -> None:
         self.wfile.write(self.message(response))
 
     def message(self, response: RecordedResponse) -> bytes:
-        """Return a response's bytes: its headers as they are spelled, but no hop-by-hop ones."""
+        """Return the bytes of a response, without hop-by-hop headers. Names keep their spelling."""
         if not _is_http(response):
             response = error_response(502, "The response is not valid HTTP.", reason="invalid")
         has_body = self.command != "HEAD" and response.status not in (204, 304)
         headers = [pair for pair in response.headers if pair[0].lower() not in _NOT_PASSED_ON]
-        # The head for HEAD or of a 304 may say how long the body for GET would be.
+        # A response to HEAD, or with status 304, may state the length of the body of a GET.
         recorded = None if has_body or response.body else header(response.headers, "Content-Length")
         if response.status != 204 and (has_body or response.body or recorded):
             headers.append(("Content-Length", recorded or str(len(response.body))))
@@ -143,19 +143,19 @@ class Handler(BaseHTTPRequestHandler):
         return head + response.body if has_body else head
 
     def send_error(self, code: int, *_: object) -> None:
-        """Answer data that is not an HTTP request; the standard library calls this, too."""
+        """Send an error for data that is not HTTP. The standard library calls this, too."""
         self.close_connection = True
         self.send(error_response(code, "This is not an HTTP request.", reason="malformed"))
 
     def log_message(self, *_: object) -> None:
-        """Print no request."""
+        """Print nothing. The standard library would print each request."""
 
 
 class LoopbackServer:
-    """A server that is running; a context manager that closes it.
+    """A running server, and a context manager that closes it.
 
-    A subclass answers requests in `answer`, in a thread for each connection. The server listens
-    from the end of this ``__init__``, so a subclass calls that last in its own.
+    A subclass implements `answer`, which runs in a thread for each connection. The server starts in
+    ``__init__``, so a subclass calls ``super().__init__()`` last.
 
     Parameters
     ----------
@@ -165,7 +165,7 @@ class LoopbackServer:
     Attributes
     ----------
     handler
-        The class that reads requests and sends responses.
+        The class that reads requests and sends their responses.
 
     Raises
     ------
@@ -193,7 +193,7 @@ class LoopbackServer:
         raise NotImplementedError
 
     def close(self) -> None:
-        """End the connections and their threads; twice does no harm."""
+        """Close the connections and end their threads. It may be called more than once."""
         self._server.shutdown()
         self._thread.join()
         self._server.server_close()
@@ -210,8 +210,8 @@ class LoopbackServer:
 
 
 class _Server(ThreadingTCPServer):
-    # Not ThreadingHTTPServer: it looks up the name of this machine, which may take seconds. Its
-    # threads: those that do not keep Python from ending are not joined by the standard library.
+    # Not ThreadingHTTPServer, which looks up the name of this machine: that may take seconds. This
+    # class has its own list of threads, since the standard library does not join daemon threads.
     allow_reuse_address = os.name == "posix"
     request_queue_size = 128
     owner: LoopbackServer
@@ -229,26 +229,26 @@ class _Server(ThreadingTCPServer):
         thread.start()
 
     def handle_error(self, *about: Any) -> None:
-        if not isinstance(sys.exception(), ConnectionError):  # else the client has gone
+        if not isinstance(sys.exception(), ConnectionError):  # a client may disconnect at any time
             super().handle_error(*about)
 
 
 def _number(text: str, base: Literal[10, 16] = 10) -> int:
-    """Return a length; unlike `int`, refuse a sign, a space and an underscore."""
+    """Return a length as a number. Unlike `int`, refuse a sign, a space and an underscore."""
     if not _DIGITS[base].fullmatch(text):
         raise ValueError("a length is not a number")
     return int(text, base)
 
 
 def _is_http(response: RecordedResponse) -> bool:
-    """Return whether HTTP can carry a response: a cassette may be a stranger's."""
+    """Return whether HTTP can carry a response. A stranger's cassette may contain anything."""
     return 200 <= response.status <= 999 and all(
         TOKEN.fullmatch(name) and _VALUE.fullmatch(value) for name, value in response.headers
     )
 
 
 def json_response(status: int, value: object, headers: Headers = ()) -> RecordedResponse:
-    """Return a response of JSON."""
+    """Return a response with a JSON body."""
     reason = HTTPStatus(status).phrase if status in set(HTTPStatus) else "Unknown"
     body = json.dumps(value, ensure_ascii=False).encode()
     content_type = ("Content-Type", "application/json; charset=utf-8")
@@ -258,21 +258,22 @@ def json_response(status: int, value: object, headers: Headers = ()) -> Recorded
 def error_response(
     status: int, message: str, headers: Headers = (), **more: str
 ) -> RecordedResponse:
-    """Return a response of JSON: ``{"error": {"status", "message", …}}``."""
+    """Return a response with the JSON body ``{"error": {"status", "message", …}}``."""
     error = {"status": int(status), "message": message, **more}
     return json_response(status, {"error": error}, headers)
 
 
 class CassetteServer(LoopbackServer):
-    """Answers each request below its own address as cassettes do below theirs; sends nothing on.
+    """Replays cassettes at its own address. It never forwards a request.
 
-    Of several cassettes, the first with a response that was not played yet answers; else the first
-    with any. A refusal is JSON: ``{"error": {"status", "message", "reason"}}``.
+    If several cassettes have a response, it uses the first one that has not played its response
+    yet, or else the first one. The body of an error is JSON:
+    ``{"error": {"status", "message", "reason"}}``.
 
     Parameters
     ----------
     paths
-        The cassettes' files.
+        The files of the cassettes.
     port
         The port on 127.0.0.1; 0 takes a free one.
     repeat
@@ -284,11 +285,11 @@ class CassetteServer(LoopbackServer):
         self.cassettes = [Cassette(path, repeat=repeat, match_on=match_on) for path in paths]
         for cassette in self.cassettes:
             if not len(cassette):
-                raise CassetteError(f"Cassette {cassette.name} has no interactions: record some.")
+                raise CassetteError(f"Cassette {cassette.name} has no interactions. Record some.")
         super().__init__(port)
 
     def answer(self, request: RecordedRequest) -> RecordedResponse:
-        """Return the recorded response to a request, or why there is none."""
+        """Return the recorded response to a request, or an error that says why there is none."""
         if problem := _problem(request):
             return error_response(403, problem, reason="refused")
         try:
@@ -315,16 +316,16 @@ class CassetteServer(LoopbackServer):
     def _played(self, request: RecordedRequest) -> RecordedResponse:
         refusals: list[NotRecordedError] = []
         for each in _with_substitutes(request):
-            asked = [  # spelled as httpx recorded it: %22 for a quotation mark, and so on
+            asked = [  # spelled as httpx records addresses: %22 for a quotation mark, for example
                 (cassette, replace(to, uri=str(parse_url(f"{cassette.base_url}{to.uri}"))))
                 for cassette in self.cassettes
                 for to in [self._rewriting.to_service(each, cassette.base_url or "")]
             ]
-            # The response to a GET that answers a HEAD stays to be played for a GET.
+            # The response to a GET that is used for a HEAD can still be played for a GET.
             marks = each.method == request.method
             for cassette, sent in sorted(asked, key=lambda pair: not pair[0].has_unplayed(pair[1])):
                 try:
-                    return cassette.play(sent, marks=marks)[-1][1].response
+                    return cassette.play(sent, marks=marks)[-1].response
                 except NotRecordedError as error:
                     refusals.append(error)
         nearest = max(refusals, key=lambda refusal: refusal.similarity)
@@ -334,7 +335,7 @@ class CassetteServer(LoopbackServer):
 def _with_substitutes(request: RecordedRequest) -> Iterator[RecordedRequest]:
     """Yield a request, then others whose responses HTTP allows for it (RFC 9110, 9.3.2 and 14.2).
 
-    A request for a part can be answered with the whole, and HEAD with the headers of a GET.
+    A request for a part of a body may get the whole body, and HEAD the headers of a GET.
     """
     yield request
     headers = tuple(pair for pair in request.headers if pair[0].lower() != "range")
@@ -345,19 +346,19 @@ def _with_substitutes(request: RecordedRequest) -> Iterator[RecordedRequest]:
 
 
 def _same_range(request: Any, recorded: Any) -> bool:
-    """Return whether both ask for the same part of a body, or for the whole."""
+    """Return whether two requests ask for the same part of a body, or both for the whole."""
     return bool(request.headers.get("Range") == recorded.headers.get("Range"))
 
 
 class ClientServer(LoopbackServer):
-    """Passes each request below its own address to a session, as one below its base address.
+    """Passes each request to a session, which sends it to the same path of its base address.
 
     Parameters
     ----------
     session
-        What replays a response, or gets one and records it.
+        The session that replays or records the response.
     on_refusal
-        Called with the message of each error in the place of a response.
+        Called with the message of each error that a client gets instead of a response.
     """
 
     def __init__(self, session: Session, on_refusal: Callable[[str], object]) -> None:
@@ -365,7 +366,7 @@ class ClientServer(LoopbackServer):
         super().__init__()
 
     def answer(self, request: RecordedRequest) -> RecordedResponse:
-        """Return what the client got, or why it got nothing."""
+        """Return the session's response, or an error that says why there is none."""
         if problem := _problem(request):
             return error_response(403, problem, reason="refused")
         own = {"host", "accept-encoding", *_NOT_PASSED_ON}
@@ -391,10 +392,11 @@ class ClientServer(LoopbackServer):
 
 
 def _problem(request: RecordedRequest) -> str:
-    """Return why a request is refused, or an empty text.
+    """Return why a request is refused, or an empty string.
 
-    A web page in the user's browser can send requests here: through a host name of its own that
-    resolves to this machine (Host shows it), or across sites (Origin or Sec-Fetch-Site does).
+    A web page in the user's browser can send requests here: with a host name of its own that
+    resolves to this machine (the header Host shows that), or across sites (Origin or
+    Sec-Fetch-Site shows that).
     """
     address = (header(request.headers, "host") or "localhost").lower()
     if not is_loopback(re.sub(r":\d*$", "", address).strip("[]")):
@@ -404,5 +406,5 @@ def _problem(request: RecordedRequest) -> str:
     if origin.lower() != f"http://{address}" or site not in ("none", "same-origin"):
         return "Requests from other servers' web pages are refused."
     if not request.uri.startswith("/"):
-        return "Only paths are answered: this server is no proxy."
+        return "Only paths are answered: this server is not a proxy."
     return ""

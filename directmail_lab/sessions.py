@@ -1,4 +1,4 @@
-"""The session: two httpx clients on one stack of transports, in one of three modes."""
+"""`Session`: the clients of one account over one stack of transports, in one of three modes."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from .cassettes import (
     Cassette,
     FileRecording,
     Matcher,
+    PlayedRecording,
     SessionRecording,
 )
 from .clients import ClientsTransport, adapters_of
@@ -71,51 +72,51 @@ class SessionOptions(TypedDict, total=False):
 class Session:
     """An account at one base address: its clients, its recording, and the mode they are in.
 
-    A session starts live if it has a key. Any number of threads and tasks may use it at once. Any
-    number of sessions may be open. Each learns from the service's headers what others use of the
-    allowance, in this process or anywhere else. No other library is patched.
+    A session with a key starts live. Any number of threads and tasks may use it at once, and any
+    number of sessions may be open. Each one learns from the service's headers how much of the
+    allowance others use, in this process or elsewhere. No other library is patched.
 
     Parameters
     ----------
     base_url
-        The base address, https (http for this machine alone); a path prefix is kept.
+        The base address, with https (or http for this machine). It may have a path.
     api_key
-        The account's key; None for a session that only replays.
+        The API key, or None for a session that only replays.
     timeout_s
         Seconds to wait for a connection, and for each part of a response.
     pace
         ``"burst"`` sends at will while the allowance lasts, ``"even"`` spreads requests over the
         window, ``"off"`` never waits.
     max_wait_s
-        The most seconds that one request waits for the allowance, over all its attempts; instead
-        of a longer wait, `AllowanceExhaustedError` is raised. A read that is refused (429) is sent
-        again.
+        The most seconds that one request waits for the allowance, over all its attempts. A request
+        that would have to wait longer raises `AllowanceExhaustedError`.
     reset_unit
-        The unit of ``X-RateLimit-Reset`` where you know it; else it is inferred (service.md part 8
-        leaves it open), as it is in a replay of what was recorded at another address.
+        The unit of ``X-RateLimit-Reset``. By default it is inferred, since service.md part 8 leaves
+        it open. In a replay of another address's recording, it is always inferred.
     allow_writes
         Whether methods other than GET, HEAD and OPTIONS may be sent to the live service.
     retry
-        Whether a read that failed, or was refused (429), is sent again.
+        Whether a read that failed, or was refused with 429, is sent again.
     paths
-        Templates of paths, such as ``["/v1/domains/{domain}"]``, where `rate_limits`, `findings`
-        and the like take a name for an id or an id for a name. Pacing does not use them.
+        Templates of paths, such as ``["/v1/domains/{domain}"]``. Give one if `rate_limits`,
+        `findings` and the like mistake a name in a path for an id, or an id for a name. Pacing does
+        not use them.
 
     Attributes
     ----------
     client, async_client
-        `httpx.Client` and `httpx.AsyncClient`, for everything that they can do. The session's mode
-        decides whether a request is sent, recorded or replayed. The second runs under asyncio
-        alone. With ``auth=None`` no key is sent.
+        An `httpx.Client` and an `httpx.AsyncClient`, with all that these can do. The session's mode
+        decides whether a request is sent, recorded or replayed. The second one needs asyncio. With
+        ``auth=None``, they do not send the key.
     httpx2_client, httpx2_async_client, requests_adapter
-        The same session for httpx2 and requests, made when first asked for. SDKs on these repeat
-        and wait by themselves, so here the session does neither.
+        The same session for httpx2 and requests. SDKs that use these retry and wait by themselves,
+        so the session does neither for them.
     transport, clients_transport
-        What the first two pass their requests to, and what the other three do.
+        The transports of the first two clients, and of the other three.
     folders
-        Where `record` and `replay` look for a name before they look for it as usual.
+        The folders in which `record` and `replay` look for a name first.
     matching
-        What `record` and `replay` take for ``match_on``, ``ignore`` and ``like`` by default.
+        The defaults of `record` and `replay` for ``match_on``, ``ignore`` and ``like``.
     """
 
     _clock: Callable[[], float] = staticmethod(time.time)
@@ -141,7 +142,7 @@ class Session:
         self.base_url = base_address(base_url, only_replays=self._api_key is None)
         self.paths = tuple(paths)
         for template in self.paths:
-            pattern_of(template)  # raises where it is none
+            pattern_of(template)  # raises an error if it is not a template
         parse_url(self.base_url)
         self._reset_unit, self._retry, self._allow_writes = reset_unit, retry, allow_writes
         self._own = SessionRecording("this session", self.base_url, reset_unit=reset_unit)
@@ -149,7 +150,7 @@ class Session:
         self.matching: Mapping[str, Any] = {}
         self._redactor = redactor = Redactor()
         self._redacted = redactor.text
-        self._observe = Observer(base_path(self.base_url), self._redacted)
+        self._observe = Observer(base_path(self.base_url), redactor)
         self.allowances = Allowances(
             pace=pace,
             max_wait_s=max_wait_s,
@@ -165,8 +166,8 @@ class Session:
         self.clients_transport = ClientsTransport(self.transport)
         self._timeout_s = timeout_s
         self.client: httpx.Client = Client(self._redacted, None, **self._client_options)
-        # Also where the session is dropped without close(): its recording may be held, and its
-        # filter of logs has the key.
+        # Also if the session is dropped without close(): somebody may keep its recording, and its
+        # log filter knows the key.
         end_log_guard = guard_logs(redactor)
         self._forget = weakref.finalize(self, _forget, self._own, self._api_key, end_log_guard)
         self._forget.atexit = False
@@ -221,7 +222,7 @@ class Session:
         ignore: Iterable[str] = (),
         like: Like | None = None,
     ) -> ModeChange[Session]:
-        """Answer from a cassette alone; see `directmail_lab.replay`."""
+        """Replay a cassette, and send nothing; see `directmail_lab.replay`."""
         factor = latency_factor(timing)
 
         def replaying() -> Mode:
@@ -236,8 +237,8 @@ class Session:
         return {**self.matching, **{n: v for n, v in given.items() if v not in (None, ())}}
 
     def drift_mode(self) -> ModeChange[Session]:
-        """Send to the service, and keep nothing of it."""
-        unseen = Observer(base_path(self.base_url), self._redacted)
+        """Send requests to the service, and keep no readings or messages."""
+        unseen = Observer(base_path(self.base_url), self._redactor)
         recording = SessionRecording("drift", self.base_url)
         return self._change(lambda: self._sending("live", recording, observe=unseen))
 
@@ -257,17 +258,22 @@ class Session:
         return self.transport.mode.cassette
 
     @property
-    def recording(self) -> SessionRecording:
-        """What the present mode keeps: live and recording, all so far; in a replay, what it played.
+    def sent(self) -> SessionRecording:
+        """The recording of all that the session has sent and received, in any mode."""
+        return self._own
 
-        Each replay starts a fresh one.
+    @property
+    def recording(self) -> SessionRecording:
+        """The recording that questions about the session are asked of.
+
+        In a replay, it is what this replay has played. In the other modes, it is `sent`.
         """
         return self.transport.mode.recording
 
     def _change(self, open_mode: Callable[[], Mode]) -> ModeChange[Session]:
         def learned() -> Mode:
             mode = open_mode()
-            if mode.cassette is not None:  # whose file may hold credentials of its own
+            if mode.cassette is not None:  # its file may contain other credentials
                 for redactor in (self._redactor, mode.recording.redactor):
                     redactor.join(mode.cassette.redactor)
             return mode
@@ -276,10 +282,10 @@ class Session:
 
     def _replaying(self, cassette: Cassette, factor: float = 0.0) -> Mode:
         file = cassette.recording()
-        # A unit that was stated for the service at one address says nothing of another's recording.
+        # A unit that the user stated for one address says nothing about another one's recording.
         is_stated = self._api_key is None or file.base_url == self.base_url
         unit = self._reset_unit if is_stated else None
-        played = SessionRecording(file.name, self.base_url, reset_unit=unit, file=file)
+        played = PlayedRecording(file, self.base_url, reset_unit=unit)
         return Mode("replay", _NOTHING_SENT, played, cassette, factor)
 
     def _keyed(self, name: ModeName) -> NetworkTransport:
@@ -309,20 +315,20 @@ class Session:
 
     @property
     def waiting_until(self) -> dict[str, float]:
-        """When the allowances renew that requests wait for, by operation, since the Unix epoch."""
+        """When each allowance renews that a request waits for, by operation (Unix time)."""
         return self.allowances.waiting_until
 
     # -- requests -----------------------------------------------------------------------
 
     @functools.cached_property  # few use it, and a suite of tests opens many sessions
     def async_client(self) -> httpx.AsyncClient:
-        """As ``client``, for asyncio alone; both have the same cookies."""
+        """The asynchronous counterpart of ``client``, with the same cookies."""
         return AsyncClient(self._redacted, self.client.cookies, **self._client_options)
 
     def take_senders(self) -> ClientsTransport:
-        """Return the transport for clients that send by themselves; these can record without a key.
+        """Return the transport for clients of the code under test, which have their own keys.
 
-        Then this session can record without one, too, and nothing but what such clients send.
+        From then on, a session without a key can record, but only what such clients send.
         """
         if self._network is None:
             self._network = NetworkTransport(self.base_url, None, self._allow_writes)
@@ -330,19 +336,19 @@ class Session:
 
     @functools.cached_property
     def httpx2_client(self) -> httpx2.Client:
-        """As ``client``, of httpx2; the session neither paces nor repeats its requests."""
+        """A client of httpx2. The session neither paces nor retries its requests."""
         make: Callable[..., httpx2.Client] = adapters_of("httpx2").client
         return make(self.clients_transport, self.base_url, self._timeout_s)
 
     @functools.cached_property
     def httpx2_async_client(self) -> httpx2.AsyncClient:
-        """As ``httpx2_client``, for asyncio alone."""
+        """The asynchronous counterpart of ``httpx2_client``."""
         make: Callable[..., httpx2.AsyncClient] = adapters_of("httpx2").async_client
         return make(self.clients_transport, self.base_url, self._timeout_s)
 
     @functools.cached_property
     def requests_adapter(self) -> requests.adapters.BaseAdapter:
-        """The session as an adapter of requests, for whole addresses.
+        """The session as an adapter of requests, which sends to whole addresses.
 
         >>> http = requests.Session()  # doctest: +SKIP
         >>> http.mount(session.base_url, session.requests_adapter)  # doctest: +SKIP
@@ -360,7 +366,7 @@ class Session:
         return self._record_in(self.client.get(ME_PATH))
 
     async def me_async(self) -> pd.DataFrame:
-        """Return the same as `me`, without blocking: ``await session.me_async()``."""
+        """Return the current user's record without blocking: ``await session.me_async()``."""
         return self._record_in(await self.async_client.get(ME_PATH))
 
     def request(self, /, method: str, path: str, **options: Any) -> httpx.Response:
@@ -373,11 +379,11 @@ class Session:
         return self.request("GET", path, **options)
 
     def post(self, /, path: str, **options: Any) -> httpx.Response:
-        """Send a POST, which needs ``allow_writes=True`` as all writes do; see `request`."""
+        """Send a POST. Like all writes, it needs ``allow_writes``; see `request`."""
         return self.request("POST", path, **options)
 
     def check(self, response: httpx.Response) -> httpx.Response:
-        """Return a response as it is, or raise `ServiceError` if its status is an error."""
+        """Return the response, or raise `ServiceError` if its status is an error."""
         if response.status_code >= 400:
             raise service_error(response, base_url=self.base_url, redacted=self._redacted)
         return response
@@ -388,7 +394,7 @@ class Session:
         Returns
         -------
         Callable
-            A function that ends the calls of ``callback``.
+            A function that stops the calls of ``callback``.
         """
         token, listeners = object(), self._observe.listeners
         listeners[token] = callback
@@ -411,14 +417,14 @@ class Session:
             self._network.allow_writes = self._allow_writes
 
     def fix_writes(self, advice: str) -> None:
-        """Keep `allow_writes` from being set any more; ``advice`` says what allows them instead."""
+        """Fix `allow_writes`, so that it cannot be set; ``advice`` says what to do instead."""
         self._write_advice = advice
         if self._network is not None:
             self._network.write_advice = advice
 
     @property
     def api_key(self) -> ApiKey | None:
-        """The key, in an object that does not show it; None in a session that only replays."""
+        """The key in an object that does not show it, or None in a session that only replays."""
         return self._api_key
 
     def _record_in(self, response: httpx.Response) -> pd.DataFrame:
@@ -429,18 +435,18 @@ class Session:
     # -- closing ------------------------------------------------------------------------
 
     def close(self) -> None:
-        """End the recording if there is one, close all connections and forget the key."""
+        """End the recording, if any, close all connections and forget the key."""
         closed = RefusingTransport("This session is closed.")
         try:
             self.transport.enter(Mode("live", closed, self._own))
-        finally:  # even if the recording could not be ended
+        finally:  # even if ending the recording failed
             if self._network is not None:
                 self._network.close()
             self._network = self._api_key = None
             self._forget()
 
     async def aclose(self) -> None:
-        """Close as `close` does, and wait for the connections of this event loop."""
+        """Close the session, and wait until the connections of this event loop are closed."""
         if self._network is not None:
             await self._network.aclose()
         self.close()
@@ -464,16 +470,17 @@ class Session:
 
     def __reduce__(self) -> NoReturn:
         raise DirectMailLabError(
-            "A session is never pickled: it holds a key.", "Connect where it runs."
+            "A session contains an API key, so it cannot be pickled.",
+            "Connect in the process that uses it.",
         )
 
 
 def _forget(
     recording: SessionRecording,
-    key: ApiKey | None,  # noqa: ARG001 - held until now: a redactor knows the keys that are held
+    key: ApiKey | None,  # noqa: ARG001 - kept alive until now: a redactor knows only such keys
     end_log_guard: Callable[[], None],
 ) -> None:
-    """Redact what a session keeps, and end its filter of logs: both take the key."""
+    """Redact what a session keeps, and remove its log filter: both need the key."""
     try:
         recording.redact_for_good()
     finally:

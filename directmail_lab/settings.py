@@ -25,10 +25,10 @@ REGIONS_VARIABLE: Final = "DIRECTMAIL_REGIONS"
 CASSETTES_VARIABLE: Final = "DIRECTMAIL_CASSETTES"
 
 NO_ADDRESS: Final = "https://recorded.invalid"
-"""The base address of a session that has none: no server can have this one."""
+"""The base address of a session that has none. No server can have this address."""
 
-# Addresses without a scheme: `api.example.com/eu`, `localhost:8080`, `[::1]`. An API key that was
-# typed in place of the address does not match, and so no message repeats it.
+# Addresses without a scheme: `api.example.com/eu`, `localhost:8080`, `[::1]`. An API key typed in
+# place of the address does not match, so no message repeats it.
 _BARE_ADDRESS = re.compile(
     r"(?:localhost|[\d.]+|\[[\da-f:.]+\]|(?:[a-z\d-]+\.)+[a-z]{2,})(?::\d+)?(?:/.*)?", re.IGNORECASE
 )
@@ -39,47 +39,46 @@ _WITH_PATH = re.compile(r"(.*?)/v1(?:/users/me)?/*", re.IGNORECASE)
 def variable(name: str) -> str | None:
     """Return an environment variable without the space around it; None if it is unset or empty.
 
-    IPython's ``%xmode Verbose`` prints the values of all names on a line that raises; with
-    ``os.environ`` on it, that would print the API key. So use this function, where nothing raises.
+    IPython's ``%xmode Verbose`` prints the values of all names on a line that raises. For a line
+    with ``os.environ`` on it, that would print the API key. No line of this function raises.
     """
     value = os.environ.get(name)
     return value.strip() or None if value else None
 
 
 def base_address(text: str, *, only_replays: bool = False) -> str:
-    """Return a base address in its normal form: no last slash, no query; a path prefix is kept.
+    """Return a base address without a trailing slash and a query. A path prefix is kept.
 
-    Without a scheme, https is meant. With ``only_replays`` any http address is accepted, since
-    nothing is ever sent there.
+    The default scheme is https. With ``only_replays``, any http address is accepted, since nothing
+    is ever sent there.
 
     Raises
     ------
     AddressError
         ``text`` is not an address, has user info (httpx would print it), ends with the version
-        or a path of the service, or is plain http to anything but loopback. The message never
-        repeats user info, which may be the key.
+        or a path of the service, or is plain http to another machine. The message never repeats
+        user info, which may be the key.
     """
     address = text.strip() if isinstance(text, str) else ""
     if _BARE_ADDRESS.fullmatch(address):
         address = f"https://{address}"
     if "@" in address.partition("://")[2].partition("/")[0]:
         raise AddressError(
-            "The base address holds a user name or password before its host, where it would be "
-            "printed.",
-            "Write the address alone; the key is given apart from it.",
+            "The base address contains a user name or password, which would be printed with it.",
+            "Give the address alone, and the key separately.",
         )
     try:
         parts = urlsplit(address)
         _ = parts.port  # raises ValueError if the port is not a number
     except ValueError:
         parts = urlsplit("")
-    # httpx takes no tab, which Python drops.
+    # Python drops a tab, but httpx refuses it.
     if not address.isprintable() or parts.scheme not in ("http", "https") or not parts.hostname:
         # Text without :// may be a key, so it is not repeated.
         shown = f"{address[:60]!r}" if "://" in address else "The value given"
         raise AddressError(
-            f"{shown} is not a base address, nor the name of a configured region.",
-            "Write an address such as https://api.example.com.",
+            f"{shown} is not a base address or the name of a configured region.",
+            "Give an address such as https://api.example.com.",
         )
     base = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
     if not only_replays:
@@ -91,7 +90,7 @@ def _check_live_address(base: str, host: str) -> None:
     if longer := _WITH_PATH.fullmatch(base):
         raise AddressError(
             f"{base} is more than the base address: paths such as /v1/users/me are added to it.",
-            f"Write {longer[1]}.",
+            f"Give {longer[1]}.",
         )
     if base.startswith("http:") and not is_loopback(host):
         raise AddressError(
@@ -115,25 +114,25 @@ _connected: Final[set[Origin]] = set()
 
 
 def origin_of(url: str) -> Origin:
-    """Return the origin of an address; only where two have the same is a key for one for both."""
+    """Return the origin of an address. A key belongs to one origin."""
     parts = urlsplit(url)
     default = {"http": 80, "https": 443}.get(parts.scheme)
     return parts.scheme, parts.hostname, parts.port or default
 
 
 def trust_origin(base_url: str) -> None:
-    """Note that this process connects to an address with a key: its origin is trusted from now."""
+    """Trust the origin of an address from now on, since this process connects to it with a key."""
     _connected.add(origin_of(base_url))
 
 
 def trusted_origins() -> frozenset[Origin]:
-    """Return the origins that the user chose: a key may go there, and nowhere else.
+    """Return the origins that the user chose. A key may go there, and nowhere else.
 
-    They are those that this process connected to, and those that ``DIRECTMAIL_BASE_URL``,
-    ``DIRECTMAIL_REGIONS`` and the user's ``regions.toml`` name. No recording adds to them.
+    They are the origins that this process connected to, and those that ``DIRECTMAIL_BASE_URL``,
+    ``DIRECTMAIL_REGIONS`` and the user's ``regions.toml`` name. A recording never adds one.
     """
     named: list[str] = []
-    with suppress(DirectMailLabError):  # a setting that is not valid names nothing
+    with suppress(DirectMailLabError):  # a setting that is not valid adds no origin
         named += configured_regions().values()
     with suppress(DirectMailLabError):
         named.append(base_address(variable(BASE_URL_VARIABLE) or ""))
@@ -141,8 +140,8 @@ def trusted_origins() -> frozenset[Origin]:
 
 
 def regions_file() -> Path:
-    """Return where the user's regions are kept; the file need not exist."""
-    # Imported here: only a lookup without an address given needs it.
+    """Return the path of the user's file of regions, which may not exist."""
+    # Imported here, since it is needed only if no address is given.
     from platformdirs import user_config_path
 
     return user_config_path("directmail-lab", appauthor=False) / "regions.toml"
@@ -151,13 +150,14 @@ def regions_file() -> Path:
 def configured_regions() -> dict[str, str]:
     """Return the configured regions, name to base address; empty if there are none.
 
-    They are lines of ``name = "https://…"`` in the user's ``regions.toml``, below ``[regions]`` or
-    bare, and ``name=https://…`` separated by commas in ``DIRECTMAIL_REGIONS``, which wins.
+    The user's ``regions.toml`` has a line ``name = "https://…"`` for each, with or without the
+    table ``[regions]``. ``DIRECTMAIL_REGIONS`` has ``name=https://…``, separated by commas; it
+    overrides the file.
 
     Raises
     ------
     AddressError
-        The file cannot be read, or is not TOML; or an entry is not a safe base address.
+        The file cannot be read or is not TOML, or an entry is not a safe base address.
     """
     path = regions_file()
     try:
@@ -174,14 +174,14 @@ def configured_regions() -> dict[str, str]:
 
 
 def choose_address(given: str | None = None) -> str:
-    """Return the base address: the one given, then the environment's, then the only region's.
+    """Return the base address: the one given, else the environment's, else that of the only region.
 
     A region's name stands for its address.
 
     Raises
     ------
     NotConnectedError
-        None of the three gives one.
+        No base address was found.
     AddressError
         It is not a safe base address.
     """
@@ -192,7 +192,7 @@ def choose_address(given: str | None = None) -> str:
     if len(regions) == 1:
         return next(iter(regions.values()))
     raise NotConnectedError(
-        "No base address.",
-        f"Give connect(base_url=…), or set {BASE_URL_VARIABLE}. "
-        f"Regions: {', '.join(sorted(regions)) or 'none'}.",
+        "No base address was found.",
+        f"Call connect(base_url=…), or set {BASE_URL_VARIABLE}. "
+        f"Configured regions: {', '.join(sorted(regions)) or 'none'}.",
     )

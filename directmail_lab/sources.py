@@ -1,4 +1,4 @@
-"""Sources: what a question is asked of, as recordings or as a frame of readings."""
+"""Turn a source (a cassette's name, a path, a folder, a session) into recordings or readings."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ if TYPE_CHECKING:
 
 
 Source = str | Path | Session | None
-"""What `recordings_of` takes; several are given as a list."""
+"""One source of recordings; several are given as a list."""
 
 
 def rate_limits(source: Source | Iterable[Source] = None) -> pd.DataFrame:
-    """Return readings of the rate-limit headers, a row for each response.
+    """Return the readings of the rate-limit headers, one row for each response.
 
     Parameters
     ----------
     source
-        By default the current session's responses: in a replay those that it played. Else a
+        By default the current session's responses; in a replay, those played so far. Otherwise a
         cassette's name, a path, a folder, a list of these, or a `Session`; see
         `directmail_lab.sources.recordings_of`.
 
     Returns
     -------
     DataFrame
-        Columns as in `directmail_lab.readings.frame.frame_of`; no rows where there was no response.
+        Columns as in `directmail_lab.readings.frame.frame_of`; no rows if there was no response.
         The unit of ``reset`` is inferred for each recording from its own readings.
 
     Raises
@@ -58,7 +58,7 @@ def rate_limits(source: Source | Iterable[Source] = None) -> pd.DataFrame:
     if evidence.contradiction:
         warnings.warn(
             f"The readings contradict reset_unit={evidence.unit!r}: {evidence.contradiction}. "
-            "Leave it out, and the unit is inferred.",
+            "Leave reset_unit out to infer the unit.",
             stacklevel=2,
         )
     frame = frame_of(recording.readings(), unit=evidence.unit, paths=paths)
@@ -67,9 +67,9 @@ def rate_limits(source: Source | Iterable[Source] = None) -> pd.DataFrame:
 
 
 def readings_of(source: Source | Iterable[Source] | pd.DataFrame = None) -> pd.DataFrame:
-    """Return what `rate_limits` does, or the frame that is given, as a chart or a check takes it.
+    """Return the readings that a chart or a check uses: those of a source, or a given frame.
 
-    Beside readings of this session's own, those that a recording played are left out.
+    If there are readings of live requests, the readings of replayed ones are left out.
     """
     import pandas as pd
 
@@ -79,23 +79,23 @@ def readings_of(source: Source | Iterable[Source] | pd.DataFrame = None) -> pd.D
 
 
 def recordings_of(source: Source | Iterable[Source] = None) -> Iterator[Recording]:
-    """Yield the recordings that a question is asked of, one after the other.
+    """Yield the recordings of a source, one after the other.
 
     Parameters
     ----------
     source
-        None for that of the current session's mode; a `Session`; a cassette's name; the path of a
-        file, ``.har`` too, or of a folder; or several of these. In a folder or a list, a file that
-        cannot be read is left out, and a warning names it.
+        None for the current session, in its present mode; a `Session`; a cassette's name; the path
+        of a cassette, a ``.har`` file or a folder; or a list of these. In a folder or a list, a
+        file that cannot be read is left out, and a warning names it.
 
     Raises
     ------
     NotConnectedError
         No source is given and no session is open.
     CassetteError
-        The one file is not there, or is no cassette.
+        A single file does not exist, or is not a cassette.
     ValueError
-        It is none of these.
+        The source is none of these.
     """
     if source is None:
         yield session().recording
@@ -114,33 +114,33 @@ def recordings_of(source: Source | Iterable[Source] = None) -> Iterator[Recordin
                 yield from recordings_of(each)
     else:
         raise argument_error(
-            f"{shorten(repr(source), 60)} is no source of interactions. Give a cassette's name, a "
-            "path, a folder, a list of these, or a Session."
+            f"{shorten(repr(source), 60)} is not a source of interactions. Give a cassette's name, "
+            "a path, a folder, a list of these, or a Session."
         )
 
 
 def recording_of(source: Source | Iterable[Source] = None) -> Recording:
-    """Return the one recording that a source stands for; raises as `recordings_of` does."""
+    """Return the recording of a single source; raise the errors of `recordings_of`."""
     if is_many(source):
         raise argument_error("Give one cassette here: its name or its path.")
     return next(recordings_of(source))
 
 
 def is_many(source: object) -> bool:
-    """Return whether a source stands for any number of recordings: a folder, or a list."""
+    """Return whether a source may have several recordings: a folder or a list."""
     if isinstance(source, str | Path):
         return is_folder(source)
     return isinstance(source, Iterable)
 
 
 def named_paths(source: object = None) -> Collection[str]:
-    """Return the templates of paths that a session names: the source, or the current session."""
+    """Return the path templates of a session: of the source if it is one, else the current one."""
     chosen = source if isinstance(source, Session) else current_session()
     return () if chosen is None else chosen.paths
 
 
 def describe(recording: Recording) -> dict[str, Any]:
-    """Return what a frame says of where its rows come from: ``attrs`` with notes to show.
+    """Return a frame's ``attrs`` that say where its rows come from, and notes to show.
 
     ``recorded`` says when, such as ``on 21 November 2026``.
     """
@@ -149,26 +149,26 @@ def describe(recording: Recording) -> dict[str, Any]:
     notes = [] if recording.path else [f"From {recording.title}: {count}{when}."]
     if recording.is_replay and not len(recording):
         name = recording.name
-        notes = [f'Nothing of {name} was played yet. It holds more: interactions("{name}").']
+        notes = [f'Nothing of {name} was played yet. To see all of it: interactions("{name}").']
     about = {"source": f"{recording.title}, {count}", "notes": notes}
     return about | ({"recorded": recording.recorded_when} if when else {})
 
 
 def _named_files(source: str | Path) -> list[tuple[str, Path]]:
-    """Return the files of one of several sources, named as it is given, without .yaml."""
+    """Return the files of one item of a list; names begin with the item, without .yaml."""
     given = Path(source).as_posix().removesuffix(".yaml")
     files = files_of(source)
     return [(f"{given}/{name}" if is_folder(source) else given, path) for name, path in files]
 
 
 def _read_many(files: list[tuple[str, Path]]) -> Iterator[Recording]:
-    """Yield recordings, with a progress bar, but none of a file that cannot be read."""
+    """Yield the recordings of files, with a progress bar; leave out files that cannot be read."""
     left_out: list[str] = []
     with ProgressBar(len(files), desc="Cassettes", unit="cassette") as bar:
         for name, path in files:
             try:
                 recording = read_cassette(path)
-                # Parsed here, since an interaction that cannot be read raises.
+                # Parsed here, where an interaction that cannot be read is caught.
                 yield replace(recording, name=name, interactions=list(recording))
             except CassetteError:
                 left_out.append(name)

@@ -1,6 +1,6 @@
 """The stand-in service: a real HTTP server on loopback that follows service.md exactly.
 
-What service.md leaves open is an option. The responses say that they come from a stand-in.
+Options set what service.md leaves open. The responses say that they come from a stand-in.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ STAND_IN_RECORD: Final[Mapping[str, object]] = {
     "phone": None,
 }
 
-# The stand-in's own: service.md shows no operation but GET /v1/users/me.
+# Made up for the stand-in: the only operation that service.md shows is GET /v1/users/me.
 _LETTERS_PATH: Final = "/v1/letters"
 _ROWS: Final = [
     {"id": f"lst_stand_in_{n}", "name": name, "addresses": addresses, "service": "stand-in"}
@@ -51,33 +51,33 @@ class _Left(NamedTuple):
     """What is left of an operation's allowance after a request."""
 
     limit: int
-    remaining: int  # -1 after a request that was one too many
+    remaining: int  # -1 after a request over the limit
     renews_at: float  # in seconds since the Unix epoch
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class StandIn(LoopbackServer):
-    """A stand-in service on 127.0.0.1, in a thread; a context manager that closes it.
+    """A stand-in service on 127.0.0.1 that runs in a thread, and a context manager that closes it.
 
-    Connect with its ``base_url`` and ``api_key``. Each option is a part that the service's document
-    leaves open. ``requests`` counts each ``"METHOD /path"`` that was received.
+    Connect with its ``base_url`` and ``api_key``. The options set what the service's document
+    leaves open. ``requests`` counts the requests received, by ``"METHOD /path"``.
 
     Parameters
     ----------
     port
         The port on 127.0.0.1; 0 takes a free one.
     api_key
-        The one key that it accepts.
+        The only key that it accepts.
     limit
-        Requests allowed in a window, for each operation that ``limits`` does not name.
+        How many requests a window allows, for each operation that ``limits`` does not name.
     limits
-        Other allowances by operation: ``"/v1/lists"`` for each method, or ``"GET /v1/lists"``.
+        Other allowances by operation: ``"/v1/lists"`` for every method, or ``"GET /v1/lists"``.
     window_s
-        Seconds in a window, from its first request.
+        The length of a window in seconds, from its first request.
     reset_unit
-        What ``X-RateLimit-Reset`` holds.
+        The unit of ``X-RateLimit-Reset``.
     exhausted_status
-        The status when nothing is left.
+        The HTTP status of a response when the allowance is used up.
     record
         The current user's record, any JSON value.
 
@@ -107,14 +107,15 @@ class StandIn(LoopbackServer):
             raise argument_error("window_s must be more than 0, and no allowance less than 0.")
         self.requests: Counter[str] = Counter()
         self._left: dict[tuple[bool, str, str], _Left] = {}
-        self._lock = threading.Lock()  # each connection has a thread of its own
+        self._lock = threading.Lock()  # each connection has its own thread
         super().__init__(self.port)
 
     def assumptions(self) -> str:
-        """Return, in a line, what it assumes where service.md says "not shown"."""
+        """Return a line that says what it assumes about the parts that service.md does not show."""
         options = [f.name for f in fields(self) if f.name not in ("port", "api_key", "record")]
         values = ", ".join(f"{name}={getattr(self, name)!r}" for name in options)
-        return f"{values}; the record, the form of errors and all but GET {ME_PATH} are made up"
+        made_up = f"the record, the form of errors and all operations except GET {ME_PATH}"
+        return f"{values}; made up: {made_up}"
 
     def answer(self, request: RecordedRequest) -> RecordedResponse:
         """Return the response to a request, and count it."""
@@ -154,8 +155,8 @@ class StandIn(LoopbackServer):
     def _common_headers(self, left: _Left, now: float) -> Headers:
         until_s = left.renews_at - (now if self.reset_unit.endswith("_left") else 0)
         factor = 1000 if self.reset_unit in ("milliseconds_left", "epoch_ms") else 1
-        # Rounded up, so that a client that waits is not early; but first to thousandths:
-        # 60.000000001 s (an error of binary fractions) -> 60, not 61.
+        # Rounded up, so that a client that waits is not early. Rounded to thousandths before that,
+        # so that an error of binary fractions does not count: 60.000000001 s -> 60, not 61.
         reset = math.ceil(round(until_s * factor, 3))
         values = (left.limit, max(left.remaining, 0), reset)
         return (
@@ -175,11 +176,11 @@ class StandIn(LoopbackServer):
         methods = ("POST",) if path == _LETTERS_PATH else ("GET", "HEAD")
         if method not in methods:
             headers = (*headers, ("Allow", ", ".join(methods)))
-            return _error(405, "This path does not take that method.", headers)
+            return _error(405, "This path does not allow that method.", headers)
         return json_response(201 if path == _LETTERS_PATH else 200, values[path], headers)
 
 
-stand_in = StandIn  # a call, as users write it: with dm.stand_in(limit=5) as service
+stand_in = StandIn  # the name that users write: with dm.stand_in(limit=5) as service
 
 
 def _error(status: int, message: str, headers: Headers) -> RecordedResponse:

@@ -1,6 +1,6 @@
-"""What a traceback shows: never a key or a body, and in a notebook only the caller's own lines.
+"""Tracebacks that show no key and no body, and in a notebook only the lines of the user's code.
 
-Pytest's ``--showlocals``, rich and IPython's ``%xmode Verbose`` print the locals of each frame.
+pytest's ``--showlocals``, rich and IPython's ``%xmode Verbose`` print the locals of each frame.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ _LONG_TEXT = re.compile(r"""(["'])[^"'\s]{12,}\1""")
 
 
 def without_traceback(error: _E) -> _E:
-    """Return an error without its traceback: its locals hold a key, or a body that repeats it.
+    """Return an error without its traceback, whose locals may contain a key or a body.
 
-    Raise it outside the ``except`` that caught it, so that it does not come back as its context.
+    Raise it outside the ``except`` block that caught it; inside, Python chains the original error.
     """
     error.__cause__ = error.__context__ = None
     return error.with_traceback(None)
 
 
 def clear_locals(error: BaseException, handled: BaseException | None = None) -> None:
-    """Clear the locals of an error's frames, and of the errors that it is chained to.
+    """Clear the locals of the frames of an error, and of the errors that it is chained to.
 
-    The frames stay, so a bug can be found. A frame that is still running keeps its locals.
+    The frames stay, so that a bug can be found. A frame that is still running keeps its locals.
 
     Parameters
     ----------
     handled
-        What the caller was handling when the call began. Its frames are the caller's own.
+        The error that the caller was handling when the call began. It is not changed.
     """
     waiting: list[BaseException | None] = [error]
     seen = {id(None), id(handled)}
@@ -53,20 +53,19 @@ def clear_locals(error: BaseException, handled: BaseException | None = None) -> 
 
 
 def is_deliberate(error: BaseException) -> bool:
-    """Return whether an error is raised on purpose, or by a call with the wrong arguments.
+    """Return whether an error was raised on purpose, or by a call with the wrong arguments.
 
-    It is shown in two lines.
+    A deliberate error is shown in two lines.
     """
     shown = error.__traceback__
     return hasattr(error, "_render_traceback_") or (shown is not None and shown.tb_next is None)
 
 
 def hide_frames(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Hide what a function's frames hold, a key or a body, from whoever sees its error.
+    """Decorate a function so that its errors do not expose the key or the body in its locals.
 
-    Pytest's ``--showlocals``, rich and IPython's ``%xmode Verbose`` print locals. A deliberate
-    error loses its frames. Any other keeps them, without their locals: it is a bug to be found. The
-    function may be async.
+    A deliberate error loses its frames. Any other error is a bug to be found, so it keeps its
+    frames and loses only their locals. The function may be async.
     """
 
     @functools.wraps(function)
@@ -99,23 +98,23 @@ def hide_frames(function: Callable[_P, _R]) -> Callable[_P, _R]:
 
 
 def with_brief_traceback(error: _E) -> _E:
-    """Return an error of another library or of Python, which IPython then shows as our own."""
+    """Return an error of Python or another library, changed so that IPython shows it like ours."""
     error.__dict__["_render_traceback_"] = functools.partial(brief_traceback, error)
     return error
 
 
 def brief_traceback(error: BaseException) -> list[str]:
-    """Return what IPython shows of an error: the caller's own lines, then the message.
+    """Return what IPython shows of an error: the lines of the user's code, then the message.
 
     IPython calls it as an exception's ``_render_traceback_``. No ``%xmode`` then prints the values
-    of variables; ``%debug`` has all frames.
+    of variables; ``%debug`` still has all frames.
     """
     notes: list[str] = getattr(error, "__notes__", [])
     return [*_callers_lines(error), f"{type(error).__name__}: {error}", *notes]
 
 
 def warn_caller(message: str) -> None:
-    """Warn for the line of the caller's own code, however many of our frames are below it."""
+    """Warn about the line of the user's code, however many of our frames are below it."""
     level, frame = 1, inspect.currentframe()
     while frame is not None and _is_ours(frame):
         level, frame = level + 1, frame.f_back
@@ -123,7 +122,7 @@ def warn_caller(message: str) -> None:
 
 
 def _is_ours(frame: FrameType) -> bool:
-    """Return whether a frame is of this package or of httpx, and not the caller's to read."""
+    """Return whether a frame belongs to this package or to httpx, and not to the user's code."""
     library = str(frame.f_globals.get("__name__")).partition(".")[0]
     return library == __name__.partition(".")[0] or library.startswith("httpx")
 
@@ -138,6 +137,6 @@ def _callers_lines(error: BaseException) -> Iterator[str]:
             return
         place = traceback.FrameSummary(frame.f_code.co_filename, number, "")
         cell = shell and shell.compile.format_code_name(place.filename)
-        # A text that is long enough may be the API key, as in `connect(address, "hk_…")`.
+        # A long string may be the API key, as in `connect(address, "hk_…")`.
         line = _LONG_TEXT.sub(r"\1…\1", place.line or "")
         yield f"{' '.join(cell) if cell else place.filename}, line {number}: {line}"

@@ -1,4 +1,4 @@
-"""The tutorial notebooks, a copy of them to work in, and new notebooks to start from."""
+"""The tutorial notebooks, copies of them to work in, and new notebooks to start from."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ EXPLORE: Final = (
     "# Explore a direct mail API\n\nRun each cell with Shift+Enter. The key stays in the kernel's "
     "memory: it is not in this notebook.",
     "import directmail_lab as dm\n\ndm.login()",
-    "From here on, what is sent and received is recorded under a name of your choice. A reader "
-    "without a key replays it, so you can share this notebook: `directmail-lab share`.",
+    "From here on, requests and responses are recorded under a name of your choice. A reader "
+    "without a key replays them, so you can share this notebook with `directmail-lab share`.",
     'dm.record("my-notebook")',
-    "Your record, what is left of the allowance, and the same as a chart:",
+    "Your record, your rate limits, and the rate limits as a chart:",
     "dm.me()",
     "dm.rate_limits()",
     "dm.chart_rate_limits()",
@@ -30,7 +30,7 @@ _COPY_NAME: Final = "directmail-lab-tutorials"
 
 
 def checkout() -> Path | None:
-    """Return the root of the repository that this package runs from, or None."""
+    """Return the root of the repository that this package runs from; None if installed."""
     root = _PACKAGE.parent
     return root if (root / "notebooks" / FIRST).is_file() else None
 
@@ -38,9 +38,9 @@ def checkout() -> Path | None:
 def first_notebook(folder: Path) -> Path:
     """Return the first notebook to open in a folder.
 
-    That is the first one of those that `share` put there, if ``folder`` is what its zip held or the
-    ``notebooks`` in it; else the first tutorial, in its ``notebooks`` or a checkout below it. If
-    there is none, the tutorials are copied there; your files are kept.
+    If ``folder`` is an unpacked zip of `share`, or the ``notebooks`` in it, this is its first
+    notebook. Otherwise, it is the first tutorial, in the folder's ``notebooks`` or in a checkout
+    below the folder. If there are no tutorials, they are copied there; your files are kept.
 
     Raises
     ------
@@ -65,7 +65,7 @@ def first_notebook(folder: Path) -> Path:
 
 
 def copy_tutorials(source: Path, target: Path) -> None:
-    """Copy ``notebooks`` and ``cassettes``; a file that is there already stays as it is."""
+    """Copy ``notebooks`` and ``cassettes``; a file that already exists stays unchanged."""
     for kind in ("notebooks", "cassettes"):
         for file in sorted((source / kind).rglob("*")):
             copy = target / file.relative_to(source)
@@ -77,7 +77,7 @@ def copy_tutorials(source: Path, target: Path) -> None:
 
 
 def _name_this_python(notebook: Path) -> None:
-    """Write this Python's version into a notebook, or JupyterLab would, and show it as changed."""
+    """Write this Python's version into a notebook; else JupyterLab does, and marks it unsaved."""
     content = json.loads(notebook.read_text(encoding="utf-8"))
     content["metadata"].setdefault("language_info", {})["version"] = sys.version.split()[0]
     text = json.dumps(content, ensure_ascii=False, indent=1)
@@ -85,7 +85,7 @@ def _name_this_python(notebook: Path) -> None:
 
 
 def notebook_of(cells: Iterable[str]) -> dict[str, Any]:
-    """Return a notebook of these cells, in nbformat's form; a cell that calls ``dm`` is code."""
+    """Return a notebook of these cells in nbformat's form. A cell that contains ``dm.`` is code."""
     code: dict[str, Any] = {"cell_type": "code", "execution_count": None, "outputs": []}
     kernel = {"name": "python3", "display_name": "Python 3 (ipykernel)", "language": "python"}
     return {

@@ -1,4 +1,4 @@
-"""What the cassette tests record, and how they look at it."""
+"""Sample requests, responses and cassettes for the tests."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ NOON = datetime(2026, 11, 21, 12, 0, 0, 123456, tzinfo=UTC)
 
 
 def get(path: str = "/v1/users/me", *, base: str = BASE_URL) -> RecordedRequest:
-    """Return a request to read a path."""
+    """Return a GET request for a path."""
     return RecordedRequest("GET", base + path, (("Accept", "*/*"),), b"")
 
 
 def post(body: bytes, *, content_type: str = "application/json") -> RecordedRequest:
-    """Return a request that writes."""
+    """Return a POST request with this body."""
     return RecordedRequest(
         "POST", f"{BASE_URL}/v1/letters", (("Content-Type", content_type),), body
     )
@@ -30,7 +30,7 @@ def post(body: bytes, *, content_type: str = "application/json") -> RecordedRequ
 def answered(
     request: RecordedRequest | None = None, body: bytes | str = b'{"id": 1}', *, status: int = 200
 ) -> Interaction:
-    """Return an interaction: a request and the response to it."""
+    """Return an interaction: the request (a GET by default) and a JSON response with this body."""
     data = body.encode() if isinstance(body, str) else body
     headers = (
         ("Content-Type", "application/json"),
@@ -44,20 +44,20 @@ def answered(
 
 
 def typed(content_type: str, body: bytes | str, *more: tuple[str, str]) -> Interaction:
-    """Return an interaction whose response has a content type."""
+    """Return an interaction whose response has this content type."""
     interaction = answered(get("/v1/x"), body)
     headers = (("Content-Type", content_type), *more)
     return replace(interaction, response=replace(interaction.response, headers=headers))
 
 
 def opened(path: Path | str, record_mode: str = "new_episodes", **options: Any) -> Cassette:
-    """Open a cassette to record; it says nothing of personal data."""
+    """Open a cassette for recording, without the notice about personal data."""
     options = {"base_url": BASE_URL, "notice": lambda _: None, **options}
     return Cassette(path, record_mode=record_mode, **options)
 
 
 def recorded(path: Path | str, *interactions: Interaction, **options: Any) -> Path:
-    """Record a cassette anew, and return its file."""
+    """Write a new cassette with these interactions, and return its path."""
     with opened(Path(path), "all", **options) as cassette:
         for each in interactions:
             cassette.record(each)
@@ -67,12 +67,12 @@ def recorded(path: Path | str, *interactions: Interaction, **options: Any) -> Pa
 def theirs(
     path: Path | str, *interactions: Interaction, as_json: bool = False, **about: Any
 ) -> Path:
-    """Write a cassette as vcrpy does, and return its file."""
+    """Write a cassette the way vcrpy does, and return its path."""
     text = block_text(interactions, metadata=about, as_json=as_json)
     Path(path).write_text(text, encoding="utf-8")
     return Path(path)
 
 
 def paths_in(path: Path) -> list[str]:
-    """Return the paths of the requests that a cassette file holds."""
+    """Return the paths that a cassette file has requests for."""
     return [each.request.uri.removeprefix(BASE_URL) for each in read_cassette(path).interactions]

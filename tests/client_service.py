@@ -1,4 +1,4 @@
-"""A service that answers as clients are tested: with streams, cookies, redirects, and faults."""
+"""A service for tests of clients: it sends streams, cookies, redirects and broken responses."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class _Handler(Handler):
             self.send(service.answer(request))
 
     def _stream(self, numbers: Any, pause: threading.Event) -> None:
-        """Send events, each as a chunk; the first at once, the others after a pause."""
+        """Send the events in chunks: the first at once, each later one after a pause."""
         head = b"Content-Type: text/event-stream\r\nTransfer-Encoding: chunked"
         self.wfile.write(b"HTTP/1.1 200 OK\r\n%s\r\n\r\n" % head)
         for number in numbers:
@@ -47,7 +47,7 @@ class _Handler(Handler):
 
 
 class ClientService(LoopbackServer):
-    """``received`` are the requests it got. Events go on when ``goes_on`` is set."""
+    """Keeps the requests it got in ``received``. Streams continue once ``goes_on`` is set."""
 
     handler = _Handler
 
@@ -62,7 +62,7 @@ class ClientService(LoopbackServer):
         return Counter(f"{request.method} {request.uri}" for request in self.received)
 
     def authorization(self) -> str | None:
-        """Return that of the last request."""
+        """Return the Authorization header of the last request."""
         return header(self.received[-1].headers, "Authorization")
 
     def answer(self, request: RecordedRequest) -> RecordedResponse:

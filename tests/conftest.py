@@ -1,4 +1,4 @@
-"""What every test stands on: no key, no settings of the user's, no network but this machine."""
+"""Set up every test: no API key, no user settings, and no network except this machine."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 pytest_plugins = ["pytester"]
 
-# A failing example of a developer is a finding. In CI (`.ci/run` sets it) chance must not decide.
+# On a developer's machine Hypothesis tries new examples on each run, so it may find new bugs. In CI
+# (`.ci/run` sets the variable) the examples are fixed, so a run never fails by chance.
 settings.register_profile("ci", derandomize=True, deadline=None, print_blob=True)
 settings.register_profile("developer", deadline=None, print_blob=True)
 settings.load_profile("ci" if os.environ.get("CI") else "developer")
@@ -33,41 +34,45 @@ settings.load_profile("ci" if os.environ.get("CI") else "developer")
 
 @pytest.fixture(scope="session", autouse=True)
 def nothing_above(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Let the folder of all tests be a project's root: no cassette is looked for above it."""
+    """Make the folder of all tests the root of a project, so that no cassette above it is found."""
     (tmp_path_factory.getbasetemp() / ".git").mkdir(exist_ok=True)
 
 
 @pytest.fixture
 def pytester(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
-    """Run pytest in a folder that is its root, whatever settings and conftest stand above it."""
+    """Run pytest in a folder that is its rootdir, so no settings or conftest above it apply."""
     pytester.makeini("[pytest]")
-    # cassetter, which the benchmarks compare with, and pytest-recording have options of one name;
-    # pytest-randomly imports NumPy.
+    # cassetter (for the benchmarks) and pytest-recording define the same option. pytest-randomly
+    # imports NumPy.
     monkeypatch.setenv("PYTEST_ADDOPTS", "-p no:cassetter -p no:randomly")
-    monkeypatch.delenv("CI", raising=False)  # where it is set, pytest cuts no line of its summary
+    monkeypatch.delenv("CI", raising=False)  # with CI set, pytest does not shorten its summary
     return pytester
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
-    """Name bytes by their argument: gzip writes the time, and all workers must see one name."""
+    """Use the argument's name as the id of bytes.
+
+    Gzipped bytes contain the time, and all xdist workers must collect the same ids.
+    """
     return argname if isinstance(val, bytes) else None
 
 
 @pytest.fixture(autouse=True)
 def nobody(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
-    """Work in an empty folder as a user without settings, key or session."""
+    """Run each test in an empty folder, as a user without settings, key or session."""
     for name in ("API_KEY", "BASE_URL", "REGIONS", "CASSETTES"):
         monkeypatch.delenv(f"DIRECTMAIL_{name}", raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.null.Keyring")
-    # Nobody is trusted, as nobody is reached: a session takes 25 ms to load the usual certificates.
+    # Loading the usual certificates takes 25 ms per session. No test leaves this machine, so none
+    # are needed.
     monkeypatch.delenv("SSL_CERT_FILE", raising=False)
     monkeypatch.setenv("SSL_CERT_DIR", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(current._current, "session", None)
-    # A widget that an earlier test left open would follow, and so hold, the sessions of this one.
+    # A widget that an earlier test left open would follow this test's sessions and keep them alive.
     monkeypatch.setattr(current._current, "callbacks", {})
-    # Keys that an earlier test left behind, and that were not collected yet.
+    # Forget the keys of earlier tests that are not yet garbage-collected.
     monkeypatch.setattr(credentials, "_holders", weakref.WeakValueDictionary())
     yield
     if (left := current.current_session()) is not None:
@@ -76,12 +81,12 @@ def nobody(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def loopback_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a connection to any other machine fail the test."""
+    """Make a test fail if it connects to another machine."""
     connect = socket.socket.connect
 
     def connect_here(self: socket.socket, address: Any) -> None:
         if self.family in (socket.AF_INET, socket.AF_INET6) and not is_loopback(address[0]):
-            if self.type == socket.SOCK_DGRAM:  # how programs ask which address of theirs goes out
+            if self.type == socket.SOCK_DGRAM:  # programs do this to find out their own address
                 raise OSError("There is no network.")
             raise AssertionError(f"A test tried to reach {address[0]}.")
         connect(self, address)
@@ -91,35 +96,35 @@ def loopback_alone(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def service() -> Iterator[FaultyService]:
-    """A stand-in service, over real HTTP on loopback; it can be told to misbehave."""
+    """A stand-in service over real HTTP on loopback; a test can make it misbehave."""
     with FaultyService() as started:
         yield started
 
 
 @pytest.fixture
 def live(service: FaultyService) -> Iterator[Session]:
-    """A live session with the stand-in."""
+    """A live session with the stand-in service."""
     with Session(service.base_url, ApiKey(service.api_key)) as opened:
         yield opened
 
 
 @pytest.fixture
 def unpaced(service: FaultyService) -> Iterator[Session]:
-    """A live session that waits for nothing, and asks for nothing twice."""
+    """A live session that never waits for the allowance and never repeats a request."""
     with Session(service.base_url, ApiKey(service.api_key), pace="off") as opened:
         yield opened
 
 
 @pytest.fixture
 def connected(live: Session) -> Session:
-    """The live session, made the current one."""
+    """The live session as the current one."""
     current.make_current(live)
     return live
 
 
 @pytest.fixture
 def account(monkeypatch: pytest.MonkeyPatch, service: FaultyService) -> FaultyService:
-    """A stand-in that the environment names, with its key."""
+    """A stand-in service whose address and key are in the environment."""
     monkeypatch.setenv("DIRECTMAIL_BASE_URL", service.base_url)
     monkeypatch.setenv("DIRECTMAIL_API_KEY", service.api_key)
     return service
@@ -127,7 +132,10 @@ def account(monkeypatch: pytest.MonkeyPatch, service: FaultyService) -> FaultySe
 
 @pytest.fixture
 def tour(tmp_path: Path) -> Path:
-    """A cassette of four: a read with personal data, the same again, bytes with a 404, a write."""
+    """A cassette with two equal reads, a 404 with a binary body, and a write.
+
+    The body of the first read contains personal data.
+    """
     path = tmp_path / "cassettes" / "tour.yaml"
     with Cassette(
         path, record_mode="any", redactor=Redactor(), base_url=BASE_URL, notice=lambda _: None

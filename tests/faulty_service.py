@@ -1,4 +1,4 @@
-"""The stand-in service with faults: what a careless service, a proxy or a network may do."""
+"""The stand-in service with faults: what a careless service, a proxy or the network may do."""
 
 from __future__ import annotations
 
@@ -25,41 +25,41 @@ GATEWAY_PAGE = (
     "<body><h1>{status} {reason}</h1><hr>stand-in gateway</body></html>"
 )
 WINDOW_BITS = {"gzip": 31, "deflate": 15}
-RESET_ON_CLOSE = struct.pack("ii", 1, 0)  # SO_LINGER on, for 0 s: close sends RST
+RESET_ON_CLOSE = struct.pack("ii", 1, 0)  # SO_LINGER on, 0 s: closing the socket sends RST
 
 
 @dataclass(slots=True, kw_only=True)
 class Fault:
-    """One way to misbehave, for the requests it applies to.
+    """One way to misbehave, and the requests that it applies to.
 
     Attributes
     ----------
     path
-        Only requests whose path below the base address starts with this.
+        Applies only to requests whose path below the base address starts with this.
     times
-        Only this many requests; None for all until the fault is ended.
+        Applies to this many requests; None means to all, until the fault ends.
     latency_s
-        Seconds to wait before anything is sent.
+        Seconds to wait before sending anything.
     drop
-        Send no answer: ``"reset"`` the connection (TCP RST) or ``"close"`` it.
+        Send no response: ``"reset"`` the connection (TCP RST) or ``"close"`` it.
     cut_after
-        Close the connection after this many bytes of the body; Content-Length says the full length.
+        Close the connection after this many bytes of the body; Content-Length has the full size.
     stall
-        Wait after these bytes until the service is closed.
+        After the bytes are sent, keep the connection open until the service closes.
     status
-        The response's status; its body fits that.
+        The status of the response; the body is an error that fits it.
     html
-        Answer with a gateway's HTML page; the status is 502 unless ``status`` says another.
+        Send a gateway's HTML page, with status 502 unless ``status`` is given.
     body
         Send exactly this body.
     headers
-        Headers to add or replace; None leaves one out, a list sends one for each of its texts.
+        Headers to add or replace; None removes a header, a list sends one header for each item.
     encoding
         Compress the body.
     redirect_to
-        Answer with a redirect (302 unless ``status`` says another) to this address.
+        Redirect to this address, with status 302 unless ``status`` is given.
     echo_key
-        Repeat the key that the request carried in the body and in a header.
+        Repeat the request's key in the body and in a header.
     """
 
     path: str = ""
@@ -78,7 +78,7 @@ class Fault:
 
 
 class FaultyHandler(Handler):
-    """Breaks the connection where a fault says so."""
+    """Breaks the connection if a fault asks for it."""
 
     def reply(self, request: RecordedRequest) -> None:
         service = self.server.owner
@@ -105,7 +105,7 @@ class FaultyHandler(Handler):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class FaultyService(StandIn):
-    """A stand-in that can misbehave, whose base address may have a path, on any clock."""
+    """A stand-in service that can misbehave, below a path prefix and on any clock."""
 
     handler = FaultyHandler
 
@@ -120,9 +120,9 @@ class FaultyService(StandIn):
         self.base_url += self.prefix
 
     def fault(self, **what: Any) -> AbstractContextManager[object]:
-        """Misbehave from now on, as the fields of `Fault` say; as a context manager, until its end.
+        """Misbehave as the fields of `Fault` say, from now on or until the ``with`` block ends.
 
-        Of several that apply, the one added last is used.
+        If several faults apply to a request, the newest is used.
         """
         added = Fault(**what)
         self.faults = [added, *self.faults]
@@ -138,7 +138,7 @@ class FaultyService(StandIn):
         self.faults = [fault for fault in self.faults if fault is not ended]
 
     def next_fault(self, path: str) -> Fault | None:
-        """Return the fault that applies to a request, and count that it did."""
+        """Return the fault that applies to a request, and count its use."""
         with self._lock:
             for fault in self.faults:
                 if path.startswith(fault.path) and fault.times != 0:
@@ -149,7 +149,7 @@ class FaultyService(StandIn):
     def answer(self, request: RecordedRequest) -> RecordedResponse:
         path = request.uri.removeprefix(self.prefix)
         if path == request.uri and self.prefix:
-            path = f"/outside{path}"  # so that it is nowhere
+            path = f"/outside{path}"  # no route matches it, so the response is a 404
         return super().answer(replace(request, uri=path))
 
     def _now(self) -> float:
@@ -192,7 +192,7 @@ def with_fault(
 def with_headers(
     response: RecordedResponse, changes: Mapping[str, str | Sequence[str] | None]
 ) -> RecordedResponse:
-    """Return a response with headers replaced, added, removed (None) or repeated (a list)."""
+    """Return the response with headers replaced or added, removed (None) or repeated (a list)."""
     names = {name.lower() for name in changes}
     headers = [pair for pair in response.headers if pair[0].lower() not in names]
     for name, value in changes.items():

@@ -1,4 +1,4 @@
-"""A pytest plugin that puts the fork httpx2 in httpx's place: ``-p httpx2_in_place``."""
+"""A pytest plugin that replaces httpx with its fork httpx2: ``-p httpx2_in_place``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ sys.modules["httpx"] = httpx2
 
 
 def pytest_report_header() -> str:
-    """Say at the top of the run what the package imports as httpx."""
+    """Show in the header of the test run which library the package imports as httpx."""
     from directmail_lab.http import httpx
 
     return f"directmail_lab imports {httpx.__name__} {httpx.__version__}"

@@ -1,7 +1,7 @@
-"""Looking for a key in bytes as a thief would: undo every encoding, and search what comes out.
+"""Search bytes for a key as a thief would: undo every encoding, and look at the results.
 
-It shares nothing with the redactor: that one looks for the forms a key can take, this one decodes
-whatever can be decoded, with the standard library, and looks for the key itself.
+This module shares no code with the redactor. The redactor looks for the forms that a key can take.
+This module decodes whatever the standard library can decode, and looks for the key itself.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MAX_TEXTS = 4000
 
 
 def traces(data: bytes, key: str) -> list[str]:
-    """Return each way to have the key from ``data``: the decodings, outermost first."""
+    """Return each way to get the key from ``data``: the decodings applied, outermost first."""
     wanted = key.lower().encode()
     found: list[str] = []
     seen = {data}
@@ -87,7 +87,7 @@ def _inflated(data: bytes) -> Iterator[tuple[str, bytes]]:
 
 
 def planted(key: str) -> dict[str, bytes]:
-    """Return the key as services and libraries write it, by the name of the rule against it."""
+    """Return the key in each encoding that services and libraries use."""
     return {
         "raw": key.encode(),
         "json": "".join(f"\\u{ord(c):04X}" for c in key).encode(),

@@ -1,4 +1,4 @@
-"""A service with an allowance, on a clock that tests move."""
+"""A service with a rate limit, on a clock that the tests control."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BASE_URL = "https://api.example.test"
 
 
 class Clock:
-    """Seconds since the Unix epoch; sleeping moves it on at once."""
+    """Returns seconds since the Unix epoch. Sleeping moves it forward at once."""
 
     def __init__(self) -> None:
         self.now = START
@@ -43,7 +43,7 @@ class Clock:
             await asyncio.sleep(0)
             if self.now >= until:
                 break
-            # The time moves on to the next that is due, when nothing else moves.
+            # If no other task moves the clock for a while, the task that is due next moves it.
             if turn % 50 == 49 and until == min(self.waits):
                 self.sleep(until - self.now)
         self.waits.remove(until)
@@ -51,10 +51,10 @@ class Clock:
 
 @dataclass
 class Service:
-    """Counts requests by path, and says so in the three headers.
+    """Counts requests by path, and reports the count in the three rate-limit headers.
 
-    Each request counts as ``cost``. ``instead`` are responses or errors that come first, and are
-    not counted.
+    Each request costs ``cost``. The responses and errors in ``instead`` are used first, and cost
+    nothing.
     """
 
     clock: Clock
@@ -72,7 +72,10 @@ class Service:
     instead: list[httpx.Response | Exception] = field(default_factory=list)
 
     def spend(self, path: str = "/v1/users/me") -> tuple[bool, int, float]:
-        """Count one request; return whether it was allowed, what is left, and the renewal."""
+        """Count one request.
+
+        Return whether it is allowed, what remains, and when the window renews.
+        """
         now, taken = self.clock(), self.taken[path]
         if self.sliding:
             while taken and taken[0] <= now - self.window_s:
@@ -112,7 +115,7 @@ class Service:
 
 
 def observed(service: Service, recording: SessionRecording) -> ObservingTransport:
-    """Return a transport that sends to a service, and keeps the readings of its responses."""
+    """Return a transport that sends to the service and keeps the readings of its responses."""
     network, clock = httpx.MockTransport(service), service.clock
     return ObservingTransport(network, Observer(), recording, clock=clock, timer=clock)
 
@@ -120,7 +123,10 @@ def observed(service: Service, recording: SessionRecording) -> ObservingTranspor
 def paced(
     service: Service, recording: SessionRecording | None = None, **options: Any
 ) -> PacingTransport:
-    """Return a stack on a service, paced on its clock; ``options`` are of both."""
+    """Return a transport that paces requests on the service's clock.
+
+    ``options`` go to `Allowances` and `PacingTransport`.
+    """
     clock = service.clock
     if recording is None:
         unit = options.pop("reset_unit", None)
@@ -137,10 +143,10 @@ def paced(
 
 
 def client(service: Service, **options: Any) -> httpx.Client:
-    """Return a client of a service, paced on its clock."""
+    """Return a client of the service that is paced on the service's clock."""
     return httpx.Client(transport=paced(service, **options), base_url=BASE_URL)
 
 
 def async_client(service: Service, **options: Any) -> httpx.AsyncClient:
-    """Return a client for tasks, paced on its service's clock."""
+    """Return an async client of the service that is paced on the service's clock."""
     return httpx.AsyncClient(transport=paced(service, **options), base_url=BASE_URL)

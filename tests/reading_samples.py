@@ -1,4 +1,4 @@
-"""Readings as the tests make them."""
+"""Sample readings for the tests."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def raw(
     retry_after: object = None,
     served_at: float | None = None,
 ) -> RawValues:
-    """Return what a reading keeps of these headers; None was not sent."""
+    """Return what a reading keeps of these headers. None means that the header was not sent."""
     date = None if served_at is None else formatdate(served_at, usegmt=True)
     names = ["X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset"]
     values = [limit, remaining, reset, retry_after, date]
@@ -27,7 +27,7 @@ def raw(
 
 
 def reading(at: float = NOON_S, path: str = "/v1/users/me", **changes: Any) -> Reading:
-    """Return a reading without a problem, changed as told: its fields, and headers as in `raw`."""
+    """Return a valid reading, changed by fields of `Reading` or arguments of `raw`."""
     of_reading = {"method": "GET", "status": 200, "elapsed_s": 0.03}
     of_reading |= {name: changes.pop(name) for name in Reading._fields if name in changes}
     return Reading(at, path=path, raw=raw(**changes), **of_reading)

@@ -1,7 +1,7 @@
-"""Processes that read from one service with one key, as kernels of one analyst do.
+"""Several processes read from one service with one key, like the kernels of one analyst.
 
-``python tests/shared_allowance.py --processes 8 --requests 50 --runs 5`` prints, for each run, how
-long they took, how many reads were refused and how many failed.
+``python tests/shared_allowance.py --processes 8 --requests 50 --runs 5`` prints for each run how
+long it took, how many reads were refused, and how many failed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ LIMIT, WINDOW_S = 40, 3.0
 
 @dataclass
 class Outcome:
-    """What came of a run, and its seconds from the first request to the last response."""
+    """The result of a run.
+
+    ``took_s`` is the time in seconds from the first request to the last response.
+    """
 
     took_s: float
     ideal_s: float
@@ -39,11 +42,12 @@ class Outcome:
 
 
 def read(base_url: str, api_key: str, requests: int, threads: int) -> None:
-    """Be one process: wait for a line, send the reads, and print what came of them."""
+    """Run as one of the processes: wait for a line on stdin, send the reads, print the result."""
     import directmail_lab as dm
 
     with dm.Session(base_url, dm.credentials.ApiKey(api_key)) as session:
-        # A first request loads certificates and connects: with eight at once that takes seconds.
+        # The first request loads certificates and connects. In eight processes at once this takes
+        # seconds, so it happens before the clock starts.
         session.get("/v1/lists")
         print("ready", flush=True)  # noqa: T201
         sys.stdin.readline()
@@ -63,7 +67,7 @@ def read(base_url: str, api_key: str, requests: int, threads: int) -> None:
 
 
 def run(processes: int, requests: int, threads: int = 1) -> Outcome:
-    """Let processes send so many reads each to a stand-in service with a common allowance."""
+    """Start processes that each send ``requests`` reads to one stand-in service with one key."""
     from directmail_lab.standin import stand_in
 
     with stand_in(limit=LIMIT, window_s=WINDOW_S, limits={}) as service, ExitStack() as stack:

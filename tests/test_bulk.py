@@ -1,4 +1,4 @@
-"""Many requests in one call: any number of paths, and the pages of a list."""
+"""Many requests in one call: a list of paths, and the pages of a list."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ if TYPE_CHECKING:
 
     from directmail_lab.standin import StandIn
 
-    # The JSON body of a response to a query, or the whole response.
+    # The JSON body of the response to a query, or the whole response.
     Answer = Callable[[dict[str, str]], object]
     Lists = Callable[[Answer], Counter[str]]
 
 RECORDS = [{"id": number, "name": f"n{number}"} for number in range(25)]
 
 
-# -- many paths ----------------------------------------------------------------------------------
+# -- many paths --------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def items() -> Iterator[StandIn]:
-    """A service that answers each of thirty paths differently, one of them by no answer."""
+    """A service with a different response for each of thirty paths; one drops the connection."""
     faults = [Fault(path=f"/v1/items/{n:02}", body=f'{{"n": {n}}}') for n in range(30)]
     faults[7] = Fault(path="/v1/items/07", drop="reset")
     with FaultyService(limit=1000, faults=faults) as service:
@@ -62,7 +62,7 @@ EXPECTED = [*range(7), httpx.ReadError, *range(8, 30)]
 def test_results_come_in_the_order_of_the_paths_and_a_failure_is_a_value(
     items: StandIn, concurrency: int
 ) -> None:
-    """One path that fails loses no other."""
+    """One failed path must not lose the responses of the others."""
     with session_of(items, pace="off"):
         got = dm.get_many(iter(PATHS), concurrency=concurrency)
 
@@ -71,7 +71,7 @@ def test_results_come_in_the_order_of_the_paths_and_a_failure_is_a_value(
 
 
 def test_what_was_asked_for_at_once_replays(items: StandIn) -> None:
-    """Each place has the same answer in a replay, where a path stands more than once too."""
+    """Each place in the list replays its own response, also for a path that occurs twice."""
     paths = ["/v1/users/me", *PATHS[:7], "/v1/users/me", *PATHS[8:], "/v1/users/me"]
     session_of(items)
     with dm.record("many"):
@@ -87,17 +87,17 @@ def test_what_was_asked_for_at_once_replays(items: StandIn) -> None:
 
 @contextlib.contextmanager
 def interrupted_after(count: int, session: Session) -> Iterator[None]:
-    """Press Ctrl-C when a session has so many responses."""
+    """Press Ctrl-C once a session has this many responses."""
 
     pressed = threading.Event()
 
     def interrupt(_: object) -> None:
-        # Not at an equal number: another thread may have added one meanwhile.
+        # Compare with >=, because another thread may have added a response meanwhile.
         if len(session.recording) >= count and not pressed.is_set():
             pressed.set()
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
-    # A shell's background jobs, and so their tests, ignore Ctrl-C.
+    # Background jobs of a shell ignore SIGINT, and so would a test that runs in one.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     stop = session.on_reading(interrupt)
     yield
@@ -110,12 +110,12 @@ needs_ctrl_c = pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="a
 
 @needs_ctrl_c
 def test_an_interrupt_keeps_what_came(items: StandIn) -> None:
-    """The others, one that is out included, have an error in their place; the session goes on."""
+    """The other results are errors, also for the request in flight, and the session still works."""
     session = session_of(items)
     with items.fault(path="/v1/items/13", latency_s=60.0), interrupted_after(5, session):
         got = dm.get_many(PATHS[8:], concurrency=1)
 
-    # Whether the fifth was read in time is chance.
+    # Whether the fifth was received in time is chance.
     assert numbers(got)[:4] == [8, 9, 10, 11]
     assert numbers(got)[5:] == [dm.DirectMailLabError] * 17
     assert "interrupted" in str(got[-1])
@@ -125,23 +125,23 @@ def test_an_interrupt_keeps_what_came(items: StandIn) -> None:
 @needs_ctrl_c
 @pytest.mark.parametrize(("pace", "most"), [("burst", 2), ("off", 450)])
 def test_after_an_interrupt_nothing_more_is_sent(pace: str, most: int) -> None:
-    """What waits for the allowance ends without it, and what has not begun never does."""
+    """Requests that wait for the allowance stop waiting, and no new one starts."""
     with stand_in(limit=2, window_s=1.0, limits={}) as service:
         with interrupted_after(2, session_of(service, pace=pace, retry=False)):
             got = dm.get_many(["/v1/users/me"] * 500, concurrency=3)
         while any(thread.name.endswith("(send_each)") for thread in threading.enumerate()):
-            time.sleep(0.01)  # one that the interrupt met as it started cannot be joined
+            time.sleep(0.01)  # a thread that was interrupted while starting cannot be joined
 
         assert service.requests.total() <= most
         assert [type(each) for each in got].count(dm.DirectMailLabError) >= 50
 
 
-# -- pages ---------------------------------------------------------------------------------------
+# -- pages -------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def lists(monkeypatch: pytest.MonkeyPatch) -> Iterator[Lists]:
-    """Open a session whose service's list is paged as a function of the query says."""
+    """Open a session with a service whose list has the pages that a function returns."""
 
     def serve(answer: Answer) -> Counter[str]:
         requests: Counter[str] = Counter()
@@ -171,7 +171,7 @@ def page(number: int) -> list[Any]:
 
 
 def numbered(parameter: str, body: Callable[[list[Any], int, int | None], object]) -> Answer:
-    """Return what answers with ``body(records, number, next number or None)``, of three pages."""
+    """Return a function that serves three pages: ``body(records, number, next number or None)``."""
 
     def answer(query: dict[str, str]) -> object:
         number = int(query.get(parameter, 1))
@@ -186,7 +186,7 @@ def linked(records: list[Any], _: int, following: int | None) -> httpx.Response:
 
 
 def with_next(link: Callable[[int | None], object]) -> Answer:
-    """Return what answers with three pages, each with what ``link`` makes of the next number."""
+    """Return a function that serves three pages, with ``link`` of the next number in each."""
     return numbered("p", lambda records, _, following: {"items": records, "next": link(following)})
 
 
@@ -203,7 +203,7 @@ PLAIN: dict[str, Answer] = {
 
 @pytest.mark.parametrize("answer", PLAIN.values(), ids=PLAIN)
 def test_the_next_page_is_where_the_service_says(lists: Lists, answer: Answer) -> None:
-    """All pages are in one frame, live and in a replay, and each was requested once."""
+    """One frame has all pages, live and replayed, and each page was requested once."""
     requests = lists(answer)
     with dm.record("pages"):
         recorded = dm.frame(dm.pages("/v1/lists"))
@@ -254,7 +254,7 @@ FLAG = numbered("cursor", lambda r, n, _: {"data": r, "next_cursor": str(n + 1),
 def test_pages_are_as_the_caller_says_and_end(
     lists: Lists, answer: Answer, options: dict[str, Any], count: int
 ) -> None:
-    """They stop at a short, an empty and a repeated page, where no more is said, and at a bound."""
+    """Paging stops at a short, an empty or a repeated page, at the last link, or at a limit."""
     requests = lists(answer)
     frame = dm.frame(dm.pages("/v1/lists", **options))
 
@@ -291,7 +291,7 @@ ENDS: list[tuple[object, dict[str, Any], int]] = [
 def test_a_list_that_never_answers_empty_ends_where_its_pages_say(
     lists: Lists, says: object, options: dict[str, Any], pages: int
 ) -> None:
-    """By a number of records or of pages, or where the link to the next page ends."""
+    """A total of records or pages shows the end, or a page without a link to the next one."""
 
     def answer(query: dict[str, str]) -> object:
         number = int(query["n"])
@@ -308,7 +308,7 @@ def test_a_list_that_never_answers_empty_ends_where_its_pages_say(
 WRONG: list[object] = [
     *({"total": wrong} for wrong in (0, -1, 2.5, True, "10", None, [10], {})),
     *({"total_pages": wrong} for wrong in (0, "1", True, None)),
-    lambda records: {"total": len(records)},  # of this page
+    lambda records: {"total": len(records)},  # the number of records on this page
     {"links": {"next": None}},
     {"total_pages": 1, "total": 25},
     {"last_page": 1, "next": "?n=2"},
@@ -318,7 +318,7 @@ WRONG: list[object] = [
 
 @pytest.mark.parametrize("says", WRONG)
 def test_no_page_is_left_out_where_what_pages_say_is_wrong(lists: Lists, says: object) -> None:
-    """What is malformed, contradicts another number, or never said that there are more."""
+    """A total is ignored if it is malformed or contradicts another number."""
 
     def answer(query: dict[str, str]) -> object:
         records = page(int(query["page"]))
@@ -333,7 +333,7 @@ def test_no_page_is_left_out_where_what_pages_say_is_wrong(lists: Lists, says: o
 def test_a_short_page_is_not_the_last_where_it_says_that_there_are_more(
     lists: Lists, says: dict[str, object]
 ) -> None:
-    """A service may filter its records after it has cut them into pages."""
+    """A service may filter records after splitting them into pages."""
     cuts = {1: (0, 10), 2: (10, 17), 3: (17, 25)}
     lists(lambda query: {"data": RECORDS[slice(*cuts.get(int(query["page"]), (25, 25)))], **says})
 
@@ -343,7 +343,7 @@ def test_a_short_page_is_not_the_last_where_it_says_that_there_are_more(
 def test_the_progress_bar_of_pages_says_how_many_came(
     lists: Lists, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """How many will come is not known; each counts as soon as it is there."""
+    """The total is unknown, so the bar counts each page as it arrives."""
     terminal = io.StringIO()
     monkeypatch.setattr(terminal, "isatty", lambda: True, raising=False)
     monkeypatch.setattr(sys, "stderr", terminal)
@@ -364,7 +364,7 @@ def test_the_progress_bar_of_pages_says_how_many_came(
     ids=["header", "body"],
 )
 def test_a_link_to_another_origin_is_not_followed(lists: Lists, response: httpx.Response) -> None:
-    """The key, or a request at all, never goes where a response says."""
+    """A response must not decide where requests and the key go."""
     requests = lists(lambda _: response)
     with pytest.raises(dm.errors.AddressError, match="nothing was sent there"):
         list(dm.pages("/v1/lists"))
@@ -373,7 +373,7 @@ def test_a_link_to_another_origin_is_not_followed(lists: Lists, response: httpx.
 
 
 def test_a_recording_of_another_address_is_paged_at_this_one(lists: Lists) -> None:
-    """Its bodies name the recording's address for the next page; it is replayed at ours."""
+    """The recorded bodies contain links to the old address, but paging stays at this one."""
     lists(PLAIN["absolute"])
     with dm.record("pages"):
         list(dm.pages("/v1/lists"))
@@ -382,7 +382,7 @@ def test_a_recording_of_another_address_is_paged_at_this_one(lists: Lists) -> No
 
 
 def test_an_error_is_no_page(service: FaultyService) -> None:
-    """Its status is raised, not taken for the end."""
+    """A failed page must not look like the end of the list."""
     session_of(service, pace="off", retry=False)
     with service.fault(status=500), pytest.raises(dm.errors.ServiceError, match="500"):
         list(dm.pages("/v1/lists"))
@@ -390,7 +390,7 @@ def test_an_error_is_no_page(service: FaultyService) -> None:
 
 @pytest.mark.parametrize("says", [{"has_more": True}, {"next": "a8f"}, {"links": {"next": 2}}])
 def test_a_list_whose_next_page_is_not_found_warns(lists: Lists, says: dict[str, object]) -> None:
-    """The service says that there are more, and how only to those who know it."""
+    """The service says that there is more, but not in a form that is understood."""
     lists(lambda _: {"data": RECORDS[:10], **says})
     with pytest.warns(UserWarning, match="there are more") as caught:
         assert len(list(dm.pages("/v1/lists"))) == 1

@@ -1,4 +1,4 @@
-"""Cassettes made anew: converted between layouts, HAR among them, redacted once more, repaired."""
+"""Rewritten cassettes: converted to another layout or HAR, redacted again, repaired, adopted."""
 
 from __future__ import annotations
 
@@ -41,15 +41,16 @@ if TYPE_CHECKING:
     from directmail_lab.cassettes.convert import Layout
     from directmail_lab.sessions import Session
 
-# No rule knows it by its shape: only where it stands says what it is.
+# No rule recognizes this key by its shape, only by its place.
 KEY = "Wy5Nf0PtA3oVi7KzQm2ExRj8Dh6SbG4L"
 BASIC = "Basic " + base64.b64encode(f"{KEY}:".encode()).decode()
-ENDINGS = {"lines": ".yaml", "vcrpy": ".yml", "json": ".json", "har": ".har"}  # by layout
+# The file suffix of each layout.
+ENDINGS = {"lines": ".yaml", "vcrpy": ".yml", "json": ".json", "har": ".har"}
 
 
 @pytest.fixture
 def tour(live: Session) -> Path:
-    """A cassette of three answers."""
+    """A cassette with three responses."""
     with live.record("tour"):
         live.me()
         live.request("GET", "/v1/lists", params={"page": "2"})
@@ -58,7 +59,10 @@ def tour(live: Session) -> Path:
 
 
 def contents(path: Path) -> list[tuple[str, str, RecordedResponse]]:
-    """Return what a cassette holds, headers by their names: vcrpy's YAML sorts them so."""
+    """Return a cassette's requests and responses.
+
+    Headers are sorted, as vcrpy's YAML sorts them.
+    """
     return [
         (
             each.request.method,
@@ -72,7 +76,7 @@ def contents(path: Path) -> list[tuple[str, str, RecordedResponse]]:
 @pytest.mark.parametrize("to", ENDINGS)
 @pytest.mark.parametrize("via", ENDINGS)
 def test_a_conversion_there_and_back_loses_nothing(tour: Path, to: Layout, via: Layout) -> None:
-    """Requests and responses are the same after any two conversions; the key is in none."""
+    """Requests and responses survive any two conversions, and no file contains the key."""
     middle, end = Path(f"middle{ENDINGS[via]}"), Path(f"end{ENDINGS[to]}")
     assert layout_of(end) == ("lines" if to == "vcrpy" else to)
     convert(tour, middle, via)
@@ -87,7 +91,7 @@ def test_a_conversion_there_and_back_loses_nothing(tour: Path, to: Layout, via: 
     ("to", "serializer"), [("vcrpy", yamlserializer), ("json", jsonserializer)]
 )
 def test_vcrpy_loads_what_we_convert_for_it(tour: Path, to: Layout, serializer: object) -> None:
-    """By its own persister, as pytest-recording's takes it; and it answers as ours does."""
+    """vcrpy's own persister loads the file, and a replay returns the same as from our layout."""
     target = Path(f"theirs{ENDINGS[to]}")
     convert(tour, target, to)
     requests, _ = FilesystemPersister.load_cassette(target, serializer)
@@ -101,7 +105,7 @@ def test_vcrpy_loads_what_we_convert_for_it(tour: Path, to: Layout, serializer: 
 
 @pytest.fixture
 def theirs() -> Path:
-    """A cassette as vcrpy writes it with no filters: the key in a header, echoed in the bodies."""
+    """A cassette by vcrpy without filters: the key is in a header and echoed in the bodies."""
     request = replace(get(), headers=(("Authorization", BASIC),))
     echoes = [answered(request, f'{{"key": "{KEY}"}}'), answered(get(f"/v1/{KEY}"), f"<p>{BASIC}")]
     return written_by_vcrpy("theirs.yml", *echoes, of=KEY)
@@ -112,7 +116,7 @@ def theirs() -> Path:
 def test_a_key_that_is_known_is_removed_wherever_it_was_echoed(
     known_by: str, theirs: Path, to: Layout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """From the header it stands in; or from here, though who recorded it did not know it."""
+    """The key may be known from a header, or only on the machine that converts the cassette."""
     unaware = recorded("tour.yaml", answered(body=f'{{"id": "{KEY}"}}'))
     if known_by == "environment":
         monkeypatch.setenv("DIRECTMAIL_API_KEY", KEY)
@@ -130,11 +134,11 @@ def test_a_key_that_is_known_is_removed_wherever_it_was_echoed(
 def test_a_key_that_redaction_misses_is_not_written(
     theirs: Path, to: Layout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The whole text is searched once more, and what stood at the target stays."""
+    """The whole text is searched once more, and the file at the target is unchanged."""
     monkeypatch.setattr(Redactor, "interaction", lambda _, interaction: interaction)
     target = Path(f"end{ENDINGS[to]}")
     target.write_text("before")
-    with pytest.raises(CassetteError, match="key was about to be written"):
+    with pytest.raises(CassetteError, match="still contained the key after redaction"):
         convert(theirs, target, to)
 
     assert target.read_text() == "before"
@@ -142,7 +146,7 @@ def test_a_key_that_redaction_misses_is_not_written(
 
 
 def test_redacting_again_changes_values_and_replays(tour: Path) -> None:
-    """Named fields become pseudonyms, the count says in how many, and the requests still match."""
+    """Named fields become pseudonyms, the return value counts them, and requests still match."""
     changed = [redact(tour, ["company.name", "personal"]) for _ in range(2)]
     text = tour.read_text(encoding="utf-8")
     dm.replay("tour")
@@ -157,7 +161,7 @@ def test_redacting_again_changes_values_and_replays(tour: Path) -> None:
 def test_what_is_redacted_again_stays_what_its_name_says(
     tour: Path, suffix: str, rules: tuple[str, ...]
 ) -> None:
-    """Other programs read it by its name: a browser HAR, vcrpy its JSON, which has the rules."""
+    """Browsers and vcrpy choose how to read a file by its suffix. JSON also keeps the rules."""
     file = Path(f"tour{suffix}")
     convert(tour, file, layout_of(file))
     changed = [redact(file, ["personal"]) for _ in range(2)]
@@ -168,7 +172,7 @@ def test_what_is_redacted_again_stays_what_its_name_says(
 
 
 def test_repair_keeps_every_whole_interaction(tour: Path) -> None:
-    """A recording that broke off is closed; a whole one is left byte for byte."""
+    """A recording that broke off gets its end; a complete one is unchanged byte for byte."""
     whole = tour.read_bytes()
     assert repair(tour) == []
     assert tour.read_bytes() == whole
@@ -184,7 +188,7 @@ def test_repair_keeps_every_whole_interaction(tour: Path) -> None:
 
 @pytest.mark.parametrize("to", ENDINGS)
 def test_an_empty_cassette_is_converted_and_nothing_is_an_error(to: Layout) -> None:
-    """Also a HAR file without entries; what is not there is said."""
+    """A HAR file without entries counts as empty. A missing file is named in the error."""
     Path("empty.yaml").touch()
     Path("empty.har").write_text('{"log": {"entries": []}}')
     target = Path(f"end{ENDINGS[to]}")
@@ -202,7 +206,7 @@ def test_an_empty_cassette_is_converted_and_nothing_is_an_error(to: Layout) -> N
 
 
 def test_bytes_do_not_fit_into_vcrpys_json() -> None:
-    """The message says where they fit."""
+    """vcrpy's JSON has only text bodies; no file is written."""
     recorded("tour.yaml", answered(), answered(body=b"\xff"))
     with pytest.raises(CassetteError, match="body is not text"):
         convert(Path("tour.yaml"), Path("tour.json"), "json")
@@ -212,7 +216,7 @@ def test_bytes_do_not_fit_into_vcrpys_json() -> None:
 
 @pytest.mark.parametrize("write", [lambda tour: convert(tour, Path("out.har"), "har"), repair])
 def test_what_is_written_goes_through_no_link(tour: Path, write: Callable[[Path], object]) -> None:
-    """A link in the place of the new file is replaced, and what it leads to is left."""
+    """A symlink at the temporary file's path is replaced, and its target is unchanged."""
     victim = Path("victim")
     victim.write_text("mine")
     tour.write_bytes(tour.read_bytes()[:-40])
@@ -224,7 +228,7 @@ def test_what_is_written_goes_through_no_link(tour: Path, write: Callable[[Path]
 
 
 def test_a_cassette_in_use_is_not_rewritten(live: Session) -> None:
-    """While it is being recorded, neither redaction nor repair touches it."""
+    """While a cassette is being recorded, neither redaction nor repair changes it."""
     with live.record("busy"):
         live.me()
         before = Path("cassettes/busy.yaml").read_bytes()
@@ -247,7 +251,7 @@ def test_a_cassette_in_use_is_not_rewritten(live: Session) -> None:
 def test_the_time_of_vcrpys_interaction_is_what_the_response_says(
     date: str, at: datetime | None
 ) -> None:
-    """A date that is none is no time, and the cassette is read all the same."""
+    """A malformed date gives no time, and the cassette is still read."""
     interaction = answered()
     headers = (*interaction.response.headers, ("Date", date))
     response = replace(interaction.response, headers=headers)
@@ -261,7 +265,7 @@ def test_the_time_of_vcrpys_interaction_is_what_the_response_says(
 def test_a_file_that_another_program_changes_meanwhile_stays_as_that_left_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    """Its lock holds back this package alone."""
+    """The file lock only stops this package, so each rewrite checks for other changes."""
     path = tmp_path / "tour.yaml"
     recorded(path, answered(get()))
     if name == "repair":
@@ -316,12 +320,12 @@ exchanges = st.builds(
 
 @given(interactions=st.lists(exchanges, max_size=3))
 def test_a_round_trip_loses_nothing(interactions: list[Interaction]) -> None:
-    """Bytes that are no text, repeated headers and times come back as they were."""
+    """Bytes that are not text, repeated headers and times are unchanged."""
     assert read_har(har_text(interactions).encode(), "a.har") == interactions
 
 
 def test_the_document_has_every_field_that_the_specification_requires() -> None:
-    """So that any viewer opens it; and a byte order mark, as on Windows, may come before it."""
+    """Any HAR viewer must open it. Reading also accepts a byte order mark, as on Windows."""
     assert read_har(b'\xef\xbb\xbf{"log": {"entries": []}}', "a.har") == []
     exchange = Interaction(RecordedRequest("GET", "https://a.test/?a=1&b="), RecordedResponse(200))
     log = json.loads(har_text([exchange]))["log"]
@@ -334,7 +338,7 @@ def test_the_document_has_every_field_that_the_specification_requires() -> None:
     assert common | {"status", "statusText", "content", "redirectURL"} <= entry["response"].keys()
 
 
-# What Chromium saves of one request with a key, and of one that was blocked.
+# What Chromium saves of one request with a key and one blocked request.
 CHROMIUM = """{"log": {"version": "1.2", "creator": {"name": "WebInspector", "version": "537.36"},
 "pages": [], "entries": [{"_initiator": {"type": "other"},
 "startedDateTime": "2026-11-21T04:00:00.000Z", "time": 42.5,
@@ -348,7 +352,7 @@ CHROMIUM = """{"log": {"version": "1.2", "creator": {"name": "WebInspector", "ve
 
 
 def test_a_browsers_file_is_read_and_its_key_is_learned_and_removed() -> None:
-    """No one told the redactor the key: it stands in the file's own Authorization."""
+    """The redactor learns the key from the file's own Authorization header."""
     text = CHROMIUM.replace("KEY", KEY).replace("BASIC", BASIC)
     Path("browser.har").write_text(text)
     convert(Path("browser.har"), Path("tour.yaml"), "lines")
@@ -365,7 +369,7 @@ def test_a_browsers_file_is_read_and_its_key_is_learned_and_removed() -> None:
 
 
 def test_a_form_and_a_query_kept_apart_are_put_together() -> None:
-    """As Insomnia writes them."""
+    """Insomnia writes form fields and query parameters apart from the body and the address."""
     entry = {
         "request": {
             "url": "https://api.test/v1/letters",
@@ -395,12 +399,12 @@ def only(entry: object) -> Interaction:
 @pytest.mark.parametrize(
     ("method", "response", "body"),
     [
-        # Playwright's, where it was told to leave contents out, and for a redirect.
+        # From Playwright: contents omitted by an option, and a redirect.
         ("GET", {"content": {"size": -1}, "bodySize": -1}, b"<not recorded: ? bytes>"),
         ("GET", {"content": {"size": -1}, "bodySize": 266}, b"<not recorded: 266 bytes>"),
         ("GET", {"content": {"size": -1}, "headers": "7"}, b"<not recorded: 7 bytes>"),
         ("GET", {"content": {"size": -1}, "bodySize": -1, "headers": "0"}, b""),
-        # Chromium's, which forgets large contents.
+        # From Chromium, which drops large contents.
         ("GET", {"content": {"size": 5000, "mimeType": "x"}}, b"<not recorded: 5000 bytes>"),
         ("GET", {"content": {"size": 0, "text": ""}, "bodySize": -1}, b""),
         ("GET", {"content": {"text": ""}, "bodySize": -1}, b""),
@@ -413,7 +417,7 @@ def only(entry: object) -> Interaction:
 def test_a_response_body_that_is_left_out_is_no_empty_one(
     method: str, response: dict[str, Any], body: bytes
 ) -> None:
-    """Its size stands for it, where that is known."""
+    """A note with its size, if known, replaces the body."""
     length = response.pop("headers", None)
     headers = [{"name": "Content-Length", "value": length}] if length else []
     request = {"method": method, "url": "https://api.test/"}
@@ -423,7 +427,7 @@ def test_a_response_body_that_is_left_out_is_no_empty_one(
 
 
 def test_what_a_file_left_out_is_not_replayed_as_a_body(tmp_path: Path) -> None:
-    """No caller takes what stands for a body for the service's answer."""
+    """No caller must take the note about a missing body for the service's response."""
     request = {"method": "GET", "url": "https://api.test/"}
     entry = {"request": request, "response": {"status": 200, "content": {"size": 5000}}}
     (tmp_path / "a.har").write_text(in_log(json.dumps(entry)))
@@ -449,7 +453,7 @@ def test_what_a_file_left_out_is_not_replayed_as_a_body(tmp_path: Path) -> None:
 def test_an_upload_that_is_left_out_is_no_missing_one(
     request_: dict[str, Any], body: bytes | None
 ) -> None:
-    """A request without a body stays one."""
+    """A request that never had a body still has none."""
     length = request_.pop("headers", None)
     headers = [{"name": "Content-Length", "value": length}] if length else []
     request = {"method": "POST", "url": "https://api.test/", "headers": headers, **request_}
@@ -463,12 +467,12 @@ PDF = b"%PDF-1.7\n" + bytes(range(128, 256)) * 2
 @pytest.mark.parametrize(
     ("mime_type", "text", "size", "body"),
     [
-        ("application/pdf", PDF.decode("latin-1"), len(PDF), PDF),  # mitmproxy's
+        ("application/pdf", PDF.decode("latin-1"), len(PDF), PDF),  # from mitmproxy
         ("application/pdf", "é", 2, "é".encode()),
         ("application/pdf", "é", 7, "é".encode()),
         ("application/pdf", "é", -1, "é".encode()),
         ("text/html; charset=utf-8", "é", 1, "é".encode()),
-        # Some programs count characters: JSON is UTF-8 all the same.
+        # Some programs count characters, but JSON is UTF-8 anyway.
         ("application/json", '"é"', 3, '"é"'.encode()),
         ("text/plain", "€", 1, "€".encode()),
     ],
@@ -476,7 +480,7 @@ PDF = b"%PDF-1.7\n" + bytes(range(128, 256)) * 2
 def test_text_of_another_size_is_tried_as_latin_1(
     mime_type: str, text: str, size: int, body: bytes
 ) -> None:
-    """Of a response and of an upload, unless its type says what it is."""
+    """A response or an upload may have a type that names no charset; the size shows Latin-1."""
     about = {"mimeType": mime_type, "text": text}
     request = {"method": "POST", "url": "https://api.test/", "bodySize": size, "postData": about}
     entry = {"request": request, "response": {"status": 200, "content": {"size": size, **about}}}
@@ -486,7 +490,7 @@ def test_text_of_another_size_is_tried_as_latin_1(
 
 
 def test_converting_says_how_many_bodies_are_not_there() -> None:
-    """With their sizes, as far as these are known; of a complete file it says nothing."""
+    """The message gives their total size, if known. For a complete file it says nothing."""
     sizes = [{"size": 1200}, {"size": 34}, {"size": -1}, {"text": "whole"}]
     request = {"url": "https://api.test/", "bodySize": 0}
     entries = [{"request": request, "response": {"status": 200, "content": c}} for c in sizes]
@@ -499,9 +503,9 @@ def test_converting_says_how_many_bodies_are_not_there() -> None:
 
     assert of_whole == "Wrote 1 interaction to whole.har.yaml.\n"
     assert said == (
-        "a.har lacks the content of 3 messages (1,234 bytes, and 1 of unknown size); <not "
-        "recorded: N bytes> stands for each. Save it again with the contents of requests and "
-        "responses.\nWrote 4 interactions to a.har.yaml.\n"
+        "a.har lacks the content of 3 messages (1,234 bytes, and 1 of unknown size); each became "
+        "<not recorded: N bytes>. Save it again with the contents of requests and responses.\n"
+        "Wrote 4 interactions to a.har.yaml.\n"
     )
 
 
@@ -515,6 +519,6 @@ def test_converting_says_how_many_bodies_are_not_there() -> None:
     ],
 )
 def test_junk_is_a_format_error(text: str) -> None:
-    """Whatever is wrong, the error is ours, and says so without a value from the file."""
+    """Any malformed file raises our error, which contains no value from the file."""
     with pytest.raises(CassetteFormatError, match=r"a\.har"):
         read_har(text.encode("latin-1"), "a.har")

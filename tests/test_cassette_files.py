@@ -1,7 +1,8 @@
-"""Where cassettes are found, and what a file that is none does: a typed error, no code run."""
+"""How cassettes are found, and what happens if a file is not a cassette."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from pathlib import Path
@@ -24,13 +25,13 @@ from directmail_lab.errors import CassetteError, CassetteFormatError, CassetteNo
 
 
 def write(path: Path) -> Path:
-    """Write a cassette of one interaction."""
+    """Write a cassette with one interaction."""
     return recorded(path, answered())
 
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The working directory: a folder in one that has a cassette `tour`."""
+    """The working directory, two levels below a folder that has a cassette `tour`."""
     write(tmp_path / "cassettes" / "tour.yaml")
     folder = tmp_path / "project" / "src"
     folder.mkdir(parents=True)
@@ -39,14 +40,14 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def is_nowhere() -> bool:
-    """Return whether no file is found for the name."""
+    """Check that no file is found for the name, and return True."""
     with pytest.raises(CassetteNotFoundError):
         find_cassette("tour")
     return True
 
 
 def test_a_bare_name_is_found_in_the_nearest_folder_upward(tmp_path: Path, here: Path) -> None:
-    """From the working directory up; a folder that is a Python package is passed over."""
+    """The search goes up from the working directory and skips Python packages."""
     package = here.parent / "cassettes"
     package.mkdir()
     (package / "__init__.py").touch()
@@ -61,7 +62,7 @@ def test_a_bare_name_is_found_in_the_nearest_folder_upward(tmp_path: Path, here:
 def test_no_cassette_is_looked_for_above_the_projects_root(
     tmp_path: Path, here: Path, monkeypatch: pytest.MonkeyPatch, mark: str
 ) -> None:
-    """Neither to read nor to write; without any root, the working directory is all."""
+    """Neither reads nor writes leave the project. Without a root, only this folder counts."""
     monkeypatch.setattr(Path, "home", lambda: tmp_path)
     for _ in range(2):
         assert is_nowhere()
@@ -74,7 +75,7 @@ def test_no_cassette_is_looked_for_above_the_projects_root(
 def test_no_cassette_is_looked_for_above_home_or_in_another_users_folder(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A root above the home folder is none of this user's; a stranger's folder is passed over."""
+    """A root above the home folder does not belong to this user."""
     with monkeypatch.context() as patch:
         patch.setattr(Path, "home", lambda: here.parent)
         assert is_nowhere()
@@ -87,7 +88,7 @@ def test_no_cassette_is_looked_for_above_home_or_in_another_users_folder(
 
 @pytest.mark.parametrize("name", ["x" * 300, Path("x" * 300), Path("a/" * 3000 + "b"), Path()])
 def test_a_name_that_no_file_can_have_is_a_clear_error(name: str | Path) -> None:
-    """Too long for a file's name or for a path, or none at all."""
+    """The name may be too long for a file or for a path, or empty."""
     for mode in ("none", "all"):
         with pytest.raises(CassetteError, match=r"too long|Give the file"):
             Cassette(name, record_mode=mode)
@@ -96,7 +97,7 @@ def test_a_name_that_no_file_can_have_is_a_clear_error(name: str | Path) -> None
 def test_the_environments_folder_comes_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """For reading and for writing; what is not in it is looked up in the others."""
+    """`DIRECTMAIL_CASSETTES` comes first for reads and writes; other folders are still searched."""
     near = write(tmp_path / "cassettes" / "near.yaml")
     write(tmp_path / "cassettes" / "tour.yaml")
     named = write(tmp_path / "elsewhere" / "tour.yaml")
@@ -108,19 +109,19 @@ def test_the_environments_folder_comes_first(
 
 
 def test_a_path_is_the_file_itself(tmp_path: Path) -> None:
-    """Wherever it is; it gets the suffix of a cassette where it has none."""
+    """The file may be anywhere. A path without a suffix gets that of a cassette."""
     path = write(tmp_path / "any" / "tour.yaml")
 
     assert find_cassette(path) == find_cassette(path.with_suffix("")) == path
     assert new_cassette_path(Path("here.yml")) == Path("here.yml")
     assert new_cassette_path("parts/one") == tmp_path / "cassettes" / "parts" / "one.yaml"
-    for name in ("here.json", "here.HAR"):  # lines of YAML would mislead every other reader
+    for name in ("here.json", "here.HAR"):  # YAML lines in such a file would confuse other programs
         with pytest.raises(CassetteError, match="cassette convert"):
             new_cassette_path(Path(name))
 
 
 def test_yml_and_yaml_are_one_thing(tmp_path: Path) -> None:
-    """To find, to list and to record on."""
+    """Finding, listing and recording treat both suffixes alike."""
     path = write(tmp_path / "cassettes" / "tour.yml")
     for name in ("tour", "tour.yml", "tour.yaml", path, path.with_suffix(".yaml")):
         assert find_cassette(name) == new_cassette_path(name) == path
@@ -134,7 +135,7 @@ def test_yml_and_yaml_are_one_thing(tmp_path: Path) -> None:
 
 
 def test_of_tour_yaml_and_tour_yml_the_name_finds_the_first(tmp_path: Path) -> None:
-    """A notice names the other one, which is found by its whole name."""
+    """A notice names the other file, which is found by its full name."""
     paths = [tmp_path / "cassettes" / name for name in ("tour.yaml", "tour.yml")]
     paths[1].write_bytes(write(paths[0]).read_bytes())
     notices: list[str] = []
@@ -144,7 +145,7 @@ def test_of_tour_yaml_and_tour_yml_the_name_finds_the_first(tmp_path: Path) -> N
     assert [find_cassette(name) for name in ("tour", "tour.yml")] == paths
     assert [named[name] for name in ("tour", "tour.yml")] == paths
     assert len(notices) == 1
-    assert "There is a tour.yml beside it, which is not used" in notices[0]
+    assert "The file tour.yml in the same folder is not used" in notices[0]
 
 
 BAD_NAMES = ["", " ", "..", "../tour", "a/../../tour", "/etc/passwd", "a\\..\\b", "a\0b", "C:tour"]
@@ -152,7 +153,7 @@ BAD_NAMES = ["", " ", "..", "../tour", "a/../../tour", "/etc/passwd", "a\\..\\b"
 
 @pytest.mark.parametrize("name", [*BAD_NAMES, "a//b"])
 def test_a_name_never_leads_out_of_its_folder(tmp_path: Path, name: str) -> None:
-    """Neither to read nor to write."""
+    """Neither reads nor writes may leave the folder."""
     (tmp_path / "cassettes").mkdir()
     write(tmp_path / "tour.yaml")
 
@@ -162,7 +163,7 @@ def test_a_name_never_leads_out_of_its_folder(tmp_path: Path, name: str) -> None
 
 
 def test_a_link_that_leads_out_of_the_folder_is_not_followed(tmp_path: Path) -> None:
-    """Not as a file, not as a folder, and not to be written through; it is not listed either."""
+    """Links to files and folders are neither followed, written through, nor listed."""
     secret = write(tmp_path / "secret" / "tour.yaml")
     own = write(tmp_path / "cassettes" / "own.yaml")
     own.with_name("tour.yaml").symlink_to(secret)
@@ -180,20 +181,20 @@ def test_a_link_that_leads_out_of_the_folder_is_not_followed(tmp_path: Path) -> 
 def test_a_cassette_that_is_nowhere_says_where_it_was_looked_for(
     tmp_path: Path, name: str | Path
 ) -> None:
-    """And how to record it."""
+    """The error also says how to record it."""
     (tmp_path / "cassettes").mkdir()
     with pytest.raises(CassetteNotFoundError, match=r" in .*cassettes\b.*record\('tour'\)"):
         Cassette(name)
 
 
 def test_a_file_that_is_nowhere_is_not_said_to_be_in_the_parent_folder(tmp_path: Path) -> None:
-    """As "in .." would say it, of the working directory at a sentence's end."""
+    """The error shows the full path, because "in .." at the end of a sentence is misleading."""
     with pytest.raises(CassetteNotFoundError, match=rf" in {re.escape(str(tmp_path))}\. "):
         Cassette(Path("tour.yaml"))
 
 
 def test_all_cassettes_of_ones_own_are_listed_first(tmp_path: Path) -> None:
-    """Each name once, the nearest file of that name; packaged ones have no path to show."""
+    """Each name is listed once, for its nearest file; packaged cassettes have no path."""
     first = write(tmp_path / "cassettes" / "a.yaml")
     second = write(tmp_path / "cassettes" / "parts" / "b.yaml")
     (tmp_path / "cassettes" / "notes.txt").touch()
@@ -210,7 +211,7 @@ REQUEST = b"interactions:\n- request: {method: GET, uri: /, body: '', headers: {
 
 
 def aliases_in(form: str) -> bytes:
-    """Return members of which each holds the one before it twice: in all, a billion of the first.
+    """Return members that each contain the previous one twice: a billion of the first in all.
 
     Each is small, and as JSON the last would fill the memory.
     """
@@ -253,7 +254,7 @@ BAD_FILES = {
 
 @pytest.mark.parametrize("name", BAD_FILES)
 def test_what_is_no_cassette_is_a_typed_error_and_runs_nothing(tmp_path: Path, name: str) -> None:
-    """Whatever stands in the file: never another exception, never a side effect."""
+    """Whatever the file contains, there is no other exception and no side effect."""
     path = tmp_path / "bad.yaml"
     path.write_bytes(BAD_FILES[name])
     with pytest.raises(CassetteFormatError, match=r"bad\.yaml") as caught:
@@ -264,7 +265,7 @@ def test_what_is_no_cassette_is_a_typed_error_and_runs_nothing(tmp_path: Path, n
 
 
 def test_an_answer_without_a_body_has_an_empty_one(tmp_path: Path) -> None:
-    """Some other writers leave it out, and vcrpy plays such cassettes for some clients."""
+    """Some programs omit the body, and vcrpy replays such cassettes."""
     path = tmp_path / "tour.yaml"
     answer = b"  response: {status: {code: 204, message: ''}, headers: {}}\n"
     path.write_bytes(REQUEST + answer)
@@ -286,20 +287,25 @@ def test_an_answer_without_a_body_has_an_empty_one(tmp_path: Path) -> None:
 def test_a_line_that_was_spoilt_is_an_error_when_it_is_asked_for(
     tmp_path: Path, old: str, new: str
 ) -> None:
-    """The others are read all the same, and the message says which one it is."""
+    """The other interactions can still be read, and the error has the number of the damaged one.
+
+    A replay does not read the times, so a damaged time costs no response.
+    """
     path = recorded(tmp_path / "tour.yaml", answered(get("/0")), answered(get("/1")))
     header, first, second = path.read_text().split("- recorded_at")
     path.write_text("- recorded_at".join([header, first.replace(old, new), second]))
-    recording = read_cassette(path)
+    recording, is_played = read_cassette(path), old in ('"2026-', "elapsed_s: 0.04")
+    one = pytest.raises(CassetteFormatError, match=r"Interaction 1 of cassette 'tour'")
 
     assert recording.interaction(2).response.status == 200
-    for ask in (lambda: recording.interaction(1), lambda: Cassette(path).play(get("/0"))):
-        with pytest.raises(CassetteFormatError, match=r"Interaction 1 of cassette 'tour'"):
-            ask()
+    with one:
+        recording.interaction(1)
+    with contextlib.nullcontext() if is_played else one:
+        assert Cassette(path).play(get("/0"))[-1].response.status == 200
 
 
 def test_a_line_that_a_person_wrote_in_yaml_is_read(tmp_path: Path) -> None:
-    """Not JSON, but what vcrpy reads: single quotes, an extra key, a whole block."""
+    """vcrpy reads single quotes, extra keys and block style, so directmail_lab does too."""
     path = write(tmp_path / "tour.yaml")
     text = path.read_text().partition("# end")[0]
     by_hand = (
@@ -317,7 +323,7 @@ def test_a_line_that_a_person_wrote_in_yaml_is_read(tmp_path: Path) -> None:
 def test_what_cannot_be_read_is_a_typed_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A folder, a pipe, a device, a name that is too long, a terabyte, no permission."""
+    """The path may be a folder, a pipe, a device, or a file of a terabyte, or lack permission."""
     os.mkfifo(tmp_path / "pipe.yaml")
     (tmp_path / "folder.yaml").mkdir()
     with (tmp_path / "sparse.yaml").open("wb") as file:
@@ -339,7 +345,7 @@ def test_what_cannot_be_read_is_a_typed_error(
 
 
 def test_windows_line_ends_are_read_and_mended_when_added_to(tmp_path: Path) -> None:
-    """A checkout may have changed them."""
+    """A version control checkout may have changed the line ends."""
     path = write(tmp_path / "tour.yaml")
     path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
     assert len(read_cassette(path)) == 1
@@ -352,7 +358,7 @@ def test_windows_line_ends_are_read_and_mended_when_added_to(tmp_path: Path) -> 
 
 
 def test_the_reading_of_a_large_file_of_vcrpys_tells_how_far_it_is(tmp_path: Path) -> None:
-    """Part by part, which are all of it."""
+    """The parts add up to the whole file; small files report no progress."""
     one = answered(get("/0"), b'"' + b"long " * 200 + b'"')
     path, parts = tmp_path / "theirs.yaml", list[float]()
     path.write_text(block_text([one] * 1000, metadata={}))
@@ -367,7 +373,7 @@ def test_the_reading_of_a_large_file_of_vcrpys_tells_how_far_it_is(tmp_path: Pat
 
 
 def test_a_command_names_the_file_where_the_name_finds_another(tmp_path: Path) -> None:
-    """As of a cassette that was recorded by its path."""
+    """A cassette that was recorded by its path needs its path in the command."""
     found = recorded(Path("cassettes/tour.yaml"), answered())
     other = recorded(tmp_path / "elsewhere" / "tour.yaml", answered())
 

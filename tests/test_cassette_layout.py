@@ -1,4 +1,4 @@
-"""The line layout, which we and vcrpy read as it was written; and compressed bodies in it."""
+"""The line layout, which we and vcrpy read exactly, and the compressed bodies in it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from directmail_lab.exchange.values import (
 )
 
 METADATA = {"recorded_with": "directmail-lab 0.1.0", "base_url": "https://api.example.test"}
-# Every character that UTF-8 can carry, those that JSON and YAML write differently oftener.
+# Any character of UTF-8. Those that JSON and YAML write differently come more often.
 ODD = '\0\t\n\r"\\\x7f\x80\x85\x9f\xa0\u2028\u2029\ufeff\ufffd\ufffe\uffff#:{}&*!'
 TEXT = st.text(st.characters(exclude_categories=["Cs"]) | st.sampled_from(ODD))
 BODIES = TEXT.map(str.encode) | st.binary()
@@ -40,7 +40,7 @@ YEARS = datetime(1900, 1, 1), datetime(2199, 12, 31)
 
 
 def is_address(uri: str) -> bool:
-    """Return whether Python can take an address apart; one that it cannot is refused."""
+    """Return whether Python can parse an address. Others are refused."""
     try:
         parts = urlsplit(uri)
         return parts.port is None or isinstance(parts.hostname, str | None)
@@ -49,18 +49,18 @@ def is_address(uri: str) -> bool:
 
 
 def grouped(headers: Headers) -> Headers:
-    """Return headers as a cassette keeps them: those of one name together."""
+    """Return headers as a cassette keeps them: those with the same name together."""
     names = list(dict.fromkeys(name for name, _ in headers))
     return tuple((name, value) for each in names for name, value in headers if name == each)
 
 
 def cassette(*interactions: Interaction) -> str:
-    """Return a whole cassette file in the line layout."""
+    """Return a complete cassette file in the line layout."""
     return layout.header_text(METADATA) + "".join(map(layout.interaction_text, interactions))
 
 
 def ours(text: str) -> list[Interaction]:
-    """Return what we read in a cassette file."""
+    """Return the interactions that we read in a cassette file."""
     return list(parse_cassette(text.encode(), Path("tour.yaml")))
 
 
@@ -86,7 +86,7 @@ def vcrpys(text: str) -> tuple[Any, Any]:
 def test_any_interaction_is_read_as_it_was_written_by_us_and_by_vcrpy(
     request: RecordedRequest, response: RecordedResponse, at: datetime | None, attempt: int
 ) -> None:
-    """Bodies, headers, addresses and reasons of any kind come back, bytes for bytes."""
+    """Any body, header, address and reason phrase is unchanged, byte for byte."""
     written = Interaction(request, response, at, 0.25, attempt)
     text = cassette(written, written)
     sent, received = vcrpys(text)
@@ -108,7 +108,7 @@ MARKS = '"string": null, "body": null, "headers": {} !!binary "AAAA" # end: 1 in
     ("name", "value"), [("X-" + "é" * 3000, "v" * 100_000), (MARKS, f'{MARKS}\n- recorded_at: "x"')]
 )
 def test_no_name_of_a_header_and_no_text_is_taken_for_the_layout(name: str, value: str) -> None:
-    """libyaml takes no key of more than 1,024 characters, unless it is written as explicit."""
+    """libyaml limits implicit keys to 1,024 characters, so longer names are explicit keys."""
     headers = ((name, value),)
     request = RecordedRequest("GET", f"https://x.test/{MARKS}", headers, b"\xff")
     written = Interaction(request, RecordedResponse(200, MARKS, headers, value.encode()))
@@ -119,7 +119,7 @@ def test_no_name_of_a_header_and_no_text_is_taken_for_the_layout(name: str, valu
 
 
 def test_a_lone_surrogate_becomes_the_replacement_character() -> None:
-    """No YAML can carry one, and no response that httpx decoded holds one."""
+    """YAML cannot contain one, and responses that httpx decoded have none."""
     text = cassette(Interaction(get("/\ud800"), RecordedResponse(200, "a\udfffb")))
 
     assert ours(text)[0].request.uri.endswith("/\ufffd")
@@ -128,7 +128,7 @@ def test_a_lone_surrogate_becomes_the_replacement_character() -> None:
 
 @pytest.mark.parametrize(("elapsed_s", "expected"), [(5e-5, 5e-5), (1e-9, 0.0), (12.5, 12.5)])
 def test_the_file_is_yaml_and_its_metadata_is_readable(elapsed_s: float, expected: float) -> None:
-    """A time of any zone is in UTC; seconds have no exponent, which YAML 1.1 takes for a text."""
+    """Times are in UTC. Seconds have no exponent, because YAML 1.1 would read it as text."""
     east = NOON.astimezone(timezone(timedelta(hours=5)))
     text = cassette(replace(answered(), recorded_at=east, elapsed_s=elapsed_s))
     value = yaml.safe_load(text + layout.end_line(1, "0" * 64))
@@ -136,13 +136,13 @@ def test_the_file_is_yaml_and_its_metadata_is_readable(elapsed_s: float, expecte
     assert (value["version"], value["recording"]) == (1, METADATA)
     assert value["interactions"][0]["recorded_at"] == "2026-11-21T12:00:00.123456Z"
     assert value["interactions"][0]["elapsed_s"] == ours(text)[0].elapsed_s == expected
-    assert ours(text.replace('Z"', '"'))[0].recorded_at is None  # of which zone is not known
+    assert ours(text.replace('Z"', '"'))[0].recorded_at is None  # its time zone is unknown
 
 
 @settings(max_examples=500, deadline=None)
 @given(st.from_regex("https?://[ab0.@[-]{0,5}(:[0-9]{0,9})?([/?#][ -~é\t]{0,9})?", fullmatch=True))
 def test_an_address_that_is_taken_unparsed_needs_no_check(uri: str) -> None:
-    """What the pattern of a plain address accepts, Python takes apart, and it is what was sent."""
+    """The fast pattern for plain addresses must accept only what Python parses unchanged."""
     text = cassette(Interaction(RecordedRequest("GET", uri), RecordedResponse(200), attempt=2))
     plain = layout.address_of(text.encode(), text.index("- recorded_at"))
     if plain is not None:
@@ -155,7 +155,7 @@ def test_an_address_that_is_taken_unparsed_needs_no_check(uri: str) -> None:
     st.sampled_from(["http://", "https://", "HTTP://", ""]), st.text("ab/?#:@ \t\n\\é\x1c\u2028")
 )
 def test_the_path_of_an_address_is_what_urlsplit_finds(scheme: str, rest: str) -> None:
-    """Of a plain one it is found without it: a cassette's every address is split when it loads."""
+    """Loading splits every address, so a faster way than `urlsplit` must find the same path."""
     assert path_below(scheme + rest) == (urlsplit(scheme + rest).path or "/")
 
 
@@ -163,7 +163,7 @@ def test_the_path_of_an_address_is_what_urlsplit_finds(scheme: str, rest: str) -
 
 
 UNPACKED = b'{"name": "Ada", "id": 12}\n' * 40
-DEFLATED = zlib.compress(UNPACKED)[2:-4]  # as some send it, without the header of zlib
+DEFLATED = zlib.compress(UNPACKED)[2:-4]  # some services send it without zlib's header
 
 
 @pytest.mark.parametrize(
@@ -182,7 +182,7 @@ DEFLATED = zlib.compress(UNPACKED)[2:-4]  # as some send it, without the header 
     ],
 )
 def test_what_is_compressed_is_opened_and_text_is_taken_as_it_is(body: bytes, coding: str) -> None:
-    """By the header, by the first bytes, or both: a file may be compressed and sent so."""
+    """The header or the first bytes show it, or both if a compressed file is compressed again."""
     assert unpack(body, coding) == UNPACKED
 
 
@@ -190,13 +190,13 @@ def test_what_is_compressed_is_opened_and_text_is_taken_as_it_is(body: bytes, co
 def test_a_coding_of_a_library_is_opened_where_that_is_installed(
     name: str, library: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Bounded as all are: a bomb is refused before it fills the memory. It may hide anything."""
+    """A decompression bomb is refused before it fills the memory."""
     module = pytest.importorskip(library)
 
     assert unpack(module.compress(UNPACKED), name) == UNPACKED
     with pytest.raises(TooLargeError):
         unpack(module.compress(bytes(MAX_UNPACKED_BYTES + 1)), name)
-    with pytest.raises(ValueError, match="does not open it"):
+    with pytest.raises(ValueError, match="cannot read it"):
         unpack(b"\x28\xb5\x2f\xfd" + b"\xff" * 20, name)
     monkeypatch.setitem(sys.modules, library, None)
     with pytest.raises(ValueError, match=f"{library} is not installed"):
@@ -212,17 +212,17 @@ def test_a_coding_of_a_library_is_opened_where_that_is_installed(
             "more than twice",
         ),
         (b"\x1f\x8b\x08" + b"\xff" * 40, "", "damaged"),
-        (b"\xff\xfe\xfd" * 9, "compress", "not known here"),
+        (b"\xff\xfe\xfd" * 9, "compress", "compressed in an unknown way"),
     ],
 )
 def test_what_cannot_be_opened_within_bounds_is_refused(body: bytes, coding: str, why: str) -> None:
-    """Whoever asks is told why, with nothing of the body."""
+    """The error says why, and contains nothing of the body."""
     with pytest.raises(ValueError, match=why):
         unpack(body, coding)
 
 
 def test_a_bomb_is_refused_however_often_it_is_packed() -> None:
-    """Nothing is expanded to more than 64 MB, whatever its size."""
+    """No body is expanded to more than 64 MB."""
     packed = bytes(80_000_000)
     for coding in ("", "gzip", "gzip"):
         packed = gzip.compress(packed, 6)
@@ -234,6 +234,6 @@ def test_a_bomb_is_refused_however_often_it_is_packed() -> None:
 
 @given(body=st.binary(max_size=300), coding=st.sampled_from(["", "gzip", "deflate", "br", "zstd"]))
 def test_any_bytes_give_bytes_or_one_kind_of_error(body: bytes, coding: str) -> None:
-    """Never more of them than the bounds allow."""
+    """The result is never larger than the limit."""
     with contextlib.suppress(ValueError):
         assert len(unpack(body, coding)) <= MAX_UNPACKED_BYTES

@@ -1,4 +1,4 @@
-"""Recording: each interaction is on disk before the caller has its response."""
+"""Recording: each interaction is on disk before the caller gets its response."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ FORKS = pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
 
 
 def loads_in_vcrpy(path: Path) -> int:
-    """Return how many interactions vcrpy reads in a file."""
+    """Return how many interactions vcrpy reads from a file."""
     return len(deserialize(path.read_text(), yamlserializer)[0])
 
 
 def add(path: Path, interaction: Interaction, **options: Any) -> None:
-    """Record one more interaction to a cassette."""
+    """Add one interaction to a cassette."""
     with opened(path, **options) as cassette:
         cassette.record(interaction)
 
 
 def in_another_process(code: str, path: Path) -> subprocess.Popen[str]:
-    """Start Python with a cassette's path, and what is defined here."""
+    """Start Python code with the cassette's path and the names of this module."""
     code = f"import os, sys; sys.path.insert(0, sys.argv[2])\nfrom {__name__} import *\n{code}"
     return subprocess.Popen(
         [sys.executable, "-c", code, str(path), str(Path(__file__).parent)],
@@ -59,7 +59,7 @@ def in_another_process(code: str, path: Path) -> subprocess.Popen[str]:
 
 @pytest.fixture
 def tour(tmp_path: Path) -> Path:
-    """A cassette of three interactions, the last one longer than those that tests add."""
+    """A cassette of three interactions; the last is longer than any that the tests add."""
     bodies = ("0", "1", "2" * 600)
     return recorded(
         tmp_path / "tour.yaml", *(answered(get(f"/{n}"), body) for n, body in enumerate(bodies))
@@ -69,7 +69,10 @@ def tour(tmp_path: Path) -> Path:
 @pytest.mark.slow
 @FORKS
 def test_a_kill_at_any_moment_loses_nothing_that_the_caller_saw(tmp_path: Path) -> None:
-    """SIGKILL at 200 random moments: all acknowledged is there, and vcrpy loads the repaired."""
+    """After SIGKILL at 200 random moments, everything acknowledged is there.
+
+    vcrpy loads the repaired files.
+    """
     chance = random.Random(20261121)
     for number in range(200):
         path, body = tmp_path / f"{number}.yaml", "x" * chance.choice([10, 1000, 30_000])
@@ -101,7 +104,7 @@ def test_a_kill_at_any_moment_loses_nothing_that_the_caller_saw(tmp_path: Path) 
 
 
 def test_a_file_cut_at_any_byte_keeps_every_whole_interaction(tour: Path) -> None:
-    """It loads, says so, and is repaired: nothing of the torn one stands behind a shorter one."""
+    """The file loads with a note, and the repair leaves no remains of the torn interaction."""
     whole = tour.read_bytes()
     ends = [0, *(each.start() for each in re.finditer(b"^(- recorded_at|# end)", whole, re.M))]
 
@@ -124,7 +127,7 @@ def test_a_file_cut_at_any_byte_keeps_every_whole_interaction(tour: Path) -> Non
 
 @FORKS
 def test_a_forked_child_records_nothing(tour: Path) -> None:
-    """It leaves file and lock to its parent, of which a thread may hold the cassette by then."""
+    """A fork may happen while a thread records, so the file and its lock stay with the parent."""
     cassette = opened(tour)
     cassette.record(answered(get("/parent")))
     with cassette._lock:
@@ -151,7 +154,7 @@ def test_a_forked_child_records_nothing(tour: Path) -> None:
 def test_ctrl_c_while_an_interaction_is_written_leaves_the_others_whole(
     tour: Path, monkeypatch: pytest.MonkeyPatch, written: int
 ) -> None:
-    """However much of it had reached the file; the checksum at the end is that of the rest."""
+    """Whatever part had reached the file is removed, so the checksum at the end is correct."""
     write = os.write
 
     def interrupted(file: int, data: bytes) -> int:
@@ -170,10 +173,10 @@ def test_ctrl_c_while_an_interaction_is_written_leaves_the_others_whole(
     assert read_cassette(tour).problem is None
 
 
-# Between the opening of a file and the block that closes it, Ctrl-C leaves that to Python.
+# If Ctrl-C comes between opening a file and entering its block, Python closes the file later.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_ctrl_c_anywhere_in_recording_leaves_a_whole_cassette(tmp_path: Path) -> None:
-    """At each line of the cassette and of its recorder that runs while one is recorded."""
+    """Ctrl-C comes at each line of the cassette and of the recorder in turn."""
     for stop in count(1):
         path, lines = tmp_path / f"{stop}.yaml", 0
         add(path, answered(get("/before")))
@@ -201,7 +204,7 @@ def test_ctrl_c_anywhere_in_recording_leaves_a_whole_cassette(tmp_path: Path) ->
 
 
 def test_one_file_has_one_recording_whatever_its_names(tour: Path) -> None:
-    """A link to it is the same cassette."""
+    """A link to the file is the same cassette and uses the same lock."""
     link = tour.with_name("link.yaml")
     link.symlink_to(tour)
     with opened(tour), pytest.raises(CassetteInUseError):
@@ -214,7 +217,7 @@ def test_one_file_has_one_recording_whatever_its_names(tour: Path) -> None:
 
 
 def test_no_lock_is_taken_through_a_link(tour: Path) -> None:
-    """What a link in its place leads to is neither emptied nor removed."""
+    """If the lock's path is a link, its target is neither emptied nor removed."""
     victim = tour.with_name("victim")
     victim.write_text("mine")
     tour.with_name("tour.yaml.lock").symlink_to(victim)
@@ -225,7 +228,7 @@ def test_no_lock_is_taken_through_a_link(tour: Path) -> None:
 
 
 def test_nothing_is_recorded_through_a_link_in_the_place_of_a_new_file(tour: Path) -> None:
-    """Where a recording anew goes on until it is closed; and there at the last moment."""
+    """The temporary file of a re-recording must not be a link, even one made at the last moment."""
     link, victim = tour.with_name("tour.unfinished.yaml"), tour.with_name("victim")
     link.symlink_to(victim)
     add(tour, answered(get("/new")), record_mode="all")
@@ -240,7 +243,7 @@ def test_nothing_is_recorded_through_a_link_in_the_place_of_a_new_file(tour: Pat
 def test_a_recording_is_synced_to_disk_meanwhile_and_at_its_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, every_s: float, times: int
 ) -> None:
-    """A power cut loses a second; a kill nothing, since each interaction is written at once."""
+    """A power cut loses about a second; a kill loses nothing, since each write is immediate."""
     synced = mock.Mock()
     monkeypatch.setattr(os, "fsync", synced)
     monkeypatch.setattr("directmail_lab.cassettes.recorder._FSYNC_EVERY_S", every_s)
@@ -250,7 +253,7 @@ def test_a_recording_is_synced_to_disk_meanwhile_and_at_its_end(
 
 
 def test_a_file_that_was_edited_afterwards_says_so(tour: Path) -> None:
-    """The checksum on the last line tells an edited recording from one as it was made."""
+    """The checksum on the last line shows that the file was edited."""
     tour.write_text(tour.read_text().replace('"300"', '"301"', 1))
 
     assert "changed" in str(read_cassette(tour).problem)
@@ -259,7 +262,7 @@ def test_a_file_that_was_edited_afterwards_says_so(tour: Path) -> None:
 
 @pytest.mark.parametrize("mode", ["new_episodes", "all"])
 def test_an_interaction_is_on_disk_before_record_returns(tmp_path: Path, mode: str) -> None:
-    """Another reader finds it meanwhile; with nothing to lose, "all" too records in place."""
+    """Other readers find it at once. If the cassette was empty, "all" also records in place."""
     path = tmp_path / "tour.yaml"
     path.touch()
     with opened(path, mode) as cassette:
@@ -272,7 +275,7 @@ def test_an_interaction_is_on_disk_before_record_returns(tmp_path: Path, mode: s
 
 @pytest.mark.parametrize("mode", ["new_episodes", "any", "all"])
 def test_a_recording_without_an_interaction_changes_nothing(tour: Path, mode: str) -> None:
-    """An opened and closed recording leaves the old file as it was, and makes no new one."""
+    """Opening and closing a recording neither changes an old file nor creates a new one."""
     before = tour.read_bytes()
     for path in (tour, tour.with_name("new.yaml")):
         opened(path, mode).close()
@@ -282,7 +285,7 @@ def test_a_recording_without_an_interaction_changes_nothing(tour: Path, mode: st
 
 
 def test_recording_anew_replaces_only_at_close(tour: Path) -> None:
-    """Until then the old cassette stands, whole, for every other reader."""
+    """Until then, every other reader sees the complete old cassette."""
     before = tour.read_bytes()
     with opened(tour, "all") as cassette:
         cassette.record(answered(get("/0"), body="new"))
@@ -296,7 +299,7 @@ def test_recording_anew_replaces_only_at_close(tour: Path) -> None:
 
 
 def test_killing_a_recording_anew_keeps_the_old_cassette(tour: Path) -> None:
-    """What was recorded so far stands beside, readable; the next recording and repair name it."""
+    """The partial recording is in a readable file, which the next recording and repair name."""
     before = tour.read_bytes()
     code = """
 cassette = opened(Path(sys.argv[1]), "all")
@@ -318,7 +321,7 @@ os._exit(9)
 
 
 def test_a_second_writer_is_refused_until_the_first_has_closed(tour: Path) -> None:
-    """In whatever mode, here or in another process; a reader may read it."""
+    """No mode and no other process may write at the same time, but all may read."""
     first = opened(tour)
     for mode in ("new_episodes", "any", "all"):
         with pytest.raises(CassetteInUseError, match="tour"):
@@ -342,7 +345,7 @@ def test_a_second_writer_is_refused_until_the_first_has_closed(tour: Path) -> No
 def test_another_programs_cassette_is_rewritten_whole_at_the_first_interaction(
     tmp_path: Path, as_json: bool
 ) -> None:
-    """It becomes the line layout, with all it held, redacted; before that it is left alone."""
+    """The file becomes our line layout, redacted and complete; until then it is unchanged."""
     path = theirs(
         tmp_path / "tour.yaml",
         answered(get(f"/old/{KEY}")),
@@ -369,23 +372,23 @@ def test_another_programs_cassette_is_rewritten_whole_at_the_first_interaction(
 def test_what_is_written_is_redacted_and_what_still_leaks_is_not_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The redactor sees the interaction first, and the text that is about to be written."""
+    """The interaction is redacted first; then the text is scanned before it is written."""
     path = tmp_path / "tour.yaml"
     with opened(path, redactor=Redactor([KEY])) as cassette:
         cassette.record(answered(get(f"/a/{KEY}")))
         monkeypatch.setattr(Redactor, "interaction", lambda _, interaction: interaction)
         for leak in (answered(get(f"/b/{KEY}")), answered(body="x" * 3_000_000 + KEY)):
-            with pytest.raises(CassetteError, match="key was about to be written"):
+            with pytest.raises(CassetteError, match="still contained the key after redaction"):
                 cassette.record(leak)
 
     assert paths_in(path) == ["/a/<API_KEY>"]
     monkeypatch.setattr(Redactor, "text", lambda _, text: text)
-    with pytest.raises(CassetteError, match="key was about to be written"):
+    with pytest.raises(CassetteError, match="still contained the key after redaction"):
         add(tmp_path / "b.yaml", answered(), redactor=Redactor([KEY]), metadata={"about": KEY})
 
 
 def test_the_metadata_says_who_recorded_where_and_when(tmp_path: Path) -> None:
-    """And what the caller adds, redacted."""
+    """The metadata also has what the caller adds, redacted."""
     path, before = tmp_path / "tour.yaml", datetime.now(UTC)
     about = {"service": f"stand-in {KEY}"}
     add(path, answered(), redactor=Redactor([KEY]), metadata=about)
@@ -411,7 +414,7 @@ CODED = (("Content-Encoding", "gzip"), ("Transfer-Encoding", "chunked"), LENGTH,
 def test_headers_are_made_true_to_the_decoded_body(
     tmp_path: Path, method: str, headers: Headers, expected: Headers
 ) -> None:
-    """No coding that was undone is claimed; those of HEAD describe the body that GET would have."""
+    """No header claims an encoding that was undone. HEAD keeps the headers that GET would have."""
     response = RecordedResponse(200, "OK", headers, b"decoded")
     request = RecordedRequest(method, f"{BASE_URL}/a")
     path = recorded(tmp_path / "tour.yaml", Interaction(request, response))
@@ -421,7 +424,7 @@ def test_headers_are_made_true_to_the_decoded_body(
 
 @pytest.mark.parametrize("mode", ["new_episodes", "all"])
 def test_a_cassette_that_is_dropped_unclosed_is_closed(tmp_path: Path, mode: str) -> None:
-    """A plain `record(…)` without a block ends well when the kernel does."""
+    """Users may call `record(…)` without a block; garbage collection then finishes the file."""
     path = tmp_path / "tour.yaml"
     cassette = opened(path, mode)
     cassette.record(answered())
@@ -431,7 +434,7 @@ def test_a_cassette_that_is_dropped_unclosed_is_closed(tmp_path: Path, mode: str
 
 
 def test_closing_twice_is_fine_and_nothing_is_recorded_after_it(tour: Path) -> None:
-    """A closed recording takes no more, nor does a replay."""
+    """A closed recording accepts no interaction, and neither does a replay."""
     cassette = opened(tour)
     cassette.close()
     cassette.close()

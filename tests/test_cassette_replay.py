@@ -1,4 +1,4 @@
-"""Replay: which recorded answer a request gets, in which order, and what is said without one."""
+"""Replay: which recorded response a request gets, in which order, and the error if none fits."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ EU, US = "https://eu.test/api", "https://us.test"
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Where the cassette of a test stands."""
+    """The path of a test's cassette."""
     return tmp_path / "tour.yaml"
 
 
 def bodies(cassette: Cassette, *requests: RecordedRequest) -> list[bytes | None]:
-    """Return what a cassette answers to requests, None where it has no answer yet."""
+    """Return the bodies that a cassette plays for the requests; None if it has none yet."""
     answers = [cassette.play(each) for each in requests]
-    return [answer[-1][1].response.body if answer else None for answer in answers]
+    return [answer[-1].response.body if answer else None for answer in answers]
 
 
 def refusal(cassette: Cassette, request: RecordedRequest) -> NotRecordedError:
-    """Return the error that a request without an answer raises."""
+    """Return the error that a request without a recorded response raises."""
     with pytest.raises(NotRecordedError) as caught:
         cassette.play(request)
     return caught.value
 
 
 def test_answers_come_in_the_order_of_their_recording_and_then_the_last_again(path: Path) -> None:
-    """A cell that is run again gets the last one; a strict replay, as of a test, none."""
+    """A cell that runs again gets the last response, while a strict replay, as in tests, raises."""
     recorded(path, answered(body="1"), answered(get("/other"), body="x"), answered(body="2"))
     lenient, strict = Cassette(path), Cassette(path, repeat="strict")
 
@@ -59,7 +59,7 @@ def test_answers_come_in_the_order_of_their_recording_and_then_the_last_again(pa
 
 
 def test_an_unknown_request_names_the_nearest_and_what_differs(path: Path) -> None:
-    """What happened, the nearest three, each once, what is left, and the call; no values."""
+    """The error names the three nearest requests, what is unplayed, and the call, but no values."""
     paths = ("/v1/lists", "/v1/users/me?fields=name", "/v1/users", *["/v2"] * 3, "/v1/users/me")
     recorded(path, *(answered(get(each)) for each in paths))
     cassette = Cassette(path, match_on=[*DEFAULT_MATCH_ON, "headers"])
@@ -82,7 +82,7 @@ def test_an_unknown_request_names_the_nearest_and_what_differs(path: Path) -> No
 
 
 def test_the_parameters_of_an_unknown_request_are_named_without_their_values(path: Path) -> None:
-    """A text that has no name may be a value; a long query is cut."""
+    """A parameter without a name may be a value, so it is not shown; long queries are truncated."""
     recorded(path, answered(get("/v1/lists")))
     for query, shown in (
         ("page=2&size=secret&page=3", "?page=…&size=… "),
@@ -116,7 +116,7 @@ def test_the_parameters_of_an_unknown_request_are_named_without_their_values(pat
 def test_what_differs_is_named_by_its_fields(
     path: Path, sent: RecordedRequest, names: list[str]
 ) -> None:
-    """Of JSON and of forms; of another operation nothing but where it is."""
+    """JSON and form fields are named; for another operation, only method, host or path."""
     recorded(path, answered(post(b'{"to": {"first": "Jo"}, "pages": [1]}')), answered(get()))
     (title, differing), *_ = refusal(Cassette(path), sent).nearest
 
@@ -125,7 +125,7 @@ def test_what_differs_is_named_by_its_fields(
 
 
 def test_a_matcher_of_ones_own_is_named_even_if_it_fails(path: Path) -> None:
-    """One that raises for a pair that it was not written for is left out."""
+    """A matcher that raises for a pair of requests is not listed for that pair."""
 
     def same_agent(sent: Any, kept: Any) -> bool:
         return bool(sent.headers["X-Agent"] == kept.headers["X-Agent"])
@@ -143,7 +143,7 @@ def test_a_matcher_of_ones_own_is_named_even_if_it_fails(path: Path) -> None:
 
 @pytest.mark.parametrize("base", [US, "http://127.0.0.1:8/x/y"])
 def test_a_cassette_of_one_region_replays_under_any_base_address(path: Path, base: str) -> None:
-    """Paths are compared below the base address of the recording, and below the session's."""
+    """Paths are compared relative to the recording's base address and to the session's."""
     recorded(path, answered(get(base=EU), "me"), answered(get(base=f"{EU}x")), base_url=EU)
     cassette = Cassette(path, base_url=base)
 
@@ -153,8 +153,8 @@ def test_a_cassette_of_one_region_replays_under_any_base_address(path: Path, bas
         assert refusal(cassette, elsewhere).reason == "no_match"
 
 
-def test_the_very_address_comes_before_the_path_below_the_base(path: Path) -> None:
-    """A cassette of two regions gives each its own answers, however often it is asked."""
+def test_an_exact_address_comes_before_a_path_below_the_base(path: Path) -> None:
+    """A cassette of two regions plays each region's own responses, however often they repeat."""
     recorded(path, *(answered(get(base=base), body=base) for base in (EU, US)), base_url=EU)
     requests = [get(base=base) for base in (US, US, US, EU)]
 
@@ -162,7 +162,7 @@ def test_the_very_address_comes_before_the_path_below_the_base(path: Path) -> No
 
 
 def test_without_metadata_the_base_address_is_the_first_requests_origin(path: Path) -> None:
-    """Without the user info that an address may hold."""
+    """A user name or key in that request's address is not part of it."""
     first = RecordedRequest("GET", "https://key:@api.example.test:8443/v1/users/me", (), b"")
     cassette = Cassette(theirs(path, answered(first)), base_url=US)
 
@@ -171,7 +171,7 @@ def test_without_metadata_the_base_address_is_the_first_requests_origin(path: Pa
 
 
 def multipart(boundary: str, name: str = "letter.pdf", quote: str = "") -> RecordedRequest:
-    """Return an upload as httpx sends it: in parts, between a boundary drawn at random."""
+    """Return an upload as httpx sends it, in parts with this boundary."""
     body = (
         f'--{boundary}\r\nContent-Disposition: form-data; name="file"; filename="{name}"\r\n'
         f"Content-Type: application/pdf\r\n\r\n%PDF \xff\r\n--{boundary}--\r\n"
@@ -181,7 +181,7 @@ def multipart(boundary: str, name: str = "letter.pdf", quote: str = "") -> Recor
 
 
 def test_multipart_bodies_are_compared_by_their_parts(path: Path) -> None:
-    """The boundary, which each request draws anew, is no difference; a part is."""
+    """Clients choose a random boundary for each request, so it must not count; a part does."""
     recorded(path, answered(multipart("0123abcd"), body="sent"))
     cassette = Cassette(path)
 
@@ -249,7 +249,7 @@ def test_what_is_ignored_is_left_out_on_both_sides(
     sent: RecordedRequest,
     other: RecordedRequest,
 ) -> None:
-    """Where it stands in the recording and not in the request, too; nothing else is."""
+    """The ignored part may be in the recording or in the request. The rest still counts."""
     for one, another in ((kept, sent), (sent, kept)):
         path.unlink(missing_ok=True)
         recorded(path, answered(one, body="1"), answered(one, body="2"))
@@ -267,7 +267,7 @@ def test_what_is_ignored_is_left_out_on_both_sides(
 def test_of_bodies_that_parse_the_same_the_one_with_the_same_bytes_answers(
     path: Path, match_on: Sequence[str | Matcher]
 ) -> None:
-    """A cassette that two versions of a client wrote has the request in both their spellings."""
+    """Two versions of a client may have recorded the same JSON with different spacing."""
     spaced, dense, number = (post(body) for body in (b'{"n": 1}', b'{"n":1}', b'{"n":1.0}'))
     recorded(path, answered(spaced, body="old"), answered(dense, body="new"))
     cassette = Cassette(path, match_on=match_on)
@@ -279,7 +279,7 @@ def test_of_bodies_that_parse_the_same_the_one_with_the_same_bytes_answers(
 @pytest.mark.parametrize(
     ("requests", "match_on"),
     [
-        # As by ``curl -d``: to a parser of forms it is a name without a value.
+        # As sent by ``curl -d``: a form parser reads it as one name without a value.
         ([post(b'{"n": %d}' % n, content_type=FORM) for n in (1, 2, 3)], DEFAULT_MATCH_ON),
         ([replace(get(), body=b"%d" % n) for n in (1, 2, 3)], ["uri", "raw_body"]),
     ],
@@ -288,7 +288,7 @@ def test_of_bodies_that_parse_the_same_the_one_with_the_same_bytes_answers(
 def test_bodies_alone_may_tell_requests_apart(
     path: Path, requests: list[RecordedRequest], match_on: Sequence[str | Matcher]
 ) -> None:
-    """Each gets its own answer, and one that was not recorded none."""
+    """Each request gets its own response, and an unrecorded one gets none."""
     one, two, three = requests
     recorded(path, answered(one, body="one"), answered(two, body="two"))
     cassette = Cassette(path, match_on=match_on)
@@ -299,7 +299,7 @@ def test_bodies_alone_may_tell_requests_apart(
 
 @pytest.mark.parametrize("match_on", [DEFAULT_MATCH_ON, [*DEFAULT_MATCH_ON, lambda *_: True]])
 def test_bodies_of_reads_are_not_compared(path: Path, match_on: Sequence[str | Matcher]) -> None:
-    """Only a write is what its body says; nor does the order of parameters count."""
+    """Only a write depends on its body. The order of query parameters does not count either."""
     recorded(path, answered(get("/?a=1&b=2")))
 
     assert Cassette(path, match_on=match_on).play(replace(get("/?b=2&a=1"), body=b"anything"))
@@ -321,7 +321,7 @@ def test_bodies_of_reads_are_not_compared(path: Path, match_on: Sequence[str | M
 def test_of_addresses_that_are_alike_the_order_of_recording_decides(
     path: Path, addresses: tuple[str, str], match_on: list[str]
 ) -> None:
-    """As in vcrpy, whichever of them is asked for first."""
+    """vcrpy does the same, whichever of the addresses is requested first."""
     recorded(path, *(answered(get(each), str(i)) for i, each in enumerate(addresses)))
     cassette = Cassette(path, match_on=match_on)
 
@@ -331,13 +331,13 @@ def test_of_addresses_that_are_alike_the_order_of_recording_decides(
 @pytest.mark.parametrize(
     ("kept", "sent"),
     [
-        ("/%c3%a9", "/%C3%A9"),  # RFC 3986, 6.2.2.1
-        ("/a%3Ab%2C%40%7E", "/a:b,@~"),  # httpx sends them as they are given, aiohttp unescaped
+        ("/%c3%a9", "/%C3%A9"),  # RFC 3986, section 6.2.2.1
+        ("/a%3Ab%2C%40%7E", "/a:b,@~"),  # httpx sends paths as given, aiohttp sends them unescaped
         ("/%7Bid%7D|", "/{id}%7c"),
     ],
 )
 def test_a_path_is_the_same_however_a_client_escapes_it(path: Path, kept: str, sent: str) -> None:
-    """In either order; what else differs is named, and the path is not."""
+    """Either side may have the escaped form, and the path is not listed as a difference."""
     for one, other in ((kept, sent), (sent, kept)):
         recorded(path, answered(get(one)), answered(replace(post(b"1"), uri=f"{BASE_URL}{one}")))
         cassette = Cassette(path, repeat="strict")
@@ -352,7 +352,7 @@ def test_a_path_is_the_same_however_a_client_escapes_it(path: Path, kept: str, s
 
 @pytest.mark.parametrize("sent", ["/a/b", "/a?b", "/a%2Fb%3F", "/a%252Fb", "/A%2Fb"])
 def test_an_escaped_delimiter_is_another_path(path: Path, sent: str) -> None:
-    """An id may have a slash, a question mark or a percent sign in it."""
+    """An id may contain a slash, a question mark or a percent sign."""
     recorded(path, *(answered(get(each)) for each in ("/a%2Fb", "/a%3Fb")))
 
     assert refusal(Cassette(path), get(sent)).reason == "no_match"
@@ -360,14 +360,14 @@ def test_an_escaped_delimiter_is_another_path(path: Path, sent: str) -> None:
 
 @pytest.mark.parametrize("base", ["https://eu.test/a%3Ab", "https://eu.test/a:b"])
 def test_an_escape_in_a_base_address_is_the_same_too(path: Path, base: str) -> None:
-    """The path below it counts."""
+    """The session's base address may be escaped differently from the recording's."""
     recorded(path, answered(get(base="https://eu.test/a%3ab")), base_url="https://eu.test/a%3ab")
 
     assert Cassette(path, base_url=base).play(get(base=base))
 
 
 def test_matching_is_on_the_redacted_form_on_both_sides(path: Path) -> None:
-    """A key in the address does not keep a recording by another key from being played."""
+    """A recording with one key in an address must replay with another key."""
     first, second = "dm_live_8fK2xQ9zLr7TtVb3", "dm_test_nWm5YcHs1pAe0123"
     recorded(path, answered(get(f"/a/{first}")), redactor=Redactor([first]))
     assert Cassette(path, redactor=Redactor([second])).play(get(f"/a/{second}"))
@@ -378,7 +378,7 @@ def test_matching_is_on_the_redacted_form_on_both_sides(path: Path) -> None:
 
 
 def test_addresses_of_any_characters_are_found(path: Path) -> None:
-    """What is escaped on its line is the same address all the same."""
+    """Special characters are escaped in the file, but the address still matches."""
     requests = [get(end) for end in ("/a%20b", '/"q"\\', "/é\u2028", "/[1]?x=[2]#f", "/a?b=é")]
     recorded(path, *(answered(each, body=str(i)) for i, each in enumerate(requests)))
 
@@ -386,7 +386,7 @@ def test_addresses_of_any_characters_are_found(path: Path) -> None:
 
 
 def test_a_matcher_of_ones_own_may_return_or_assert(path: Path) -> None:
-    """As vcrpy's: it is given two of vcrpy's requests, the asked and the recorded one."""
+    """Like vcrpy's, the function gets two of vcrpy's requests: the sent and the recorded one."""
 
     def same_last_segment(request: Any, other: Any) -> None:
         assert request.path.rsplit("/", 1)[-1] == other.path.rsplit("/", 1)[-1]
@@ -404,7 +404,7 @@ def test_a_matcher_of_ones_own_may_return_or_assert(path: Path) -> None:
 
 
 def test_once_records_a_cassette_that_is_not_there_or_empty(path: Path) -> None:
-    """And then replays it."""
+    """Afterwards ``once`` replays the cassette, and refuses new requests."""
     path.write_text("")
     assert refusal(Cassette(path), get()).reason == "no_match"
 
@@ -417,7 +417,7 @@ def test_once_records_a_cassette_that_is_not_there_or_empty(path: Path) -> None:
 
 
 def test_what_is_recorded_now_is_not_played_in_the_same_opening(path: Path) -> None:
-    """While recording, a request that was just recorded is sent again."""
+    """While recording, a repeated request is sent again."""
     with opened(path, "new_episodes") as cassette:
         assert not cassette.play(get())
         cassette.record(answered())
@@ -425,7 +425,7 @@ def test_what_is_recorded_now_is_not_played_in_the_same_opening(path: Path) -> N
 
 
 def test_concurrent_callers_get_each_answer_once(path: Path) -> None:
-    """However threads interleave, no answer is given twice and none is left out."""
+    """However the threads interleave, no response is played twice or left out."""
     recorded(path, *(answered(get(f"/{i % 3}"), body=str(i)) for i in range(2400)))
     cassette = Cassette(path, repeat="strict")
 
@@ -433,7 +433,7 @@ def test_concurrent_callers_get_each_answer_once(path: Path) -> None:
         return bodies(cassette, *(get(f"/{(worker + index) % 3}") for index in range(300)))
 
     interval_s = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)  # threads take turns as often as Python can
+    sys.setswitchinterval(1e-6)  # threads switch as often as Python can
     with ThreadPoolExecutor(8) as pool:
         given = Counter(chain.from_iterable(pool.map(ask, range(8))))
     sys.setswitchinterval(interval_s)
@@ -442,7 +442,7 @@ def test_concurrent_callers_get_each_answer_once(path: Path) -> None:
 
 
 def test_playing_takes_as_long_in_a_large_cassette_as_in_a_small_one(tmp_path: Path) -> None:
-    """The index is asked, not the list: no recorded request is compared with the asked one."""
+    """An index finds the response, so the number of calls must not grow with the cassette."""
     steps, request = Counter[int](), get("/same")
     for size in (50, 5000):
         path = tmp_path / f"{size}.yaml"
@@ -456,13 +456,13 @@ def test_playing_takes_as_long_in_a_large_cassette_as_in_a_small_one(tmp_path: P
         response = cassette.play(request)
         sys.setprofile(None)
 
-        assert response[-1][1].response.body == b"%d" % (size - 10)
+        assert response[-1].response.body == b"%d" % (size - 10)
     assert steps[50] == steps[5000]
     assert steps[5000] < 150
 
 
 def test_an_empty_reason_phrase_plays_as_httpx_knows_it(path: Path) -> None:
-    """HTTP/2 has none, and other programs leave it out."""
+    """HTTP/2 has no reason phrase, and other programs may omit it."""
     silent = answered()
     recorded(path, replace(silent, response=replace(silent.response, reason="")))
     with Session(BASE_URL) as session, session.replay(path):

@@ -1,4 +1,4 @@
-"""The chart: what is drawn, and how it is shown in a notebook."""
+"""The chart: what it draws, and how a notebook shows it."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 
 
 def reading(at: float, remaining: int | None, path: str = "/v1/users/me", **kw: Any) -> Reading:
-    """One reading, ``at`` seconds after noon, in windows of a minute from noon on."""
+    """Return a reading ``at`` seconds after noon; windows last a minute, from noon on."""
     return sample(NOON_S + at, path, **{"remaining": remaining, "reset": 60 - int(at) % 60, **kw})
 
 
 def countdown(n: int) -> list[Reading]:
-    """``n`` readings of one operation, five a second, that counts down from 299 each minute."""
+    """Return ``n`` readings, five a second, that count down from 299 in each minute."""
     return [reading(number / 5, 299 - number % 300) for number in range(n)]
 
 
@@ -50,7 +50,7 @@ def contrast(one: object, other: object) -> float:
 
 
 def blended(color: Any, page: str) -> tuple[float, ...]:
-    """Return the colour that is seen where one that is not opaque lies on a page."""
+    """Return the colour that results from painting a translucent colour on a page."""
     *inks, opacity = to_rgba(color)
     pairs = zip(inks, to_rgb(page), strict=True)
     return tuple(opacity * ink + (1 - opacity) * paper for ink, paper in pairs)
@@ -58,7 +58,7 @@ def blended(color: Any, page: str) -> tuple[float, ...]:
 
 @pytest.mark.parametrize("n", [0, 1, 10_000])
 def test_a_chart_of_any_number_of_readings_is_a_small_png(n: int) -> None:
-    """None, one and ten thousand alike; small enough to be kept in a notebook."""
+    """The PNG is small enough for a notebook, with no reading as well as with ten thousand."""
     chart = draw(countdown(n))
     png = chart.png()
 
@@ -71,7 +71,7 @@ def test_a_chart_of_any_number_of_readings_is_a_small_png(n: int) -> None:
 
 @pytest.mark.parametrize("page", ["#ffffff", "#111111"])
 def test_a_chart_reads_on_a_light_and_on_a_dark_page(page: str) -> None:
-    """It has no background of its own; each text and mark stands out, and windows show."""
+    """The background is transparent, and texts, marks and windows stand out on both pages."""
     others = [reading(n, 9, f"/v1/{name}") for n, name in enumerate("abcde")]
     chart = draw([*countdown(60), *others, reading(13, 0, status=429), reading(14, None)])
     pixels = imread(io.BytesIO(chart.png()))
@@ -88,7 +88,7 @@ def test_a_chart_reads_on_a_light_and_on_a_dark_page(page: str) -> None:
 
 
 def test_readings_without_times_are_drawn_by_number() -> None:
-    """vcrpy's cassettes have no times: the order is kept, and the axis says what it is."""
+    """vcrpy's cassettes have no times, so the axis has the order, and its label says so."""
     chart = draw([sample(at) for at in (math.nan, NOON_S, NOON_S + 1)])
 
     assert chart.axes[0].get_xlabel() == "by number: not every response has a time"
@@ -96,7 +96,7 @@ def test_readings_without_times_are_drawn_by_number() -> None:
 
 
 def test_the_same_readings_are_the_same_bytes() -> None:
-    """So that a notebook that is run again gives no diff, whatever the user's matplotlib style."""
+    """A notebook that runs again must not change, whatever the user's matplotlib style."""
     first = draw(countdown(50)).png()
     with mpl.rc_context({"font.size": 30, "timezone": "Asia/Tokyo", "axes.facecolor": "black"}):
         second = draw(countdown(50)).png()
@@ -106,7 +106,7 @@ def test_the_same_readings_are_the_same_bytes() -> None:
 
 
 def test_each_operation_has_its_panel_with_its_name_and_what_is_left() -> None:
-    """The most read first, six at most; methods are told apart."""
+    """The operations with most readings come first, at most six; methods are separate."""
     others = [reading(3, 9, f"/v1/{name}", method="POST") for name in "abcdef"]
     chart = draw([*countdown(3), *others])
     titles = [(axes.get_title("left"), axes.get_title("right")) for axes in chart.axes]
@@ -118,7 +118,7 @@ def test_each_operation_has_its_panel_with_its_name_and_what_is_left() -> None:
 
 
 def test_the_line_is_the_readings_and_ends_with_its_window() -> None:
-    """At their times, in UTC; from a renewal to the next reading nothing is known."""
+    """Times are in UTC. The line stops at a renewal, because what remains is then unknown."""
     chart = draw([reading(50, 9), reading(55, 8), reading(150, 9)])
     (line,) = [each for each in chart.axes[0].lines if each.get_drawstyle() == "steps-post"]
 
@@ -130,21 +130,21 @@ def test_the_line_is_the_readings_and_ends_with_its_window() -> None:
 @pytest.mark.parametrize(
     ("readings", "ends"),
     [
-        # Seconds are rounded up: a later reading may tell a later second of the same renewal.
+        # Reset is rounded up, so a later reading may show a later second for the same renewal.
         ([reading(0, 9), reading(0.9, 8), reading(70, 7)], ["12:01:00", "12:02:00"]),
-        # What remains rises, whatever renewal was told.
+        # Remaining rises, so there was a renewal before the announced one.
         ([reading(0, 9), reading(20, 300), reading(21, 299)], ["12:00:20", "12:01:00"]),
     ],
 )
 def test_windows_are_shaded_to_their_renewal(readings: list[Reading], ends: list[str]) -> None:
-    """The earliest that was told, or until what remains rises."""
+    """A window ends at the earliest announced renewal, or when Remaining rises."""
     patches = draw(readings).axes[0].patches
 
     assert [f"{num2date(each.get_corners()[2, 0]):%T}" for each in patches] == ends
 
 
 def test_refusals_and_bad_headers_are_marked_and_explained() -> None:
-    """A 429, an error with nothing left, and a row with a problem; a plain 404 is no refusal."""
+    """A 429, an error with nothing left, and a problem are marked; a plain 404 is not."""
     seen = [(0, 200), (0, 429), (0, 503), (5, 500), (5, 404)]
     readings = [reading(n, left, status=status) for n, (left, status) in enumerate(seen)]
     chart = draw([*readings, reading(5, 5, reset="soon")])
@@ -159,7 +159,7 @@ def test_refusals_and_bad_headers_are_marked_and_explained() -> None:
 
 @pytest.mark.slow
 def test_a_chart_is_shown_once_as_a_png_with_words_whatever_pyplot_set_up() -> None:
-    """IPython alone, and IPython after pyplot registered its printers, give the same output."""
+    """IPython gives the same output before and after pyplot registers its printers."""
     program = """
 import sys
 from IPython.core.interactiveshell import InteractiveShell

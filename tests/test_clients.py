@@ -1,12 +1,13 @@
-"""Clients of httpx, httpx2 and requests over a session: its own, and those that are patched.
+"""Clients of httpx, httpx2 and requests over a session: the session's own and patched ones.
 
-Each test runs with every one of them, against a real server.
+Each test runs with every client, against a real server.
 """
 
 from __future__ import annotations
 
 import asyncio
 import base64
+import ssl
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import timedelta
@@ -36,7 +37,7 @@ EVENTS = ["data: 0", "", "data: 1", "", "data: 2", ""]
 
 
 class Answer(NamedTuple):
-    """What a test compares of a response."""
+    """The parts of a response that the tests compare."""
 
     status: int
     body: bytes
@@ -45,7 +46,7 @@ class Answer(NamedTuple):
 
 
 class Blocking:
-    """A client of httpx or httpx2; ``cookies`` and ``elapsed`` are the last response's."""
+    """A client of httpx or httpx2. ``cookies`` and ``elapsed`` are those of the last response."""
 
     cookies: dict[str, str]
     elapsed: timedelta
@@ -77,7 +78,7 @@ class Blocking:
 
 
 class Awaited(Blocking):
-    """An asynchronous client, each call in an event loop of its own."""
+    """An async client. Each call runs in its own event loop."""
 
     def send(self, method: str, url: str, **options: Any) -> Answer:
         async def send() -> Answer:
@@ -102,7 +103,7 @@ class Awaited(Blocking):
 
         return asyncio.run(read())
 
-    # No connection may outlive its event loop.
+    # A connection must not outlive its event loop.
     once: dict[str, Any] = {"headers": {"Connection": "close"}}  # noqa: RUF012
 
 
@@ -159,7 +160,7 @@ Opened = Callable[[Session], AbstractContextManager[Any]]
 
 @contextmanager
 def opened(name: str, session: Session) -> Iterator[Blocking]:
-    """Give a client over a session; for one that is patched, until the end of the block."""
+    """Yield a client over a session. A patched client works until the end of the block."""
     kind, errors, make = {**OWN, **PATCHED}[name]
     leading = patched(session.take_senders()) if name in PATCHED else nullcontext()
     with leading:
@@ -171,39 +172,39 @@ def opened(name: str, session: Session) -> Iterator[Blocking]:
 
 @pytest.fixture(params=[*OWN, *PATCHED])
 def over(request: pytest.FixtureRequest) -> Opened:
-    """Open each of the clients over a session."""
+    """Open each client over a session."""
     return partial(opened, request.param)
 
 
 @pytest.fixture(params=[*list(OWN)[2:], *PATCHED])
 def over_unpaced(request: pytest.FixtureRequest) -> Opened:
-    """Open each but httpx's clients of the session itself."""
+    """Open each client except the session's own httpx clients."""
     return partial(opened, request.param)
 
 
 @pytest.fixture(params=PATCHED)
 def over_patched(request: pytest.FixtureRequest) -> Opened:
-    """Open each client that the code under test makes itself."""
+    """Open each client that the code under test would create itself."""
     return partial(opened, request.param)
 
 
 @pytest.fixture
 def streams() -> Iterator[ClientService]:
-    """A service with streams, cookies, redirects, and faults."""
+    """A service with streams, cookies, redirects and faults."""
     with ClientService() as started:
         yield started
 
 
 @pytest.fixture
 def session(streams: ClientService) -> Iterator[Session]:
-    """A session with that service, which waits for nothing and asks for nothing twice."""
+    """A session with that service that never waits and never repeats a request."""
     options: dict[str, Any] = {"allow_writes": True, "timeout_s": TIMEOUT_S}
     with Session(streams.base_url, KEY, pace="off", **options) as started:
         yield started
 
 
 def tour(client: Blocking, base_url: str) -> list[object]:
-    """Do with a client what clients can do; return what came of it."""
+    """Use every feature of a client; return the results."""
     v1 = f"{base_url}/v1"
     return [
         client.send("GET", f"{v1}/users/me?q=%C3%A9%20x"),
@@ -223,7 +224,7 @@ def tour(client: Blocking, base_url: str) -> list[object]:
 def test_what_a_client_does_is_recorded_and_replayed(
     over: Opened, session: Session, streams: ClientService, tmp_path: Path
 ) -> None:
-    """Uploads, redirects, compressed bodies, errors and streams give the same without a server."""
+    """Uploads, redirects, compressed bodies, errors and streams replay without a server."""
     path = tmp_path / "tour.yaml"
     session.record(path)
     with over(session) as client:
@@ -246,7 +247,7 @@ def test_what_a_client_does_is_recorded_and_replayed(
     assert traces(path.read_bytes(), KEY) == []
 
 
-# By path: the error of httpx and httpx2, and that of requests.
+# For each path, the error of httpx and httpx2, and the error of requests.
 ERRORS = {
     "/v1/silent": ("ReadTimeout", "ReadTimeout"),
     "/v1/endless": ("ReadTimeout", "ReadTimeout"),
@@ -265,8 +266,8 @@ def test_an_error_is_of_the_clients_own_library(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A client's ``except`` goes on to work: for timeouts, cut bodies, and where nobody answers."""
-    # A busy machine takes longer than a short timeout to say that a body is cut.
+    """A caller's ``except`` keeps working, for timeouts, cut bodies and refused connections."""
+    # On a busy machine, noticing a cut body takes longer than a short timeout.
     timeout_s = 0.2 if ERRORS[path][0] == "ReadTimeout" else TIMEOUT_S
     monkeypatch.setattr("test_clients.TIMEOUT_S", timeout_s)
     session.record(tmp_path / "errors.yaml")
@@ -283,7 +284,7 @@ def test_an_error_is_of_the_clients_own_library(
 
 
 def unused_address(session: Session, client: Blocking) -> str:
-    """Return an address where nothing listens, which the client takes to the session, too."""
+    """Return an address where nothing listens; the client sends requests for it to the session."""
     with ClientService() as closed:
         address = closed.base_url
     if isinstance(client, OfRequests):
@@ -294,7 +295,7 @@ def unused_address(session: Session, client: Blocking) -> str:
 def test_an_sdk_repeats_and_waits_by_itself(
     over_unpaced: Opened, streams: ClientService, tmp_path: Path
 ) -> None:
-    """The session sends once what it would send four times for a client of its own."""
+    """SDKs retry by themselves, so the session must not retry for them too."""
     with Session(streams.base_url, KEY) as session, over_unpaced(session) as client:
         answer = client.send("GET", f"{streams.base_url}/v1/busy")
 
@@ -305,7 +306,7 @@ def test_an_sdk_repeats_and_waits_by_itself(
 def test_a_live_stream_comes_as_it_is_sent(
     over: Opened, session: Session, streams: ClientService
 ) -> None:
-    """The second event is sent when the caller has the first; the session then has them all."""
+    """The service sends the second event only after the caller has the first."""
     streams.goes_on.clear()
     with over(session) as client:
         session.live()
@@ -318,7 +319,7 @@ def test_a_live_stream_comes_as_it_is_sent(
 def test_what_is_recorded_has_cookies_and_the_time_it_took(
     over: Opened, session: Session, streams: ClientService, tmp_path: Path
 ) -> None:
-    """requests takes cookies from another place than headers."""
+    """requests reads cookies from the raw response and not from its headers."""
     session.record(tmp_path / "cookies.yaml")
     with over(session) as client:
         client.send("GET", f"{streams.base_url}/v1/users/me")
@@ -330,7 +331,7 @@ def test_what_is_recorded_has_cookies_and_the_time_it_took(
 def test_a_live_body_is_kept_by_the_session(
     over: Opened, session: Session, streams: ClientService
 ) -> None:
-    """It is there unpacked for ``interactions``, as that of the session's own calls."""
+    """``interactions`` shows the decoded body, as for the session's own calls."""
     with over(session) as client:
         session.live()
         client.send("GET", f"{streams.base_url}/v1/packed")
@@ -341,7 +342,7 @@ def test_a_live_body_is_kept_by_the_session(
 def test_what_is_not_recorded_is_raised(
     over: Opened, streams: ClientService, session: Session, tmp_path: Path
 ) -> None:
-    """A test may have other clients raise what no SDK takes for an error to repeat."""
+    """In tests, foreign clients raise an error that SDKs do not catch and retry."""
     session.record(tmp_path / "one.yaml")
     session.client.get("/v1/users/me")
     session.live()
@@ -355,13 +356,13 @@ def test_what_is_not_recorded_is_raised(
             client.send("GET", f"{streams.base_url}/v1/busy")
 
 
-# -- clients that the code under test makes itself -------------------------------------------------
+# -- clients that the code under test makes itself ---------------------------------------------
 
 
 def test_patched_clients_record_without_an_address_or_a_key(
     over_patched: Opened, streams: ClientService, tmp_path: Path
 ) -> None:
-    """They are replayed by their whole address; a user name in it is sent, and not written."""
+    """Replays match the whole address. A user name and password in it are sent but not written."""
     path, address = tmp_path / "foreign.yaml", streams.base_url.replace("//", "//ada:s3cret-pw@")
     results = []
     with Session(NO_ADDRESS, allow_writes=True) as session, over_patched(session) as client:
@@ -393,7 +394,7 @@ def test_the_key_is_added_where_a_request_has_no_credentials(
     headers: dict[str, str],
     tmp_path: Path,
 ) -> None:
-    """And toward the session's own base address alone."""
+    """The key is sent only to the session's own base address."""
     session.record(tmp_path / "keys.yaml")
     with over_patched(session) as client, ClientService() as other:
         if isinstance(client, Awaited):
@@ -410,10 +411,10 @@ def test_the_key_is_added_where_a_request_has_no_credentials(
     assert KEY_PAIR not in str(theirs)
 
 
-def test_a_session_and_its_patched_clients_do_not_meet_twice(
+def test_patching_leaves_the_sessions_own_requests_alone(
     over_patched: Opened, session: Session, streams: ClientService, tmp_path: Path
 ) -> None:
-    """The session's own requests go to the network; after the test, all others do, too."""
+    """The session's own requests go straight to the network, and patching ends with the block."""
     session.record(tmp_path / "once.yaml")
     with over_patched(session) as client:
         session.client.get("/v1/users/me")
@@ -429,7 +430,7 @@ def test_a_session_and_its_patched_clients_do_not_meet_twice(
 def test_a_second_session_takes_the_clients_over(
     streams: ClientService, session: Session, tmp_path: Path
 ) -> None:
-    """Until it ends: a test's own, while its module has one."""
+    """A test's session takes over from its module's session until it ends."""
     with Session(NO_ADDRESS) as second, patched(session.take_senders()):
         second.take_senders()
         session.record(tmp_path / "first.yaml")
@@ -443,7 +444,7 @@ def test_a_second_session_takes_the_clients_over(
 
 
 def test_hosts_may_pass_through(streams: ClientService) -> None:
-    """The test's own server is reached while everything else is replayed."""
+    """A test can reach its own server while everything else is replayed."""
     with Session(NO_ADDRESS) as session, patched(session.take_senders(), ["127.*", "LOCALHOST"]):
         for library in (httpx, httpx2, requests):
             assert library.get(f"{streams.base_url}/v1/packed").status_code == 200
@@ -453,10 +454,35 @@ def test_hosts_may_pass_through(streams: ClientService) -> None:
     assert len(session.recording) == 0
 
 
+@pytest.mark.parametrize("library", [httpx, httpx2])
+def test_patched_clients_share_the_default_certificates(
+    library: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Reading them takes 30 ms; a client that asks for others, or for none, has its own."""
+    made: list[object] = []
+    monkeypatch.setattr(ssl.SSLContext, "load_verify_locations", lambda *_, **__: made.append(1))
+    (tmp_path / "other").mkdir()
+
+    def count(**options: Any) -> int:
+        made.clear()
+        for _ in range(2):
+            library.Client(**options).close()
+            asyncio.run(library.AsyncClient(**options).aclose())
+        return len(made)
+
+    with Session(NO_ADDRESS) as session, patched(session.take_senders()):
+        usual, own, unchecked = count(), count(trust_env=False), count(verify=False)
+        monkeypatch.setenv("SSL_CERT_DIR", str(tmp_path / "other"))
+        elsewhere = count()
+    after = count()
+
+    assert (usual, own, unchecked, elsewhere, after) == (1, 4, 0, 1, 4)
+
+
 def test_a_library_that_is_not_installed_is_named(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The error says how to get it; an import that fails inside the library stays as it is."""
+    """The error says how to install it. An import error from inside the library is unchanged."""
     missing = ModuleNotFoundError("No module named 'httpx2'", name="httpx2")
     monkeypatch.setattr(clients, "import_module", raising(missing))
     with pytest.raises(DirectMailLabError, match="pip install httpx2"):

@@ -1,4 +1,4 @@
-"""The widget of `browse`: what it shows, and what it sends of what a person wrote in its form."""
+"""The widget of `browse`: what it shows, and what it sends from its form."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from cassette_samples import BASE_URL, answered, get, recorded
+from faulty_service import FaultyService
 from key_search import traces
 
 import directmail_lab as dm
@@ -23,8 +24,6 @@ from directmail_lab.widgets.browser import BrowserWidget
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from faulty_service import FaultyService
-
     from directmail_lab.sessions import Session
 
 ME = "/v1/users/me"
@@ -32,7 +31,7 @@ DOMAINS = "/v1/domains/{domain}"
 
 
 class Page:
-    """The page of a browser: sends its requests, and waits for the responses."""
+    """Stands in for the page in the browser: it sends messages and waits for the responses."""
 
     def __init__(self, widget: BrowserWidget) -> None:
         self.widget = widget
@@ -45,7 +44,7 @@ class Page:
             self._responses[content["request_id"]].set_result(content["response"])
 
     def start(self, action: str, body: bytes = b"", **details: object) -> Future[Any]:
-        """Send a request, and return what its response will be."""
+        """Send a message to the widget, and return the future of its response."""
         request = {"action": action, "request_id": len(self._responses), **details}
         self._responses.append(response := Future())
         self.widget._handle_custom_msg({"type": "request"}, [json.dumps(request).encode(), body])
@@ -62,7 +61,7 @@ class Page:
 
 
 def written(method: str = "GET", address: str = ME, **more: Any) -> dict[str, Any]:
-    """Return what the form's *Send* brings."""
+    """Return the message that the form's *Send* button sends."""
     return {"method": method, "address": address, "headers": [], **more}
 
 
@@ -82,7 +81,7 @@ def browsed(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Page]]:
 
 
 def test_a_cassette_is_browsed_by_name_or_path(browsed: Callable[..., Page]) -> None:
-    """One that is not there, or is none, is an error at once."""
+    """A missing or unreadable cassette raises an error at once."""
     recorded("tape.yaml", answered())
     Path("text.har").write_text("{}")
 
@@ -98,7 +97,7 @@ def test_a_cassette_is_browsed_by_name_or_path(browsed: Callable[..., Page]) -> 
 def test_a_large_file_is_read_while_the_page_is_shown(
     browsed: Callable[..., Page], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The page is told that it is read, and gets its answer, or what is wrong, afterwards."""
+    """The page shows that the file is being read, and later gets the rows or the error."""
     may_go_on = threading.Event()
 
     def read(_path: Path, progress: Callable[[float], object]) -> None:
@@ -125,7 +124,7 @@ def test_a_large_file_is_read_while_the_page_is_shown(
 def test_the_browser_of_a_session_follows_its_mode_and_the_current_one(
     browsed: Callable[..., Page], connected: Session, service: FaultyService
 ) -> None:
-    """Each replay shows what it played, and says so where that is nothing; a file's stays."""
+    """Each replay shows what it has played, if anything; a file's browser does not change."""
     dm.me()
     page, of_cassette = browsed(), browsed("waiting")
     with dm.record("my-tour"):
@@ -148,7 +147,7 @@ def test_the_browser_of_a_session_follows_its_mode_and_the_current_one(
     assert nothing["note"].startswith("Nothing of first-look was played yet.")
     assert (played["note"], played["total"]) == ("", 1)
     assert (current["title"], current["total"]) == ("Live", 0)
-    # Its own thread may tell as well.
+    # The widget's own thread may send this message as well.
     assert page.messages.count(({"type": "changed", "restart": True}, None)) >= 2
     assert (unchanged["title"], unchanged["note"]) == ("waiting", None)
 
@@ -159,7 +158,7 @@ def test_the_browser_of_a_session_follows_its_mode_and_the_current_one(
 def test_what_is_written_is_sent_through_the_session(
     service: FaultyService, browsed: Callable[..., Page]
 ) -> None:
-    """With its query as it stands, headers and body; recorded, numbered, and nowhere the key."""
+    """The query, headers and body are sent as written and recorded, and the key appears nowhere."""
     session = dm.connect(service.base_url, service.api_key, pace="off")
     page = browsed()
     dm.record("my-tour")
@@ -182,7 +181,7 @@ def test_what_is_written_is_sent_through_the_session(
 def test_an_address_is_taken_as_get_takes_it(
     service: FaultyService, browsed: Callable[..., Page], connected: Session, address: str
 ) -> None:
-    """Without its first slash, or whole, as it is pasted."""
+    """The first slash may be missing, and a whole address may be pasted."""
     sent = browsed(connected).send(address=address.replace("{base}", service.base_url))
 
     assert sent == {"number": 1}
@@ -208,8 +207,8 @@ REFUSED = [
     ("cannot be sent as it is", {"headers": [["X-Ü", "1"]]}),
     ("Put in your own", {"headers": [["X-A", "<API_KEY>"]]}),
     ("Put in your own", {"address": "/v1/lists?key=<REDACTED>"}),
-    ("This is no address", {"address": "/v1/" + "x" * 70_000}),
-    ("This is no address", {"address": "https://elsewhere.test:x/"}),
+    ("This is not a valid address", {"address": "/v1/" + "x" * 70_000}),
+    ("This is not a valid address", {"address": "https://elsewhere.test:x/"}),
     ("cannot be written in latin-1", {"body": "€".encode(), "is_text": True, **LATIN}),
     ("cannot be written in base64", {"body": b"a", "is_text": True, **BASE64}),
     ("no longer there", {"body_of": 1, "digest": "0" * 16}),
@@ -224,7 +223,7 @@ def test_what_must_not_be_sent_is_refused(
     problem: str,
     more: dict[str, Any],
 ) -> None:
-    """A host in a path, a header that is the session's own, what redaction left for a value."""
+    """A path may contain another host, a header may be the session's, a value a placeholder."""
     assert problem in browsed(connected).send(**more)["problem"]
     assert not service.requests
 
@@ -232,9 +231,9 @@ def test_what_must_not_be_sent_is_refused(
 def test_a_write_that_is_allowed_is_asked_for_and_sent_once(
     service: FaultyService, browsed: Callable[..., Page]
 ) -> None:
-    """By its method, or by a header that overrides it; each question's token is good once.
+    """A method or a header makes a request a write. Each token confirms one write once.
 
-    The question names method, address, and how many bytes the body has.
+    The question names the method, the address and the size of the body.
     """
     dm.connect(service.base_url, service.api_key, pace="off", allow_writes=True)
     page = browsed()
@@ -261,7 +260,7 @@ def test_a_write_that_is_allowed_is_asked_for_and_sent_once(
 def test_one_request_is_sent_at_a_time(
     service: FaultyService, browsed: Callable[..., Page]
 ) -> None:
-    """A second *Send* before the response came sends nothing."""
+    """A second *Send* before the response sends nothing."""
     dm.connect(service.base_url, service.api_key, pace="off")
     page = browsed()
     with service.fault(latency_s=1.0):
@@ -274,7 +273,7 @@ def test_one_request_is_sent_at_a_time(
 
 
 def test_a_wait_is_told_and_aborted(service: FaultyService, browsed: Callable[..., Page]) -> None:
-    """After that the request is never sent: it has ended, and the next one is the next."""
+    """The aborted request is never sent, and the next one works as usual."""
     service.limit, service.window_s = 1, 60.0
     dm.connect(service.base_url, service.api_key, reset_unit="seconds_left")
     page = browsed()
@@ -297,7 +296,10 @@ def test_a_wait_is_told_and_aborted(service: FaultyService, browsed: Callable[..
 def test_a_slow_request_is_aborted(
     service: FaultyService, browsed: Callable[..., Page], method: str
 ) -> None:
-    """Its connection is dropped at once; a write may have been carried out, and that is said."""
+    """The connection closes at once.
+
+    For a write, the message says that it may have taken effect.
+    """
     dm.connect(service.base_url, service.api_key, pace="off", allow_writes=True)
     page = browsed()
     with service.fault(latency_s=5.0):
@@ -324,7 +326,7 @@ def test_a_slow_request_is_aborted(
 def test_a_response_is_aborted_after_its_head(
     service: FaultyService, browsed: Callable[..., Page]
 ) -> None:
-    """Its status and what came of its body are kept, and that it was aborted."""
+    """The status and the partial body are kept, marked as aborted."""
     session = dm.connect(service.base_url, service.api_key, pace="off")
     page = browsed()
     with service.fault(body=b"a" * 70_000, cut_after=10, stall=True):
@@ -341,7 +343,7 @@ def test_a_response_is_aborted_after_its_head(
 def test_writes_are_allowed_after_one_was_refused(
     service: FaultyService, browsed: Callable[..., Page], connected: Session
 ) -> None:
-    """By the token of the refusal, for the session that goes on; each write is still asked for."""
+    """The refusal's token allows writes for the rest of the session; each is still confirmed."""
     page = browsed(connected)
     refused = page.send("POST", "/v1/letters")
     page.ask("allow", token="another")
@@ -362,7 +364,7 @@ BODIES = (b"\xff\0" * 700_000, b"a\r\nb\n", "Zürich".encode("latin-1"))
 def test_a_recorded_body_that_is_not_changed_is_sent_byte_by_byte(
     service: FaultyService, browsed: Callable[..., Page], unpaced: Session, body: bytes
 ) -> None:
-    """Whatever of it the page shows; of another recording it is not sent."""
+    """The page may show only a part of the body. Another recording's body is not sent."""
     content_type = {"Content-Type": "text/plain; charset=latin-1"}
     unpaced.client.request("OPTIONS", "/v1/lists", content=body, headers=content_type)
     page = browsed(unpaced)
@@ -376,7 +378,7 @@ def test_a_recorded_body_that_is_not_changed_is_sent_byte_by_byte(
 def test_text_is_sent_in_the_character_set_of_its_header(
     browsed: Callable[..., Page], unpaced: Session
 ) -> None:
-    """Without one it is UTF-8."""
+    """Without a charset in the header, text is sent as UTF-8."""
     page = browsed(unpaced)
     page.send("OPTIONS", "/a", "Zürich".encode(), is_text=True, **LATIN)
     page.send("OPTIONS", "/a", "Zürich".encode(), is_text=True)
@@ -388,7 +390,7 @@ def test_text_is_sent_in_the_character_set_of_its_header(
 def test_what_is_written_becomes_a_cell(
     service: FaultyService, browsed: Callable[..., Page], connected: Session
 ) -> None:
-    """With the body as Python, below the base address, and without the key."""
+    """The code has the body as Python values and a relative path, and no key."""
     page = browsed(connected)
     json_type = {"headers": [["Content-Type", "application/json"], ["X-A", service.api_key]]}
     form = written("POST", f"{service.base_url}/v1/letters", is_text=True, **json_type)
@@ -400,7 +402,7 @@ def test_what_is_written_becomes_a_cell(
 
 
 def test_in_a_replay_the_cassette_answers(browsed: Callable[..., Page]) -> None:
-    """What it does not have is said, with the nearest."""
+    """A missing response gives an error that names the nearest recorded request."""
     recorded("tour.yaml", answered(get("/v1/lists?page=2")))
     dm.replay(Path("tour.yaml"))
     page = browsed()
@@ -415,7 +417,7 @@ def test_in_a_replay_the_cassette_answers(browsed: Callable[..., Page]) -> None:
 def test_an_address_completes_from_what_the_session_has_seen(
     service: FaultyService, browsed: Callable[..., Page]
 ) -> None:
-    """With the names of parameters and headers, and what is left; nothing of other cassettes."""
+    """The form suggests parameters and headers of this session alone, and shows what is left."""
     recorded("cassettes/a.yaml", answered(get("/v1/others?page=2")))
     dm.connect(service.base_url, service.api_key, paths=["/v1/domains/{domain}"])
     page = browsed()
@@ -434,10 +436,10 @@ def test_an_address_completes_from_what_the_session_has_seen(
     assert not {"authorization", "host"} & set(after["headers"])
 
 
-def test_nothing_is_sent_by_a_cassette_or_by_what_is_no_send(
+def test_only_a_sessions_page_sends_and_only_when_asked(
     browsed: Callable[..., Page], connected: Session, service: FaultyService
 ) -> None:
-    """The page of a cassette has no form; that of a session sends for one message alone."""
+    """A cassette's page cannot send. A session's page sends only for the message ``send``."""
     of_cassette, of_session = browsed("first-look"), browsed(connected)
     problem = of_cassette.send()["problem"]
     for action in ("list", "hint", "waiting", "abort", "select", "nothing", "confirm", "allow"):
@@ -452,8 +454,70 @@ def test_nothing_is_sent_by_a_cassette_or_by_what_is_no_send(
 # -- from the page to Python -------------------------------------------------------------------
 
 
+def heads(page: Page) -> list[str]:
+    """Return the number and the path of each row that is listed."""
+    return [f"{row[-1]} {row[2]}" for row in page.list()["rows"]]
+
+
+def test_the_list_goes_on_after_connect_for_the_same_account_alone(
+    browsed: Callable[..., Page], service: FaultyService
+) -> None:
+    """Each session has its own numbers below its head; logging out ends that."""
+    odd = b"\xff\x00" * 9
+    for key, path in (("k-other-0000", "/v1/secret"), (service.api_key, "/v1/lists")):
+        with dm.connect(service.base_url, key, pace="off") as earlier:
+            earlier.client.request("OPTIONS", path, content=odd)
+    with FaultyService() as elsewhere, dm.connect(elsewhere.base_url, service.api_key) as other:
+        other.me()
+    dm.connect(service.base_url, service.api_key)  # nothing is sent
+    session = dm.connect(service.base_url, service.api_key, pace="off")
+    page = browsed()
+    listed, known = heads(page), page.ask("hint", method="GET", path="/v1")["operations"]
+    sent = page.send()
+    page.ask("select", number=2)
+    selected, kept = page.widget.selected, page.ask("detail", number=2)
+    again = page.send("OPTIONS", body_of=2, digest=kept["request"]["body"]["digest"])
+    name = page.ask("body", number=2, message="request")["name"]
+    found = page.ask("search", words=["usr_stand_in_1"], first=1, limit=9)["found"]
+    texts = [json.dumps(page.messages[at], default=repr) for at in range(len(page.messages))]
+    dm.logout()
+    dm.connect(service.base_url, service.api_key)
+    page.widget.update_page()
+
+    assert listed[0].startswith("0 Earlier session, 20")
+    assert listed[1:] == ["1 /v1/lists", "0 This session"]
+    assert (kept["row"][-1], kept["row"][2], selected) == (1, "/v1/lists", 1)
+    assert known == ["/v1/lists"]
+    assert (sent, again) == ({"number": 4}, {"number": 5})  # places in the list
+    assert [each.request.body for each in session.recording] == [b"", odd]
+    assert name == "this session-1-request.bin"
+    assert found == [[4]]
+    assert service.api_key not in "".join(texts)
+    assert "problem" in page.ask("detail", number=1)
+    assert heads(page) == []
+
+
+def test_the_sessions_of_an_account_share_what_is_kept(
+    browsed: Callable[..., Page], service: FaultyService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The oldest bodies are dropped first, whichever session is still used."""
+    monkeypatch.setattr("directmail_lab.cassettes.session._MAX_KEPT_BYTES", 14_000)
+    first, second = (dm.connect(service.base_url, service.api_key, pace="off") for _ in range(2))
+    with first:
+        for session in (first, second, first, second):
+            session.me()
+    page = browsed()
+    kinds = [
+        page.ask("detail", number=place).get("response", {}).get("body", {}).get("kind")
+        for place in range(1, 7)
+    ]
+
+    assert heads(page)[1::3] == [f"1 {ME}", f"1 {ME}"]
+    assert kinds == [None, "absent", "json", None, "json", "json"]
+
+
 def test_the_selected_response_is_there_in_python(browsed: Callable[..., Page]) -> None:
-    """As httpx has it, decoded, with its request; it makes the frame that a live one would."""
+    """`response` is a decoded httpx response, and gives the same frame as a live one."""
     rows = gzip.compress(b'[{"id": "01"}]')
     packed = answered(get("/v1/lists?page=2"), rows)
     headers = (("Content-Type", "application/json"), ("Content-Encoding", "gzip"))
@@ -473,10 +537,28 @@ def test_the_selected_response_is_there_in_python(browsed: Callable[..., Page]) 
     assert (frame.attrs["path"], frame.attrs["source"]) == ("/v1/lists", "recorded")
 
 
+def test_selecting_does_not_wait_for_the_output_of_a_saved_notebook(
+    browsed: Callable[..., Page], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That takes longer than the response, so another thread makes it afterwards."""
+    page, makers, is_made = browsed("first-look"), list[threading.Thread](), threading.Event()
+
+    def make() -> None:
+        makers.append(threading.current_thread())
+        is_made.set()
+
+    monkeypatch.setattr(page.widget, "update_static_output", make)
+    page.ask("select", number=2)
+    was_made = is_made.wait(20)
+
+    assert was_made
+    assert threading.current_thread() not in makers
+
+
 def test_a_body_that_was_not_kept_is_no_empty_response(
     browsed: Callable[..., Page], unpaced: Session
 ) -> None:
-    """It is said instead; another mode's recording starts without a selection."""
+    """`response` raises an error instead, and a change of mode resets the selection."""
     with unpaced.client.stream("GET", ME):
         pass
     page = browsed(unpaced)
@@ -490,7 +572,10 @@ def test_a_body_that_was_not_kept_is_no_empty_response(
 
 
 def test_a_table_has_the_first_rows_of_the_frame(browsed: Callable[..., Page]) -> None:
-    """As texts, columns that differ first, with how many there are; or why there is none."""
+    """Values are texts, and columns that differ come first.
+
+    If there is no table, the page says why.
+    """
     same = {f"s{n}": 1 for n in range(60)}
     people = [
         {**same, "name": f"<b>{n}", "at": {"city": "x" * 500}, "tags": [n, "ü"]} for n in range(130)
@@ -510,3 +595,88 @@ def test_a_table_has_the_first_rows_of_the_frame(browsed: Callable[..., Page]) -
     assert page.ask("table", number=2)["rows"] == [["no"]]
     assert "is not JSON" in page.ask("table", number=3)["problem"]
     assert page.ask("table", number=4)["problem"] == "This interaction cannot be shown."
+
+
+CURL = """curl '{base}/v1/lists?page=2&api_key=s3cr3t~query~0000' \\
+  -X PATCH -H 'Content-Type: application/json' -H 'X-Note: a:b' -H 'Authorization: Basic {key}' \\
+  --user '{key}:' --cookie 'sid={key}' -sS --compressed -k --proto https \\
+  --data-raw $'{{"name": "Z\\u00fcrich\\'s", "password": "s3cr3t~body~0000"}}'"""
+
+
+def test_a_curl_command_fills_the_form_without_its_credentials(
+    browsed: Callable[..., Page], connected: Session, service: FaultyService
+) -> None:
+    """What is left out is said, and nothing is sent; one in a query or a body is replaced."""
+    page = browsed(connected)
+    text = CURL.format(base=service.base_url, key=service.api_key)
+    filled = page.ask("curl", text.encode())
+    content, buffers = page.messages[-1]
+
+    assert filled["row"] == {"method": "PATCH"}
+    assert filled["path"] == "/v1/lists"
+    assert filled["uri"].endswith("/v1/lists?page=2&api_key=<REDACTED>")
+    assert dict(filled["request"]["headers"]) == {
+        "Content-Type": "application/json",
+        "X-Note": "a:b",
+    }
+    assert json.loads(buffers[0]) == {"name": "Zürich's", "password": "<REDACTED>"}
+    assert filled["notes"] == (
+        "Credentials were left out: the session sends its own. A value was replaced. Put in your "
+        "own. Left out: -k, --proto."
+    )
+    assert traces(repr((content, buffers)).encode(), service.api_key) == []
+    assert "s3cr3t" not in repr((content, buffers))
+    assert service.requests == {}
+
+
+@pytest.mark.parametrize(
+    ("options", "method", "path", "body"),
+    [
+        ("{base}/v1/lists", "GET", "/v1/lists", ""),
+        ("-I --url {base}/v1/lists", "HEAD", "/v1/lists", ""),
+        ("-Gd a=1 --data-urlencode 'b=c d' {base}/v1", "GET", "/v1?a=1&b=c+d", ""),
+        ("{host}/v1 -d a=1 -d b=2", "POST", "/v1", "a=1&b=2"),
+        ("-XPUT {base}/v1 --json '[1]'", "PUT", "/v1", "[1]"),
+        ("{base}/v1 -d @letter.json", "POST", "/v1", ""),
+        ("{base}/v1 -F 'to=Bern' -F file=@a.pdf", "POST", "/v1", 'name="to"\r\n\r\nBern\r\n'),
+    ],
+)
+def test_the_usual_options_of_curl_are_read(
+    browsed: Callable[..., Page],
+    connected: Session,
+    service: FaultyService,
+    options: str,
+    method: str,
+    path: str,
+    body: str,
+) -> None:
+    """If it is a file, the test checks only that it is left out."""
+    page = browsed(connected)
+    text = f"curl {options}".format(base=service.base_url, host=service.base_url[len("http://") :])
+    filled = page.ask("curl", text.encode())
+    shown = bytes(page.messages[-1][1][0]).decode()
+
+    assert (filled["row"]["method"], filled["uri"]) == (method, service.base_url + path)
+    assert (body in shown) if body else shown == ""
+    assert ("Left out: -" in filled["notes"]) == ("@" in options)
+
+
+@pytest.mark.parametrize(
+    ("command", "problem"),
+    [
+        ("curl https://elsewhere.test/v1", "elsewhere.test is not 127.0.0.1"),
+        ("curl https://k-1234@elsewhere.test/v1 -u k-1234:", "elsewhere.test is not 127.0.0.1"),
+        ("curl 'http://127.0.0.1:1/v1", "This curl command cannot be read."),
+        ("curl http://127.0.0.1:port/v1", "The address of this curl command cannot be read."),
+        ("wget /v1", "This curl command cannot be read."),
+    ],
+)
+def test_a_curl_command_to_another_host_is_refused_by_name(
+    browsed: Callable[..., Page], connected: Session, command: str, problem: str
+) -> None:
+    """So is what is none; the form stays as it was."""
+    answer = browsed(connected).ask("curl", command.encode())
+
+    assert list(answer) == ["problem"]
+    assert problem in answer["problem"]
+    assert "k-1234" not in answer["problem"]

@@ -1,4 +1,4 @@
-"""The three rules of the contract, as verdicts on readings."""
+"""The three rules of the contract (service.md part 8), checked on readings."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def reading(path: str = "/v1/users/me", n: int = 0, **changes: object) -> Reading:
-    """Return a reading without a problem, changed as told."""
+    """Return a valid reading with some values changed."""
     return sample(NOON_S + n, path, **changes)
 
 
@@ -33,7 +33,7 @@ def verdicts(frame: pd.DataFrame, rule: int) -> list[tuple[object, object]]:
 
 @pytest.mark.parametrize("missing", ["limit", "remaining", "reset"])
 def test_a_response_without_a_header_violates_rule_1_and_is_pointed_at(missing: str) -> None:
-    """The row says which responses, and what was wrong with them."""
+    """The row has the numbers of these responses, and says what was wrong."""
     wrong = reading(**{missing: None})
     first = check(reading(), wrong, reading(), wrong).iloc[0]
 
@@ -42,7 +42,7 @@ def test_a_response_without_a_header_violates_rule_1_and_is_pointed_at(missing: 
 
 
 def test_more_remaining_than_allowed_violates_rule_2_and_not_rule_1() -> None:
-    """Rule 1 asks whether the headers are there, rule 2 what they say: of its operation alone."""
+    """Rule 1 asks if the headers exist, rule 2 what they say, each for one operation."""
     frame = check(reading("/a"), reading("/b", remaining=301), reading("/b", reset=None))
 
     assert verdicts(frame, 1) == verdicts(frame, 2) == [("/a", "holds"), ("/b", "violated")]
@@ -51,7 +51,10 @@ def test_more_remaining_than_allowed_violates_rule_2_and_not_rule_1() -> None:
 
 
 def test_a_rule_that_no_response_speaks_of_was_not_observed() -> None:
-    """No numbers, no verdict on numbers; and no readings give the same columns."""
+    """Without numbers, rules about numbers have no verdict.
+
+    Without readings, columns are the same.
+    """
     frame, empty = check(reading(limit=None, remaining=None, reset=None)), check()
 
     assert frame["verdict"].tolist() == ["violated", "not observed", "not observed"]
@@ -70,7 +73,7 @@ def test_a_rule_that_no_response_speaks_of_was_not_observed() -> None:
 def test_rule_3_says_how_many_of_how_many(
     limits: list[int], verdict: str, numbers: tuple[int, ...], detail: str
 ) -> None:
-    """It is about a majority: one operation above is no violation."""
+    """The rule is about a majority, so one operation above the limit is no violation."""
     readings = [reading(path, limit=limit) for path, limit in zip("abc", limits, strict=False)]
 
     row = check(*readings).iloc[-1]
@@ -86,7 +89,7 @@ def test_rule_3_says_how_many_of_how_many(
 def test_rule_3_counts_by_the_minute_where_the_window_is_known(
     windows_s: list[int], verdict: str
 ) -> None:
-    """600 requests in two minutes are 300 a minute, where two windows show that they last so."""
+    """600 requests in two minutes are 300 per minute, if two windows show their length."""
     starts = [1000 * number for number in range(len(windows_s))]
     readings = [
         reading(n=start + n, limit=600, remaining=599 - n, reset=int(NOON_S) + start + window_s)
@@ -100,7 +103,7 @@ def test_rule_3_counts_by_the_minute_where_the_window_is_known(
 
 
 def test_the_display_states_each_rule_once() -> None:
-    """However many operations were seen, to the left as texts are read."""
+    """The rule's text appears once for all operations, aligned to the left."""
     readings = [reading("/a"), reading("/a", limit=500), reading("/a<b>", limit=None)]
 
     frame = check(*readings)

@@ -1,4 +1,4 @@
-"""The module-level calls: where a session comes from, and what bad input says."""
+"""The module-level calls: where their session comes from, and what they say about bad input."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import pytest
 import directmail_lab as dm
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from faulty_service import FaultyService
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def test_the_public_names_are_exactly_all() -> None:
-    """Each name of `__all__` is there, and completion offers it."""
+    """Each name in `__all__` exists, and completion offers it."""
     assert len(dm.__all__) <= 30
     assert {*dm.__all__, "__version__"} == set(dir(dm))
     assert all(getattr(dm, name) is not None for name in dm.__all__)
@@ -29,17 +30,18 @@ def test_the_public_names_are_exactly_all() -> None:
         _ = dm.no_such_name
 
 
-def test_help_shows_the_options_of_a_session_in_full() -> None:
-    """Also in the help of the call that most people open one with."""
-    options = list(inspect.signature(dm.Session).parameters)[2:]
-    shown = str(inspect.getdoc(dm.connect))
+@pytest.mark.parametrize("call", [dm.connect, dm.login])
+def test_the_signature_names_the_options_of_a_session(call: Callable[..., object]) -> None:
+    """Tab completes them, and their defaults and types are those of `Session`."""
+    of_session = dict(list(inspect.signature(dm.Session).parameters.items())[2:])
+    of_call = inspect.signature(call).parameters
 
-    assert len(options) == 7
-    assert all(f"\n{name} : " in shown for name in options)
+    assert len(of_session) == 7
+    assert {name: of_call[name] for name in of_session} == of_session
 
 
 def test_help_of_the_package_begins_with_its_calls() -> None:
-    """Each in its group, in a line of its own."""
+    """Each call is on a line of its own within its group."""
     lines = str(dm.__doc__).splitlines()
 
     for name in dm.__all__:
@@ -48,7 +50,7 @@ def test_help_of_the_package_begins_with_its_calls() -> None:
 
 @pytest.mark.slow
 def test_a_wrong_argument_does_not_type_check(tmp_path: Path) -> None:
-    """Neither a source that is none, nor a choice that there is not; the right ones do."""
+    """Wrong sources and choices are errors for mypy; valid ones are not."""
     wrong = [
         "dm.findings(3.5)",
         "dm.openapi(3.5)",
@@ -76,9 +78,9 @@ def test_a_wrong_argument_does_not_type_check(tmp_path: Path) -> None:
 
 
 def test_importing_loads_nothing_heavy() -> None:
-    """Widgets, charts, servers and vcrpy are imported when they are first used.
+    """Widgets, charts, servers and vcrpy are imported on first use.
 
-    A replay of our own cassettes uses none of them: they are read by line.
+    Our own cassettes are parsed line by line, so replaying them needs none of these.
     """
     program = """if True:
     import sys, directmail_lab as dm
@@ -93,13 +95,13 @@ def test_importing_loads_nothing_heavy() -> None:
 
 
 def test_with_nothing_set_a_call_says_how_to_get_a_session() -> None:
-    """The message names the three ways."""
+    """The message names three ways to get one."""
     with pytest.raises(dm.errors.NotConnectedError, match=r"login\(\).*connect.*replay"):
         dm.me()
 
 
 def test_the_environment_opens_a_session(account: FaultyService) -> None:
-    """The first call connects by itself, and later ones reuse it; arguments go before it."""
+    """The first call connects, and later calls reuse the session. Arguments override it."""
     elsewhere = dm.connect("https://api.example.com")
     dm.logout()
 
@@ -109,7 +111,7 @@ def test_the_environment_opens_a_session(account: FaultyService) -> None:
 
 
 def test_the_one_region_is_taken(monkeypatch: pytest.MonkeyPatch, service: FaultyService) -> None:
-    """A single configured region needs no address; a region's name stands for its address."""
+    """A single configured region needs no address, and its name is accepted instead."""
     monkeypatch.setenv("DIRECTMAIL_REGIONS", f"here={service.base_url}")
 
     for region in (None, "here"):
@@ -121,39 +123,39 @@ def test_the_one_region_is_taken(monkeypatch: pytest.MonkeyPatch, service: Fault
     [
         ("", "https://"),
         ("k3y-4f5e6d7c8b9a", "not a base address"),
-        ("https://api.example.com/v1", r"Write https://api\.example\.com\."),
-        ("api.example.com/eu/v1/users/me/", r"Write https://api\.example\.com/eu\."),
+        ("https://api.example.com/v1", r"Give https://api\.example\.com\."),
+        ("api.example.com/eu/v1/users/me/", r"Give https://api\.example\.com/eu\."),
         ("http://api.example.com", "unencrypted"),
         ("https://k3y@api.example.com", "user name"),
         ("ftp://api.example.com", "https://"),
         ("https://api.example.com:port", "is not a base address"),
         ("https://api.example.com:4\t43", "is not a base address"),
-        (f"https://{'a' * 300}.example.com", "This is no address"),
+        (f"https://{'a' * 300}.example.com", "This is not a valid address"),
     ],
 )
-def test_an_address_that_will_not_do_is_refused(address: str, said: str) -> None:
-    """The error says what to write instead, never repeats user info, and opens no session."""
+def test_an_invalid_address_is_refused(address: str, said: str) -> None:
+    """The error says what to write, never repeats a user name, and opens no session."""
     with pytest.raises(dm.errors.AddressError, match=said) as caught:
         dm.connect(address, "some-key")
 
     assert "k3y" not in str(caught.value)
     with pytest.raises(dm.errors.NotConnectedError):
         dm.session()
-    if "not a base" in said:  # a session that only replays needs an address too
+    if "not a base" in said:  # a session that only replays needs a valid address too
         with pytest.raises(dm.errors.AddressError):
             dm.Session(address)
 
 
 @pytest.mark.parametrize("address", ["api.example.com", "API.example.com:8443/eu/", "localhost:1"])
 def test_an_address_without_a_scheme_means_https(address: str) -> None:
-    """As a browser takes it, but never unencrypted."""
+    """Browsers do the same, but here the connection is never unencrypted."""
     opened = dm.connect(address, "some-key-0123456789")
 
     assert opened.base_url == f"https://{address.rstrip('/')}"
 
 
 def test_connect_can_start_on_a_cassette(service: FaultyService) -> None:
-    """A cassette with a mode records; without one it replays, with neither key nor address."""
+    """With a record mode it records; without one it replays, and needs no key or address."""
     dm.connect(service.base_url, service.api_key, cassette="tour", record_mode="once")
     dm.me()
     dm.logout()
@@ -175,7 +177,7 @@ def test_connect_can_start_on_a_cassette(service: FaultyService) -> None:
 
 
 def test_logout_forgets_the_session(service: FaultyService) -> None:
-    """After logout there is no session, and logging out again is no error."""
+    """Afterwards no session is open, and logging out again is not an error."""
     opened = dm.connect(service.base_url, service.api_key)
     dm.logout()
     dm.logout()
@@ -187,7 +189,7 @@ def test_logout_forgets_the_session(service: FaultyService) -> None:
 
 
 def test_readings_that_contradict_the_stated_unit_are_told(service: FaultyService) -> None:
-    """A session that was told a unit which the service does not use warns where it is looked at."""
+    """If the user states a wrong unit, reading the rate limits warns."""
     dm.connect(service.base_url, service.api_key, reset_unit="epoch_s")
     dm.me()
 
@@ -196,7 +198,7 @@ def test_readings_that_contradict_the_stated_unit_are_told(service: FaultyServic
 
 
 def test_a_burst_gives_the_readings_it_made(connected: Session) -> None:
-    """n requests, n readings, and no others; less than one is refused and sends nothing."""
+    """n requests give n readings and no others; n below 1 is refused, and nothing is sent."""
     dm.me()
     made = dm.burst(5, "/v1/lists")
     with pytest.raises(ValueError, match="1 or more"):

@@ -1,4 +1,4 @@
-"""How frames show themselves, in a notebook and in a terminal, and that they stay plain frames."""
+"""How frames look in a notebook and in a terminal, while they stay plain frames."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ WIDE = {f"field_{n}": f"a value of some length {n}" for n in range(12)}
 
 
 def shown(frame: pd.DataFrame) -> dict[str, Any]:
-    """What IPython makes of a frame that is a cell's value."""
+    """Return what IPython shows for a frame that is the value of a cell."""
     data: dict[str, Any] = DisplayFormatter().format(frame)[0]
     return data
 
 
 def test_a_readable_frame_is_a_plain_frame() -> None:
-    """Of pandas' own type, equal to its copy, pickled and copied as any other."""
+    """The frame has pandas' type, equals its copy, and is pickled and copied like any other."""
     plain = pd.DataFrame({"a": [1, 2]})
     frame = readable(plain.copy())
 
@@ -36,9 +36,9 @@ def test_a_readable_frame_is_a_plain_frame() -> None:
 
 
 def test_ipython_shows_html_and_text_alike() -> None:
-    """The same cells in both, text to the left and numbers to the right."""
+    """HTML and text have the same cells, with text to the left and numbers to the right."""
     frame = readable(pd.DataFrame({"name": ["Ada", "Bo"]}))
-    frame["n"] = [1, 20]  # it shows what the frame holds now
+    frame["n"] = [1, 20]  # the current contents are shown
     data = shown(frame)
 
     assert set(data) == {"text/html", "text/plain"}
@@ -48,7 +48,7 @@ def test_ipython_shows_html_and_text_alike() -> None:
 
 
 def test_a_row_too_wide_for_the_page_has_a_line_for_each_field() -> None:
-    """The frame keeps its one row."""
+    """The frame itself still has one row."""
     frame = pd.DataFrame([WIDE])
 
     assert as_text(frame, width=200).splitlines()[:2] == [
@@ -60,14 +60,14 @@ def test_a_row_too_wide_for_the_page_has_a_line_for_each_field() -> None:
 
 
 def test_empty_columns_are_named_and_not_shown() -> None:
-    """No column of nothing: neither of missing values nor of empty text."""
+    """A column with only missing values or empty texts is listed below the table."""
     text = as_text(pd.DataFrame({"a": [1, 2], "gone": [None, None], "blank": ["", pd.NA]}))
 
     assert text == "   a\n0  1\n1  2\nWithout a value: gone, blank."
 
 
 def test_a_statement_is_shown_once_and_hidden_columns_not_at_all() -> None:
-    """The value of the row above is left out; a whole document in a cell is no table."""
+    """A value that repeats the row above is left out, and so are columns with whole documents."""
     frame = pd.DataFrame({"rule": ["x", "x", "y"], "schema": [{}, {}, {}], "n": [1, 2, 3]})
 
     text = as_text(readable(frame, once=["rule"], hidden=["schema"]))
@@ -75,7 +75,7 @@ def test_a_statement_is_shown_once_and_hidden_columns_not_at_all() -> None:
 
 
 def test_times_are_to_the_second_and_durations_to_the_millisecond() -> None:
-    """What the user's own numbers are is not rounded."""
+    """Times and durations are rounded, but the user's own numbers are not."""
     at = pd.to_datetime(["2026-11-21T04:00:00.066803Z"])
     frame = pd.DataFrame({"at": at, "elapsed_s": 0.0165481, "balance": 0.0165481})
 
@@ -83,7 +83,7 @@ def test_times_are_to_the_second_and_durations_to_the_millisecond() -> None:
 
 
 def test_long_text_is_whole_over_several_lines() -> None:
-    """In a page and in a terminal of any width; columns that do not fit there are named."""
+    """No text is truncated in a page or a terminal. Columns that do not fit are listed."""
     frame = pd.DataFrame({"a": ["word " * 40, "x"], "b": ["y", "z"]})
     narrow = as_text(pd.DataFrame([WIDE, WIDE]), width=50)
 
@@ -93,7 +93,7 @@ def test_long_text_is_whole_over_several_lines() -> None:
 
 
 def test_of_many_rows_both_ends_are_shown() -> None:
-    """Ten at each end, and how many there are."""
+    """Ten rows of each end are shown, and the total."""
     frame = pd.DataFrame({"n": range(1000), "never": None})
 
     assert as_html(frame).count("<tr>") == 22
@@ -112,7 +112,7 @@ def test_no_markup_and_no_control_character_gets_through() -> None:
 
 
 def test_a_cell_nested_too_deeply_is_said_to_be() -> None:
-    """A body may hold what Python cannot follow."""
+    """A body may be nested too deeply for Python's recursion."""
     deep: Any = []
     for _ in range(100_000):
         deep = [deep]
@@ -123,7 +123,7 @@ def test_a_cell_nested_too_deeply_is_said_to_be() -> None:
 def test_a_progress_bar_is_drawn_in_a_terminal_and_is_one_line_elsewhere(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In a file, each step of it would be a line of its own."""
+    """In a file, each update of the bar would be a line of its own."""
     with ProgressBar(3, delay_s=0.0, desc="GET") as bar:
         bar.update()
     redirected = capsys.readouterr().err
@@ -132,7 +132,7 @@ def test_a_progress_bar_is_drawn_in_a_terminal_and_is_one_line_elsewhere(
     monkeypatch.setattr(sys, "stderr", terminal)
     with ProgressBar(3, delay_s=0.0, desc="GET", mininterval=0, miniters=1) as bar:
         bar.update(2)
-        bar.update(2)  # more than there are
+        bar.update(2)  # more than the total
 
     assert redirected == "GET …\n"
     assert "2/3" in terminal.getvalue()
@@ -140,7 +140,7 @@ def test_a_progress_bar_is_drawn_in_a_terminal_and_is_one_line_elsewhere(
 
 
 def test_a_progress_bar_of_a_script_does_not_load_ipython() -> None:
-    """It takes a second, in which other programs would use up the allowance that was waited for."""
+    """Importing IPython takes a second, in which other programs may use up the allowance."""
     program = """if True:
     import sys
     from directmail_lab.display import ProgressBar

@@ -1,4 +1,4 @@
-"""Drift: two responses compared by path, and a cassette against the service of now."""
+"""Drift: comparing two responses, and a cassette with today's service."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ RECORD: dict[str, Any] = json.loads(json.dumps(STAND_IN_RECORD))
 def response(
     body: object = RECORD, *, status: int = 200, method: str = "GET", **headers: str
 ) -> Interaction:
-    """A response to a request for /v1/users/me, with some headers of its own."""
+    """Return a response to a request for /v1/users/me, with these headers."""
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
     given = answered(replace(get(), method=method), content, status=status)
     merged = dict(given.response.headers) | headers
@@ -44,7 +44,7 @@ def response(
 
 
 def changes(was: object, is_now: object, **options: Any) -> str:
-    """Path and change of each difference between two bodies: ``a removed, b added``."""
+    """Return path and change of each difference between two bodies, such as ``a removed``."""
     return words(compare(response(was), response(is_now), **options))
 
 
@@ -57,7 +57,7 @@ def words(found: list[Difference]) -> str:
 
 @pytest.mark.parametrize("path", ["name", "phone", "company", "company.address.city"])
 def test_each_change_of_each_field_is_named_by_its_path(path: str) -> None:
-    """One field removed, added, renamed, turned null, filled, retyped or changed."""
+    """A field is removed, added, renamed, turned null, filled, retyped or changed."""
     *parents, name = path.split(".")
     before = functools.reduce(operator.getitem, [*parents, name], RECORD)
 
@@ -90,7 +90,7 @@ JSON = st.recursive(
 
 @given(JSON, JSON)
 def test_two_bodies_differ_exactly_where_they_are_not_equal(was: Any, is_now: Any) -> None:
-    """No difference is made up, and none is missed."""
+    """Every difference is found, and none is invented."""
     are_equal = json.dumps(was, sort_keys=True) == json.dumps(is_now, sort_keys=True)
 
     assert (changes(was, is_now) == "") == are_equal
@@ -102,21 +102,21 @@ def test_two_bodies_differ_exactly_where_they_are_not_equal(was: Any, is_now: An
         ({"postcode": "1"}, {"postal_code": "2"}, "postcode possibly renamed"),
         ({"a": None, "b": 1}, {"y": None, "z": 1}, "a removed, b removed, y added, z added"),
         ({"name": "x"}, {"email": "y"}, "name removed, email added"),
-        # Arrays, by id or by position.
+        # Arrays are compared by id, or else by position.
         (["a", "b"], ["a", "c"], "[1] changed"),
         ([{"id": 1, "n": 1}, {"id": 2}], [{"id": 2}, {"id": 1, "n": 2}], "[id=1].n changed"),
         ([{"id": 1}, {"id": 1}], [{"id": 1}], "[1] removed"),
-        # Whole bodies.
+        # Whole bodies, if they are not of the same kind or not JSON.
         (1, 1.0, ""),
         ({}, None, "$ null-turned"),
         (b"<html>", b"<html> ", "$ changed"),
-        # Volatile: another value is no difference; another type or its absence is.
+        # Volatile fields: a new value is no difference, but a new type or absence is.
         ({"updatedAt": "x", "last-login-at": 1}, {"updatedAt": "y", "last-login-at": 2}, ""),
         ({"serverTime": "x"}, {"serverTime": 1}, "serverTime retyped"),
     ],
 )
 def test_a_body_is_compared_by_path(was: object, is_now: object, expected: str) -> None:
-    """Each difference has its path and what kind of change it is; ``$`` is the whole body."""
+    """Each difference has a path and a kind of change; ``$`` is the whole body."""
     assert changes(was, is_now) == expected
 
 
@@ -124,7 +124,7 @@ def test_a_body_is_compared_by_path(was: object, is_now: object, expected: str) 
 
 
 def test_statuses_are_compared_and_the_rest_unless_one_is_an_error() -> None:
-    """Else every field of the record would be listed as removed; a HEAD has no body."""
+    """An error has another body, so its fields would all be listed; a HEAD has no body."""
     created = compare(response(), response({**RECORD, "name": "x"}, status=201))
     failed = compare(response(), response({"error": "x"}, status=500))
 
@@ -134,7 +134,7 @@ def test_statuses_are_compared_and_the_rest_unless_one_is_an_error() -> None:
 
 
 def test_a_body_that_was_not_recorded_is_not_compared() -> None:
-    """It would differ from any other; status and headers are compared as always."""
+    """The missing body would differ from any other. Status and headers are still compared."""
     was = response(missing_body(5000))
 
     assert words(compare(was, response({"name": "x"}, status=201))) == "status changed"
@@ -142,7 +142,7 @@ def test_a_body_that_was_not_recorded_is_not_compared() -> None:
 
 
 def test_headers_are_compared_by_name() -> None:
-    """Presence and type always, values where they mean something, in any order."""
+    """Names and types always count, values only for some headers, and order never."""
     more = {"X-RateLimit-Reset": "soon", "X-RateLimit-Limit": "100", "Age": "5", "Set-Cookie": "x"}
     found = compare(response(Age="4"), response(**more))
 
@@ -162,18 +162,18 @@ def test_headers_are_compared_by_name() -> None:
     ],
 )
 def test_ignored_paths_are_left_out(ignore: list[str], left: str) -> None:
-    """A path, with or without its part, and ``*`` for any text."""
+    """``ignore`` takes a path, with or without its part, and ``*`` as a wildcard."""
     record = {**RECORD, "name": "x", "company": {**RECORD["company"], "name": "y"}}
     now = response(record, **{"X-New": "1"})
 
     assert ", ".join(each.path for each in compare(response(), now, ignore=ignore)) == left
 
 
-# -- a cassette against the service of now -----------------------------------------------------
+# -- a cassette and today's service ------------------------------------------------------------
 
 
 def record_tour(service: FaultyService, **options: Any) -> Path:
-    """A cassette of two reads, one of them three times, an error and a HEAD."""
+    """Record two reads, one of them three times, an error and a HEAD; return the path."""
     path = Path("tour.yaml").resolve()
     with live_session(service) as session, session.record(path, record_mode="all", **options):
         for name in ("users/me", "lists?page=1", "users/me", "users/me", "no"):
@@ -183,7 +183,7 @@ def record_tour(service: FaultyService, **options: Any) -> Path:
 
 
 def drift_later(path: Path, **behaviour: Any) -> pd.DataFrame:
-    """What changed since a recording, with another stand-in as the service of a later day."""
+    """Return the drift of a recording from another stand-in, which is the later service."""
     with FaultyService(**behaviour) as later, live_session(later):
         table = drift(path)
         assert later.requests.total() == table.attrs["sent"]
@@ -194,19 +194,19 @@ def drift_later(path: Path, **behaviour: Any) -> pd.DataFrame:
 def test_an_unchanged_service_gives_an_empty_frame(
     service: FaultyService, redact: list[str]
 ) -> None:
-    """Each distinct read is sent once, and compared in the form in which it was redacted."""
+    """Each distinct read is sent once, and compared in its redacted form."""
     path = record_tour(service, redact=redact)
     table = drift_later(path, prefix="/eu", limit=300)
 
     assert ("Stand-in User" in path.read_text(encoding="utf-8")) != bool(redact)
     assert table.empty
-    notes = ["4 requests sent, all answered as recorded."]
+    notes = ["4 requests sent, all responses as recorded."]
     assert table.attrs == {"sent": 4, "not_sent": [], "notes": notes}
     assert notes[0] in as_html(table)
 
 
 def test_what_has_changed_is_listed_with_its_number_and_both_values(service: FaultyService) -> None:
-    """A field, an allowance, a status: compared with the last response that was no error."""
+    """A field, an allowance and a status are compared with the last response without an error."""
     path = record_tour(service)
     record = {**RECORD, "phone": 5}
     with FaultyService(limit=100, record=record) as later, live_session(later):
@@ -221,17 +221,17 @@ def test_what_has_changed_is_listed_with_its_number_and_both_values(service: Fau
 
 
 def test_a_refused_key_is_an_error_and_no_drift(service: FaultyService) -> None:
-    """It says nothing of the service."""
+    """A refused key tells nothing about the service."""
     path = record_tour(service)
     with (
         live_session(service, "not-the-key"),
-        pytest.raises(UnauthorizedError, match="GET /v1/users/me answered 401"),
+        pytest.raises(UnauthorizedError, match="GET /v1/users/me responded with 401"),
     ):
         drift(path)
 
 
 def test_only_reads_that_are_whole_are_sent(service: FaultyService) -> None:
-    """A write is never sent again, nor an address that lost a part to redaction."""
+    """Writes are never repeated, and neither are requests that redaction changed."""
     path = Path("writes.yaml").resolve()
     with live_session(service, allow_writes=True) as session:
         with session.record(path):
@@ -259,7 +259,7 @@ def test_only_reads_that_are_whole_are_sent(service: FaultyService) -> None:
 def test_a_strangers_cassette_sends_nothing_but_reads(
     service: FaultyService, monkeypatch: pytest.MonkeyPatch, headers: dict[str, str], query: str
 ) -> None:
-    """Of its headers only what selects a representation is sent; no address overrides GET."""
+    """Only headers that select a representation are sent, and no address may override GET."""
     request = replace(get(f"/v1/users/me?{query}"), headers=tuple(headers.items()))
     path = recorded("stranger.yaml", answered(request))
     sent: list[httpx.Request] = []
@@ -280,7 +280,7 @@ def test_a_strangers_cassette_sends_nothing_but_reads(
 
 
 def test_drift_needs_a_key_and_leaves_no_trace(service: FaultyService) -> None:
-    """Neither in the cassette, nor among the session's readings; a replay goes on."""
+    """Neither the cassette nor the session's readings change, and a replay continues."""
     path = record_tour(service)
     data = path.read_bytes()
     with Session(service.base_url) as keyless:
@@ -298,7 +298,7 @@ def test_drift_needs_a_key_and_leaves_no_trace(service: FaultyService) -> None:
 
 
 def test_the_age_of_a_recording_is_that_of_its_first_interaction() -> None:
-    """In days; one that says no time is as good as old."""
+    """The age is in days. A recording without a date counts as old."""
 
     def problem(days: int | None) -> str | None:
         at = None if days is None else datetime.now(UTC) - timedelta(days=days)
@@ -310,7 +310,7 @@ def test_the_age_of_a_recording_is_that_of_its_first_interaction() -> None:
 
 
 def test_a_key_that_another_program_recorded_is_neither_sent_nor_shown() -> None:
-    """vcrpy redacts nothing: it may stand in an address, and wherever the service repeats it."""
+    """vcrpy does not redact, so the key may be in an address or in a response."""
     key, uri = "sk_live_9f8e7d6c5b4a", "https://api.test/v1/users/me"
     requests = [
         RecordedRequest("GET", each, (("Authorization", f"Bearer {key}"),))

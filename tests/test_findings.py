@@ -1,4 +1,4 @@
-"""Findings: what was seen of each part that service.md leaves open, and asking for the rest."""
+"""Findings: what was seen of each part that service.md leaves open, and how to explore it."""
 
 from __future__ import annotations
 
@@ -34,21 +34,21 @@ VERSIONS = "versions: new ones, deprecation"
 
 
 def sample(body: object, status: int = 200, path: str = ME_PATH, **headers: str) -> Interaction:
-    """A response with this body, a text as it is and anything else as JSON."""
+    """Return an interaction with this body: a text as it is, anything else as JSON."""
     content = body if isinstance(body, str) else json.dumps(body)
     pairs = tuple((name.replace("_", "-"), value) for name, value in headers.items())
     return Interaction(get(path), RecordedResponse(status, "", pairs, content.encode()), NOON)
 
 
 def found(*interactions: Interaction) -> pd.DataFrame:
-    """The findings of a recording of these alone, by part."""
+    """Return the findings of a recording of these interactions, indexed by part."""
     Path("tour.yaml").write_text("version: 1\ninteractions: []\n")
     return findings(recorded("tour.yaml", *interactions)).set_index("part")
 
 
 @pytest.mark.parametrize("seen", [[], [sample({"id": "1"})]])
 def test_every_open_part_has_its_row(seen: list[Interaction]) -> None:
-    """In the document's order, also if nothing was seen, with the call that would show more."""
+    """Rows follow service.md's order, and each has the call that would show more."""
     rows = found(*seen)
 
     assert set(rows.dtypes.astype(str)) == {"string"}
@@ -59,7 +59,7 @@ def test_every_open_part_has_its_row(seen: list[Interaction]) -> None:
 
 
 def test_the_records_fields_have_types_and_may_be_null_or_missing() -> None:
-    """Of all records seen: a field that was null once may be null; no value is shown."""
+    """A field that was null in one record may be null. No value is shown."""
     rows = found(
         sample({"id": "1", "phone": None, "lists": [{"email": "ada@example.com"}]}),
         sample({"id": "2", "phone": "555", "lists": [], "age": 3}),
@@ -89,13 +89,13 @@ LISTS = "/v1/lists"
     ],
 )
 def test_a_part_says_what_was_seen(part: str, samples: list[Interaction], seen: str) -> None:
-    """By status, or by operation."""
+    """Each part lists what was seen by status or by operation."""
     assert found(*samples).loc[part, "seen"] == seen
 
 
 @contextmanager
 def current_session(server: FaultyService, key: str = "", **options: Any) -> Iterator[Session]:
-    """A session with a stand-in, made the current one for a time."""
+    """Make a session with a stand-in the current one for the block."""
     with Session(server.base_url, key or server.api_key, **options) as opened:
         current.make_current(opened)
         yield opened
@@ -103,7 +103,7 @@ def current_session(server: FaultyService, key: str = "", **options: Any) -> Ite
 
 
 def test_a_live_sessions_findings_need_no_recording() -> None:
-    """The record, a refusal and its shape; of a stream, whose body is not kept, the headers."""
+    """The responses that the session kept are enough. A streamed one adds only its headers."""
     server = FaultyService(limit=2, exhausted_status=420)
     with server, current_session(server, pace="off") as opened:
         for _ in range(3):
@@ -129,7 +129,7 @@ def test_explore_sends_reads_and_shows_what_they_found(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Each is printed, with a pause after it; the result stays with the session."""
+    """Each request is printed and followed by a pause, and the session keeps the results."""
     pauses: list[float] = []
     monkeypatch.setattr("time.sleep", pauses.append)
     frame = explore(pause_s=0.5)
@@ -150,7 +150,7 @@ def test_explore_sends_reads_and_shows_what_they_found(
 def test_a_wrong_key_is_sent_once_by_all_sessions(
     service: FaultyService, capsys: pytest.CaptureFixture[str], key: str
 ) -> None:
-    """In the life of the process, for one address; nothing follows a session's own wrong key."""
+    """A service may lock an account after wrong keys, so one process sends one per address."""
     with current_session(service, key):
         explore(pause_s=0)
     if key:
@@ -170,19 +170,20 @@ def test_a_wrong_key_is_sent_once_by_all_sessions(
 def test_reads_for_the_unit_end_where_it_is_known_or_cannot_be(
     service: FaultyService, headers: dict[str, str | None], reads: int
 ) -> None:
-    """A point in time is known by its size; without the header there is nothing to know."""
+    """A timestamp shows its unit by its size. Without the header nothing can be learned."""
     service.fault(headers=headers)
     with current_session(service):
         rows = explore(pause_s=0).set_index("part")
 
-    assert service.requests[f"GET {ME_PATH}"] == reads  # one without the key, one with a wrong one
+    # One read without a key and one with a wrong key are included.
+    assert service.requests[f"GET {ME_PATH}"] == reads
     if headers.get("X-RateLimit-Reset"):
         assert rows.loc[UNIT, "how_sure"] == "certain"
         assert rows.loc[UNIT, "seen"].startswith("epoch_ms")
 
 
 def test_a_recording_has_no_response_to_another_key(connected: Session, tmp_path: Path) -> None:
-    """Or a replay would give it to a request with the right one; a replay is not explored."""
+    """A replay would return the recorded 401 for the right key. A replay cannot be explored."""
     with connected.record(tmp_path / "tour.yaml"):
         explore(pause_s=0)
     connected.replay(tmp_path / "tour.yaml", repeat="strict")
@@ -197,7 +198,10 @@ def test_a_recording_has_no_response_to_another_key(connected: Session, tmp_path
 def test_other_regions_get_requests_without_the_key(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It may not be theirs. One that hangs up is named, and the rest goes on."""
+    """The key may not be theirs.
+
+    A region that does not respond is named, and the rest continues.
+    """
     with FaultyService(api_key="another-region") as other, FaultyService() as silent:
         silent.fault(drop="close")
         regions = f"other={other.base_url},silent={silent.base_url}"

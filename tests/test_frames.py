@@ -1,4 +1,4 @@
-"""What `frame` makes of any body and of many: rows, columns, dtypes, and what it refuses."""
+"""`frame` of any body and of many: rows, columns, dtypes, and refusals."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, strategies as st
 
+from directmail_lab.cassettes import RawInteraction, SessionRecording
 from directmail_lab.credentials import ApiKey
 from directmail_lab.errors import DirectMailLabError, NotJSONError, UnauthorizedError
 from directmail_lab.exchange.bodies import MAX_DEPTH, decode_text
@@ -33,7 +34,7 @@ PLAIN_KEYS = st.text("xyz0", min_size=1, max_size=2)
 
 
 def json_values(keys: st.SearchStrategy[str] = KEYS) -> st.SearchStrategy[Any]:
-    """Any JSON value, as a reader gives it."""
+    """Return a strategy for any JSON value, as a parser returns it."""
     return st.recursive(
         SCALARS,
         lambda inner: st.lists(inner, max_size=4) | st.dictionaries(keys, inner, max_size=4),
@@ -44,21 +45,21 @@ def json_values(keys: st.SearchStrategy[str] = KEYS) -> st.SearchStrategy[Any]:
 def response(
     content: bytes, status: int = 200, content_type: str | None = "application/json"
 ) -> httpx.Response:
-    """An answer to GET /v1/users/me with this body."""
+    """Return a response to GET /v1/users/me with this body."""
     headers = {"content-type": content_type} if content_type else {}
     request = httpx.Request("GET", "https://api.test/v1/users/me?token=hidden")
     return httpx.Response(status, headers=headers, content=content, request=request)
 
 
 def leaves(value: Any, path: tuple[str, ...] = ()) -> dict[tuple[str, ...], Any]:
-    """The values that a record should have, by their path."""
+    """Return the values that a record should have as cells, by their path."""
     if not isinstance(value, dict) or (path and not value):
         return {path: value}
     return {k: v for key, inner in value.items() for k, v in leaves(inner, (*path, key)).items()}
 
 
 def same(cell: Any, value: Any) -> bool:
-    """Whether a cell holds a JSON value as it came, types included."""
+    """Return whether a cell is equal to a JSON value, including its type."""
     if value is None:
         return cell is pd.NA
     if isinstance(value, float):
@@ -71,7 +72,7 @@ def same(cell: Any, value: Any) -> bool:
 
 
 def test_the_shape_follows_the_json() -> None:
-    """One row for an object or a scalar, one for each element of an array."""
+    """An object or a scalar is one row; an array is one row for each element."""
     bodies: list[object] = [{"id": 1, "name": "Ada"}, {}, [], [{}, {}], [[1, 2], [3]], None, [None]]
 
     assert [frame(body).shape for body in bodies] == [
@@ -81,7 +82,7 @@ def test_the_shape_follows_the_json() -> None:
 
 @given(json_values())
 def test_any_json_gives_a_frame_by_the_row_rule(body: Any) -> None:
-    """No JSON value raises, and only the length of a top-level array decides the rows."""
+    """No JSON value raises, and only the length of a top-level array decides the number of rows."""
     table = frame(body, record_path=None)
 
     assert len(table) == (len(body) if isinstance(body, list) else 1)
@@ -90,7 +91,7 @@ def test_any_json_gives_a_frame_by_the_row_rule(body: Any) -> None:
 
 @given(st.lists(st.dictionaries(PLAIN_KEYS, json_values(PLAIN_KEYS), max_size=4), max_size=4))
 def test_values_are_kept_as_they_came(body: list[dict[str, Any]]) -> None:
-    """Each leaf is in its cell, of its own JSON type; only integers among floats become floats."""
+    """Each value keeps its JSON type, except that integers among floats become floats."""
     table = frame(json.dumps(body).encode())
 
     for row, record in enumerate(body):
@@ -102,7 +103,7 @@ def test_values_are_kept_as_they_came(body: list[dict[str, Any]]) -> None:
 
 
 def test_paths_with_one_dotted_name_are_numbered() -> None:
-    """Nothing is lost where two fields would have the same column."""
+    """If two fields have the same column name, both are kept."""
     table = frame([{"a": {"b": 2}, "a.b": 1}, 5])
 
     assert list(table.columns) == ["a.b", "a.b_2", "value"]
@@ -119,7 +120,7 @@ def test_deep_nesting_stops_at_the_deepest_column() -> None:
 
 
 def test_records_of_too_many_cells_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A small body with another key in each record would take all memory."""
+    """A small body with other keys in each record could otherwise use all memory."""
     monkeypatch.setattr("directmail_lab.frames.MOST_CELLS", 100)
 
     assert frame([{f"k{n}": n} for n in range(10)]).shape == (10, 10)
@@ -144,7 +145,7 @@ def test_records_of_too_many_cells_are_refused(monkeypatch: pytest.MonkeyPatch) 
     ],
 )
 def test_the_dtype_is_what_the_json_says(values: list[Any], dtype: str) -> None:
-    """Text stays text, a float a float, and what no dtype holds exactly stays as it is."""
+    """No value changes: text is not parsed, and a column without an exact dtype stays object."""
     column = frame([{"v": value} for value in values])["v"]
 
     assert column.dtype == dtype
@@ -153,7 +154,7 @@ def test_the_dtype_is_what_the_json_says(values: list[Any], dtype: str) -> None:
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_frame_goes_to_parquet_and_back() -> None:
-    """With nulls among arrays, and its attrs; a column of mixed values as the docstring says."""
+    """Nulls, arrays and attrs survive. Columns of mixed values need the conversion shown here."""
     table = frame([{"id": 1, "tags": ["a"], "size": 1}, {"id": 2, "size": "L"}])
     with pytest.raises((TypeError, ValueError)):
         table.to_parquet("frame.parquet")
@@ -171,7 +172,7 @@ def test_a_frame_goes_to_parquet_and_back() -> None:
 
 @pytest.mark.parametrize("data", [[{"id": 1}, {"id": 2}], {"id": 1}, None, "text"])
 def test_data_is_an_envelope_where_it_has_members(data: object) -> None:
-    """What stood beside it is kept; a field that happens to be named data is a field."""
+    """The other members go to attrs. A plain field that is named data stays a field."""
     body = {"data": data, "total": 2}
     table, whole = frame(body), frame(body, record_path=None)
 
@@ -182,7 +183,7 @@ def test_data_is_an_envelope_where_it_has_members(data: object) -> None:
 
 
 def test_a_dotted_record_path_picks() -> None:
-    """It leads through objects, and all else is in the envelope."""
+    """The path leads through objects, and everything else goes to the envelope."""
     body = {"n": 1, "page": {"items": [{"id": 2}], "next": None}}
     table = frame(body, record_path="page.items")
 
@@ -196,13 +197,13 @@ def test_a_dotted_record_path_picks() -> None:
         ({"n": 1, "page": {"items": [], "next": None}}, "Its 'page' has the members items, next."),
         ({"n": 1, "page": {}}, "Its 'page' has no members."),
         ({"n": 1, "page": [1]}, "Its 'page' is an array of 1 element, and has no members."),
-        ({"n": 1, "page": "2"}, "Its 'page' is no object, and has no members."),
+        ({"n": 1, "page": "2"}, "Its 'page' is not an object, so it has no members."),
         ({"n": 1, "pages": {}}, "It has the members n, pages."),
         ([1, 2], "It is an array of 2 elements, and has no members."),
     ],
 )
 def test_a_record_path_that_leads_nowhere_says_how_far_it_went(body: object, says: str) -> None:
-    """It says what was typed, what is there, and the way out."""
+    """The error repeats the path, lists the members that exist, and says what to do."""
     with pytest.raises(DirectMailLabError) as caught:
         frame(body, record_path="page.x.y")
 
@@ -213,7 +214,7 @@ def test_a_record_path_that_leads_nowhere_says_how_far_it_went(body: object, say
 
 
 def test_a_key_that_a_body_has_for_a_name_is_in_no_message() -> None:
-    """A service may repeat it anywhere; the members are named without it."""
+    """A service may repeat the key as a field's name, so the list of members is redacted."""
     key = ApiKey("k-7Qf2-not-to-be-seen")
     body = json.dumps({key.reveal(): 1}).encode()
     with pytest.raises(DirectMailLabError, match="has the members <API_KEY>") as caught:
@@ -226,11 +227,13 @@ def test_a_key_that_a_body_has_for_a_name_is_in_no_message() -> None:
 
 
 def test_attrs_say_where_the_frame_came_from() -> None:
-    """As JSON: status and path of the response, source and time of its reading; None if unknown."""
+    """attrs have the response's status and path, and its reading's source and time, as JSON."""
     live, replayed = response(b"{}"), response(b"{}")
     for one, at in ((live, 1_700_000_000.25), (replayed, math.nan)):  # vcrpy recorded no times
         reading = Reading(at, "GET", "/users/me", 200, source="replayed")
-        one.extensions[KEY] = Received(reading)
+        recording = SessionRecording("tour", "https://api.example.test")
+        number = recording.add(reading, RawInteraction("", (), b"", (), "", None))
+        one.extensions[KEY] = Received(recording, number)
     given = [{}, response(b"{}"), replayed, live]
 
     assert set(frame({}).attrs) == {"status", "path", "source", "time"}
@@ -243,9 +246,9 @@ def test_attrs_say_where_the_frame_came_from() -> None:
 
 
 def test_an_error_status_raises_unless_its_body_is_asked_for() -> None:
-    """As `me` does, with the operation below the base address; a note says how to get the body."""
+    """`me` does the same. A note says how to get the body anyway."""
     refused = response(b'{"error": "no"}', 401)
-    with pytest.raises(UnauthorizedError, match="answered 401") as caught:
+    with pytest.raises(UnauthorizedError, match="responded with 401") as caught:
         frame(refused)
 
     assert caught.value.operation == "GET /v1/users/me"
@@ -256,8 +259,8 @@ def test_an_error_status_raises_unless_its_body_is_asked_for() -> None:
 
 
 def test_many_responses_make_one_frame_and_failures_one_warning() -> None:
-    """What `get_many` returns: no failure costs the others their rows; alone, one is raised."""
-    late = httpx.ReadTimeout("https://api.test did not answer in time. Check it.")
+    """In the result of `get_many`, no failure costs the other rows; a single failure raises."""
+    late = httpx.ReadTimeout("https://api.test did not respond in time. Check it.")
     good = response(b'{"id": 1}'), response(b'{"data": [{"id": 2}, {"id": 3}]}')
     with pytest.warns(UserWarning, match="3 of 5 responses failed") as caught:
         table = frame([good[0], response(b"{}", 404), late, response(b"<p>"), good[1]])
@@ -267,7 +270,11 @@ def test_many_responses_make_one_frame_and_failures_one_warning() -> None:
     assert table["id"].tolist() == [1, 2, 3]
     assert (table.attrs["pages"], table.attrs["status"]) == (2, 200)
     assert [warning.filename for warning in caught] == [__file__]
-    for part in ("[1] GET /v1/users/me answered 404", "[2] https://api.test did", "[3] GET /v1"):
+    for part in (
+        "[1] GET /v1/users/me responded with 404",
+        "[2] https://api.test did",
+        "[3] GET /v1",
+    ):
         assert part in str(caught[0].message)
 
 
@@ -285,7 +292,7 @@ def test_many_responses_make_one_frame_and_failures_one_warning() -> None:
     ],
 )
 def test_a_body_is_read_in_its_own_character_set(content: bytes, content_type: str | None) -> None:
-    """UTF-8 where it is that, with or without a mark; else what it declares."""
+    """Valid UTF-8 is read as UTF-8, with or without a BOM; other bodies as declared."""
     assert frame(response(content, content_type=content_type))["v"].item() == "é"
 
 
@@ -301,7 +308,7 @@ def test_a_body_is_read_in_its_own_character_set(content: bytes, content_type: s
     ],
 )
 def test_a_body_that_is_not_json_is_refused(content: bytes, says: str) -> None:
-    """The error has status, content type and the way to the response, nothing of its body."""
+    """The error has the status, the content type and the call to get it, but not the body."""
     with pytest.raises(NotJSONError) as caught:
         frame(response(content, 502, "text/html; charset=utf-8"), on_error="keep")
 
@@ -309,13 +316,13 @@ def test_a_body_that_is_not_json_is_refused(content: bytes, says: str) -> None:
     assert (caught.value.status, caught.value.content_type) == (502, "text/html")
     assert all(part in message for part in (says, "502", "text/html", 'get("/v1/users/me")'))
     assert "secret-body" not in message
-    assert "hidden" not in message  # of the query
+    assert "hidden" not in message  # in the query
     assert caught.value.__context__ is None
 
 
 @pytest.mark.parametrize("charset", ["base64", "idna", "nonsense"])
 def test_any_declared_charset_gives_an_error_of_ours(charset: str) -> None:
-    """A service may name any codec of Python's, or none: its body is still shown in an error."""
+    """A service may declare any of Python's codecs, or an unknown one; the error must be ours."""
     broken = "{'é'}".encode("latin-1")
     with pytest.raises(NotJSONError):
         frame(response(broken, content_type=f"application/json; charset={charset}"))
@@ -333,7 +340,7 @@ def test_any_declared_charset_gives_an_error_of_ours(charset: str) -> None:
     ],
 )
 def test_no_local_of_a_refusals_traceback_holds_the_body(given: object, record_path: str) -> None:
-    """A notebook that prints locals would save a key that the service echoed."""
+    """A notebook that prints locals would otherwise save a key that the service echoed."""
     with pytest.raises(DirectMailLabError) as caught:
         frame(given, record_path=record_path)
 
@@ -344,6 +351,6 @@ def test_no_local_of_a_refusals_traceback_holds_the_body(given: object, record_p
 
 @given(st.binary())
 def test_any_bytes_give_a_frame_or_a_typed_error(content: bytes) -> None:
-    """Nothing but our own error leaves `frame`, whatever the body."""
+    """Whatever the bytes are, `frame` raises only our own error."""
     with contextlib.suppress(NotJSONError):
         assert isinstance(frame(response(content)), pd.DataFrame)

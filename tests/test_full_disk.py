@@ -1,4 +1,4 @@
-"""A full disk while a session records: a clear error, and the session goes on as was chosen."""
+"""A full disk during a recording: a clear error, and the session remains usable."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TOUR = Path("cassettes/tour.yaml")
 
 @contextmanager
 def full_disk() -> Iterator[None]:
-    """Let the cassette grow by ten bytes and no further, as on a disk that is full then."""
+    """Let the cassette grow by at most ten bytes, as on a disk that becomes full."""
     resource = pytest.importorskip("resource")
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (TOUR.stat().st_size + 10, limits[1]))
@@ -35,21 +35,24 @@ def full_disk() -> Iterator[None]:
 
 
 def test_a_full_disk_stops_the_request_and_says_that_it_was_carried_out(live: Session) -> None:
-    """What to do is said, what was recorded before is safe, and with room again it goes on."""
+    """The error says what to do.
+
+    Earlier interactions are safe, and recording goes on once there is space.
+    """
     with live.record("tour"):
         live.me()
         with full_disk(), pytest.raises(CassetteError, match="Make room in its folder") as caught:
             live.me()
         live.me()
 
-    assert "The service had answered 200 to the GET" in "".join(caught.value.__notes__)
+    assert "The service had responded with 200 to the GET" in "".join(caught.value.__notes__)
     assert len(live.recording) == 3
     assert len(read_cassette(TOUR)) == 2
     assert read_cassette(TOUR).problem is None
 
 
 def test_a_recording_that_cannot_be_ended_does_not_hold_the_session_in_it(live: Session) -> None:
-    """The mode before is back, in what it says and in where its requests go."""
+    """The previous mode is restored, and requests go where that mode sends them."""
     change = live.record("tour")
     live.me()
     with full_disk(), pytest.raises(CassetteError, match="could not be written"), change:
@@ -60,7 +63,7 @@ def test_a_recording_that_cannot_be_ended_does_not_hold_the_session_in_it(live: 
 
 
 def test_a_mode_that_cannot_be_entered_leaves_the_recording_going(live: Session) -> None:
-    """Where the cassette in use cannot be closed for another, it stays the one in use."""
+    """If the open cassette cannot be closed, the session continues to record to it."""
     live.record("tour")
     live.me()
     with full_disk(), pytest.raises(CassetteError, match="'tour' could not be written"):
@@ -72,7 +75,7 @@ def test_a_mode_that_cannot_be_entered_leaves_the_recording_going(live: Session)
 
 
 def test_closing_a_session_on_a_full_disk_still_forgets_the_key(service: FaultyService) -> None:
-    """The error comes after the connections are closed and the key is gone."""
+    """The error is raised only after the connections are closed and the key is forgotten."""
     session = Session(service.base_url, ApiKey(service.api_key))
     session.record("tour")
     session.me()

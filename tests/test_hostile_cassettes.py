@@ -1,7 +1,7 @@
-"""Cassettes that a stranger made, or a hand spoilt: whatever is in one, no error but ours.
+"""Cassettes from a stranger, or damaged by hand: whatever is in them, only our errors appear.
 
-A whole cassette of each layout is changed at each of its places, by each of many odd values, and
-put through everything that reads a cassette.
+The tests replace each value of a cassette in each layout by many odd values, and pass the result to
+everything that reads a cassette.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from directmail_lab.questions.audit import audit
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-# Of some 5,000 changed cassettes, drawn at random; DIRECTMAIL_TEST_HOSTILE=all tries each.
+# The number of changed cassettes to try, drawn at random from about 5,000. With
+# DIRECTMAIL_TEST_HOSTILE=all, each is tried.
 TRIED = None if os.environ.get("DIRECTMAIL_TEST_HOSTILE") else 60
 
 LIMITS = {"X-RateLimit-Limit": ["300"], "X-RateLimit-Remaining": ["299"]}
@@ -81,7 +82,7 @@ ODD_YAML = [
 
 
 def changed(document: Any, odd: list[str]) -> Iterator[str]:
-    """Yield a document without one of its places, or with another value there, as JSON or so."""
+    """Yield JSON-like text of the document with one value removed or replaced."""
     for place in places(document):
         for value in (*odd, None):
             copy = json.loads(json.dumps(document))
@@ -104,7 +105,7 @@ def places(value: Any, *above: Any) -> Iterator[tuple[Any, ...]]:
 
 
 def in_lines() -> Iterator[str]:
-    """Yield cassettes in our layout: one changed interaction between two whole ones."""
+    """Yield cassettes in our layout: one changed interaction between two intact ones."""
     whole = "- " + "\n  ".join(f"{name}: {json.dumps(INTERACTION[name])}" for name in INTERACTION)
     head = f"version: 1\nrecording: {json.dumps(ABOUT)}\ninteractions:\n"
     for name, value in INTERACTION.items():
@@ -116,7 +117,7 @@ def in_lines() -> Iterator[str]:
 
 
 def in_yaml() -> Iterator[str]:
-    """Yield cassettes as another program may write them."""
+    """Yield cassettes in YAML as another program may write them."""
     document = {"version": 1, "recording": ABOUT, "interactions": [INTERACTION]}
     for text in changed(document, [*ODD_JSON, *ODD_YAML]):
         yield f"# not JSON\n{text}\n"
@@ -154,7 +155,7 @@ LAYOUTS = {"yaml": in_lines, "yml": in_yaml, "json": in_json, "har": in_har}
 
 
 def failures(layout: str, entry_points: list[str], most: int | None) -> tuple[int, list[str]]:
-    """Return how many were tried, and each that ended in anything but a result or our error."""
+    """Return the number of attempts, and those that end neither in a result nor in our error."""
     files = list(LAYOUTS[layout]())
     if most is not None:
         files = random.Random(20261121).sample(files, most)
@@ -166,7 +167,8 @@ def failures(layout: str, entry_points: list[str], most: int | None) -> tuple[in
             tried += 1
             try:
                 ENTRY_POINTS[name](path)
-            except (dm.DirectMailLabError, httpx.TransportError):  # a server may hang up on it
+            # A server may close the connection on an odd request.
+            except (dm.DirectMailLabError, httpx.TransportError):
                 pass
             except Exception as error:
                 found.append(f"{name}: {type(error).__name__}: {str(error)[:80]} in {text[-300:]}")
@@ -176,7 +178,7 @@ def failures(layout: str, entry_points: list[str], most: int | None) -> tuple[in
 @pytest.mark.slow
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_an_odd_value_anywhere_is_a_result_or_our_error(layout: str, connected: object) -> None:
-    """Of another type, out of range, cut, nested, too long, or gone."""
+    """A value may have another type, be out of range, truncated, nested, too long, or missing."""
     names = [name for name in ENTRY_POINTS if layout != "har" or name.startswith("to ")]
     tried, found = failures(layout, names, TRIED)
 

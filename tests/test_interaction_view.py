@@ -1,4 +1,4 @@
-"""One interaction, shown in full: redacted, of bounded length, and nothing taken for markup."""
+"""One interaction in full: redacted, limited in length, and escaped."""
 
 from __future__ import annotations
 
@@ -19,18 +19,22 @@ if TYPE_CHECKING:
 
 
 def test_however_long_an_interaction_is_its_view_is_not() -> None:
-    """Address, headers and bodies are cut, each with a sign of it."""
+    """Long addresses, headers and bodies are truncated, and the view says so."""
     long = answered(get("/" + "a" * 100_000), '{"b": "' + "b" * 1_000_000 + '"}')
     many = tuple((f"X-{n}", "c" * 10_000) for n in range(1000))
     view = InteractionView(replace(long, response=replace(long.response, headers=many)))
+    numbers = str([*range(100_000)])
+    listed = repr(InteractionView(answered(get(), numbers)))
 
+    assert "[\n  0,\n  1,\n" in listed
+    assert f"({len(numbers):,} characters in all)" in listed
     assert len(repr(view)) < 50_000
     assert len(view._repr_html_()) < 50_000
     assert repr(view).count(" characters in all)") == 3
 
 
 def test_nothing_that_was_sent_is_taken_for_markup_or_moves_the_cursor() -> None:
-    """In the address, the reason, headers and bodies, of either side."""
+    """Special characters are escaped in the address, reason, headers and bodies of both sides."""
     hostile = "<script>\x1b[2J\x9b\u202e&"
     exchange = answered(replace(get("/" + hostile), body=hostile.encode()), hostile)
     headers = (("X-" + hostile, hostile),)
@@ -47,7 +51,7 @@ def test_nothing_that_was_sent_is_taken_for_markup_or_moves_the_cursor() -> None
 
 
 def test_one_interaction_is_shown_readably() -> None:
-    """JSON laid out with its letters, bytes by their number, half a letter as an escape."""
+    """JSON is indented with readable letters, and a body that is not text shows its size."""
     shown = repr(InteractionView(answered(body='{"name": "Z\\u00fcrich", "half": "\\ud800"}')))
 
     assert '"name": "Zürich",\n' in shown
@@ -56,14 +60,14 @@ def test_one_interaction_is_shown_readably() -> None:
     assert "(3 bytes, not text)" in InteractionView(answered(body=b"\xff\0\x85"))._repr_html_()
 
 
-# -- all of them -------------------------------------------------------------------------------
+# -- all interactions --------------------------------------------------------------------------
 
 COLUMNS = ["at", "method", "path", "query", "operation", "status", "attempt", "content_type"]
 COLUMNS += ["bytes", "elapsed_s", "excerpt", "problem"]
 
 
 def test_a_recording_is_shown_as_a_frame(tour: Path) -> None:
-    """One row for each interaction, by its number from 1 on, with typed columns."""
+    """Each interaction is a row with typed columns, and the index is its number from 1."""
     frame = interactions(tour)
 
     assert list(frame.columns) == COLUMNS
@@ -80,7 +84,7 @@ def test_a_recording_is_shown_as_a_frame(tour: Path) -> None:
 
 
 def test_a_number_is_one_of_a_single_recording(tour: Path) -> None:
-    """Of several it is not clear which is meant, and nothing else is shown in its place."""
+    """With several recordings a number is ambiguous, so the call raises an error."""
     for several in (tour.parent, [tour, tour]):
         with pytest.raises(ValueError, match="Give one cassette"):
             interactions(several, number=1)  # type: ignore[call-overload]
@@ -89,7 +93,7 @@ def test_a_number_is_one_of_a_single_recording(tour: Path) -> None:
 def test_a_body_that_was_not_kept_is_said_not_to_be(
     service: FaultyService, live: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A session drops old bodies; they leave their numbers, and are not shown as empty."""
+    """A session drops old bodies. They must not look like empty bodies."""
     monkeypatch.setattr("directmail_lab.cassettes.session._MAX_KEPT_BYTES", 8000)
     for size in (100, 3000):
         with service.fault(body="x" * size):

@@ -1,4 +1,4 @@
-"""Sessions side by side, and one session used by many: nothing crosses, nothing foreign is kept."""
+"""Several sessions at once, and one session in many threads: responses are never mixed up."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def get_side_by_side(
 
 
 def connected(service: StandIn) -> Session:
-    """Return a session whose tasks leave no connection behind when their event loop ends."""
+    """Return a session whose tasks leave no connection open when their event loop ends."""
     session = Session(service.base_url, ApiKey(service.api_key), pace="off")
     session.async_client.headers["Connection"] = "close"
     return session
@@ -65,7 +65,7 @@ def connected(service: StandIn) -> Session:
 
 @pytest.fixture
 def services() -> Iterator[list[StandIn]]:
-    """A service for each worker, each with its own key and record."""
+    """A service for each worker, with its own key and record."""
     with ExitStack() as stack:
         yield [
             stack.enter_context(
@@ -76,7 +76,7 @@ def services() -> Iterator[list[StandIn]]:
 
 
 def test_sessions_in_threads_and_tasks_never_meet(services: list[StandIn]) -> None:
-    """Each records and replays its own service's responses, and no one else's."""
+    """Each session records and replays only the responses of its own service."""
     sessions = [connected(service) for service in services]
     for mode in ("record", "replay"):
         for worker, session in enumerate(sessions):
@@ -86,7 +86,8 @@ def test_sessions_in_threads_and_tasks_never_meet(services: list[StandIn]) -> No
             cassettes = [reading.cassette for reading in session.recording.readings()]
             assert cassettes == [f"of-{worker}"] * len(ROUNDS)
             assert {response.json()["id"] for response in got[worker]} == {worker}
-    with httpx.Client(auth=(services[0].api_key, "")) as foreigner:  # nothing of httpx is patched
+    # A plain client still works, because httpx is not patched.
+    with httpx.Client(auth=(services[0].api_key, "")) as foreigner:
         assert foreigner.get(f"{services[0].base_url}/v1/users/me").json() == {"id": 0}
     for session in sessions:
         session.close()
@@ -102,7 +103,7 @@ def test_sessions_in_threads_and_tasks_never_meet(services: list[StandIn]) -> No
 
 @pytest.fixture
 def items() -> Iterator[StandIn]:
-    """A service that answers each worker's every round differently."""
+    """A service with a different response for each worker and round."""
     answers = [
         Fault(path=f"/v1/items/{worker:02}-{n:02}", body=f"[{worker}, {n}]")
         for worker, n in itertools.product(WORKERS, ROUNDS)
@@ -115,7 +116,7 @@ def items() -> Iterator[StandIn]:
 def test_one_session_used_by_many_gives_each_its_own_response(
     items: StandIn, record_mode: str
 ) -> None:
-    """Recording and replaying; every exchange is in the cassette once, and so is its reading."""
+    """After recording and replaying, the cassette and the readings have each response once."""
     expected = {worker: [[worker, n] for n in ROUNDS] for worker in WORKERS}
     sources = {}
     with connected(items) as session:

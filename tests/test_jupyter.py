@@ -1,4 +1,4 @@
-"""What our extension of a real Jupyter server answers, to whom, and what it keeps to itself."""
+"""What our Jupyter server extension returns, to whom, and what it never returns."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ LIST = {"action": "list", "first": 1, "limit": 100}
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A Jupyter server that asks for a token, with a recording in its folder."""
+    """A Jupyter server that needs a token, with a recording in its folder."""
     home = tmp_path_factory.mktemp("jupyter")
     work = home / "work"
     recorded(work / "cassettes" / "tour.yaml", *[answered(body=f'{{"n": {n}}}') for n in range(30)])
     arguments = ("--no-browser", "--allow-root", "--port=0", f"--IdentityProvider.token={TOKEN}")
-    # Without JupyterLab, which takes twice as long to start.
+    # JupyterLab itself is not needed, and takes twice as long to start.
     with started(home, "jupyter_server", *arguments, at=work) as server:
         yield server
 
@@ -61,12 +61,12 @@ def ask(server: Server) -> Ask:
 def test_without_the_servers_token_nothing_is_sent(
     server: Server, method: str, headers: dict[str, str]
 ) -> None:
-    """Neither that there is such a file nor what it holds; and nothing is made."""
+    """The response reveals neither a file nor its contents, and no file is created."""
     verb, name = method.split()
     before = set(server.notebooks.iterdir())
     address = f"{server.url}/directmail-lab/{name}?path=cassettes/tour.yaml&request=1"
     with httpx.Client(headers=headers, timeout=60) as client:
-        client.get(f"{server.url}/login")  # else a POST is refused for want of this cookie
+        client.get(f"{server.url}/login")  # without this cookie, every POST is refused
         known = {"X-XSRFToken": client.cookies["_xsrf"]}
         response = client.request(verb, address, headers=known)
 
@@ -77,7 +77,7 @@ def test_without_the_servers_token_nothing_is_sent(
 
 @pytest.mark.parametrize("name", ["plugin.js", "browser.js", "browser.css"])
 def test_the_front_end_is_given_to_who_is_signed_in(server: Server, name: str) -> None:
-    """Another is sent to the login page."""
+    """Others are redirected to the login page."""
     address = f"{server.url}/directmail-lab/{name}"
     response = call(server, "GET", name)
     media_type = "text/css" if name.endswith("css") else "text/javascript"
@@ -88,7 +88,7 @@ def test_the_front_end_is_given_to_who_is_signed_in(server: Server, name: str) -
 
 
 def test_a_recording_is_sent_in_parts(ask: Ask) -> None:
-    """Rows, the details of one interaction with its body, and a sentence on what is no request."""
+    """A part has rows, or one interaction in full. An invalid request gets a sentence."""
     part = ask("cassettes/tour.yaml", LIST | {"first": 29}).json()["response"]
     detail = ask("cassettes/tour.yaml", {"action": "detail", "number": 8}).json()
 
@@ -99,7 +99,7 @@ def test_a_recording_is_sent_in_parts(ask: Ask) -> None:
 
 
 def test_no_path_leads_out_of_the_servers_folder(server: Server, ask: Ask) -> None:
-    """Outside, hidden, not there, or not a file: all are answered alike."""
+    """A file that is outside, hidden, missing or not a file gets the same response."""
     outside = server.home / "outside.yaml"
     recorded(outside, answered())
     recorded(server.notebooks / ".hidden" / "cassettes" / "tour.yaml", answered())
@@ -134,7 +134,7 @@ def test_no_path_leads_out_of_the_servers_folder(server: Server, ask: Ask) -> No
 def test_what_is_no_recording_is_told_from_one(
     server: Server, ask: Ask, name: str, text: str, status: int
 ) -> None:
-    """415 lets the front end open it as text. The sentence names the file and no folder."""
+    """With 415 the front end opens the file as text. The error names the file, not its folder."""
     (server.notebooks / "cassettes" / name).write_text(text)
     response = ask(f"cassettes/{name}", LIST)
 
@@ -143,7 +143,7 @@ def test_what_is_no_recording_is_told_from_one(
 
 
 def test_a_change_of_the_file_is_seen(server: Server, ask: Ask) -> None:
-    """What is remembered is of the file as it was."""
+    """The server caches recordings, and must notice that a file changed."""
     path = server.notebooks / "grows.yaml"
     recorded(path, answered())
     before = ask("grows.yaml", LIST).json()
@@ -157,7 +157,7 @@ def test_a_change_of_the_file_is_seen(server: Server, ask: Ask) -> None:
 def test_credentials_of_another_program_are_in_no_answer_and_no_log(
     server: Server, ask: Ask
 ) -> None:
-    """Nor is any value of a recording in the log, at the level of debugging."""
+    """The log contains no value of a recording either, even at debug level."""
     request = replace(get("/v1/x"), headers=(("Authorization", f"Bearer {KEY}"),))
     body = f'{{"echo": "{KEY}", "name": "value-of-a-body"}}'
     foreign = theirs(server.notebooks / "foreign.yaml", answered(request, body), as_json=True)
@@ -178,7 +178,7 @@ def test_credentials_of_another_program_are_in_no_answer_and_no_log(
 
 
 def test_a_new_notebook_signs_in_records_and_makes_three_calls(server: Server) -> None:
-    """In the folder that is looked at; one that is there already stays as it is."""
+    """The notebook is created in the folder on screen, and never replaces an existing one."""
     (server.notebooks / "mine").mkdir()
     paths = [call(server, "POST", "explore", folder="mine").json()["path"] for _ in range(2)]
     notebook = nbformat.read(server.notebooks / paths[0], 4)
@@ -194,7 +194,7 @@ def test_a_new_notebook_signs_in_records_and_makes_three_calls(server: Server) -
 
 @pytest.mark.parametrize("folder", ["../above", ".hidden", "not-there", "cassettes/tour.yaml"])
 def test_no_notebook_is_made_where_contents_may_not_be(server: Server, folder: str) -> None:
-    """Outside, in a hidden folder, or in none; the answer tells nothing of the server's disk."""
+    """A folder may be outside, hidden or missing; the response reveals no path of the server."""
     (server.notebooks / ".hidden").mkdir(exist_ok=True)
     response = call(server, "POST", "explore", folder=folder)
 
@@ -203,7 +203,7 @@ def test_no_notebook_is_made_where_contents_may_not_be(server: Server, folder: s
 
 
 def test_the_tutorials_are_copied_to_the_servers_folder(server: Server) -> None:
-    """Where they are already, it is told where."""
+    """If they exist already, the response says where."""
     path = call(server, "POST", "tutorials").json()["path"]
 
     assert path == "directmail-lab-tutorials/notebooks/01-first-look.ipynb"
@@ -212,7 +212,7 @@ def test_the_tutorials_are_copied_to_the_servers_folder(server: Server) -> None:
 
 
 def test_the_tutorials_are_not_copied_through_a_link(tmp_path: Path) -> None:
-    """One that leads out of the server's folder."""
+    """A symlink could lead the copy out of the server's folder."""
     (tmp_path / "outside").mkdir()
     (tmp_path / "root").mkdir()
     (tmp_path / "root" / "directmail-lab-tutorials").symlink_to(tmp_path / "outside")
@@ -223,7 +223,7 @@ def test_the_tutorials_are_not_copied_through_a_link(tmp_path: Path) -> None:
 
 
 def test_the_labextension_is_of_this_version() -> None:
-    """Its `package.json` is written by hand."""
+    """The version is defined in `package.json`, and the Python package must report the same."""
     package = Path(jupyter.__path__[0], "labextension", "package.json")
 
     assert json.loads(package.read_text())["version"] == directmail_lab.__version__

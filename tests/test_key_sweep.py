@@ -1,7 +1,7 @@
-"""One key, driven down every path; then every byte that came out is searched for it.
+"""Use one key in every possible way, then search every byte that came out for it.
 
-Nothing here knows how redaction works: `key_search` decodes what can be decoded and looks for the
-key itself. `test_redaction` shows that each rule is needed.
+This module does not know how redaction works: `key_search` decodes whatever can be decoded and
+looks for the key itself. `test_redaction` shows that each rule is needed.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ if TYPE_CHECKING:
     from directmail_lab.cassettes import Recording, SessionRecording
 
 KEY = "kQ7-vT2_xZ9bLw4RnE8sYh3JdF6mGcU1"
-# A credential that the redactor does not know: only its place gives it away.
+# A credential that the redactor does not know. Only its place shows what it is.
 UNKNOWN = "Wy5Nf0PtA3oVi7KzQm2ExRj8Dh6SbG4L"
 
 
 class Haul:
-    """Everything that came out, by where it came out."""
+    """Everything that came out of the package, with its source."""
 
     def __init__(self) -> None:
         self.pieces: list[tuple[str, bytes]] = []
@@ -63,7 +63,10 @@ class Haul:
         self.pieces.append((where, data))
 
     def add_error(self, where: str, error: BaseException, *, of: str = "") -> None:
-        """Add all that a notebook could print of an error, locals of frames ``of`` a file too."""
+        """Add all that a notebook could print of an error.
+
+        The locals of frames are added for files whose path contains ``of``.
+        """
         self.add(where, f"{error} {error!r} {getattr(error, '__notes__', '')}")
         self.add(f"{where}, attributes", repr(getattr(error, "__dict__", {})))
         chain: BaseException | None = error
@@ -71,7 +74,7 @@ class Haul:
         while chain is not None and chain not in seen:
             seen.append(chain)
             for frame, _ in traceback.walk_tb(chain.__traceback__):
-                # The test's own frames hold the key because the test does.
+                # The test's own frames contain the key, because the test defines it.
                 file = frame.f_code.co_filename
                 if of in file and file not in (__file__, test_clients.__file__):
                     shown = {name: repr(value) for name, value in frame.f_locals.items()}
@@ -90,14 +93,14 @@ class Haul:
 
 @pytest.fixture
 def service() -> Iterator[FaultyService]:
-    """A stand-in whose key is the planted one."""
+    """A stand-in service that uses the planted key."""
     with FaultyService(api_key=KEY, limit=100_000) as started:
         yield started
 
 
 @pytest.fixture
 def haul() -> Iterator[Haul]:
-    """Where all that is logged at DEBUG by anything is collected, too."""
+    """A haul that also collects everything that is logged at DEBUG level."""
     haul, root = Haul(), logging.getLogger()
     handler, level = logging.StreamHandler(haul.log), root.level
     root.addHandler(handler)
@@ -115,7 +118,7 @@ def attempt(
     frames_of: str = "",
     **options: object,
 ) -> None:
-    """Make a request, and keep what can be seen of how it went, as a table's cells."""
+    """Make a request, and add its result or its error to the haul."""
     try:
         result = call(*args, **options)
         haul.add(where, result.to_csv() if isinstance(result, pd.DataFrame) else repr(result))
@@ -124,7 +127,7 @@ def attempt(
 
 
 def drive(service: FaultyService, haul: Haul) -> None:
-    """Go down every path with a recording on, and collect every byte."""
+    """Send every kind of request with a recording on, and collect every byte."""
     with Session(service.base_url, ApiKey(KEY), timeout_s=5.0, pace="off") as session:
         session.record("sweep")
         responses(service, session, haul)
@@ -138,7 +141,8 @@ def drive(service: FaultyService, haul: Haul) -> None:
         served(haul)
         kept = session.recording
     closed(session, kept, haul)
-    with Session(service.base_url, ApiKey(KEY)) as paced:  # its allowance is shared
+    # This tests the file with the shared allowance.
+    with Session(service.base_url, ApiKey(KEY)) as paced:
         paced.me()
     for path in Path.cwd().rglob("*"):
         if path.is_file():
@@ -147,7 +151,7 @@ def drive(service: FaultyService, haul: Haul) -> None:
 
 
 def faults() -> Iterator[dict[str, Any]]:
-    """Yield what the service does wrong: it echoes the key in every form, or sends others."""
+    """Yield faults: the service echoes the key in every encoding, or sends other credentials."""
     for status in (401, 403, 500):
         yield {"status": status, "echo_key": True}
     yield {"status": 500, "echo_key": True, "encoding": "gzip"}
@@ -174,7 +178,7 @@ def responses(service: FaultyService, session: Session, haul: Haul) -> None:
 
 
 def no_answers(service: FaultyService, session: Session, haul: Haul) -> None:
-    """In every mode, and from both clients."""
+    """Let requests fail in every mode, from the sync and the async client."""
     read = functools.partial(session.request, "GET", "/v1/users/me")
     for mode in (session.live, functools.partial(session.record, "failing")):
         with mode() as within:
@@ -182,7 +186,7 @@ def no_answers(service: FaultyService, session: Session, haul: Haul) -> None:
                 attempt(haul, f"{within.mode}, reset", read)
             with service.fault(cut_after=5, body=KEY):
                 attempt(haul, f"{within.mode}, cut body", read)
-            # Refused where the headers are written out, those with the key beside it.
+            # h11 refuses this header while the header with the key is beside it.
             attempt(haul, f"{within.mode}, illegal header", read, headers={"X-Mine": "a\nb"})
             with service.fault(latency_s=1.0):
                 attempt(haul, f"{within.mode}, timeout", read, timeout=0.05)
@@ -191,13 +195,13 @@ def no_answers(service: FaultyService, session: Session, haul: Haul) -> None:
 
 
 async def in_a_task(session: Session) -> None:
-    """Ask as an async cell does, and leave no connection behind."""
+    """Send a request as an async cell does, and leave no connection open."""
     session.async_client.headers["Connection"] = "close"
     await session.me_async()
 
 
 def no_room(service: FaultyService, session: Session, haul: Haul) -> None:
-    """The disk is full just when the answer echoes the key; from both clients."""
+    """Fill the disk while a response echoes the key, for the sync and the async client."""
 
     def full(name: str, call: Callable[[], object]) -> None:
         with service.fault(echo_key=True), session.record(name), pytest.MonkeyPatch.context() as on:
@@ -210,7 +214,7 @@ def no_room(service: FaultyService, session: Session, haul: Haul) -> None:
 
 
 def clients_of_others(service: FaultyService, session: Session, haul: Haul) -> None:
-    """Through the adapters, and by clients of the code under test; live, and with a recording."""
+    """Send requests with other clients, by adapter and patched, live and while recording."""
     faults: tuple[dict[str, Any], ...] = (
         {"echo_key": True},
         {"drop": "reset"},
@@ -220,7 +224,7 @@ def clients_of_others(service: FaultyService, session: Session, haul: Haul) -> N
     )
     modes = session.live, functools.partial(session.record, "others")
     for name, enter in itertools.product([*OWN, *PATCHED], modes):
-        # A foreign client has frames of its own, on which we have no influence.
+        # We cannot change the frames of other libraries' clients.
         frames_of = "directmail_lab" if name in PATCHED or name == "requests" else ""
         with enter() as within, opened(name, session) as client:
             ask = functools.partial(sent, client, f"{service.base_url}/v1/users/me")
@@ -258,12 +262,13 @@ def requests(service: FaultyService, session: Session, haul: Haul) -> None:
     with service.fault(redirect_to=f"http://{KEY.replace('_', '-')}.test/"):
         followed = functools.partial(session.get, "/v1/users/me", follow_redirects=True)
         attempt(haul, "refused redirect", followed)
-    with service.fault(headers={"Set-Cookie": f"s={UNKNOWN}"}):  # httpx's client keeps it, too
+    # httpx's client keeps the cookie too.
+    with service.fault(headers={"Set-Cookie": f"s={UNKNOWN}"}):
         attempt(haul, "cookie", session.me)
     for mode in (session.live, functools.partial(session.record, "refusing")):
         with mode(), pytest.raises(WriteRefusedError) as refused:
             session.request("POST", f"/v1/letters/{KEY}")
-        # No locals: those of httpx, as the cell itself, hold the address that the caller wrote.
+        # Without locals: those of httpx and of the cell contain the address that the caller wrote.
         haul.add("refused write", f"{refused.value} {refused.value!r} {vars(refused.value)}")
 
 
@@ -274,7 +279,8 @@ def objects(session: Session, haul: Haul) -> None:
     shown += [session.recording.readings(), session.live(), session.record("places")]
     for thing in shown:
         haul.add(f"repr of {type(thing).__name__}", repr(thing))
-        if thing is not session.recording:  # it keeps messages as they came, and shows none
+        # The recording keeps unredacted messages in memory, and shows none.
+        if thing is not session.recording:
             haul.add(f"vars of {type(thing).__name__}", repr(getattr(thing, "__dict__", "")))
         try:
             haul.add(f"pickle of {type(thing).__name__}", pickle.dumps(thing))
@@ -286,7 +292,7 @@ def objects(session: Session, haul: Haul) -> None:
 
 
 def many(service: FaultyService, session: Session, haul: Haul) -> None:
-    """Many paths at once, and pages that lead elsewhere: their errors are values, or raised."""
+    """Request several paths, whose errors are values, and pages that lead elsewhere."""
     make_current(session)
     for fault in ({"drop": "reset"}, {"cut_after": 5, "body": KEY}, {"status": 500}):
         with service.fault(**{"echo_key": True, **fault}):
@@ -303,7 +309,7 @@ def many(service: FaultyService, session: Session, haul: Haul) -> None:
 
 
 def asked(session: Session, haul: Haul) -> None:
-    """All that a question says of the session and of its cassette, and what its pages are told."""
+    """Add everything that questions and pages show of the session and of its cassette."""
     make_current(session)
     cassette = Path("cassettes/sweep.yaml")
     questions("session", session, session.recording, haul)
@@ -313,36 +319,37 @@ def asked(session: Session, haul: Haul) -> None:
 
 
 def closed(session: Session, kept: SessionRecording, haul: Haul) -> None:
-    """The key is forgotten, and what the session kept can be asked for as before."""
+    """Check that the key is forgotten, and ask the questions about the closed session."""
     assert is_forgotten()
     questions("closed session", session, kept, haul)
 
 
 def is_forgotten() -> bool:
-    """Return whether the key is gone with the last session; another thread may be collecting it."""
+    """Return whether the key is gone, after waiting for another thread that may collect it."""
     until = time.monotonic() + 10
     while KEY in known_keys() and time.monotonic() < until:
-        gc.collect()  # a session and its transports are in circles
+        gc.collect()  # a session and its transports refer to each other
     return KEY not in known_keys()
 
 
 def questions(where: str, source: Session | Path, recording: Recording, haul: Haul) -> None:
-    """Ask each question, of all interactions and of each one."""
+    """Ask each question about the whole recording and about each interaction."""
     for question in (dm.findings, dm.interactions, dm.rate_limits, dm.check_contract):
         haul.add(f"{question.__name__}() of the {where}", question(source).to_csv())
     for number in range(1, len(recording) + 1):
         view = dm.interactions(source, number=number)
         haul.add(f"interaction {number} of the {where}", f"{view!r}{view._repr_html_()}")
     shown = dm.browse(source)
-    shown.selected = len(recording)  # in full below the table
+    asked = {"action": "select", "request_id": 1, "number": len(recording)}
+    shown.receive("request", [json.dumps(asked).encode()])  # shown in full below the table
     haul.add(f"browser of the {where}", [repr(shown), shown.get_state(), shown.static_output()])
-    shown.close()  # it follows, and so holds, the current session
+    shown.close()  # it follows the current session, and so keeps it alive
     haul.add(f"document of the {where}", json.dumps(dm.openapi(source), indent=0))
     answers(recording, haul)
 
 
 def answers(recording: Recording, haul: Haul) -> None:
-    """Ask all that a page can ask, of every interaction."""
+    """Send every message that a page can send, for every interaction."""
     asked: list[dict[str, object]] = [{"action": "list", "first": 1, "limit": 999}]
     for number in range(1, len(recording) + 1):
         asked += [{"action": "detail", "number": number}]
@@ -357,7 +364,7 @@ def answers(recording: Recording, haul: Haul) -> None:
 
 
 def served(haul: Haul) -> None:
-    """What other programs are answered from the cassette."""
+    """Add what other programs get from a server that replays the cassette."""
     with CassetteServer([Path("cassettes/sweep.yaml")]) as server:
         for path in ("/v1/users/me", f"/v1/keys/{KEY}", "/v1/nowhere"):
             response = httpx.get(f"{server.base_url}{path}")
@@ -365,7 +372,7 @@ def served(haul: Haul) -> None:
 
 
 def test_nothing_that_comes_out_has_the_key(service: FaultyService, haul: Haul) -> None:
-    """Files, logs, errors with the locals of our frames, reprs and pickles, all decoded."""
+    """Files, logs, errors with the locals of our frames, reprs and pickles are all decoded."""
     drive(service, haul)
 
     assert haul.leaks(KEY, UNKNOWN) == []
@@ -380,7 +387,7 @@ def replace(_: Session) -> None:
 
 
 def ended(service: FaultyService, haul: Haul, end: Callable[[Any], object]) -> list[Recording]:
-    """Return what a session kept that is over."""
+    """Return the recordings of a session that has ended."""
     session = dm.connect(service.base_url, KEY)
     session.client.headers["Connection"] = "close"
     session.record("kept")
@@ -389,7 +396,7 @@ def ended(service: FaultyService, haul: Haul, end: Callable[[Any], object]) -> l
     session.me()
     played = session.recording
     session.live()
-    kept = session.recording  # and not asked yet: asking would teach it the key
+    kept = session.recording  # not read yet, because reading would teach it the key
     with service.fault(echo_key=True), session.client.stream("GET", "/v1/users/me") as halfway:
         end(None if end is make_current else session)
         halfway.read()
@@ -400,7 +407,7 @@ def ended(service: FaultyService, haul: Haul, end: Callable[[Any], object]) -> l
 def test_what_a_session_kept_outlives_it_without_the_key(
     service: FaultyService, haul: Haul, end: Callable[[Any], object]
 ) -> None:
-    """Closed, logged out, dropped or replaced while its recordings are held, one read halfway."""
+    """The session may be closed, logged out, dropped or replaced, during a response too."""
     kept, played = ended(service, haul, end)
     make_current(None)
     was_forgotten = is_forgotten()
@@ -414,7 +421,7 @@ def test_what_a_session_kept_outlives_it_without_the_key(
 
 
 def test_what_another_program_recorded_is_shown_without_its_credentials() -> None:
-    """In both browsers, the document and the tables: wherever it was echoed."""
+    """Wherever the file repeats them, no browser, document or table shows the credentials."""
     basic = base64.b64encode(f"{UNKNOWN}:".encode()).decode()
     exchange = {
         "request": {
@@ -449,7 +456,7 @@ def test_what_another_program_recorded_is_shown_without_its_credentials() -> Non
 def test_what_another_program_recorded_is_played_as_it_is_and_shown_without_its_credentials(
     service: FaultyService, haul: Haul, mode: str
 ) -> None:
-    """Its caller gets the cookie and the token, and uses them; nothing else does."""
+    """The caller gets and uses the cookie and the token, but no output shows them."""
     base, path = service.base_url, Path("foreign.yaml")
     bearer = {"Authorization": [f"Bearer {UNKNOWN}"]}
     body = {"string": json.dumps({"access_token": UNKNOWN, "echo": f"it is {UNKNOWN}"})}
@@ -474,7 +481,7 @@ def test_what_another_program_recorded_is_played_as_it_is_and_shown_without_its_
     token = login.json()["access_token"]
     again = dm.get(f"/v1/of/{token}", headers={"Authorization": f"Bearer {token}"})
     attempt(haul, "check", session.check, again)
-    # The frames hold what this test gave them.
+    # The frames contain what this test passed to them.
     attempt(haul, "missing", dm.get, f"/v1/no/{token}?api_key={token}", frames_of="no file")
     haul.add("responses", [repr(login), repr(again), repr(session), repr(session.open_cassette)])
     haul.add("recording", [repr(session.recording), repr(vars(session.open_cassette))])

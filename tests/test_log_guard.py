@@ -1,4 +1,4 @@
-"""What is logged while a session has a key shows none of it, to any handler."""
+"""While a session has a key, no log handler gets to see it."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ CREDENTIAL = base64.b64encode(f"{KEY}:".encode())
 
 @pytest.fixture
 def logger(caplog: pytest.LogCaptureFixture) -> logging.Logger:
-    """Return the logger that shows request headers at DEBUG."""
+    """The logger that shows request headers at DEBUG."""
     caplog.set_level(logging.DEBUG, "httpcore.http11")
     return logging.getLogger("httpcore.http11")
 
 
 @pytest.mark.parametrize("name", [*GUARDED_LOGGERS, "directmail_lab.sessions"])
 def test_each_logger_is_guarded(name: str, caplog: pytest.LogCaptureFixture) -> None:
-    """Ours, httpx's, that of requests, and each of httpcore's."""
+    """Our loggers, httpx's, those of requests and each of httpcore's could show a key."""
     logging.getLogger(name)
     end = guard_logs(Redactor([KEY]))
     with caplog.at_level(logging.DEBUG, name):
@@ -51,17 +51,17 @@ def failing(logger: logging.Logger) -> None:
     [
         (lambda log: log.debug("100%% of %(key)s", {"key": KEY}), f"100% of {PLACEHOLDER}"),
         (lambda log: log.debug("100% sure"), "100% sure"),
-        # httpcore logs the request's headers as bytes inside a list.
+        # httpcore logs the request's headers as bytes in a list.
         (lambda log: log.debug("%r", [(b"A", b"Basic " + CREDENTIAL)]), f"Basic {PLACEHOLDER}"),
-        # By their name, also where no one told the guard of them.
+        # Redacted by the header's name, although the guard does not know these values.
         (lambda log: log.debug("%r", [(b"Set-Cookie", b"s=1; Path=/")]), "b'<REDACTED>')]"),
         (lambda log: log.debug("%r", [(b"Authorization", b"Bearer x")]), "b'<REDACTED>')]"),
         (lambda log: log.debug("%r", [(b"X-Vault-Token", b"x")]), "b'<REDACTED>')]"),
-        # logging itself would print arguments that do not fit to stderr.
+        # logging would print arguments that do not fit the format to stderr.
         (lambda log: log.debug("%d", KEY), f"%d ('{PLACEHOLDER}',)"),
-        # The first guard leaves a traceback as text, which has the second one's key as well.
+        # The first guard turns a traceback into text, from which the second removes its own key.
         (failing, f"ValueError: {PLACEHOLDER} {PLACEHOLDER}"),
-        # A stack quotes the source, where a key may be written.
+        # A stack quotes source lines, which may contain a key.
         (
             lambda log: log.debug("", stack_info=bool("dm_live_8fK2xQ9zLr7TtVb3nWm5YcHs1pAe")),
             f'stack_info=bool("{PLACEHOLDER}")',
@@ -74,7 +74,7 @@ def test_whatever_is_logged_is_redacted_by_every_session_that_is_open(
     logger: logging.Logger,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Messages, arguments of any type, tracebacks and stacks."""
+    """A key may be in messages, arguments of any type, tracebacks and stacks."""
     ends = guard_logs(Redactor([OTHER])), guard_logs(Redactor([KEY]))
     log(logger)
     for end in ends:
@@ -88,7 +88,7 @@ def test_whatever_is_logged_is_redacted_by_every_session_that_is_open(
 def test_sessions_may_overlap_and_each_takes_back_only_its_own_guard(
     logger: logging.Logger, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The first that ends leaves the second guarded; the last leaves nothing behind."""
+    """When the first session ends, the second is still guarded; the last removes the filter."""
     before = list(logger.filters)
     end_first, end_second = guard_logs(Redactor([KEY])), guard_logs(Redactor([OTHER]))
     shown = repr([logger.filters, *map(vars, logging.getLogger("httpx").filters)])

@@ -1,4 +1,4 @@
-"""The sign-in form without a page: what it is sent, what it does, what it says, what it keeps."""
+"""The sign-in form without a browser: what it receives, does, shows and keeps."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SECRET = "k-7Qf2-not-to-be-seen"
 
 
 class Page:
-    """Stands for the page: sends what a form sends, and keeps what it is sent."""
+    """Stands in for the browser page: sends the form's messages and keeps what it receives."""
 
     def __init__(self, service: StandIn, **options: Any) -> None:
         self.form = LoginWidget(SignInRequest(**options))
@@ -50,7 +50,7 @@ class Page:
 
 @pytest.fixture
 def show(service: StandIn) -> Callable[..., Page]:
-    """Show a form on a page, with options."""
+    """Show a form with these options on a page."""
     return lambda **options: Page(service, **options)
 
 
@@ -61,7 +61,7 @@ def page(show: Callable[..., Page]) -> Page:
 
 
 def test_signing_in_opens_the_current_session(page: Page) -> None:
-    """The form says who it is and what is left; its request is the session's first."""
+    """The form shows the user and the remaining allowance. Its request is the session's first."""
     before = page.send("hello")
     account = page.sign_in()["account"]
     dm.get("/v1/lists")
@@ -83,7 +83,7 @@ def test_signing_in_opens_the_current_session(page: Page) -> None:
         ({"key": ""}, "key", "Type your API key"),
         ({"address": ""}, "address", "Type the service's address"),
         ({"address": "https://k-7Qf2-not-to-be-seen@h"}, "address", "user name or password"),
-        ({"address": "http://127.0.0.1:1"}, "address", "Nothing answers at http://127.0.0.1:1"),
+        ({"address": "http://127.0.0.1:1"}, "address", "No server responds at http://127.0.0.1:1"),
         ({"mode": "record", "cassette": "../up"}, "cassette", "not a cassette's name"),
         ({"mode": "replay", "cassette": "none"}, "cassette", "There is no cassette 'none'"),
     ],
@@ -91,7 +91,7 @@ def test_signing_in_opens_the_current_session(page: Page) -> None:
 def test_what_went_wrong_is_said_at_its_field(
     page: Page, service: StandIn, typed: dict[str, str], field: str, words: str, tmp_path: Path
 ) -> None:
-    """In words, without a traceback, with nothing of the key, and with nothing sent or written."""
+    """The problem is in plain words without the key, and nothing was written."""
     typed = {"key": SECRET} | typed
     state = page.sign_in(**typed)
 
@@ -107,13 +107,13 @@ def test_what_went_wrong_is_said_at_its_field(
     [
         ({"status": 502, "html": True}, "or a gateway before it, failed"),
         ({"status": 429}, "allowance is used up"),
-        ({"latency_s": 1.0}, "did not answer in time"),
+        ({"latency_s": 1.0}, "did not respond in time"),
     ],
 )
 def test_a_service_that_fails_is_told_from_a_wrong_key(
     show: Callable[..., Page], service: StandIn, fault: dict[str, Any], words: str
 ) -> None:
-    """What to try differs: the key may be right."""
+    """The advice must differ, because the key may be right."""
     with service.fault(**fault):
         problem = show(options={"timeout_s": 0.5}).sign_in()["problem"]
 
@@ -121,8 +121,8 @@ def test_a_service_that_fails_is_told_from_a_wrong_key(
     assert problem["field"] != "key"
 
 
-def test_an_error_that_nobody_thought_of_has_words_and_not_its_own() -> None:
-    """Its own text may hold anything."""
+def test_an_unexpected_error_is_reported_without_its_own_text() -> None:
+    """The error's own text may contain anything, also the key."""
     problem = explain(ZeroDivisionError(f"of {SECRET}"))
 
     assert "unexpected error (ZeroDivisionError)" in problem["text"]
@@ -131,7 +131,7 @@ def test_an_error_that_nobody_thought_of_has_words_and_not_its_own() -> None:
 
 
 def test_a_failed_sign_in_leaves_the_session_and_signing_out_ends_it(page: Page) -> None:
-    """Whoever is signed in stays so. Afterwards no request is sent, and the form says so."""
+    """After a failure the old session stays. After signing out no session is open."""
     page.sign_in()
     opened = dm.session()
     page.sign_in(key="wrong")
@@ -147,7 +147,7 @@ def test_a_failed_sign_in_leaves_the_session_and_signing_out_ends_it(page: Page)
 
 
 def test_the_form_says_when_its_session_is_no_longer_the_current_one(page: Page) -> None:
-    """Whoever logs out or connects in a cell sees it in the form too; a replay is the same one."""
+    """A cell that logs out or connects also changes the form; a replay keeps the session."""
     page.sign_in()
     dm.logout()
     after_logout = page.received[-1]
@@ -163,7 +163,7 @@ def test_the_form_says_when_its_session_is_no_longer_the_current_one(page: Page)
 
 
 def test_the_trial_of_an_accepted_key_is_recorded(page: Page, service: StandIn) -> None:
-    """The list and the cassette agree: the request that signs in is the first of both."""
+    """The session and the cassette agree: the request that signs in is the first of both."""
     page.sign_in(mode="record", cassette="tour")
     dm.me()
     table, readings, cassette = dm.interactions(), dm.rate_limits(), dm.interactions("tour")
@@ -180,7 +180,7 @@ def test_the_trial_of_an_accepted_key_is_recorded(page: Page, service: StandIn) 
 
 
 def test_a_cassette_that_has_the_trial_gets_no_second_one(page: Page) -> None:
-    """Each sign-in would add the same request; the table says that this one was not recorded."""
+    """Each sign-in would add the same request again. The table shows this one as unrecorded."""
     for _ in range(2):
         page.sign_in(mode="record", cassette="tour")
         table = dm.interactions()
@@ -193,7 +193,7 @@ def test_a_cassette_that_has_the_trial_gets_no_second_one(page: Page) -> None:
 def test_a_trial_that_cannot_be_recorded_is_told_after_signing_in(
     page: Page, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The disk is full: whoever signed in is signed in, and knows."""
+    """With a full disk, the sign-in still succeeds, and the form says what failed."""
     monkeypatch.setattr(
         "directmail_lab.cassettes.recorder.os.write",
         mock.Mock(side_effect=OSError(28, "No space left on device")),
@@ -207,7 +207,7 @@ def test_a_trial_that_cannot_be_recorded_is_told_after_signing_in(
 
 
 def test_a_recording_that_cannot_be_opened_leaves_the_session_as_it_was(page: Page) -> None:
-    """The cassette is in use: nobody else is signed in."""
+    """The cassette is in use, so the previous session stays the current one."""
     page.sign_in()
     before = dm.session()
     with Cassette("tour", record_mode="any"):
@@ -218,7 +218,7 @@ def test_a_recording_that_cannot_be_opened_leaves_the_session_as_it_was(page: Pa
 
 
 def test_a_cassette_is_replayed_without_a_key(page: Page) -> None:
-    """Nothing is played yet."""
+    """The form lists the cassettes, and opening one plays nothing yet."""
     offered = page.send("hello")["choices"]["cassettes"]
     account = page.sign_in(mode="replay", cassette="first-look", key="")["account"]
 
@@ -230,7 +230,7 @@ def test_a_cassette_is_replayed_without_a_key(page: Page) -> None:
 def test_the_regions_are_offered(
     show: Callable[..., Page], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A bad one leaves free text."""
+    """If the regions are invalid, the address can still be typed."""
     monkeypatch.setenv("DIRECTMAIL_REGIONS", "us=https://us.example.com")
     choices = show(address="us").send("hello")["choices"]
     monkeypatch.setenv("DIRECTMAIL_REGIONS", "us=http://us.example.com")
@@ -245,7 +245,7 @@ def test_the_regions_are_offered(
 def test_the_form_is_filled_in_from_the_environment(
     page: Page, service: StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One click signs in. It says where the key comes from."""
+    """One click signs in, and the form says where the key comes from."""
     monkeypatch.setenv("DIRECTMAIL_BASE_URL", service.base_url)
     monkeypatch.setenv("DIRECTMAIL_API_KEY", service.api_key)
     choices = page.send("hello")["choices"]
@@ -258,7 +258,7 @@ def test_the_form_is_filled_in_from_the_environment(
 
 @pytest.fixture
 def keyring(monkeypatch: pytest.MonkeyPatch) -> dict[tuple[str, str], str]:
-    """What the operating system's keyring holds."""
+    """The contents of the operating system's keyring."""
     ring = MemoryKeyring()
     monkeypatch.setitem(sys.modules, "keyring", types.SimpleNamespace(get_keyring=lambda: ring))
     return ring.kept
@@ -267,7 +267,7 @@ def keyring(monkeypatch: pytest.MonkeyPatch) -> dict[tuple[str, str], str]:
 def test_a_key_is_remembered_on_request_until_one_signs_out(
     show: Callable[..., Page], service: StandIn, keyring: dict[tuple[str, str], str]
 ) -> None:
-    """login(remember=True) keeps it in the keyring; a refused key is not kept."""
+    """``login(remember=True)`` stores the key in the keyring, unless the service refuses it."""
     page = show(remember=True, address=service.base_url)
     page.sign_in(key="wrong")
     after_refusal = dict(keyring)
@@ -287,7 +287,7 @@ def test_a_key_is_remembered_on_request_until_one_signs_out(
 def test_a_key_that_no_keyring_keeps_is_told_after_signing_in(
     show: Callable[..., Page], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The sign-in itself succeeded; nothing is written to a plain file instead."""
+    """The sign-in succeeds, and the key is not written to a plain file instead."""
     fail = types.SimpleNamespace(priority=0)
     monkeypatch.setitem(sys.modules, "keyring", types.SimpleNamespace(get_keyring=lambda: fail))
     account = show(remember=True).sign_in()["account"]
@@ -296,7 +296,7 @@ def test_a_key_that_no_keyring_keeps_is_told_after_signing_in(
 
 
 def test_no_form_shows_or_keeps_the_key(page: Page, service: StandIn) -> None:
-    """Neither its state, text, variables, nor messages; and no trait says who is signed in."""
+    """The key is not in its state, repr, attributes or messages, and no trait names the user."""
     form = page.form
     before = form.get_state()
     parts = [text.encode() for text in ("live", service.base_url, "", service.api_key)]
@@ -315,7 +315,7 @@ def test_no_form_shows_or_keeps_the_key(page: Page, service: StandIn) -> None:
 def test_at_a_terminal_it_asks_two_questions(
     service: StandIn, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Plain Python has no form: it asks for the address, and for the key, typed unseen."""
+    """Plain Python has no form, so `login` asks for the address and, hidden, for the key."""
     monkeypatch.setattr("sys.stdin", types.SimpleNamespace(isatty=lambda: True))
     monkeypatch.setattr("builtins.input", lambda _: service.base_url)
     key = ApiKey(service.api_key)
@@ -327,14 +327,14 @@ def test_at_a_terminal_it_asks_two_questions(
 
 
 def test_where_nobody_can_be_asked_it_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Outside of a notebook it asks at the terminal; a script that has none must not hang."""
+    """A script without a terminal must not hang."""
     monkeypatch.setattr("sys.stdin", types.SimpleNamespace(isatty=lambda: False))
     with pytest.raises(NotConnectedError, match=r"needs a notebook or a terminal.*connect\("):
         login()
 
 
 def test_in_marimo_the_form_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Marimo has no IPython kernel, and shows widgets all the same."""
+    """marimo has no IPython kernel, but it shows widgets."""
     marimo = types.SimpleNamespace(running_in_notebook=lambda: True)
     monkeypatch.setitem(sys.modules, "marimo", marimo)
 

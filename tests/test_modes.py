@@ -1,4 +1,4 @@
-"""The modes of a session as statements, blocks and decorators, and what they are told."""
+"""The modes of a session, as statements, blocks and decorators, and their options."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TOUR = Path("cassettes/tour.yaml")
 
 
 def test_a_mode_decorates_a_function(live: Session) -> None:
-    """As `vcr.use_cassette` does: each call runs in it; an async one until its coroutine ends."""
+    """Each call runs in the mode, and an async call keeps it until its coroutine ends."""
 
     @live.record("tour")
     def ask(path: str) -> str:
@@ -47,7 +47,7 @@ def test_a_mode_decorates_a_function(live: Session) -> None:
 def test_a_decorator_acts_on_the_session_that_is_current_at_the_call(
     service: FaultyService,
 ) -> None:
-    """It may stand above a function before any session is open."""
+    """The function may be decorated before any session is open."""
 
     @dm.replay("first-look")
     def ask() -> tuple[str, int]:
@@ -63,7 +63,7 @@ def test_a_decorator_acts_on_the_session_that_is_current_at_the_call(
 def test_calls_of_a_decorated_function_at_the_same_time_share_the_mode(
     live: Session, service: FaultyService
 ) -> None:
-    """The first that ended took the mode from the others: a replay sent their requests."""
+    """The first call that ends must not end the mode of the others: a replay would go live."""
 
     async def ask(turn: int) -> None:
         await asyncio.sleep(turn / 100)
@@ -80,7 +80,7 @@ def test_calls_of_a_decorated_function_at_the_same_time_share_the_mode(
 
 
 def test_decorating_with_a_recording_anew_keeps_what_was_there(live: Session) -> None:
-    """Before the first call nothing is recorded, and the old cassette stands."""
+    """Until the first call, nothing is recorded and the old cassette stays."""
     with live.record("tour"):
         live.me()
     live.record("tour", record_mode="all")(live.me)
@@ -89,7 +89,7 @@ def test_decorating_with_a_recording_anew_keeps_what_was_there(live: Session) ->
 
 
 def test_a_mode_tells_its_file(live: Session, tmp_path: Path) -> None:
-    """A bare name is looked up, so what it found is shown; packaged ones have no path to show."""
+    """A name may be found in several folders, so the path is shown; packaged files have none."""
     (tmp_path / "cassettes").mkdir()
     recording = repr(live.record("tour"))
     live.me()
@@ -104,7 +104,7 @@ def test_a_mode_tells_its_file(live: Session, tmp_path: Path) -> None:
 
 
 def test_what_must_match_is_told_as_to_vcrpy(connected: Session) -> None:
-    """Matchers by name, or a function of two requests, for a replay as for a recording."""
+    """Replays and recordings take matchers by name, or functions of two requests."""
     with dm.record("tour"):
         dm.get("/v1/lists", params={"page": 1})
     with dm.record("tour", match_on=["method", "path"]):
@@ -118,7 +118,7 @@ def test_what_must_match_is_told_as_to_vcrpy(connected: Session) -> None:
 
 
 def test_record_mode_none_redacts_what_is_asked(live: Session) -> None:
-    """It replays, and takes the same personal data out of a request before it is compared."""
+    """The mode replays, and redacts personal data in a request before comparing it."""
     params = {"email": "reader@example.org"}
     with live.record("tour", redact=["personal"]):
         live.get("/v1/lists", params=params)
@@ -134,7 +134,7 @@ def test_record_mode_none_redacts_what_is_asked(live: Session) -> None:
 def test_connect_closes_what_it_opened_where_recording_fails(
     service: FaultyService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The session before it stays the current one, and nothing of the failed one is left open."""
+    """The previous session stays the current one, and the failed one is closed."""
     before = dm.connect(service.base_url, service.api_key)
     closed = []
     monkeypatch.setattr(Session, "close", lambda self: closed.append(self))
@@ -148,7 +148,7 @@ def test_connect_closes_what_it_opened_where_recording_fails(
 
 
 def test_a_burst_over_too_few_responses_says_that_the_last_is_repeated(connected: Session) -> None:
-    """Of 5 reads over 3 recorded responses, 2 are the last one again."""
+    """Five reads over three recorded responses repeat the last one twice."""
     with dm.record("tour"):
         dm.burst(3)
     with (
@@ -164,7 +164,7 @@ def test_a_burst_over_too_few_responses_says_that_the_last_is_repeated(connected
 
 
 def test_before_record_changes_and_leaves_out_and_redaction_follows(connected: Session) -> None:
-    """The caller and the session have every response as it came; the file what is returned."""
+    """The caller and the session get the original response; the file gets what the hook returns."""
     key = connected.api_key
     assert key is not None
 
@@ -186,10 +186,8 @@ def test_before_record_changes_and_leaves_out_and_redaction_follows(connected: S
     assert ("content-length", str(len(written.response.body))) in written.response.headers
 
 
-def test_an_attempt_that_is_left_out_is_none_of_the_recording(
-    live: Session, service: FaultyService
-) -> None:
-    """The second attempt is replayed as a call of its own, not as an attempt of the one before."""
+def test_an_attempt_that_is_left_out_is_not_counted(live: Session, service: FaultyService) -> None:
+    """The second attempt is then recorded and replayed as a call of its own."""
     with live.record("tour", before_record=lambda it: it if it.response.status < 500 else None):
         live.get("/v1/lists")
         with service.fault(status=503, times=1):
@@ -214,7 +212,7 @@ def test_an_attempt_that_is_left_out_is_none_of_the_recording(
 def test_before_record_that_fails_says_so_and_loses_no_response(
     live: Session, hook: Any, problem: str
 ) -> None:
-    """Nothing is recorded, the request was carried out, and the session has the response."""
+    """The request was sent, so the session keeps the response, but nothing is recorded."""
     with (
         live.record("tour", before_record=hook),
         pytest.raises(dm.errors.CassetteError, match=f"^before_record {problem}") as caught,
@@ -232,7 +230,7 @@ def test_before_record_that_fails_says_so_and_loses_no_response(
 
 @pytest.fixture
 def recorded(service: FaultyService) -> Path:
-    """A cassette named tour of a read and a write, by an author who has signed out."""
+    """A cassette named tour with a read and a write, recorded by someone else."""
     with Session(service.base_url, service.api_key, allow_writes=True) as author:
         author.record(TOUR)
         author.me()
@@ -241,7 +239,7 @@ def recorded(service: FaultyService) -> Path:
 
 
 def day_of(path: Path) -> str:
-    """The day of its recording, as it is shown."""
+    """Return the day of a cassette's recording, as the package shows it."""
     (at, *_) = [each.recorded_at for each in read_cassette(path)]
     assert at is not None
     return f"{at.day} {at:%B %Y}"
@@ -251,7 +249,7 @@ def day_of(path: Path) -> str:
 def test_without_a_key_the_recording_is_replayed_and_a_line_says_so(
     recorded: Path, service: FaultyService, mode: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """As a statement, in a block, and as a decorator, which says it once."""
+    """A statement, a block and a decorator print the line; the decorator prints it once."""
     before, sent = recorded.read_bytes(), len(service.requests)
     dm.record("tour", record_mode=mode)
     names = [dm.me()["name"].item()]
@@ -279,9 +277,13 @@ def test_without_a_key_the_recording_is_replayed_and_a_line_says_so(
 def test_where_nothing_may_be_replayed_in_place_of_a_recording_there_is_an_error(
     recorded: Path, service: FaultyService
 ) -> None:
-    """No such file, a packaged one, a mode that replaces, and a session's own methods."""
+    """No missing or packaged cassette is replayed instead, nor one that would be replaced.
+
+    A session's own methods also raise.
+    """
     for name in ("tours", "first-look", "no/such"):
-        with pytest.raises(dm.errors.NotConnectedError, match=f"^No key, and no cassette '{name}'"):
+        problem = f"^There is no key, and no cassette '{name}'"
+        with pytest.raises(dm.errors.NotConnectedError, match=problem):
             dm.record(name)
     with pytest.raises(dm.errors.NotConnectedError, match="No session is open"):
         dm.record("tour", record_mode="all")
@@ -293,7 +295,7 @@ def test_where_nothing_may_be_replayed_in_place_of_a_recording_there_is_an_error
     ):
         with pytest.raises(dm.errors.NotConnectedError, match="no key"):
             change()
-    replaying.folders = (recorded.parent,)  # as the fixture of a test has them
+    replaying.folders = (recorded.parent,)  # like the fixture in a test
     with pytest.raises(dm.errors.NotConnectedError, match="no key"):
         dm.record("tour")
     with pytest.raises(dm.errors.CredentialError):
@@ -303,7 +305,7 @@ def test_where_nothing_may_be_replayed_in_place_of_a_recording_there_is_an_error
 def test_a_key_that_is_found_later_records_on(
     recorded: Path, service: FaultyService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is looked for anew each time: in the environment, and in the session signed in to."""
+    """Each call looks for a key again, in the environment and in the open session."""
     dm.record("tour")
     assert (dm.session().mode, dm.session().api_key) == ("replay", None)
     monkeypatch.setenv("DIRECTMAIL_BASE_URL", service.base_url)
@@ -321,7 +323,7 @@ def test_a_key_that_is_found_later_records_on(
 def test_a_second_author_in_another_region_records_on(
     recorded: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What the first one recorded is replayed there, below the other address."""
+    """The first author's recording is replayed there, below the other address."""
     with stand_in() as region:
         dm.connect(region.base_url, region.api_key)
         with dm.record("tour"):
@@ -332,14 +334,14 @@ def test_a_second_author_in_another_region_records_on(
 
     assert requests[2] == f"{region.base_url}/v1/lists"
     assert not requests[0].startswith(region.base_url)
-    convert(recorded, recorded, "lines")  # as it is shared
+    convert(recorded, recorded, "lines")  # as `share` does
     dm.record("tour")
     assert [len(dm.me()), dm.get("/v1/lists").status_code] == [1, 200]
     assert "(3 interactions)" in capsys.readouterr().out
 
 
 def test_a_write_that_is_replayed_for_want_of_a_key_warns(recorded: Path) -> None:
-    """At the line that made it: whoever replays on purpose knows that nothing is sent."""
+    """The warning points to the caller's line. A deliberate replay does not warn."""
     dm.record("tour")
     with pytest.warns(UserWarning, match="^Nothing was sent: this POST is replayed") as caught:
         dm.request("POST", "/v1/letters", json={"to": "Ada"})
@@ -350,7 +352,7 @@ def test_a_write_that_is_replayed_for_want_of_a_key_warns(recorded: Path) -> Non
 
 
 def test_what_was_left_out_of_the_recording_says_so(recorded: Path) -> None:
-    """The error says what a replay says, with advice on the key and on `before_record`."""
+    """The error is that of a replay, with advice about the key and `before_record`."""
     dm.record("tour", before_record=lambda interaction: interaction)
     with pytest.raises(dm.errors.NotRecordedError, match="is not in cassette 'tour'") as caught:
         dm.get("/v1/lists")
@@ -360,7 +362,7 @@ def test_what_was_left_out_of_the_recording_says_so(recorded: Path) -> None:
 
 
 def test_replayed_data_is_shown_with_the_date_of_its_recording(recorded: Path) -> None:
-    """In the session, the mode, the notes and attrs of tables, and the text of a chart."""
+    """The date is in the reprs, in the notes and attrs of tables, and in a chart's text."""
     date = f"recorded on {day_of(recorded)}"
     change = dm.replay("tour")
     record, limits = dm.me(), dm.rate_limits()

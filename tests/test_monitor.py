@@ -1,4 +1,4 @@
-"""The live monitor without a page: what it shows, how often, how much, and what it leaves."""
+"""The live monitor without a browser: what it shows, how often, and how it ends."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def reading(remaining: int | None = 1, *, status: int = 200, path: str = "/v1/us
 
 
 def history(readings: Iterable[Reading]) -> History:
-    """Return the history of a recording of these readings."""
+    """Return the history of a recording with these readings."""
     recording = SessionRecording("this session", "https://api.example.test")
     for each in readings:
         recording.add(each, NO_MESSAGES)
@@ -51,7 +51,7 @@ def monitor(connected: Session) -> Iterator[MonitorWidget]:
 
 
 def test_every_response_counts_and_the_last_ones_are_drawn() -> None:
-    """A response with nothing remaining that succeeds is the last of the allowance, no refusal."""
+    """A success with nothing remaining used the last of the allowance; it is not a refusal."""
     points = [
         *((0, 200, ""), (3, 429, "exhausted"), (None, 429, "exhausted")),
         *((0, 403, "exhausted"), (3, 403, "failed"), (None, 500, "failed")),
@@ -67,7 +67,7 @@ def test_every_response_counts_and_the_last_ones_are_drawn() -> None:
 def test_ten_times_the_readings_make_a_snapshot_of_the_same_size(
     monitor: MonitorWidget, live: Session
 ) -> None:
-    """The page draws as much after an hour as after a minute."""
+    """After an hour, the page has no more to draw than after a minute."""
     sizes = []
     for count in (2_000, 18_000):
         for number in range(count):
@@ -79,9 +79,9 @@ def test_ten_times_the_readings_make_a_snapshot_of_the_same_size(
 
 
 def test_it_says_in_which_mode_the_session_is(service: StandIn) -> None:
-    """Each replay starts anew, and says so; recording goes on with what was live.
+    """Each replay starts from zero, while a recording continues what was live.
 
-    It counts down where the unit is known, but not in a replay, whose window renewed long ago.
+    Renewals are counted down if the unit is known, but not in a replay, whose window is over.
     """
     dm.connect(service.base_url, service.api_key, reset_unit="seconds_left")
     monitor = dm.monitor()
@@ -109,7 +109,7 @@ def test_it_says_in_which_mode_the_session_is(service: StandIn) -> None:
 def test_no_response_of_any_thread_is_missed_or_counted_twice(
     monitor: MonitorWidget, live: Session
 ) -> None:
-    """Readings come while the snapshot is made."""
+    """New readings arrive while a snapshot is taken."""
     sending = threading.Thread(target=dm.get_many, args=(["/v1/users/me"] * 100,))
     sending.start()
     while sending.is_alive():
@@ -123,7 +123,7 @@ def test_no_response_of_any_thread_is_missed_or_counted_twice(
 def test_a_wait_and_a_mode_are_shown_without_a_response(
     connected: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Seconds until the first of those that wait is sent, which the page counts down."""
+    """The page counts down the seconds until the first waiting request is sent."""
     sent: queue.Queue[dict[str, Any]] = queue.Queue()
     waiting: dict[str, float] = {}
     monkeypatch.setattr(type(connected), "waiting_until", waiting)
@@ -146,9 +146,9 @@ def test_a_wait_and_a_mode_are_shown_without_a_response(
 
 
 def test_it_follows_the_current_session(monitor: MonitorWidget, service: StandIn) -> None:
-    """As the module's calls do. After a logout the last state stays, and nothing is live.
+    """The monitor follows it like the module's calls. After a logout, the last state stays.
 
-    Its picture stays that of its own session.
+    The saved picture always shows the monitor's own session.
     """
     dm.me()
     dm.logout()
@@ -173,7 +173,7 @@ def test_it_follows_the_current_session(monitor: MonitorWidget, service: StandIn
 def test_a_closed_monitor_sends_nothing(
     connected: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It says that it stopped, whatever is requested afterwards; and its thread ends."""
+    """The monitor says that it stopped, ignores later requests, and its thread ends."""
     sent: list[dict[str, Any]] = []
     widget = dm.monitor()
     monkeypatch.setattr(widget, "send", sent.append)
@@ -188,7 +188,7 @@ def test_a_closed_monitor_sends_nothing(
 
 
 class Talk:
-    """Stands for a session and for a widget that follows it."""
+    """Stands in for a session and for the widget that follows it."""
 
     mode, cassette = "live", None
     waiting_until: Mapping[str, float] = MappingProxyType({})
@@ -211,7 +211,7 @@ class Talk:
 
 
 def test_updates_are_few_however_many_responses_there_are() -> None:
-    """One for all of an interval, one more after the last; a page that is gone ends nothing."""
+    """There is one update in each interval and one after the last response, even without a page."""
     updates: list[float] = []
 
     def update() -> None:

@@ -1,4 +1,4 @@
-"""OpenAPI from recordings, and its schemas: valid, true of every interaction, without values."""
+"""OpenAPI from recordings: valid, true of every interaction, and without recorded values."""
 
 from __future__ import annotations
 
@@ -32,26 +32,26 @@ LIKE_OURS: dict[str, Any] = {"sort_keys": False, "allow_unicode": True, "width":
 
 
 def described(*interactions: Interaction) -> dict[str, Any]:
-    """The document of a recording of these interactions."""
-    Path("any.yaml").unlink(missing_ok=True)  # what it held would stay
+    """Return the OpenAPI document of a recording of these interactions."""
+    Path("any.yaml").unlink(missing_ok=True)  # otherwise, its old interactions would stay
     return dm.openapi(recorded(Path("any.yaml"), *interactions))
 
 
 def schema_at(document: dict[str, Any], path: str = "/v1/users/me") -> dict[str, Any]:
-    """The schema of what a path answers with 200."""
+    """Return the schema of a path's response with status 200."""
     response = document["paths"][path]["get"]["responses"]["200"]
     return resolve(document, response["content"]["application/json"]["schema"])
 
 
 def resolve(document: dict[str, Any], value: dict[str, Any]) -> dict[str, Any]:
-    """What a reference stands for."""
+    """Return the object that a reference points to."""
     for name in value.get("$ref", "#").split("/")[1:]:
         value, document = document[name], document[name]
     return value
 
 
 def template_of(templates: list[str], path: str) -> str | None:
-    """The template of a path; OpenAPI: a concrete path comes before one with parameters."""
+    """Return the template of a path. In OpenAPI, concrete paths come before templated ones."""
     matches = [
         template
         for template in templates
@@ -61,7 +61,7 @@ def template_of(templates: list[str], path: str) -> str | None:
 
 
 def problem(document: dict[str, Any], interaction: Interaction) -> str | None:
-    """What an interaction has that the document does not allow; read as another program would."""
+    """Return what the document does not allow in an interaction, read as another program would."""
     request, response = interaction.request, interaction.response
     path = urlsplit(request.uri).path.replace("{", "%7B").replace("}", "%7D")
     if response.status == 404 and template_of(document.get("x-only-404", []), path):
@@ -102,7 +102,7 @@ def problem(document: dict[str, Any], interaction: Interaction) -> str | None:
 
 
 def body_of(content: dict[str, Any], message: RecordedRequest | RecordedResponse) -> Any:
-    """A body as JSON or text, and the schema of its content type."""
+    """Return a body as JSON or text, and the schema of its content type."""
     declared = (header(message.headers, "Content-Type") or "").partition(";")[0].lower()
     media = content.get(declared) or content.get("*/*")
     body = message.body or b""
@@ -120,7 +120,7 @@ TEXTS = st.text(max_size=8) | st.sampled_from(["2026-11-21", "ada@example.org"])
 
 
 def json_values(*names: str) -> st.SearchStrategy[Any]:
-    """JSON with objects of these names."""
+    """Return a strategy for JSON whose objects have these names."""
     return st.recursive(
         st.sampled_from([None, True, 1, 0.5]) | TEXTS,
         lambda inner: (
@@ -130,11 +130,11 @@ def json_values(*names: str) -> st.SearchStrategy[Any]:
     )
 
 
-# -- what it says ------------------------------------------------------------------------------
+# -- the document ------------------------------------------------------------------------------
 
 
 def test_every_interaction_of_the_tutorials_fits_a_valid_document() -> None:
-    """All cassettes in one document: the operations, statuses and headers that they hold."""
+    """One document describes all cassettes: their operations, statuses and headers."""
     document = dm.openapi(CASSETTES)
     validate(document)
     interactions = [each for path in CASSETTES for each in read_cassette(path).interactions]
@@ -146,7 +146,7 @@ def test_every_interaction_of_the_tutorials_fits_a_valid_document() -> None:
 
 
 def listed(path: str, *bodies: Any, status: int = 200) -> list[Interaction]:
-    """Interactions: a GET of a path, for each body that it gave."""
+    """Return one GET of the path for each body."""
     return [answered(get(path), json.dumps(body), status=status) for body in bodies]
 
 
@@ -155,7 +155,7 @@ BOB = {"id": 2, "name": "Bob", "company": None, "phone": "5"}
 
 
 def test_an_operation_has_what_tools_and_people_need() -> None:
-    """A name of its own, a tag, named parameters, and the title and version that are given."""
+    """Each operation has an id, a tag and named parameters. Title and version can be given."""
     paths = ["/v1/lists/7/members/8", "/v1/lists/7/members/8:copy", "/v1/a-b", "/v1/a_b", "/9"]
     tour = recorded("tour.yaml", *(answered(get(path)) for path in paths))
     document = dm.openapi(tour, title="Letters", version="2.1")
@@ -179,7 +179,7 @@ def test_an_operation_has_what_tools_and_people_need() -> None:
 
 
 def test_equal_objects_are_one_component_named_after_its_place() -> None:
-    """Also if they differ by null and by optional fields; errors, envelopes and arrays too."""
+    """Objects that differ only by null or optional fields are equal, also in errors and arrays."""
     error = {"error": {"message": "no"}}
     document = described(
         *listed("/v1/users", [ADA, BOB]),
@@ -207,7 +207,7 @@ def test_equal_objects_are_one_component_named_after_its_place() -> None:
 
 
 def test_the_429_and_each_header_stand_once() -> None:
-    """Operations refer to them."""
+    """Operations refer to the shared definitions."""
     limited = [*listed("/v1/lists", {}, status=429), *listed("/v1/letters", {}, status=429)]
     document = described(*limited, answered(get("/v1/lists")))
     lists, letters = (document["paths"][path]["get"] for path in ("/v1/lists", "/v1/letters"))
@@ -241,7 +241,7 @@ SCHEMES = {
 def test_another_programs_cassette_says_how_it_was_authenticated(
     sent: tuple[str, str], query: str, asked: str, scheme: str | None
 ) -> None:
-    """By its requests, else by a 401; a session's is known, and of another nothing is invented."""
+    """The scheme comes from the requests, or else from a 401; none is invented."""
     request = RecordedRequest("GET", f"{BASE_URL}/v1/x{query}", (sent,))
     headers = (("WWW-Authenticate", asked),) if asked else ()
     theirs("foreign.yaml", Interaction(request, RecordedResponse(401, "", headers)))
@@ -257,7 +257,7 @@ def test_another_programs_cassette_says_how_it_was_authenticated(
 
 
 def test_optional_differs_from_nullable_and_formats_are_of_all_values() -> None:
-    """One may be null and is always there, one may be missing; a date is one where all are."""
+    """Optional means sometimes missing. A format needs all values, not only some."""
     first = {"id": 1, "phone": None, "born": "1815-12-10", "seen": "2026-01-01"}
     second = {"id": 2.5, "phone": "5", "seen": "never", "site": "https://x.test/"}
     schema = schema_at(described(*listed("/v1/users/me", first, second)))
@@ -276,7 +276,7 @@ def test_optional_differs_from_nullable_and_formats_are_of_all_values() -> None:
 
 
 def test_what_is_always_null_or_empty_is_of_no_type() -> None:
-    """Nothing is known of it; an array needs its ``items``, or generators leave the operation."""
+    """The type is unknown, but an array needs ``items``, or generators skip the operation."""
     body = {"phone": None, "tags": [], "rows": [None], "known": [[1], []], "name": "Ada"}
     document = described(*listed("/v1/users/me", body, body))
     properties = schema_at(document)["properties"]
@@ -292,7 +292,7 @@ def test_what_is_always_null_or_empty_is_of_no_type() -> None:
 
 
 def test_servers_stand_with_a_path_where_they_differ() -> None:
-    """The most requested first; a path at all of them needs none of its own."""
+    """The most requested server comes first. A path on all servers needs no list of its own."""
     eu, us = "https://eu.example.test", "https://us.example.test"
     requests = [get("/v1/users/me", base=us), get("/v1/lists", base=us), get("/v1/lists", base=us)]
     requests += [get("/v1/users/me", base=eu), get("/v1/letters", base=eu)]
@@ -309,7 +309,7 @@ def test_servers_stand_with_a_path_where_they_differ() -> None:
 
 
 def test_parameters_have_the_types_that_were_seen() -> None:
-    """In paths, queries, headers and forms; required where no request lacked them."""
+    """Paths, queries, headers and forms are typed; what every request has is required."""
     request = get("/v1/lists/8f14e45f/members/12?page=2&tag=a&tag=b&q=1&in[]=a")
     other = get("/v1/lists/8f14e45f/members/12?page=3&tag=a&q=x&more=true")
     form = post(b"name=Ada&age=3", content_type="application/x-www-form-urlencoded")
@@ -331,7 +331,7 @@ def test_parameters_have_the_types_that_were_seen() -> None:
 
 
 def test_no_value_of_a_person_is_in_it() -> None:
-    """Not in a body, nor where a value is a name or a part of a path."""
+    """A person's data may be in a body, but also be a field name or a path segment."""
     by = {"ada@lovelace.org": {"seen": 1}, "+49 30 123": {}, "Ann Lee": {}}
     friends = {"ada@lovelace.org": {"Eve": 1, "Bob": 2}, "bo%40x.org": {"Zoe": 3}, "Jo%20Po": {}}
     query = "q=Lovelace&ada@lovelace.org=1&%2B3161234=1"
@@ -351,7 +351,7 @@ def test_no_value_of_a_person_is_in_it() -> None:
 
 
 def test_a_key_that_another_program_recorded_is_not_in_it() -> None:
-    """vcrpy redacts nothing: the key may stand in an address, a header, a name, a body."""
+    """vcrpy does not redact, so the key may be in an address, a header, a field name or a body."""
     key = KEY
     basic = base64.b64encode(f"{key}:".encode()).decode()
     uri = f"{BASE_URL}/v1/keys/{key}/x?{key}=1"
@@ -366,7 +366,7 @@ def test_a_key_that_another_program_recorded_is_not_in_it() -> None:
 
 
 def test_what_openapi_cannot_describe_is_there_all_the_same() -> None:
-    """A method of its own, a status of none, JSON that was cut, bytes."""
+    """An unusual method, an unknown status, truncated JSON and bytes must not be lost."""
     odd = RecordedRequest("PURGE", f"{BASE_URL}/v1/lists")
     document = described(
         *(answered(odd), answered(get("/v1/odd"), status=999), answered(get("/v1/cut"), '{"a')),
@@ -393,7 +393,7 @@ BODIES = json_values(*NAMES).map(lambda value: json.dumps(value).encode()) | st.
 
 @st.composite
 def exchanges(draw: st.DrawFn) -> Interaction:
-    """An interaction of some service: any path, query, status, headers and body."""
+    """Draw an interaction with any path, query, status, headers and body."""
     path = "/".join(draw(st.lists(SEGMENTS, min_size=1, max_size=3)))
     query = "&".join(draw(st.lists(st.sampled_from(["page=1", "page=x", "q=", "tag"]), max_size=3)))
     method = draw(st.sampled_from(["GET", "GET", "POST", "PUT", "DELETE", "HEAD"]))
@@ -414,7 +414,7 @@ def exchanges(draw: st.DrawFn) -> Interaction:
 def test_every_interaction_of_any_service_fits_its_valid_document(
     interactions: list[Interaction],
 ) -> None:
-    """Whatever was recorded: the document is valid, and true of all of it."""
+    """For any recordings, the document is valid and every interaction conforms to it."""
     document = described(*interactions)
     validate(document)
 
@@ -425,7 +425,7 @@ def test_every_interaction_of_any_service_fits_its_valid_document(
 
 
 def test_a_session_is_described_with_the_bodies_that_it_kept(connected: dm.Session) -> None:
-    """And the document says of how many."""
+    """The document's description says how many bodies it is based on."""
     with pytest.raises(CassetteError, match="no interactions in this session"):
         dm.openapi()
     connected.me()
@@ -438,7 +438,7 @@ def test_a_session_is_described_with_the_bodies_that_it_kept(connected: dm.Sessi
 
 
 def test_a_document_is_saved_by_its_name_and_by_the_command(tour: Path) -> None:
-    """As YAML or JSON, with no anchors in it; it is a dict to other programs."""
+    """YAML has no anchors, the command prints the same, and the document is a plain dict."""
     paths = ["--path", "/v1/{kind}/me", "--title", "Letters"]
     printed = invoke("cassette", "openapi", tour, *paths).stdout
     document = dm.openapi(tour, paths=["/v1/{kind}/me"], title="Letters")
@@ -451,7 +451,7 @@ def test_a_document_is_saved_by_its_name_and_by_the_command(tour: Path) -> None:
 
 
 def test_a_notebook_shows_the_operations_with_links_to_what_was_recorded() -> None:
-    """Names of files and paths are text, whatever is in them."""
+    """Special characters in the names of files and paths are escaped."""
     Path("a<b>").mkdir()
     tour = recorded('a<b>/t&"our.yaml', answered(get("/v1/<i>x")), answered(), answered(status=404))
     table = dm.openapi(tour)._repr_html_()
@@ -477,7 +477,7 @@ def test_a_notebook_shows_the_operations_with_links_to_what_was_recorded() -> No
     ],
 )
 def test_shapes_in_words(values: list[object], words: str) -> None:
-    """Whatever JSON a body holds."""
+    """The words describe any JSON that a body may contain."""
     assert in_words(schema_of(values)) == words
 
 
@@ -486,7 +486,7 @@ def test_shapes_in_words(values: list[object], words: str) -> None:
 @example([[{"a": 1, "b": "2026-11-21"}], [{"a": None, "b": "x"}]])
 @example([[{"a": 1, "7": 1}], [{"a": 1, "8": "x"}]])
 def test_every_value_meets_its_schema_and_the_components_of_that(groups: list[Any]) -> None:
-    """Fields that are always there or may be null; whatever other objects became one with its."""
+    """Merging equal objects into components must not make any schema wrong."""
     components = Components()
     schemas = [components.refer(schema_of(values), "a", "Response") for values in groups]
     whole = {"schemas": schemas, "components": {"schemas": components}}
@@ -499,7 +499,7 @@ def test_every_value_meets_its_schema_and_the_components_of_that(groups: list[An
 
 
 def test_a_shape_is_bounded() -> None:
-    """However many fields a body has, and however deep they are."""
+    """A body with countless fields, or extremely deep ones, must not make the document huge."""
     deep: Any = {}
     for _ in range(100_000):
         deep = {"a": deep}

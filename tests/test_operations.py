@@ -1,4 +1,4 @@
-"""Operations: what in a path is an id, by one path and by all of a recording."""
+"""Operations: which segments of a path are ids, judged from one path or from a recording."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ FORGE = """
 
 
 def value(kind: str, draw: random.Random) -> str:
-    """An id of this kind."""
+    """Return an id of this kind."""
     word, slug = draw.choice(WORDS.split()), draw.choice(SLUGS.split())
     bits = draw.getrandbits(128)
     return {
@@ -60,7 +60,7 @@ def value(kind: str, draw: random.Random) -> str:
 
 
 def recorded_paths(service: str, each: int, seed: int) -> dict[str, str]:
-    """Paths that a client sent, so many for each of a service's templates, and their operations."""
+    """Return paths for a service's templates, ``each`` per template, with their operations."""
     draw = random.Random(seed)
     return {
         re.sub(r"\{(\w+)\}", lambda match: value(match[1], draw), template): re.sub(
@@ -72,7 +72,7 @@ def recorded_paths(service: str, each: int, seed: int) -> dict[str, str]:
 
 
 def right(expected: dict[str, str]) -> set[str]:
-    """Those operations of which every path was told."""
+    """Return the operations that were recognized for all of their paths."""
     pairs = operations_of(expected).items()
     return {*expected.values()} - {expected[path] for path, told in pairs if told != expected[path]}
 
@@ -94,7 +94,7 @@ ada%40example.org Ann%20Lee +49301234567 %3CAPI_KEY%3E sha256:9f86d081884c7d65
     ("segments", "operation"), [(NAMES.split(), "/v1/x/{}/y"), (IDS.split(), "/v1/x/{{id}}/y")]
 )
 def test_a_segment_alone_is_a_name_or_an_id(segments: list[str], operation: str) -> None:
-    """Words with digits and versions are names; numbers, tokens, domains and addresses are ids."""
+    """Words with digits, and versions, are names; numbers, tokens, domains and e-mails are ids."""
     found = {segment: operation_of(f"/v1/x/{segment}/y") for segment in segments}
 
     assert found == {segment: operation.format(segment) for segment in segments}
@@ -115,7 +115,7 @@ def test_a_segment_alone_is_a_name_or_an_id(segments: list[str], operation: str)
     ],
 )
 def test_a_version_has_its_place_and_a_verb_stays(path: str, operation: str) -> None:
-    """In front or after `api`; what follows an id in its segment says what is asked of it."""
+    """Versions are at the start or after `api`. A verb after an id stays, as it is the action."""
     assert operation_of(path) == operation
 
 
@@ -130,8 +130,8 @@ def test_a_version_has_its_place_and_a_verb_stays(path: str, operation: str) -> 
         *((REST, 30, 0.98), (CLOUD, 30, 0.98), (FORGE, 30, 0.95)),
     ],
 )
-def test_most_operations_of_a_service_are_told(service: str, each: int, share: float) -> None:
-    """Of 20, with one, three and thirty recorded paths for each."""
+def test_most_operations_of_a_service_are_recognized(service: str, each: int, share: float) -> None:
+    """Each service has 20 operations, with one, three or thirty recorded paths for each."""
     counts = [len(right(recorded_paths(service, each, seed))) for seed in range(10)]
 
     assert len(service.split()) == 20
@@ -140,7 +140,7 @@ def test_most_operations_of_a_service_are_told(service: str, each: int, share: f
 
 @pytest.mark.parametrize("service", [REST, CLOUD, FORGE])
 def test_an_id_stays_one_as_more_paths_come(service: str) -> None:
-    """What was told of a path is not forgotten."""
+    """A path that was recognized correctly stays so."""
     expected = recorded_paths(service, 30, seed=1)
     paths = random.Random(1).sample([*expected], len(expected))
     known: set[str] = set()
@@ -152,8 +152,8 @@ def test_an_id_stays_one_as_more_paths_come(service: str) -> None:
         known = told
 
 
-def test_many_words_below_a_list_are_its_ids_but_for_those_that_ask() -> None:
-    """Nothing follows them: eight are enough, while seven may be actions."""
+def test_many_words_below_a_list_are_ids_except_for_actions() -> None:
+    """If nothing follows the words, eight are enough; seven may be actions."""
     words = [f"/v1/tags/{word}" for word in WORDS.split()[:8]]
     asking = ["/v1/tags/search", "/v1/tags/me", "/v1/tags/v2", "/v1/tags/sendAll"]
 
@@ -167,8 +167,8 @@ RPC = "auth.test chat.post chat.update users.info users.list files.list pins.add
 
 
 @pytest.mark.parametrize("ending", ["", "s"])
-def test_names_with_like_continuations_stay_names(ending: str) -> None:
-    """Many collections have the same below them, and a list may have actions beside its ids."""
+def test_names_above_the_same_paths_stay_names(ending: str) -> None:
+    """Many collections have the same paths below them, and a list may have actions beside ids."""
     lists = [f"/v1/{name}{ending}" for name in COLLECTIONS.split()]
     tails = ["", "/{id}", "/{id}/events", "/{id}/events/{id}", "/search", "/export", "/count"]
     expected = {
@@ -180,7 +180,7 @@ def test_names_with_like_continuations_stay_names(ending: str) -> None:
 
 
 def test_the_callers_templates_come_first(connected: dm.Session) -> None:
-    """In every question, of the session or of the document alone; pacing knows none of them."""
+    """Templates apply to every question about a session or a document, but not to pacing."""
     paths = ["/v1/shops/{shop}", "/v1/{kind}"]
     sent = ["/v1/shops/acme", "/v1/shops/acme/orders", "/v1/lists"]
     named = ["/v1/shops/{shop}", "/v1/shops/acme/orders", "/v1/{kind}"]
@@ -199,6 +199,6 @@ def test_the_callers_templates_come_first(connected: dm.Session) -> None:
 
 @pytest.mark.parametrize("paths", [["v1/lists"], "/v1/lists", ["/v1/{a b}"], ["/v1/{id"]])
 def test_what_is_no_template_is_refused_at_once(paths: Any) -> None:
-    """And an example is given."""
-    with pytest.raises(ValueError, match=r"in paths is no template\. Give a list such as"):
+    """The error contains an example."""
+    with pytest.raises(ValueError, match=r"in paths is not a template\. Give a list such as"):
         dm.connect("https://api.example.test", "key", paths=paths)

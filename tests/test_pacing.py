@@ -1,4 +1,4 @@
-"""Pacing and retries, on a clock that the tests move, and a few times on a real one."""
+"""Pacing and retries, mostly on a fake clock; a few tests use the real one."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ def burst(service: Service, n: int, **options: object) -> float:
 def test_a_burst_over_three_windows_meets_no_refusal_and_wastes_no_time(
     unit: str, stated: bool, limit: int, window_s: float
 ) -> None:
-    """Three times the allowance takes two renewals, each as early as the service tells it."""
+    """Three times the allowance takes two renewals, each as early as the service announces it."""
     service = Service(Clock(), limit=limit, window_s=window_s, unit=unit)
 
     took_s = burst(service, 3 * limit, reset_unit=unit if stated else None)
 
-    # A time in whole seconds is told up to a second late: that is the earliest anyone can know.
+    # Reset in whole seconds may be up to a second late per window; the client cannot know better.
     told_late_s = 2.0 if unit == "epoch_s" else 0.0
     assert service.statuses == [200] * 3 * limit
     assert took_s <= 1.05 * 2 * window_s + told_late_s
@@ -69,7 +69,7 @@ def test_a_burst_over_three_windows_meets_no_refusal_and_wastes_no_time(
 def test_an_unknown_unit_is_learned_from_at_most_one_refusal(
     unit: str, window_s: float, rounding: object
 ) -> None:
-    """Whatever Reset counts and however it is rounded, five windows cost one refusal at most."""
+    """Five windows cost at most one refusal, whatever unit Reset has and however it is rounded."""
     service = Service(Clock(), window_s=window_s, unit=unit, rounding=rounding)  # type: ignore[arg-type]
 
     burst(service, 25, max_wait_s=4000.0)
@@ -79,7 +79,7 @@ def test_an_unknown_unit_is_learned_from_at_most_one_refusal(
 
 @pytest.mark.parametrize("unit", UNITS)
 def test_a_sliding_window_is_followed(unit: str) -> None:
-    """Where each request comes free by itself, the answers lead, and at most one is refused."""
+    """If the service frees each request on its own, pacing follows the headers of the responses."""
     service = Service(Clock(), unit=unit, sliding=True)
 
     burst(service, 20, reset_unit=unit)
@@ -91,7 +91,7 @@ def test_a_sliding_window_is_followed(unit: str) -> None:
 @pytest.mark.parametrize("ahead_s", [-80_000.0, -3.0, 3.0, 80_000.0])
 @pytest.mark.parametrize("unit", ["epoch_s", "epoch_ms"])
 def test_a_clock_that_is_off_is_seen_in_the_date_header(unit: str, ahead_s: float) -> None:
-    """A renewal by the service's clock is moved to ours, and not expected too early."""
+    """A renewal on the service's clock is converted to ours, and never expected too early."""
     service = Service(Clock(), unit=unit, ahead_s=ahead_s)
 
     took_s = burst(service, 10, reset_unit=unit)
@@ -101,7 +101,7 @@ def test_a_clock_that_is_off_is_seen_in_the_date_header(unit: str, ahead_s: floa
 
 
 def test_a_response_that_leaves_as_much_as_the_one_before_is_of_another_window() -> None:
-    """Reset is 1 in each window of a second: a slow response first, then one of the next window."""
+    """Reset is 1 in every window here, so only Remaining shows that a new window began."""
     service = Service(Clock(), window_s=1.0, latency_s=0.4)
 
     with client(service, reset_unit="seconds_left") as paced_client:
@@ -114,7 +114,7 @@ def test_a_response_that_leaves_as_much_as_the_one_before_is_of_another_window()
 
 
 def test_operations_with_allowances_of_their_own_do_not_wait_for_each_other() -> None:
-    """What one operation used up holds no other one back."""
+    """One operation's exhausted allowance must not delay another operation."""
     service = Service(Clock())
 
     with client(service) as paced_client:
@@ -126,7 +126,7 @@ def test_operations_with_allowances_of_their_own_do_not_wait_for_each_other() ->
 
 
 def test_another_origin_has_an_allowance_of_its_own() -> None:
-    """Also for the same method and path: nothing is left at the first, and the second answers."""
+    """The second origin responds at once while the same operation at the first must wait."""
     with stand_in(limit=1) as first, stand_in() as second:
         options: dict[str, Any] = {"max_wait_s": 0, "reset_unit": "seconds_left"}
         session = Session(first.base_url, first.api_key, **options)
@@ -141,7 +141,7 @@ def test_another_origin_has_an_allowance_of_its_own() -> None:
 
 
 def test_another_program_that_spends_the_allowance_is_believed() -> None:
-    """Pacing follows what the service says remains, not its own count."""
+    """Pacing uses the Remaining that the service reports, not its own count."""
     service = Service(Clock(), limit=10)
 
     with client(service) as paced_client:
@@ -156,7 +156,7 @@ def test_another_program_that_spends_the_allowance_is_believed() -> None:
 
 
 def test_even_pace_spreads_the_allowance_over_the_window() -> None:
-    """No two requests are closer than half an even share of the window."""
+    """No gap between two requests is shorter than half of an even share."""
     service = Service(Clock(), limit=10, window_s=10.0)
 
     burst(service, 30, pace="even", reset_unit="seconds_left")
@@ -167,7 +167,7 @@ def test_even_pace_spreads_the_allowance_over_the_window() -> None:
 
 
 def test_pace_off_never_waits() -> None:
-    """A refusal comes back as it is, at once, and a failed read is not repeated."""
+    """A 429 is returned at once, and a failed read is not repeated."""
     with (
         FaultyService(limit=2, limits={}) as service,
         dm.Session(service.base_url, service.api_key, pace="off") as session,
@@ -181,7 +181,7 @@ def test_pace_off_never_waits() -> None:
 
 
 def test_a_wait_that_is_too_long_says_until_when() -> None:
-    """The error carries the renewal, and nothing was slept or sent."""
+    """The error contains the time of the renewal, and the session neither sleeps nor sends."""
     service = Service(Clock(), window_s=600.0, limit=1)
 
     with client(service, reset_unit="seconds_left", max_wait_s=120.0) as paced_client:
@@ -194,7 +194,7 @@ def test_a_wait_that_is_too_long_says_until_when() -> None:
 
 
 def test_an_interrupted_wait_ends_at_once_and_leaves_the_session_usable() -> None:
-    """Ctrl-C passes through the wait, its bar is closed, and the next request is paced."""
+    """Ctrl-C ends the wait and closes its progress bar, and the next request is paced as usual."""
     clock, bars = Clock(), []
 
     def show(*_: object) -> Mock:
@@ -218,7 +218,7 @@ def test_an_interrupted_wait_ends_at_once_and_leaves_the_session_usable() -> Non
 
 
 def test_while_a_request_waits_it_is_known_until_when() -> None:
-    """By operation, and no longer than it waits."""
+    """The time is known by operation, and removed as soon as the request is sent."""
     service, seen = Service(Clock(), limit=1), []
 
     def sleep(seconds: float) -> None:
@@ -235,7 +235,7 @@ def test_while_a_request_waits_it_is_known_until_when() -> None:
 
 @pytest.mark.parametrize("seen_s", [pytest.param(0.4, marks=pytest.mark.slow), 1.874])
 def test_in_a_notebook_the_bar_of_a_wait_is_full_and_then_gone(seen_s: float) -> None:
-    """tqdm leaves a red bar where one is closed a little early; of ours nothing stays."""
+    """tqdm leaves a red bar if one is closed early, so ours is filled first."""
     cell = nbformat.v4.new_code_cell(
         "from directmail_lab.transports.pacing import waiting_bar\n"
         "bar = waiting_bar(2.0, 'until the allowance renews')\n"
@@ -253,7 +253,7 @@ def test_in_a_notebook_the_bar_of_a_wait_is_full_and_then_gone(seen_s: float) ->
 
 
 def told(status: int = 429, **headers: str) -> httpx.Response:
-    """Return a response that says that nothing remains for two seconds, and what is given."""
+    """Return a response with Remaining 0 and Reset 2, and with these headers."""
     standard = {"X-RateLimit-Limit": "5", "X-RateLimit-Remaining": "0", "X-RateLimit-Reset": "2"}
     return httpx.Response(status, headers=standard | headers)
 
@@ -261,18 +261,19 @@ def told(status: int = 429, **headers: str) -> httpx.Response:
 @pytest.mark.parametrize(
     ("responses", "slept_s"),
     [
-        # Retry-After wins over Reset, and no allowance holds back where none is told.
+        # Retry-After overrides Reset. Without any header, nothing waits.
         pytest.param([told(), httpx.Response(200)], 2.0, id="Reset"),
         pytest.param([told(**{"Retry-After": "7"}), httpx.Response(200)], 7.0, id="Retry-After"),
         pytest.param([httpx.Response(200) for _ in range(20)], 0.0, id="nothing"),
-        # With nothing told but zeros, the document's typical minute is waited for.
+        # With only zeros in the headers, the wait is the typical minute (service.md part 8).
         pytest.param([told(200, **{"X-RateLimit-Reset": "0"}) for _ in range(2)], 60.0, id="zero"),
         pytest.param([httpx.ConnectError("refused"), httpx.Response(200)], 0.5, id="no connection"),
         pytest.param([httpx.Response(503), httpx.Response(200)], 0.5, id="a failure"),
-        # Others may use up each new window first: a refused read has not failed, and no pause makes
-        # it miss the next renewal.
+        # Other programs may use up each new window first. A refusal is no failure, so there is no
+        # backoff that would miss the next renewal.
         pytest.param([*(told() for _ in range(6)), httpx.Response(200)], 12.0, id="refusals"),
-        # A service that names a time that is over, or nearly, is asked less and less often.
+        # If the service keeps naming a time that is already over, the requests become less
+        # frequent.
         pytest.param(
             [*(told(**{"Retry-After": "0"}) for _ in range(6)), httpx.Response(200)],
             47.0,
@@ -283,7 +284,7 @@ def told(status: int = 429, **headers: str) -> httpx.Response:
 def test_a_request_waits_as_long_as_it_is_told(
     responses: list[httpx.Response | Exception], slept_s: float
 ) -> None:
-    """No longer, and then it succeeds."""
+    """The wait is exactly as long as the response asks for, and then the request succeeds."""
     service = Service(Clock(), instead=responses)
     reads = sum(getattr(response, "status_code", 0) == 200 for response in responses)
 
@@ -297,11 +298,12 @@ PASSING = [httpx.ReadError("reset"), httpx.RemoteProtocolError("cut off"), 502, 
 MAY_WRITE = [{"headers": {"X-HTTP-Method-Override": "DELETE"}}, {"params": {"_method": "POST"}}]
 ATTEMPTS = [
     *((method, failure, 4, {}) for method in ("GET", "HEAD") for failure in PASSING),
-    # If no connection is made there is usually no service, and who waits for a timeout waited.
+    # A refused connection usually means that there is no service, so one retry is enough. After a
+    # timeout the user has waited long enough.
     ("GET", httpx.ConnectError("refused"), 2, {}),
     *(("GET", failure, 1, {}) for failure in (httpx.ConnectTimeout(""), httpx.ReadTimeout(""))),
     *(("GET", status, 1, {}) for status in (401, 404, 500)),
-    # A second letter costs money.
+    # A repeated write could send a second letter, which costs money.
     *(
         (method, failure, 1, {})
         for method in ("POST", "PUT", "PATCH", "DELETE")
@@ -315,7 +317,7 @@ ATTEMPTS = [
 def test_only_a_read_is_repeated_and_only_after_a_failure_that_may_pass(
     method: str, failure: int | Exception, attempts: int, options: dict[str, Any]
 ) -> None:
-    """What comes last is given back or raised as it is, and each response is a reading."""
+    """The last response or error reaches the caller unchanged, and each response is a reading."""
     service, log = Service(Clock()), SessionRecording("paced", BASE_URL)
     is_status = isinstance(failure, int)
     service.instead = [httpx.Response(failure) if is_status else failure for _ in range(9)]  # type: ignore[arg-type]
@@ -332,7 +334,7 @@ def test_only_a_read_is_repeated_and_only_after_a_failure_that_may_pass(
 
 
 async def gather(service: Service, n: int, **options: object) -> list[int | BaseException]:
-    """Send n reads at once, as tasks; return the order in which they were answered, or errors."""
+    """Send n reads as tasks at once; return their numbers, or errors, in order of completion."""
     order: list[int | BaseException] = []
 
     async def ask(number: int) -> None:
@@ -352,7 +354,7 @@ async def gather(service: Service, n: int, **options: object) -> list[int | Base
 def test_tasks_share_one_allowance_and_are_served_in_the_order_they_came(
     unit: str, pace: str
 ) -> None:
-    """Seventeen tasks at once meet no refusal, and no later one overtakes an earlier one."""
+    """Seventeen concurrent tasks get no refusal, and no task overtakes an earlier one."""
     service = Service(Clock(), unit=unit)
 
     order = asyncio.run(gather(service, 17, reset_unit=unit, pace=pace))
@@ -362,7 +364,7 @@ def test_tasks_share_one_allowance_and_are_served_in_the_order_they_came(
 
 
 def test_max_wait_s_bounds_all_waiting_of_each_request() -> None:
-    """Who would have to wait for a third window is told so before it waits for the second."""
+    """A task that would have to wait for a third window fails before it waits for the second."""
     service = Service(Clock(), window_s=50.0)
 
     order = asyncio.run(gather(service, 17, reset_unit="seconds_left", max_wait_s=120.0))
@@ -373,7 +375,7 @@ def test_max_wait_s_bounds_all_waiting_of_each_request() -> None:
 
 
 def test_a_read_that_is_always_refused_ends_when_its_time_is_over() -> None:
-    """max_wait_s bounds what it waits in all, however short each wait is."""
+    """``max_wait_s`` limits the total wait, however short each single wait is."""
     service = Service(Clock())
     service.instead = [told() for _ in range(99)]
 
@@ -387,7 +389,7 @@ def test_a_read_that_is_always_refused_ends_when_its_time_is_over() -> None:
 
 
 def test_a_task_that_is_cancelled_while_it_waits_gives_its_place_back() -> None:
-    """After a cancelled wait the next task is paced as if the first had never been."""
+    """After a cancelled wait, the next task is paced as if the first had never been there."""
     service = Service(Clock(), limit=1)
 
     async def sleep_async(seconds: float) -> None:
@@ -409,7 +411,7 @@ def test_a_task_that_is_cancelled_while_it_waits_gives_its_place_back() -> None:
 
 
 def test_threads_never_overrun_a_real_service() -> None:
-    """Of fifteen reads from eight threads, five are sent and ten know that nothing remains."""
+    """Eight threads try fifteen reads: five are sent, and ten raise as nothing remains."""
 
     def read(_: int) -> int | None:
         try:
@@ -433,7 +435,7 @@ def reading(remaining: int, reset: int, at: float, elapsed_s: float = 0.0) -> Re
 
 
 def test_the_first_request_of_many_asks_for_all() -> None:
-    """Until a response says what remains, one request is out and the others wait for it."""
+    """Until the first response says what remains, one request is in flight and the others wait."""
     allowance = Allowance(lambda: "milliseconds_left")
 
     before = [allowance.wait_s(START, name) for name in "abcd"]
@@ -445,7 +447,10 @@ def test_the_first_request_of_many_asks_for_all() -> None:
 
 
 def test_a_response_that_was_overtaken_does_not_give_back_what_is_used() -> None:
-    """A slow response says that more remains than a later request was told: the less counts."""
+    """A slow response reports more than is left after a later request.
+
+    The smaller number counts.
+    """
     allowance = Allowance(lambda: "milliseconds_left")
 
     sent = [allowance.wait_s(START, "a")]
@@ -460,7 +465,7 @@ def test_a_response_that_was_overtaken_does_not_give_back_what_is_used() -> None
 
 
 def test_who_waits_longest_comes_first() -> None:
-    """What comes later lets the one before it go, though one request is left."""
+    """A newcomer waits while an earlier request is in the queue, even if one request remains."""
     allowance = Allowance(remaining=1, renews_at=START + 60.0, answered_at=START)
 
     waits = [allowance.wait_s(START, name) > 0 for name in "abc"]
@@ -471,7 +476,7 @@ def test_who_waits_longest_comes_first() -> None:
 
 
 def sent_while(allowance: Allowance, falls: list[int], gap_s: float = 0.01) -> int:
-    """Send while the allowance lets us, as `remaining` falls so; return how many were sent."""
+    """Send as Remaining falls by ``falls``, until the allowance makes us wait; return how many."""
     remaining, at = 100, START
     for sent, fall in enumerate(falls):
         if allowance.wait_s(at, sent):
@@ -489,27 +494,27 @@ def sent_while(allowance: Allowance, falls: list[int], gap_s: float = 0.01) -> i
         pytest.param([1] * 200, 100, id="alone"),
         pytest.param([2] * 200, 50, id="one other"),
         pytest.param([8] * 200, 12, id="seven others"),
-        # The first response counts for nothing: what fell before it may have been used long ago.
+        # The first fall is ignored, because it may have happened long ago.
         pytest.param([90, *[1] * 20], 11, id="others, before"),
         pytest.param([1, 90, *[1] * 20], 2, id="others, just now"),
     ],
 )
 def test_what_others_use_during_a_request_is_left_to_them(falls: list[int], sent: int) -> None:
-    """Each request needs as many as the ones before: one, and what others used meanwhile."""
+    """Each request reserves what the last ones cost: one, plus what others used meanwhile."""
     allowance = Allowance(lambda: "milliseconds_left")
 
     assert sent_while(allowance, falls) == sent
 
 
 def test_a_session_that_sends_now_and_then_is_not_held_back() -> None:
-    """Others used 90 in the five seconds between two requests: hardly one during a request."""
+    """Others used 90 in the five seconds between two requests, so hardly one during a request."""
     allowance = Allowance(lambda: "milliseconds_left")
 
     assert sent_while(allowance, [1, 90, *[1] * 20], gap_s=5.0) == 11
 
 
 def test_what_others_used_is_forgotten_when_the_allowance_renews() -> None:
-    """The first request of a window asks what remains; then all may be used."""
+    """The first request of a window finds out what remains; then all of it may be used."""
     allowance = Allowance(lambda: "milliseconds_left")
 
     before = sent_while(allowance, [30] * 5)
@@ -522,7 +527,7 @@ def test_what_others_used_is_forgotten_when_the_allowance_renews() -> None:
 
 
 def test_own_requests_in_flight_are_not_taken_for_those_of_others() -> None:
-    """The response that comes first may be the one to the last of four."""
+    """Four requests are in flight, and the response to the last one arrives first."""
     allowance = Allowance(lambda: "milliseconds_left")
     allowance.wait_s(START, "first")
     allowance.settle("first", reading(6, 60_000, START + 0.01, 0.01))
@@ -537,7 +542,7 @@ def test_own_requests_in_flight_are_not_taken_for_those_of_others() -> None:
 
 
 def test_a_request_that_costs_more_than_one_is_not_sent_when_too_little_is_left() -> None:
-    """Of 23, four requests of 5 leave 3: the fifth waits for the renewal."""
+    """With cost 5, four requests of an allowance of 23 leave 3, so the fifth waits."""
     service = Service(Clock(), limit=23, cost=5)
 
     burst(service, 12)
@@ -546,9 +551,9 @@ def test_a_request_that_costs_more_than_one_is_not_sent_when_too_little_is_left(
 
 
 def read_at_once(service: Service, sessions: int, reads: int) -> float:
-    """Let sessions send reads at the same time; return the seconds to the last response.
+    """Let several sessions send reads at the same time; return the seconds to the last response.
 
-    None knows of the others. Requests take from 2 to 12 ms, always the same.
+    The sessions do not know of each other. Each request takes 2 to 12 ms, from a fixed random seed.
     """
     chance, clock = random.Random(5), service.clock
     allowances = [Allowance() for _ in range(sessions)]
@@ -593,7 +598,7 @@ def read_at_once(service: Service, sessions: int, reads: int) -> float:
 def test_sessions_that_know_nothing_of_each_other_hardly_overrun_the_allowance(
     sessions: int, reads: int, refused: float
 ) -> None:
-    """They take as long as one would, and see in the headers when to stop."""
+    """The sessions take about as long as one, because the headers tell them when to stop."""
     service = Service(Clock(), limit=40, window_s=3.0)
 
     took_s = read_at_once(service, sessions, reads)
@@ -606,7 +611,7 @@ def test_sessions_that_know_nothing_of_each_other_hardly_overrun_the_allowance(
 @pytest.mark.slow
 @pytest.mark.parametrize(("processes", "requests", "threads"), [(6, 20, 1), (2, 60, 4)])
 def test_processes_share_one_allowance(processes: int, requests: int, threads: int) -> None:
-    """None fails. The bounds are wide, as the machine may be busy."""
+    """No read fails. The bounds are wide because the machine may be busy."""
     outcome = run(processes, requests, threads)
 
     assert outcome.failed == 0
@@ -619,7 +624,7 @@ def test_processes_share_one_allowance(processes: int, requests: int, threads: i
 def test_a_child_forked_while_others_send_does_not_hang(
     service: StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No thread is left in it that would release a lock, or leave the queue."""
+    """The other threads do not exist in the child, so none of them can release a lock there."""
     entered, over = threading.Event(), threading.Event()
     wait_s = Allowance.wait_s
 
@@ -635,7 +640,7 @@ def test_a_child_forked_while_others_send_does_not_hang(
         other.start()
         entered.wait()
         if (child := os.fork()) == 0:
-            signal.alarm(20)  # ends a child that hangs
+            signal.alarm(20)  # ends a hanging child
             warnings.simplefilter("ignore")
             os._exit(len(session.me()))
         _, status = os.waitpid(child, 0)
@@ -646,7 +651,7 @@ def test_a_child_forked_while_others_send_does_not_hang(
 
 
 def test_a_refused_read_pauses_though_the_renewal_seems_past() -> None:
-    """The clocks of readings and of pacing disagree by a minute: 1, 2, 4, … seconds are slept."""
+    """Pacing's clock is a minute ahead of the readings', so it backs off for 1, 2, 4, … seconds."""
     service = Service(Clock(), window_s=5.0)
     transport = paced(service, reset_unit="seconds_left", max_wait_s=300.0)
     transport.clock = lambda: service.clock() + 60.0

@@ -1,9 +1,9 @@
 """Every regular expression of the package takes time that is linear in the text.
 
-A pattern holds the interpreter's lock while it searches, so a slow one stops JupyterLab's server.
-The patterns are found in the package's modules and in the calls of `re` in their source: a new one
-is tried without being named here. Those that a function puts together are in `MADE`; a test fails
-where one is missing there.
+A search keeps Python's global lock, so a slow pattern would block JupyterLab's server. The test
+finds the patterns in the package's modules and in calls of `re`, so a new pattern is tested without
+being listed. Patterns that a function builds at run time are listed in `MADE`. A test fails if one
+is missing there.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ METHODS = ANCHORED | {"search", "sub", "findall", "finditer", "split"}
 
 LENGTH = 5_000
 LEAST_S = 0.005
-"""What takes less at four times the length is not measured again."""
+"""A text of four times the length that takes less time is not measured again."""
 MOST_TIMES = 8
 MOST_STARTS = 100
-"""A pattern of one key is long, and has the same parts over and over: some are tried."""
+"""The pattern for one key is long and repeats its parts, so only some beginnings are tried."""
 MOST_REPEATS = 255
-"""What repeats less often is a constant factor."""
+"""Fewer repeats are only a constant factor."""
 
 SEEDS = (
     '; name="x"',
@@ -84,7 +84,7 @@ SEEDS = (
     "/",
     "&#x0",
 )
-"""What made a pattern slow once, or might: every pattern is tried with each."""
+"""Texts that once made a pattern slow, or might. Every pattern is tried with each."""
 
 
 def compiled_by(call: Callable[[], object]) -> list[Pattern]:
@@ -104,14 +104,14 @@ MADE: dict[str, list[Pattern]] = {
     "directmail_lab.exchange.operations.pattern_of": compiled_by(
         lambda: pattern_of("/v1/{a}:{b}/{c}")
     ),
-    "directmail_lab.pytest_plugin.unused.pytest_collection_modifyitems": [],  # a name in quotes
+    "directmail_lab.pytest_plugin.unused.pytest_collection_modifyitems": [],  # an escaped name
     "directmail_lab.questions.audit.credentials_in": [*map(re.compile, audit._FORMS.values())],
     "directmail_lab.redaction.key.__init__": compiled_by(lambda: KeySearch([KEY, "Schlüßel"])),
     "directmail_lab.rewriting._any_of": compiled_by(lambda: Rewriting("http://a", ["https://b/c"])),
-    "directmail_lab.rewriting._own_header": [],  # a literal
-    "directmail_lab.rewriting.to_service": [],  # a literal
+    "directmail_lab.rewriting._own_header": [],  # a literal text
+    "directmail_lab.rewriting.to_service": [],  # a literal text
 }
-"""The patterns that functions put together, by the function."""
+"""The patterns that functions build at run time, by function."""
 
 
 # -- the patterns of the package ---------------------------------------------------------------
@@ -119,7 +119,8 @@ MADE: dict[str, list[Pattern]] = {
 
 def modules() -> Iterator[ModuleType]:
     for found in pkgutil.walk_packages(directmail_lab.__path__, "directmail_lab."):
-        if not found.name.endswith(("__main__", "sitecustomize")):  # which are programs
+        # These modules run a program on import.
+        if not found.name.endswith(("__main__", "sitecustomize")):
             yield importlib.import_module(found.name)
 
 
@@ -129,7 +130,7 @@ def nodes_of(module: ModuleType) -> list[ast.AST]:
 
 
 def held_by(value: object) -> Iterator[Pattern]:
-    """Yield a pattern, or those of a collection of any depth."""
+    """Yield a pattern, or all patterns in a nested collection."""
     if isinstance(value, re.Pattern):
         yield value
     elif isinstance(value, dict):
@@ -139,7 +140,7 @@ def held_by(value: object) -> Iterator[Pattern]:
 
 
 def calls_of_re(module: ModuleType) -> Iterator[tuple[str, str, Pattern | None]]:
-    """Yield the function around each call, the method, and the pattern if it is a constant."""
+    """Yield the function around each call, the method, and the pattern if it is constant."""
     functions = [node for node in nodes_of(module) if isinstance(node, ast.FunctionDef)]
     for node in nodes_of(module):
         match node:
@@ -151,7 +152,7 @@ def calls_of_re(module: ModuleType) -> Iterator[tuple[str, str, Pattern | None]]
 
 
 def written(args: list[ast.expr], module: ModuleType) -> Pattern | None:
-    """Return the pattern of a call's arguments; None where they are no constants."""
+    """Return the pattern of a call's arguments, or None if they are not constants."""
     names = vars(module)
     flags = [ast.unparse(each) for each in args if ast.unparse(each).startswith("re.")]
     try:
@@ -162,7 +163,7 @@ def written(args: list[ast.expr], module: ModuleType) -> Pattern | None:
 
 
 def uses_of(module: ModuleType) -> Iterator[tuple[str, str]]:
-    """Yield the variables, and the methods of patterns that are called on them."""
+    """Yield each variable on which a pattern's method is called, and the method."""
     for node in nodes_of(module):
         match node:
             case ast.Attribute(value=ast.Name(id=name) | ast.Attribute(attr=name), attr=method):
@@ -171,9 +172,9 @@ def uses_of(module: ModuleType) -> Iterator[tuple[str, str]]:
 
 
 def collected() -> dict[str, tuple[Pattern, str]]:
-    """Return each pattern, and the method that it is to be tried with, by where it is."""
+    """Return each pattern and the method to test it with, by the place of its definition."""
     found = [(where, pattern, "finditer") for where, made in MADE.items() for pattern in made]
-    uses = defaultdict[tuple[str, str], set[str]](set)  # a private name is that of one module
+    uses = defaultdict[tuple[str, str], set[str]](set)  # private names belong to one module
     for module in modules():
         for name, method in uses_of(module):
             uses[module.__name__ if name[0] == "_" else "", name].add(method)
@@ -187,7 +188,8 @@ def collected() -> dict[str, tuple[Pattern, str]]:
     for module in modules():
         for name, value in vars(module).items():
             own = uses[module.__name__ if name[0] == "_" else "", name]
-            methods = own or uses[module.__name__, ""]  # a collection's, by a local variable
+            # Patterns in a collection are used through a local variable.
+            methods = own or uses[module.__name__, ""]
             found += [
                 (f"{module.__name__}.{name}", each, tried(methods)) for each in held_by(value)
             ]
@@ -195,17 +197,17 @@ def collected() -> dict[str, tuple[Pattern, str]]:
 
 
 def tried(methods: set[str]) -> str:
-    """Return the method to try: one that begins anywhere, if the package uses any such."""
+    """Return the method to test: one that may match anywhere, if the package uses such a method."""
     if methods and methods <= ANCHORED:
         return "match" if "match" in methods else "fullmatch"
     return "finditer"
 
 
-# -- the texts that each is tried on -----------------------------------------------------------
+# -- the texts for each pattern ----------------------------------------------------------------
 
 
 def texts_for(pattern: Pattern, length: int) -> Iterator[str]:
-    """Yield texts of a pattern's own pieces: its beginnings, and what it repeats without end."""
+    """Yield texts made from a pattern's own parts: its beginnings and its unbounded repeats."""
     parsed = _parser.parse(pattern.pattern, pattern.flags)
     starts = list(dict.fromkeys(["", *beginnings(parsed, "")]))
     starts = starts[:: 1 + len(starts) // MOST_STARTS]
@@ -223,7 +225,7 @@ def grown(piece: str, length: int) -> str:
 
 
 def parts(code: Any, value: Any) -> list[list[Any]]:
-    """Return the sequences that are within an element of a parsed pattern."""
+    """Return the sequences inside an element of a parsed pattern."""
     if code is ops.BRANCH:
         return list(value[1])
     if code in (ops.MAX_REPEAT, ops.MIN_REPEAT, ops.POSSESSIVE_REPEAT):
@@ -245,7 +247,7 @@ def beginnings(sequence: Any, before: str) -> Iterator[str]:
 
 
 def repeated(sequence: Any) -> Iterator[str]:
-    """Yield a text for each part that repeats without a bound, or often."""
+    """Yield a text for each part that repeats without a limit, or often."""
     for code, value in sequence:
         for inner in parts(code, value):
             yield from repeated(inner)
@@ -262,7 +264,7 @@ def sample(code: Any, value: Any) -> str:
     if code is ops.IN:
         return next(char for char in member_candidates(value) if is_member(value, char))
     if code is ops.GROUPREF:
-        return "'"  # each of ours repeats a quotation mark
+        return "'"  # our group references all repeat a quotation mark
     if code is ops.ASSERT_NOT or (code is ops.ASSERT and value[0] > 0):
         return ""
     inner = "".join(itertools.starmap(sample, next(iter(parts(code, value)), [])))
@@ -299,7 +301,7 @@ CATEGORIES: dict[str, Callable[[str], object]] = {
 
 
 def seconds(pattern: Pattern, method: str, text: str, *, runs: int = 1) -> float:
-    """Return the least CPU time of several runs: other programs only add to it."""
+    """Return the shortest CPU time of several runs, because other programs only add to it."""
     given = text.encode() if isinstance(pattern.pattern, bytes) else text
     search, least_s = getattr(pattern, method), float("inf")
     for _ in range(runs):
@@ -312,7 +314,7 @@ def seconds(pattern: Pattern, method: str, text: str, *, runs: int = 1) -> float
 
 
 def slow_texts(pattern: Pattern, method: str) -> Iterator[str]:
-    """Yield each text that a pattern takes super-linear time for, and how many times as long."""
+    """Yield each text that takes super-linear time, and the factor."""
     for short, long in zip(texts_for(pattern, LENGTH), texts_for(pattern, 4 * LENGTH), strict=True):
         if seconds(pattern, method, long) > LEAST_S:
             factor = seconds(pattern, method, long, runs=3) / seconds(
@@ -323,7 +325,7 @@ def slow_texts(pattern: Pattern, method: str) -> Iterator[str]:
 
 
 def cassette_of(body: str) -> bytes:
-    """Return a cassette of vcrpy's with a request and a response that have a body."""
+    """Return a vcrpy cassette with this body in its request and its response."""
     request = {"method": "POST", "uri": "https://a.test/", "body": body, "headers": {}}
     response = {"status": {"code": 200, "message": "OK"}, "headers": {}, "body": {"string": body}}
     entry = {"request": request, "response": response}
@@ -331,14 +333,14 @@ def cassette_of(body: str) -> bytes:
 
 
 def opened(text: str) -> None:
-    """Do with a cassette and with a part of one what opening, closing and sharing do."""
+    """Do what opening, closing and sharing do with a cassette, and with a torn one."""
     redactor = Redactor([KEY], redact=["personal"])
     recording = parse_cassette(cassette_of(text), Path("stranger.json"))
     for interaction in recording:
         redactor.interaction(interaction)
         redactor.redacted_text(interaction, interaction_text)
         count_personal(texts_of(interaction))
-    # A recording that broke off: what is torn is searched for whole interactions.
+    # A torn recording is searched for complete interactions.
     with suppress(CassetteFormatError):
         parse_cassette((header_text({}) + text).encode(), Path("torn.yaml"))
     list(audit.credentials_in(text))
@@ -347,7 +349,7 @@ def opened(text: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [*SEEDS, "token"])
 def test_a_cassette_takes_linear_time_whatever_it_holds(seed: str) -> None:
-    """At 150 kB and 600 kB, with bodies that repeat what made a pattern slow."""
+    """Bodies of 150 kB and 600 kB repeat texts that once made a pattern slow."""
     took_s = []
     for length in (150_000, 600_000):
         runs = []
@@ -362,7 +364,7 @@ def test_a_cassette_takes_linear_time_whatever_it_holds(seed: str) -> None:
 
 @pytest.mark.slow
 def test_every_pattern_takes_linear_time() -> None:
-    """Four times the text takes at most eight times as long, whatever it is made of."""
+    """Four times the text takes at most eight times as long, whatever the text is."""
     patterns = collected()
     slow = {where: next(slow_texts(*each), None) for where, each in patterns.items()}
 
@@ -371,7 +373,7 @@ def test_every_pattern_takes_linear_time() -> None:
 
 
 def test_every_pattern_that_a_function_makes_is_tried() -> None:
-    """One that is no constant of a module is in `MADE`."""
+    """A pattern that is not a constant of a module must be listed in `MADE`."""
     made = {
         where
         for module in modules()
@@ -383,7 +385,7 @@ def test_every_pattern_that_a_function_makes_is_tried() -> None:
 
 
 def test_a_pattern_that_is_not_linear_is_found() -> None:
-    """Such as the one that once read the fields of a form of several parts."""
+    """The example is a pattern that once parsed multipart forms."""
     slow = re.compile(r"(;\s*name=\"([^\"\r\n]*)\"[^\r\n]*\r\n)")
 
     assert next(slow_texts(slow, "finditer"), None) is not None

@@ -1,4 +1,4 @@
-"""Personal data becomes pseudonyms: stable, of the same kind, and only where redaction is on."""
+"""Personal data becomes pseudonyms: stable, of the same type, and only if the user asks."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PERSONAL = Redactor(redact=["personal"])
 
 
 def redacted(body: str, *redact: str) -> str:
-    """Return a response's body as it is written with these fields redacted."""
+    """Return a response's body as it is written when these fields are redacted."""
     return Redactor(redact=redact).interaction(answered(body=body)).response.body.decode()
 
 
@@ -37,7 +37,7 @@ def counts_of(*interactions: Interaction) -> dict[str, int]:
 
 
 def test_addresses_and_numbers_are_replaced_wherever_they_are() -> None:
-    """In an address's path and query, in headers both ways, and in bodies."""
+    """E-mail addresses and numbers may be in a path, a query, a header or a body."""
     request = RecordedRequest(
         "POST",
         "https://api.test/v1/joe%40corp.com?phone=%2B31612345678",
@@ -54,10 +54,10 @@ def test_addresses_and_numbers_are_replaced_wherever_they_are() -> None:
 
 @pytest.mark.parametrize("number", [PHONE, "+31612345678", "%2B31612345678", "+31(6)12345678"])
 def test_equal_values_get_equal_pseudonyms_however_they_are_written(number: str) -> None:
-    """A replay that sends other spaces or escapes still finds what was recorded."""
+    """A replay with other spaces or escapes must still find the recorded response."""
     pseudonym = PERSONAL.text("joe@corp.com")
 
-    assert pseudonym == "person-9748fa7c@example.invalid"  # in any process
+    assert pseudonym == "person-9748fa7c@example.invalid"  # the same in every process
     assert PERSONAL.text("JOE@corp.com") == pseudonym
     assert PERSONAL.text("joe%40corp.com").replace("%40", "@") == pseudonym
     assert PERSONAL.text("jim@corp.com") != pseudonym
@@ -74,12 +74,12 @@ def test_equal_values_get_equal_pseudonyms_however_they_are_written(number: str)
     ],
 )
 def test_dates_ids_and_addresses_of_machines_are_no_personal_data(text: str) -> None:
-    """What merely looks like a number to call stays as it is."""
+    """Text that only looks like a telephone number is unchanged."""
     assert PERSONAL.text(text) == text
 
 
 def test_named_fields_and_dotted_paths_are_replaced_and_no_other_byte() -> None:
-    """Spaces, escapes, order, numbers and repeated names of the rest stay as they came."""
+    """Spaces, escapes, order, numbers and repeated names elsewhere stay the same."""
     body = (
         '{ "name":"Jo","n": 12.10, "n":1e400, "a":{"city": "Ede", "b":[{"city":"Ede"}]},'
         '\n"city":"\\u00e9", "x":"\\/", "name":null}'
@@ -93,7 +93,7 @@ def test_named_fields_and_dotted_paths_are_replaced_and_no_other_byte() -> None:
 
 
 def test_a_pseudonym_is_of_the_type_it_replaces() -> None:
-    """A number stays a number and null stays null; a truth value can only become null."""
+    """A number stays a number and null stays null; true and false become null."""
     body = '{"v": 12, "w": 1.5, "x": null, "y": true, "z": {"q": ["a", 2]}, "e": "", "tel": "06"}'
     got = json.loads(redacted(body, "v", "w", "x", "y", "z", "e", "personal"))
 
@@ -111,7 +111,7 @@ def test_a_pseudonym_is_of_the_type_it_replaces() -> None:
     ],
 )
 def test_personal_fields_are_known_by_their_names(field: str) -> None:
-    """In JSON at any depth, in a form and in a query, however the name is spelled."""
+    """Personal fields are found at any depth of JSON, in forms and in queries, in any spelling."""
     texts = (
         json.dumps({"a": [{field: "Ada 1"}, {field: None}, {"b": {field: ["Ada 1"]}}]}),
         f"x=1&{field}=Ada+1",
@@ -127,7 +127,7 @@ def test_personal_fields_are_known_by_their_names(field: str) -> None:
 
 
 def test_all_that_is_below_an_address_or_a_name_is_part_of_it() -> None:
-    """But not what is below a company: its number is none of a person's."""
+    """A company's fields stay, because its id is not a person's."""
     body = (
         '{"address": {"country": "NL", "lines": ["Quay 1", "", 1234], "main": true},'
         ' "company": {"id": 7, "name": "Engines"}}'
@@ -146,7 +146,7 @@ def test_all_that_is_below_an_address_or_a_name_is_part_of_it() -> None:
 @pytest.mark.parametrize("before", ["Contact:\n", "\u00eb ", "\\"])
 @pytest.mark.parametrize("ascii_only", [True, False])
 def test_an_address_that_follows_an_escape_leaves_json_whole(before: str, ascii_only: bool) -> None:
-    """The escape is not taken for a letter of the address, nor half of it for another escape."""
+    """An escape is neither part of the address nor cut in half."""
     for address in ("john@corp.com", "zoë@corp.com"):
         body = json.dumps({"t": f"{before}{address}"}, ensure_ascii=ascii_only)
 
@@ -155,7 +155,7 @@ def test_an_address_that_follows_an_escape_leaves_json_whole(before: str, ascii_
 
 
 def test_different_values_of_each_kind_are_counted() -> None:
-    """The same address twice is one person; examples and the stand-in's people are none."""
+    """A repeated address counts once; examples and the stand-in's people do not count."""
     request = RecordedRequest("GET", "https://a.test/?email=joe.smith%2Bmail%40corp.com")
     bodies = (
         f'["{EMAIL}", "ann@corp.com", "x@example.com", "{PHONE}"]',
@@ -176,7 +176,7 @@ def test_different_values_of_each_kind_are_counted() -> None:
 
 @pytest.mark.parametrize("field", ["email", "phone", "firstName", "last_name", "city", "dob"])
 def test_a_name_is_a_persons_beside_another_field_of_a_person(field: str) -> None:
-    """In the same object or form alone; redaction goes on replacing every name."""
+    """Only the same object or form counts, but redaction replaces every name."""
     ours = [{"name": "Ada L", field: "x"}, {"name": "name 3", "id": 1, "owner": {field: "x"}}]
     forms = [get(f"https://a.test/?name=Ada+L&{field}=x"), get("https://a.test/?name=name+3&id=1")]
     body = json.dumps({"name": "a list", "rows": ours})
@@ -194,7 +194,7 @@ NO_ONE = answered(body='{"email": "stand-in@example.com", "from": "no-reply@corp
 
 
 def notices(*interactions: Interaction, redact: Iterable[str] = ()) -> list[str]:
-    """Return what the end of a recording says."""
+    """Record these interactions, and return the notices at the end."""
     lines: list[str] = []
     redactor = Redactor(redact=redact)
     with opened("tour", "any", redactor=redactor, notice=lines.append) as cassette:
@@ -204,22 +204,23 @@ def notices(*interactions: Interaction, redact: Iterable[str] = ()) -> list[str]
 
 
 def test_the_end_of_a_recording_says_what_is_personal_and_what_to_do() -> None:
-    """One line: how many of what, the command that redacts it, and how to record without."""
+    """The notice is one line with the counts, the command to redact, and how to record without."""
     assert notices(JOE, JOE) == [
-        "Cassette 'tour' holds 1 e-mail address, 1 telephone number. Before you share it: "
+        "Cassette 'tour' contains 1 e-mail address, 1 telephone number. Before you share it: "
         "directmail-lab cassette redact tour, or record it with redact=['personal']."
     ]
 
 
 def test_there_is_no_notice_where_nothing_personal_was_recorded() -> None:
-    """Neither of examples and programs, nor of pseudonyms, nor where nothing was recorded."""
+    """Examples, pseudonyms and recordings without interactions cause no notice."""
     lines = notices(NO_ONE) + notices(JOE, redact=["personal"])
     with opened("tour", "any", notice=lines.append) as cassette:
         cassette.play(get())
     with opened("tour", "any", notice=lines.append) as cassette:
         cassette.record(JOE)
         assert lines == []
-        Path("cassettes/tour.yaml").unlink()  # the notice is a courtesy: it is left out
+        # The notice is optional, so a missing file must not raise.
+        Path("cassettes/tour.yaml").unlink()
 
     (line,) = lines
     assert "removed" in line
@@ -229,7 +230,7 @@ def test_there_is_no_notice_where_nothing_personal_was_recorded() -> None:
 def test_of_a_large_recording_a_sample_is_searched_and_the_notice_says_how_much(
     count: int, padding: int, searched: str
 ) -> None:
-    """Every so many interactions, from start to end, and not more than a megabyte."""
+    """The sample is spread over the whole recording, and no larger than a megabyte."""
     texts = (f'"u{number}@corp.com {"x" * padding}"' for number in range(count))
     (line,) = notices(*(answered(body=text) for text in texts))
 
@@ -239,7 +240,7 @@ def test_of_a_large_recording_a_sample_is_searched_and_the_notice_says_how_much(
 def test_a_session_says_it_as_a_warning_that_a_notebook_shows(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Once, when its recording ends, and not for a replay."""
+    """The warning comes once, when the recording ends, and not for a replay."""
     with (
         stand_in(record={"name": "Joe", "email": "joe@corp.com"}) as service,
         Session(service.base_url, ApiKey(service.api_key)) as session,
@@ -249,6 +250,6 @@ def test_a_session_says_it_as_a_warning_that_a_notebook_shows(
         with session.replay("tour"):
             session.me()
 
-    assert [(each.name, each.levelno) for each in caplog.records if "holds" in each.message] == [
+    assert [(each.name, each.levelno) for each in caplog.records if "contains" in each.message] == [
         ("directmail_lab", logging.WARNING)
     ]

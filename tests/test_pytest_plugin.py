@@ -1,4 +1,4 @@
-"""The pytest plugin, by running pytest in pytest."""
+"""The pytest plugin, tested by running pytest inside pytest."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-# Imported here, since a pytest in pytest forgets what it was first to import, and these cannot be
-# imported twice in one process; nor can vcrpy's YAML reader.
+# pytester restores `sys.modules` after each inner run, so a module first imported there would be
+# imported a second time. These modules, and vcrpy's YAML reader, fail when that happens, so they
+# are imported here first.
 import httpcore  # noqa: F401
 import pandas  # noqa: F401
 import pytest
-from cassette_samples import answered, theirs
+from cassette_samples import answered, get, theirs
 from key_search import traces
 from typer.testing import CliRunner
 
@@ -53,7 +54,7 @@ TWO_CALLS = """
 
 
 def recorded(path: Path, service: StandIn, calls: int = 1, target: str = "/v1/users/me") -> None:
-    """Record a cassette of some reads."""
+    """Record a cassette with this many reads."""
     with Session(service.base_url, ApiKey(service.api_key)) as session:
         session.record(path, record_mode="all")
         for _ in range(calls):
@@ -76,9 +77,10 @@ Run = Callable[..., pytest.RunResult]
 
 @pytest.fixture
 def run(pytester: pytest.Pytester) -> Run:
-    """Run the tests of a file, warnings as errors; compare their outcomes where some are named.
+    """Run pytest on a file with warnings as errors; if ``outcomes`` are given, check them.
 
-    ``apart`` is in a process of its own: a pytest in pytest imports vcrpy's reader twice.
+    ``apart`` runs pytest in its own process, because pytest inside pytest would import vcrpy's
+    reader twice.
     """
 
     def run(source: str, *args: str, apart: bool = False, **outcomes: int) -> pytest.RunResult:
@@ -98,7 +100,7 @@ def run(pytester: pytest.Pytester) -> Run:
 def test_a_recorded_test_replays_without_key_or_network(
     run: Run, account: StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Recording makes the test's own cassette beside it; replaying, and ``once``, need no more."""
+    """Recording writes the test's own cassette beside it; afterwards even ``once`` needs no key."""
     run(TWO_CALLS, RECORD, passed=1)
     text = OWN.read_text(encoding="utf-8")
     account.close()
@@ -115,7 +117,7 @@ def test_a_recorded_test_replays_without_key_or_network(
 def test_a_test_that_sends_nothing_needs_no_cassette(
     run: Run, account: StandIn, option: str
 ) -> None:
-    """The fixture alone is no reason to fail, and no file is made; a first request is recorded."""
+    """The fixture alone neither fails a test nor writes a file; a first request is recorded."""
     source = "def test_me(directmail): assert directmail.base_url"
     run(source, *option.split(), "-o", "directmail_max_age=1 day", passed=1)
     assert not OWN.exists()
@@ -125,7 +127,7 @@ def test_a_test_that_sends_nothing_needs_no_cassette(
 
 
 def test_a_missing_cassette_or_key_says_what_to_do(run: Run) -> None:
-    """The very command that records, and the variables it needs; nothing is written."""
+    """The error names the exact command and variables that help, and nothing is written."""
     missing, keyless = run(TWO_CALLS, failed=1), run(TWO_CALLS, RECORD, errors=1)
 
     command = f"pytest test_account.py::test_me {RECORD}"
@@ -138,11 +140,11 @@ def test_a_missing_cassette_or_key_says_what_to_do(run: Run) -> None:
 
 
 def test_a_missing_cassette_names_one_that_lies_near(run: Run) -> None:
-    """Such as vcrpy's, which other suites keep in one folder."""
+    """Suites that use vcrpy often keep all cassettes in one folder. The error names that file."""
     written_by_vcrpy("test_me", "test_more")
 
     run(ONE_CALL, failed=1).stdout.fnmatch_lines(
-        [f"E *no cassette {OWN}, but cassettes/test_me.yaml", "E *fixture directmail_cassette*"]
+        [f"E *{OWN}, but cassettes/test_me.yaml exists", "E *fixture directmail_cassette*"]
     )
 
 
@@ -151,13 +153,15 @@ def test_a_missing_cassette_names_one_that_lies_near(run: Run) -> None:
     [
         ("f'flat-{request.node.name}'", "cassettes/flat-test_me.yaml"),
         ("Path('tapes', request.node.name)", "tapes/test_me.yaml"),
+        ("Path('flat')", "flat/test_me.yaml"),
         ("directmail_cassette", str(OWN)),
     ],
 )
 def test_a_fixture_says_where_the_cassette_is(
     pytester: pytest.Pytester, run: Run, account: StandIn, returned: str, made: str
 ) -> None:
-    """A name or a path, for each test; a marker that names a cassette wins."""
+    """The fixture returns a name, a path or a folder; a marker's cassette wins over it."""
+    Path("flat").mkdir()
     pytester.makeconftest(
         f"""
         import pytest
@@ -185,7 +189,7 @@ def test_a_fixture_says_where_the_cassette_is(
 def test_responses_left_unplayed_fail_a_test_that_has_its_own_cassette(
     run: Run, service: StandIn, marker: str, failed: int
 ) -> None:
-    """A cassette of its own must fit the test; one that is shared need not."""
+    """A test's own cassette must match the test exactly, but a shared cassette need not."""
     recorded(OWN, service, 2)
     recorded(TOUR, service, 2)
     source = f"import pytest\n@pytest.mark.directmail({marker})\n{ONE_CALL}"
@@ -199,7 +203,7 @@ def test_responses_left_unplayed_fail_a_test_that_has_its_own_cassette(
 def test_a_fixture_may_request_the_rest_when_the_test_is_over(
     run: Run, account: StandIn, end: str, errors: int
 ) -> None:
-    """Such as one that deletes what it made; whether all was played is known after it."""
+    """A fixture may send requests in its teardown. Unplayed responses are counted after it."""
     source = """
         import pytest
 
@@ -218,9 +222,9 @@ def test_a_fixture_may_request_the_rest_when_the_test_is_over(
 
 
 def test_nothing_is_sent_in_a_replay(run: Run, account: StandIn) -> None:
-    """With key and address in the environment, the session still has no transport that sends.
+    """A replay cannot send even if the environment has a key and an address.
 
-    A test that is skipped in its course is not held against its cassette.
+    A test that skips midway does not fail for its unplayed responses.
     """
     recorded(OWN, account)
     before = account.requests.copy()
@@ -242,7 +246,7 @@ def test_nothing_is_sent_in_a_replay(run: Run, account: StandIn) -> None:
 def test_a_test_that_is_recorded_anew_has_what_it_requests_and_no_more(
     run: Run, account: StandIn, then: str
 ) -> None:
-    """Else the command that its failure names would not help; in whatever mode the test ends."""
+    """The command in the failure message must help, whatever mode the session is in at the end."""
     recorded(OWN, account, 2, "/v1/lists?page=1")
     run(ONE_CALL + then, failed=1)
     run(ONE_CALL + then, AGAIN_ALL, passed=1)
@@ -277,7 +281,7 @@ def test_a_test_that_is_recorded_anew_has_what_it_requests_and_no_more(
 def test_a_recording_anew_that_fails_keeps_the_old_cassette(
     run: Run, account: StandIn, source: str, outcomes: dict[str, int]
 ) -> None:
-    """What was recorded is put aside, and the report says where; passing, it takes the place."""
+    """The report names the file with the new recording. If the test passes, it replaces the old."""
     own = OWN.with_stem("directmail_session") if "directmail_session" in source else OWN
     recorded(own, account, 2)
     before = own.read_bytes()
@@ -287,7 +291,7 @@ def test_a_recording_anew_that_fails_keeps_the_old_cassette(
     assert own.read_bytes() == before
     assert len(read_cassette(aside)) == 1
     if "skipped" not in outcomes:
-        result.stdout.fnmatch_lines([f"recorded anew: {aside}; the old one stays"])
+        result.stdout.fnmatch_lines([f"new recording: {aside}; the old one stays"])
     run(source.replace("assert 0", "pass").replace("pytest.skip", "str"), AGAIN_ALL, passed=1)
     assert own.read_bytes() != before
 
@@ -296,7 +300,7 @@ def test_a_recording_anew_that_fails_keeps_the_old_cassette(
 def test_another_cassette_meanwhile_does_not_end_what_is_recorded_anew(
     run: Run, account: StandIn, before: str
 ) -> None:
-    """A replay in between closes the recording; what comes after it is not added to the old one."""
+    """Replaying another cassette closes the recording. What follows must not go to the old file."""
     source = f"""
         def test_me(directmail):
             {before}
@@ -324,14 +328,14 @@ AGAIN = "pytest test_account.py::test_lists --directmail-record-mode=all"
 
 @pytest.fixture
 def lists(pytester: pytest.Pytester, service: StandIn) -> None:
-    """The cassette of a test that asked three times for a page of lists, with a token."""
+    """The cassette of a test that requested one page of lists three times, with a token."""
     token = "k" * 20
     recorded(OWN.with_stem("test_lists"), service, 3, f"/v1/lists?page=1&size=5&token={token}")
 
 
 @pytest.mark.usefixtures("lists")
 def test_a_mismatch_is_told_in_two_lines_and_below_in_full(run: Run) -> None:
-    """No frame of ours; names and no values; what was left; two lines in the short summary."""
+    """The report has the names of parameters, not their values, and no frames of ours."""
     result = run(LIST_OF_PAGE.replace("short", "long" * 4), failed=1)
 
     result.stdout.fnmatch_lines(
@@ -360,7 +364,7 @@ def test_a_mismatch_is_told_in_two_lines_and_below_in_full(run: Run) -> None:
 
 @pytest.mark.usefixtures("lists")
 def test_values_are_shown_when_they_are_asked_for_and_redacted(run: Run) -> None:
-    """With -vv; and in colour where pytest's output is."""
+    """``-vv`` shows the values with secrets redacted, in colour if pytest's output is in colour."""
     result = run(LIST_OF_PAGE, "-vv", "--color=yes", failed=1)
     lines = str(result.stdout).replace("\x1b[", "^").splitlines()
 
@@ -372,7 +376,7 @@ def test_values_are_shown_when_they_are_asked_for_and_redacted(run: Run) -> None
 @pytest.mark.usefixtures("lists")
 @pytest.mark.parametrize("args", ["", slow("-n2"), "--tb=native"])
 def test_a_client_that_raises_its_own_error_tells_it_too(run: Run, args: str) -> None:
-    """The two lines are the cause's; the list is in the report of the test, of a worker too."""
+    """The two lines are in the client's error too, and the details in an xdist worker's report."""
     source = LIST_OF_PAGE.replace("raise\n", "raise OSError('no connection') from error\n")
     result = run(source, *args.split(), failed=1)
 
@@ -381,7 +385,7 @@ def test_a_client_that_raises_its_own_error_tells_it_too(run: Run, args: str) ->
 
 
 def test_what_was_played_before_and_another_operation_are_said(run: Run, service: StandIn) -> None:
-    """A response that is used up has no nearest; of another operation its name is enough."""
+    """If all responses are used up there is no nearest one; another operation is only named."""
     recorded(OWN, service)
     calls = ("directmail.me(), directmail.me()", "directmail.get('/v1/users/mi')")
     outputs = [run(f"def test_me(directmail): {call}", failed=1).outlines for call in calls]
@@ -396,7 +400,7 @@ def test_what_was_played_before_and_another_operation_are_said(run: Run, service
 
 
 def test_the_nearest_marker_wins(run: Run, service: StandIn) -> None:
-    """A module's marker holds for its tests, and a test's own adds to it."""
+    """A module's marker applies to all its tests, and a test's own marker overrides it."""
     recorded(TOUR, service)
     source = """
         import pytest
@@ -415,7 +419,7 @@ def test_the_nearest_marker_wins(run: Run, service: StandIn) -> None:
 
 @pytest.mark.parametrize(("there", "made"), [(False, ["tape.yaml"]), (True, ["tape"])])
 def test_a_path_without_a_suffix(run: Run, account: StandIn, there: bool, made: list[str]) -> None:
-    """vcrpy's file is replayed as it is; a new one is found by the path it was recorded by."""
+    """vcrpy's file without a suffix is replayed, and a new cassette is found by the given path."""
     if there:
         Path("tapes").mkdir()
         theirs(Path("tapes/tape"), answered(body='{"id": 7}'))
@@ -428,7 +432,7 @@ def test_a_path_without_a_suffix(run: Run, account: StandIn, there: bool, made: 
 
 
 def test_each_test_has_a_file_of_its_own(run: Run, account: StandIn) -> None:
-    """Classes, parameters and names that no file can have each give another file."""
+    """Classes, parameters and names that are invalid as file names each get their own file."""
     source = """
         import pytest
 
@@ -446,10 +450,10 @@ def test_each_test_has_a_file_of_its_own(run: Run, account: StandIn) -> None:
 
 
 @pytest.mark.parametrize("chosen", ["", "test_account.py::test_me[a:b]"])
-def test_no_test_takes_the_file_of_another_for_one_of_pytest_recording(
+def test_tests_that_pytest_recording_would_name_alike_keep_their_own_files(
     run: Run, account: StandIn, chosen: str
 ) -> None:
-    """Which would name both alike; nor does a test that is run alone."""
+    """pytest-recording would give these tests one file. A test that runs alone gets its own too."""
     source = """
         import pytest
 
@@ -473,7 +477,7 @@ def test_no_test_takes_the_file_of_another_for_one_of_pytest_recording(
 
 
 def test_the_session_is_the_current_one_for_the_test_alone(run: Run, service: StandIn) -> None:
-    """Code under test may use the module-level calls; the next test finds none open."""
+    """Code under test can use the module-level calls, and the next test finds no open session."""
     recorded(OWN, service)
     source = """
         import directmail_lab as dm
@@ -511,7 +515,7 @@ def test_the_marker_wins_over_the_fixture_and_that_over_the_ini_file(
     marker: str,
     kept: set[str],
 ) -> None:
-    """One place for a project's settings, and another for what a test needs."""
+    """A project has its settings in one place, and a single test can override them."""
     account.fault(body=json.dumps({"name": "N1", "email": "E1", "phone": "P1"}))
     pytester.makeini(f"[pytest]\n{ini}")
     pytester.makeconftest(OPTIONS.replace("{}", fixture))
@@ -524,7 +528,7 @@ def test_the_marker_wins_over_the_fixture_and_that_over_the_ini_file(
 def test_settings_in_pyproject(
     pytester: pytest.Pytester, run: Run, account: StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Folder, matchers and address; the environment's address wins, and the marker's over it."""
+    """The environment's address overrides the ini file's, and the marker's overrides both."""
     pytester.path.joinpath("tox.ini").unlink()
     pytester.makepyprojecttoml(
         f"""
@@ -551,23 +555,23 @@ def test_settings_in_pyproject(
     ("ini", "fixture", "marker", "line"),
     [
         ("", "{'redacted': []}", "", "*_options has no setting redacted. Did you mean redact[?]"),
-        ("", "{'tape': 1}", "", "*_options has no setting tape. There are cassette, *"),
-        ("", "{'repeat': 'often'}", "", "*_options: repeat is one of last, strict."),
-        ("", "{'allow_writes': True}", "", "*_options does not allow writes: only the marker *"),
-        ("directmail_on_old = never", "{}", "", "The ini file: on_old is one of warn, fail."),
-        ("", "{}", "patch='127.*'", "test_account.py::test_me: *patch is True, or a list of *"),
-        ("", "{'like': 'respx'}", "", "*_options: like is one of vcrpy."),
+        ("", "{'tape': 1}", "", "*_options has no setting tape. The settings are cassette, *"),
+        ("", "{'repeat': 'often'}", "", "*_options: repeat must be one of last, strict."),
+        ("", "{'allow_writes': True}", "", "*_options cannot allow writes, *Use the marker or *"),
+        ("directmail_on_old = never", "{}", "", "The ini file: on_old must be one of warn, fail."),
+        ("", "{}", "patch='127.*'", "test_account.py::test_me: *patch must be True, False, or *"),
+        ("", "{'like': 'respx'}", "", "*_options: like must be one of vcrpy."),
         ("directmail_ignore = key", "{}", "", "'key' names nothing to ignore. Give query:NAME*"),
         ("", "{}", "'tour'", "test_account.py::test_me: *no setting 'tour'*"),
         ("", "{}", "casette='tour'", "test_account.py::test_me: *Did you mean cassette[?]"),
         ("", "{}", "cassette='../tape'", "'../tape' is not a cassette's name. Give a bare name *"),
-        ("", "{}", "record_mode='often'", "test_account.py::test_me: *record_mode is one of none*"),
+        ("", "{}", "record_mode='often'", "test_account.py::test_me: *mode must be one of none*"),
     ],
 )
 def test_a_mistaken_setting_is_an_error(
     pytester: pytest.Pytester, run: Run, ini: str, fixture: str, marker: str, line: str
 ) -> None:
-    """It is not left without effect, wherever it stands."""
+    """A typo in a setting must not go unnoticed, in the ini file, the fixture or the marker."""
     pytester.makeini(f"[pytest]\n{ini}")
     pytester.makeconftest(OPTIONS.replace("{}", fixture))
     result = run(f"import pytest\n@pytest.mark.directmail({marker})\n{ONE_CALL}", errors=1)
@@ -584,7 +588,10 @@ def test_a_mistaken_setting_is_an_error(
 def test_a_write_is_recorded_if_it_is_allowed(
     run: Run, account: StandIn, marker: str, options: tuple[str, ...]
 ) -> None:
-    """By the marker or on the command line; refused, the message names both; replays are free."""
+    """The marker or the command line allows writes, and the refusal names both.
+
+    Replays need neither.
+    """
     source = f"import pytest\n@pytest.mark.directmail({marker})\n{ONE_WRITE}"
     refused = run(f"import pytest\n{ONE_WRITE}", RECORD, failed=1)
     sent = account.requests.copy()
@@ -604,10 +611,10 @@ def test_a_write_is_recorded_if_it_is_allowed(
 
 
 def test_an_ini_file_allows_no_writes(pytester: pytest.Pytester, run: Run) -> None:
-    """Who sends what costs money says so each time, and not once for all."""
+    """Writes can cost money, so each run must allow them on its own command line."""
     pytester.makeini("[pytest]\naddopts = --directmail-allow-writes")
 
-    run(ONE_CALL).stderr.fnmatch_lines(["*--directmail-allow-writes is for the command line*"])
+    run(ONE_CALL).stderr.fnmatch_lines(["*--directmail-allow-writes is not allowed in addopts*"])
 
 
 @pytest.mark.parametrize(
@@ -617,7 +624,7 @@ def test_an_ini_file_allows_no_writes(pytester: pytest.Pytester, run: Run) -> No
 def test_an_error_is_recorded_as_the_test_saw_it(
     run: Run, account: FaultyService, marker: str, status: int, seen: int
 ) -> None:
-    """Nothing is sent again behind a test's back, unless its marker says so."""
+    """Requests are not repeated behind a test's back, unless its marker asks for it."""
     account.fault(status=status, times=1, headers={"Retry-After": "0"})
     source = f"""
         import pytest
@@ -638,7 +645,7 @@ def test_an_error_is_recorded_as_the_test_saw_it(
 def test_another_cassette_is_looked_for_in_the_tests_own_folder_first(
     run: Run, account: StandIn
 ) -> None:
-    """Then in the folder of its file, then as always; what it records is put in its own."""
+    """The folder of the test file comes next. New cassettes go to the test's own folder."""
     for folder, calls in (("cassettes/test_account", 1), ("cassettes", 2)):
         recorded(Path(folder, "other.yaml"), account, calls)
     recorded(Path("cassettes/shared.yaml"), account, 3)
@@ -659,7 +666,7 @@ def test_another_cassette_is_looked_for_in_the_tests_own_folder_first(
 
 
 def test_a_module_sets_up_once(run: Run, account: StandIn) -> None:
-    """Its session has a cassette of its own, and its tests theirs; an unused answer fails none."""
+    """The module's session has its own cassette, and its unplayed responses fail no test."""
     source = """
         import pytest
 
@@ -687,7 +694,7 @@ def test_a_module_sets_up_once(run: Run, account: StandIn) -> None:
 
 @pytest.mark.slow
 def test_workers_wait_for_a_cassette_that_another_one_records(run: Run, account: StandIn) -> None:
-    """Tests that share a cassette may run at the same time, also in the modes that add to it."""
+    """Tests that share a cassette can run in parallel, also in record modes that add to it."""
     source = """
         import pytest
 
@@ -707,7 +714,7 @@ def test_workers_wait_for_a_cassette_that_another_one_records(run: Run, account:
 
 
 def test_clients_of_other_libraries_record_and_replay(run: Run, account: StandIn) -> None:
-    """Through a local server, which has the key, and whose test fails for what is not recorded."""
+    """A local server has the key and sends their requests. An unrecorded request fails the test."""
     source = """
         import json, requests, urllib.request
 
@@ -731,7 +738,10 @@ def test_clients_of_other_libraries_record_and_replay(run: Run, account: StandIn
 
 
 def test_links_lead_other_clients_to_the_server(run: Run, account: FaultyService) -> None:
-    """In headers and in JSON; the cassette has the service's addresses, and no replay goes live."""
+    """Links in headers and JSON are rewritten for the client but not in the cassette.
+
+    So a replay never reaches the live service.
+    """
     source = """
         import requests
 
@@ -779,7 +789,7 @@ OWN_CLIENTS = """
 def test_patched_clients_record_with_a_key_of_their_own(
     run: Run, service: StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No address and no key of a session are needed; the replay needs no server."""
+    """Recording needs no address or key from the session, and replaying needs no server."""
     monkeypatch.setenv("ITS_ADDRESS", service.base_url)
     monkeypatch.setenv("ITS_KEY", service.api_key)
     source, path = OWN_CLIENTS.replace("ADDRESS", service.base_url), OWN.with_name("test_all.yaml")
@@ -791,7 +801,7 @@ def test_patched_clients_record_with_a_key_of_their_own(
 
     assert len(read_cassette(path)) == service.requests["GET /v1/users/me"] == 4
     assert traces(path.read_bytes(), service.api_key) == []
-    missing.stdout.fnmatch_lines(["E * GET /v1/lists is not recorded, but GET /v1/users/me"])
+    missing.stdout.fnmatch_lines(["E * GET /v1/lists is not recorded, but GET /v1/users/me is"])
 
 
 SDK = """
@@ -820,7 +830,7 @@ SDK = """
 
 
 def test_an_sdk_does_not_repeat_what_is_not_recorded(run: Run, account: StandIn) -> None:
-    """The failure names the request, also where the client swallows even that."""
+    """The failure names the request, even if the SDK catches every exception."""
     run(SDK, RECORD, passed=1)
     changed = SDK.replace("page=1", "page=2")
     raised = run(changed, failed=1)
@@ -847,7 +857,7 @@ def test_an_sdk_does_not_repeat_what_is_not_recorded(run: Run, account: StandIn)
 def test_the_marker_and_the_ini_file_say_what_is_patched(
     pytester: pytest.Pytester, run: Run, service: StandIn, patch: str, ini: str, answers: str
 ) -> None:
-    """True for all, a list for all but these hosts; false, as by default, for none."""
+    """True patches all clients, a list all but those for its hosts, false (the default) none."""
     recorded(OWN, service)
     pytester.makeini(f"[pytest]\ndirectmail_patch = {ini}")
     source = f"""
@@ -897,7 +907,7 @@ def in_thread(function):
 def test_a_connection_to_another_machine_fails_the_test(
     pytester: pytest.Pytester, run: Run
 ) -> None:
-    """Also if the code under test catches all errors; its host and the line are named."""
+    """The failure names the host and the line, also if the code under test catches every error."""
     pytester.makeini("[pytest]\ndirectmail_block_network = true")
     pytester.makepyfile(app=APP.strip())
     source = """
@@ -928,12 +938,12 @@ def test_a_connection_to_another_machine_fails_the_test(
 
     assert sorted(map(int, tried)) == sorted([4, 4, *range(4, 15)])
     result.stdout.fnmatch_lines(
-        ["Replay it with a fixture, or allow it: --directmail-allowed-hosts=api.test"]
+        ["Replay it with a fixture, or allow the host: --directmail-allowed-hosts=api.test"]
     )
 
 
 def test_what_stays_on_this_machine_is_not_blocked(run: Run, account: StandIn) -> None:
-    """Loopback by address and by name, Unix sockets; and the block ends with the run."""
+    """Loopback addresses and Unix sockets are allowed, and sockets are restored after the run."""
     connect = socket.socket.connect
     source = f"""
         import pytest, socket, urllib.request
@@ -1012,7 +1022,11 @@ def test_asks_the_server(server):
 
 @pytest.mark.parametrize("workers", ["0", "1"])
 def test_a_thread_that_connects_late_fails_the_test_that_started_it(run: Run, workers: str) -> None:
-    """Never the next test. A pool's work is the test's that gave it, a fixture's the present's."""
+    """The failure must not hit the next test.
+
+    Work in a pool belongs to the test that submitted it, and work in a fixture's thread to the test
+    that is running.
+    """
     args = ("--directmail-block-network", "-n", workers)
     result = run(LATE, *args, apart=True, passed=3, failed=2, errors=1)
 
@@ -1028,7 +1042,7 @@ def test_a_thread_that_connects_late_fails_the_test_that_started_it(run: Run, wo
 
 
 def test_a_refused_socket_is_closed(run: Run) -> None:
-    """Python's own callers close it after an OSError alone, and a warning would follow."""
+    """The standard library closes a socket only after an OSError, and would warn otherwise."""
     source = """
         import contextlib, socket
 
@@ -1049,7 +1063,7 @@ def test_a_refused_socket_is_closed(run: Run) -> None:
 def test_a_recording_reaches_its_own_host_and_a_list_of_others(
     run: Run, account: StandIn, monkeypatch: pytest.MonkeyPatch, option: str, failed: int
 ) -> None:
-    """While a test records, the base address's host is allowed, and no longer."""
+    """The host of the base address is allowed only while a test records."""
     monkeypatch.setattr(network, "is_loopback", lambda _: False)
     source = f"""
         import urllib.request
@@ -1082,19 +1096,36 @@ def test_a_recording_reaches_its_own_host_and_a_list_of_others(
 def test_a_test_that_vcrpy_records_too_is_refused(
     run: Run, account: StandIn, args: tuple[str, ...], failed: int
 ) -> None:
-    """vcrpy would write the key, and one of the two would replace the other's file."""
+    """vcrpy would write the key, and one of the plugins would overwrite the other's file."""
     pytest.importorskip("pytest_recording")
     recorded(TOUR, account)
     source = f"import pytest\n@pytest.mark.vcr\n{ONE_CALL}"
     result = run(source, *args, apart=True, passed=1 - failed, errors=failed)
 
-    assert ("Take the mark off this test" in str(result.stdout)) == bool(failed)
+    assert ("or run it with --disable-recording." in str(result.stdout)) == bool(failed)
     for path in Path("cassettes").rglob("*"):
         assert path.is_dir() or traces(path.read_bytes(), account.api_key) == []
 
 
+def test_the_refusal_beside_pytest_vcr_names_its_own_option(
+    pytester: pytest.Pytester, run: Run, service: StandIn
+) -> None:
+    """pytest-vcr is here by its name alone, so that it need not be installed."""
+    recorded(OWN, service)
+    pytester.makeconftest(
+        """
+        def pytest_configure(config):
+            config.pluginmanager.register(object(), "vcr")
+        """
+    )
+    source = f"import pytest\n@pytest.mark.vcr\n{ONE_CALL}"
+    refused = run(source, "-p", "no:recording", "-W", "default", errors=1)
+
+    refused.stdout.fnmatch_lines(["*marked vcr, so vcrpy would*, or run it with --disable-vcr."])
+
+
 def test_the_mark_of_vcrpy_is_no_error_where_nothing_reads_it(run: Run, account: StandIn) -> None:
-    """A suite that moves need not take it off: pytest-recording and pytest-vcr are not there."""
+    """A suite that moves may keep its marks, if pytest-recording and pytest-vcr are uninstalled."""
     source = f"import pytest\n@pytest.mark.vcr\n{ONE_CALL}"
     alone = ("-p", "no:recording", "--strict-markers")
     run(source, RECORD, *alone, passed=1)
@@ -1104,7 +1135,7 @@ def test_the_mark_of_vcrpy_is_no_error_where_nothing_reads_it(run: Run, account:
 
 @pytest.mark.slow
 def test_a_suite_of_pytest_recording_moves_test_by_test(run: Run, account: StandIn) -> None:
-    """Adopted, its tests pass with its marker and with our fixture, beside a test of ours."""
+    """After ``cassette adopt``, its tests pass with their old marker and with our fixture."""
     pytest.importorskip("pytest_recording")
     source = f"""
         import httpx, pytest
@@ -1142,7 +1173,7 @@ def test_a_suite_of_pytest_recording_moves_test_by_test(run: Run, account: Stand
 
 
 def test_a_test_that_makes_no_frame_imports_no_pandas(run: Run) -> None:
-    """Half a second of each worker: the client answers without it."""
+    """Importing pandas takes each worker half a second, and the client does not need it."""
     written_by_vcrpy("test_account/test_me")
     source = """
         import sys
@@ -1172,10 +1203,11 @@ def test_a_test_that_makes_no_frame_imports_no_pandas(run: Run) -> None:
 def test_an_old_recording_warns_or_fails(
     pytester: pytest.Pytester, ini: str, marker: str, outcomes: dict[str, int], line: str
 ) -> None:
-    """As the ini file says, or the marker, which wins."""
+    """The ini file sets the limit and the consequence, and the marker overrides both."""
     pytester.makeini(f"[pytest]\n{ini}")
     OWN.parent.mkdir(parents=True)
-    first = PACKAGED.read_text(encoding="utf-8").splitlines()[:7]  # of 2026-11-21, one interaction
+    # One interaction, recorded on 2026-11-21.
+    first = PACKAGED.read_text(encoding="utf-8").splitlines()[:7]
     OWN.write_text("\n".join(first).replace("2026-11", "2020-11") + "\n# end: 1 interaction\n")
     source = f"import pytest\n@pytest.mark.directmail({marker})\n{ONE_CALL}"
     pytester.makepyfile(test_account=source)
@@ -1202,9 +1234,9 @@ LOGS_IN = """
 
 @pytest.mark.parametrize("place", ["marker", "fixture", "ini"])
 def test_a_suite_of_vcrpy_replays_as_it_is(pytester: pytest.Pytester, run: Run, place: str) -> None:
-    """It logs in, sends another body, leaves an answer; the settings stand at any place.
+    """The suite logs in, sends other bodies and leaves a response unplayed.
 
-    They hold for another cassette that the test opens, too.
+    The settings may be in any place, and also apply to another cassette that the test opens.
     """
     settings = {"patch": True, "like": "vcrpy", "ignore": ["query:key"]}
     base, token = "https://api.example.test", "t-1234567890"
@@ -1227,8 +1259,38 @@ def test_a_suite_of_vcrpy_replays_as_it_is(pytester: pytest.Pytester, run: Run, 
     run(LOGS_IN.replace("SETTINGS", mark if place == "marker" else ""), passed=1)
 
 
+@pytest.mark.parametrize(
+    "made",
+    ["cassettes/test_account/test_me.yaml", "tapes/test_account/test_me.yaml", "flat/test_me.yaml"],
+)
+def test_a_suite_moves_with_the_settings_that_adopt_prints(
+    pytester: pytest.Pytester, run: Run, made: str
+) -> None:
+    """The settings name the cassettes' place, and the parameters that vcrpy left out."""
+    config = 'def vcr_config(): return {"filter_query_parameters": [("key", "DUMMY"), "nonce"]}\n'
+    pytester.makeconftest(config)
+    source = """
+        import httpx
+
+        def test_me():
+            url = "https://api.example.test/v1/users/me?page=1&key=mine&nonce=7"
+            assert httpx.get(url).json() == {"id": 7}
+        """
+    pytester.makepyfile(test_account=source)
+    Path(made).parent.mkdir(parents=True)
+    theirs(made, answered(get("/v1/users/me?page=1&key=DUMMY"), '{"id": 7}'))
+    folder = made.partition("/")[0]
+    printed = CliRunner().invoke(app, ["cassette", "adopt", folder]).stdout
+    lines = [line[4:] for line in printed.splitlines() if line.startswith("    ") or not line]
+    pytester.makeconftest(config + "\n".join(lines))
+    pytester.makeini("[pytest]\n" + "".join(re.findall("In the ini file: (.*)", printed)))
+
+    run(source, "--directmail-block-network", passed=1)
+    assert "1 of 1 cassette replay in the order of their recording by default" in printed
+
+
 def test_cassettes_that_no_test_uses_are_listed(pytester: pytest.Pytester, run: Run) -> None:
-    """Those of tests that were deselected, and those that a test names itself, are used."""
+    """Cassettes of deselected tests, and cassettes that a test's code names, count as used."""
     written_by_vcrpy(
         "test_account/test_me", "test_account/test_old", "test_vcr/test_vcr", "tour", "b"
     )
@@ -1242,4 +1304,4 @@ def test_cassettes_that_no_test_uses_are_listed(pytester: pytest.Pytester, run: 
     listed = [line for line in whole.outlines if line.startswith("cassettes/")]
 
     assert listed == ["cassettes/b.yml", "cassettes/test_account/test_old.yaml"]
-    part.stdout.fnmatch_lines(["Run all tests to see them*"])
+    part.stdout.fnmatch_lines(["To see the list, run all tests*"])

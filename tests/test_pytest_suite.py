@@ -1,4 +1,4 @@
-"""Suites as the users of the pytest plugin have them: recorded, replayed, and changed."""
+"""Whole suites as users of the pytest plugin have them: recorded, replayed and changed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import httpcore  # noqa: F401  (nor can it)
+import httpcore  # noqa: F401  (it cannot be imported twice)
 import pytest
 from key_search import traces
 from suite.service import Service
@@ -22,12 +22,20 @@ RECORD = ("--directmail-record-mode=once", "--directmail-allow-writes")
 OPTIONS = ("-p", "no:cacheprovider", "-p", "no:hypothesispytest", "-W", "error")
 APART = (*OPTIONS, "-o", "asyncio_default_fixture_loop_scope=function")
 IN_PROCESS = (*OPTIONS, "-p", "no:asyncio", "-p", "no:anyio", "-k", "not events and not at_once")
-# What is changed, by what; and what the message says.
+# For each change: the old text, the new text, and what the message says.
 CHANGES = {
-    "a wrong path": ("/v1/users/me", "/v1/user/me", "/v1/user/me is not recorded, but GET /v1/us*"),
+    "a wrong path": (
+        "/v1/users/me",
+        "/v1/user/me",
+        "/v1/user/me is not recorded, but GET /v1*",
+    ),
     "a parameter left out": (', "city": city}', "}", "GET /v1/search differs in query: city"),
     "a parameter renamed": ("?size=", "?limit=", "differs in query: limit, query: size"),
-    "another method": ('"PATCH"', '"PUT"', "PUT /v1/lists/spring is not recorded, but PATCH *"),
+    "another method": (
+        '"PATCH"',
+        '"PUT"',
+        "PUT /v1/lists/spring is not recorded, but PATCH *",
+    ),
     "another host": (
         '"/v1/search"',
         '"https://b.test/v1/search"',
@@ -55,7 +63,7 @@ def suite(pytester: pytest.Pytester) -> pytest.Pytester:
 
 @pytest.fixture
 def careless(monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
-    """A service that repeats the key, which the environment names."""
+    """A service that repeats the key. Its address and the key are in the environment."""
     with Service() as started:
         monkeypatch.setenv("DIRECTMAIL_BASE_URL", started.base_url)
         monkeypatch.setenv("DIRECTMAIL_API_KEY", KEY)
@@ -63,7 +71,7 @@ def careless(monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
 
 
 def leaks(folder: Path) -> list[str]:
-    """Return the files that hold the key in any form."""
+    """Return the names of the files that contain the key in any form."""
     return [path.name for path in folder.rglob("*.yaml") if traces(path.read_bytes(), KEY)]
 
 
@@ -71,7 +79,7 @@ def leaks(folder: Path) -> list[str]:
 def test_a_suite_is_recorded_and_replayed(
     suite: pytest.Pytester, careless: Service, monkeypatch: pytest.MonkeyPatch, workers: str
 ) -> None:
-    """Seventeen tests: async ones, writes, errors, pages, an upload; replayed with no key."""
+    """The suite has async tests, writes, errors, pages and an upload; its replay needs no key."""
     recorded = suite.runpytest_subprocess(*APART, *RECORD, workers)
     sent = careless.requests.copy()
     careless.close()
@@ -86,7 +94,7 @@ def test_a_suite_is_recorded_and_replayed(
 
 
 def test_a_changed_client_fails(suite: pytest.Pytester, careless: Service) -> None:
-    """Each change of what is sent fails a test, and the message names it."""
+    """Each change of a request fails exactly one test, and the message names the difference."""
     suite.runpytest(*IN_PROCESS, *RECORD).assert_outcomes(passed=15, deselected=2)
     sources = {path: path.read_text("utf-8") for path in suite.path.glob("[ct]*t*.py")}
     for change, (old, new, line) in CHANGES.items():
@@ -102,7 +110,7 @@ def test_a_changed_client_fails(suite: pytest.Pytester, careless: Service) -> No
 def test_the_clients_of_sdks_record_and_replay(
     suite: pytest.Pytester, careless: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They take an ``http_client``, sync or async; what they repeat by themselves is replayed."""
+    """SDKs take an ``http_client``, sync or async. Their own retries are replayed too."""
     shutil.copy(SUITE / "sdk.py", suite.path)
     suite.makepyfile(
         test_account="""

@@ -1,4 +1,4 @@
-"""Readings: each is read strictly, and never with an exception; many are a frame."""
+"""Readings: parsed strictly and without exceptions, and collected in a frame."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ DTYPES = TEXTS | COUNTS | TIMES | {"status": "int64", "elapsed_s": "float64"}
 
 
 def reading(n: int = 0, **changes: Any) -> Reading:
-    """Return the n-th reading of a window of 60 s, changed as told."""
+    """Return the n-th reading of a 60 s window, with some values changed."""
     in_turn = {"remaining": 300 - n % 300, "reset": 60 - n % 60}
     return sample(**{"at": NOON_S + n, **in_turn, **changes})
 
 
-# Two headers are missing, and the times.
+# Two headers and the times are missing.
 ODD = reading(limit=None, reset=None, elapsed_s=None, at=math.nan)
 
 
@@ -44,7 +44,7 @@ def dtypes(frame: pd.DataFrame) -> dict[str, str]:
 
 @pytest.mark.parametrize("n", [0, 1, 700])
 def test_a_frame_has_the_same_columns_however_many_readings_there_are(n: int) -> None:
-    """Columns and dtypes are as documented, with no readings too, and numbers are from 1."""
+    """A frame without readings has them too. Row numbers start at 1."""
     frame = frame_of([reading(i) for i in range(n)], unit="undetermined")
 
     assert dtypes(frame) == DTYPES
@@ -52,7 +52,7 @@ def test_a_frame_has_the_same_columns_however_many_readings_there_are(n: int) ->
 
 
 def test_a_row_holds_what_its_reading_says() -> None:
-    """At the number that is given; malformed headers are <NA>, and an unknown time is NaT."""
+    """Malformed headers are <NA>, an unknown time is NaT, and the given numbers are the index."""
     one = reading(2, source="replayed", cassette="tour", cassette_number=9, path="/v1/lists/12")
     frame = frame_of([one, ODD], unit="seconds_left", numbers=[5, 6])
     row, missing = frame.loc[5], frame.loc[6]
@@ -76,7 +76,7 @@ def test_a_row_holds_what_its_reading_says() -> None:
     ],
 )
 def test_the_renewal_follows_the_unit(unit: UnitName, reset: int, expected: float | None) -> None:
-    """A date needs none, and a number of which no calendar knows is no time in any."""
+    """A date needs no unit, and a number beyond any calendar is not a time in any unit."""
     far, dated = reading(reset=2**63 - 1), reading(reset="2026-11-21T12:01:00Z")
     frame = frame_of([reading(reset=reset), far, dated], unit=unit)
 
@@ -87,7 +87,7 @@ def test_the_renewal_follows_the_unit(unit: UnitName, reset: int, expected: floa
 
 
 def test_several_recordings_are_one_frame_and_keep_their_numbers_and_units() -> None:
-    """The unit of the whole is named only if it is that of each."""
+    """The frame names a unit only if all recordings have the same one."""
     first = ([reading(cassette="a"), reading(1, cassette="a")], "seconds_left")
     second = ([reading(reset=60_000, cassette="b")], "milliseconds_left")
     frame = frame_of_many([first, second])  # type: ignore[list-item]
@@ -103,7 +103,7 @@ def test_several_recordings_are_one_frame_and_keep_their_numbers_and_units() -> 
 
 @pytest.mark.parametrize("n", [0, 3])
 def test_a_frame_survives_parquet(n: int, tmp_path: Path) -> None:
-    """Columns, dtypes, numbers and the unit are kept, whatever is missing or malformed."""
+    """Columns, dtypes, numbers and the unit survive, also if values are missing."""
     frame = frame_of([ODD, reading(1), reading(2)][:n], unit="seconds_left")
     frame.to_parquet(tmp_path / "readings.parquet")
     kept = pd.read_parquet(tmp_path / "readings.parquet")
@@ -113,7 +113,7 @@ def test_a_frame_survives_parquet(n: int, tmp_path: Path) -> None:
 
 
 def hostile_interactions() -> st.SearchStrategy[list[Interaction]]:
-    """Interactions as a hand-written cassette may hold them, their types checked."""
+    """Return a strategy for interactions as in a cassette that someone wrote by hand."""
     names = ["X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset", "Retry-After"]
     dates = ["Mon, 01 Jan 0001 00:00:00 GMT", "Fri, 31 Dec 9999 23:59:59 -2359"]
     numbers = ["0", "9" * 19, "9" * 5000, str(2**63 - 1), "0001-01-01T00:00:00+23:59"]
@@ -133,7 +133,7 @@ def hostile_interactions() -> st.SearchStrategy[list[Interaction]]:
 def test_any_recorded_answers_give_a_frame_and_verdicts(
     interactions: list[Interaction], unit: UnitName
 ) -> None:
-    """Years, counts, dates and texts that no service sends are missing values, not exceptions."""
+    """Impossible years, counts, dates and texts become missing values, not exceptions."""
     frame = frame_of([reading_of(one, "/é?", cassette="tour") for one in interactions], unit=unit)
 
     assert len(frame) == len(interactions)
@@ -151,7 +151,7 @@ HTTP_DATE_S = 784_111_777.0
 
 
 def read(*headers: tuple[Any, Any], at: float = 1000.0) -> Reading:
-    """Read headers as those of one response."""
+    """Return the reading of a response with these headers."""
     return Reading(at, "GET", "/v1/lists/12", 200, raw_values(headers))
 
 
@@ -161,7 +161,7 @@ def parsed(reading: Reading) -> tuple[int | None, int | None, int | None, str | 
 
 @pytest.mark.parametrize("change", [str.lower, str.upper, str.title, str.encode])
 def test_headers_are_read_in_any_case_as_texts_and_as_bytes(change: Any) -> None:
-    """HTTP header names have no case, and httpx keeps bytes."""
+    """HTTP header names ignore case, and httpx keeps headers as bytes."""
     values = [change(value) if change is str.encode else value for _, value in GOOD]
     reading = read(*zip([change(name) for name, _ in GOOD], values, strict=True))
 
@@ -179,18 +179,18 @@ def test_headers_are_read_in_any_case_as_texts_and_as_bytes(change: Any) -> None
     ],
 )
 def test_a_malformed_value_is_a_problem_and_leaves_the_others(value: str, fault: str) -> None:
-    """The row says what is wrong with one header, and the two others are read."""
+    """The reading says what is wrong with one header, and has the values of the other two."""
     assert parsed(read(*GOOD[:2], (RESET, value))) == (300, 299, None, f"{RESET} {fault}")
 
 
 @pytest.mark.parametrize("value", [" 60", "60\t ", "0060", "0" * 5000 + "60"])
 def test_an_integer_is_read_whatever_stands_around_it(value: str) -> None:
-    """Whitespace around a field value is no part of it (RFC 9110), nor do leading zeros count."""
+    """Whitespace around a value is not part of it (RFC 9110), and leading zeros do not count."""
     assert parsed(read(*GOOD[:2], (RESET, value))) == (300, 299, 60, None)
 
 
 def test_headers_that_are_sent_repeatedly_or_not_at_all_or_contradict_are_a_problem() -> None:
-    """Which of several values counts is not known; numbers that contradict are kept."""
+    """Repeated values are ambiguous, so they are dropped; contradicting numbers are kept."""
     more = read((LIMIT, "5"), (REMAINING, "6"), (RESET, "1"))
 
     assert parsed(read(*GOOD, (RESET, "60")))[2:] == (None, f"{RESET} has several values")
@@ -206,7 +206,7 @@ def test_headers_that_are_sent_repeatedly_or_not_at_all_or_contradict_are_a_prob
     ],
 )
 def test_dates_are_read_in_each_form_and_a_reset_that_is_one_is_kept(text: str, form: str) -> None:
-    """The three forms of RFC 9110, and ISO 8601, which is UTC where it does not say."""
+    """HTTP dates have three forms (RFC 9110). ISO 8601 times are in UTC by default."""
     assert parse_date(text) == (form, HTTP_DATE_S)
     assert read((RESET, f" {text}")).reset_text == text
     assert read((RESET, "soon")).reset_text is None
@@ -225,7 +225,7 @@ def test_dates_are_read_in_each_form_and_a_reset_that_is_one_is_kept(text: str, 
 def test_retry_after_is_read_in_both_forms(
     value: str, at: float, served_at: str | None, expected: float | None
 ) -> None:
-    """Seconds are as they are; a date counts by the service's clock where it sent its Date."""
+    """Seconds are used as they are. A date is relative to the service's Date, if it sent one."""
     date = [("Date", served_at)] if served_at else []
 
     assert read(*GOOD, ("Retry-After", value), *date, at=at).retry_after_s == expected
@@ -241,7 +241,7 @@ def test_retry_after_is_read_in_both_forms(
     )
 )
 def test_no_headers_raise(headers: list[tuple[str, str]]) -> None:
-    """Whatever a header holds, each property has a value; what was not read has a problem."""
+    """Whatever a header contains, each property has a value, and `problem` says what is missing."""
     reading = read(*headers)
     *counts, problem = parsed(reading)
 
@@ -252,7 +252,7 @@ def test_no_headers_raise(headers: list[tuple[str, str]]) -> None:
 
 
 def test_a_reading_shows_no_value_that_a_service_sent() -> None:
-    """It may send the key back in any header."""
+    """The service may repeat the key in any header."""
     reading = read(*GOOD[:2], (RESET, "k3y"), ("Retry-After", "k3y"))
 
     assert repr(reading) == "<Reading GET /v1/lists/12 200>"
@@ -260,7 +260,7 @@ def test_a_reading_shows_no_value_that_a_service_sent() -> None:
 
 
 def test_a_recorded_response_gives_the_reading_that_it_gave() -> None:
-    """At the time of its recording."""
+    """The reading also has the time of the recording."""
     reading = reading_of(answered(), "/users/me", cassette="tour")
     untimed = reading_of(replace(answered(), recorded_at=None), "/users/me")
 

@@ -1,4 +1,4 @@
-"""The README: its Python runs, prints what it says, and its commands are there."""
+"""The README: its Python prints the output shown, and its commands and links are valid."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BLOCKS = re.findall(r"^```(\S+)([^\n]*)\n(.*?)^```$", README, re.MULTILINE | re.
 def test_the_python_runs_and_prints_what_it_says(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    """Every block runs in turn, as a reader pastes it; the first shows the table beneath it."""
+    """The blocks run in order, and the first prints the table shown below it."""
     (tmp_path / "cassettes").mkdir()
     printed = []
     names: dict[str, object] = {}
@@ -42,7 +42,7 @@ def commands() -> list[str]:
 
 @pytest.mark.parametrize("line", commands())
 def test_every_command_of_the_readme_is_there(line: str) -> None:
-    """Each command and each of its options is known: its help lists them."""
+    """The command's help lists each option that the README uses."""
     words = shlex.split(line)[1:]
     names = [word for word in words if not word.startswith("-")][:1]
     shown = CliRunner().invoke(app, [*names, "--help"], env={"COLUMNS": "200"})
@@ -52,8 +52,8 @@ def test_every_command_of_the_readme_is_there(line: str) -> None:
         assert option in shown.output
 
 
-def test_every_command_there_is_stands_in_the_readme() -> None:
-    """A command that is added is not forgotten here, nor one of the cassette's."""
+def test_the_readme_lists_every_command() -> None:
+    """A new command must be added to the README, and so must a subcommand of `cassette`."""
     root = get_command(app)
     assert hasattr(root, "commands")
     for name, command in root.commands.items():
@@ -64,7 +64,7 @@ def test_every_command_there_is_stands_in_the_readme() -> None:
 
 
 def test_the_picture_is_there_and_light() -> None:
-    """Each image of the README is in the repository, under 300 kB."""
+    """Each image is in the repository and smaller than 300 kB."""
     for path in re.findall(r"!\[[^]]*\]\(([^)]+)\)", README):
         assert 0 < (ROOT / path).stat().st_size < 300_000
 
@@ -73,13 +73,13 @@ def test_the_picture_is_there_and_light() -> None:
     "page", [ROOT / "README.md", *sorted(ROOT.glob("notebooks/*.md"))], ids=str
 )
 def test_the_links_lead_somewhere(page: Path) -> None:
-    """Every relative link names a file of the repository."""
+    """Every relative link leads to a file in the repository."""
     for path in re.findall(r"\[[^]]*\]\(([^)]+)\)", page.read_text(encoding="utf-8")):
         assert (page.parent / path).exists(), path
 
 
 def test_the_conftest_of_the_guide_moves_a_suite(pytester: pytest.Pytester) -> None:
-    """A suite that used vcrpy, marks and all, replays its cassettes and sends nothing."""
+    """With the guide's conftest, a suite with vcrpy's marks replays its cassettes, offline."""
     guide = (ROOT / "notebooks" / "moving-from-vcrpy.md").read_text(encoding="utf-8")
     (conftest,) = re.findall(r"^```python conftest.py\n(.*?)^```$", guide, re.MULTILINE | re.DOTALL)
     pytester.makeconftest(conftest)
@@ -120,5 +120,5 @@ version: 1
 
 
 def test_the_first_result_is_near_the_top() -> None:
-    """The README shows a table by its line 20."""
+    """A reader sees a result within the first 20 lines."""
     assert README.splitlines().index("```text") < 20

@@ -1,4 +1,4 @@
-"""`Recording`: of a file or of a session, one number for an interaction, and what it keeps."""
+"""`Recording`, of a file or of a session: how it numbers interactions, and what it keeps."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 def test_interactions_are_numbered_from_one(tour: Path) -> None:
-    """A number that is none names how many there are."""
+    """The error for a wrong number says how many interactions there are."""
     recording = read_cassette(tour)
 
     assert [each.response.status for each in recording] == [200, 200, 404, 201]
@@ -46,7 +46,7 @@ def test_interactions_are_numbered_from_one(tour: Path) -> None:
 
 
 def test_a_sessions_recording_is_that_of_its_mode(live: Session) -> None:
-    """Live and recording share one; each replay has its own; leaving a block returns to the old."""
+    """Live and recording share one, each replay has its own, and a block restores the previous."""
     own = live.recording
     with live.record("tour"):
         assert live.recording is own
@@ -62,7 +62,7 @@ def test_a_sessions_recording_is_that_of_its_mode(live: Session) -> None:
 
 
 def test_a_recorded_response_says_its_number_in_the_cassette(tour: Path, live: Session) -> None:
-    """As long as that is certain: of a cassette that is recorded anew it is not."""
+    """While a cassette is re-recorded, the numbers are not yet known."""
     with live.record("tour"):
         live.get("/v1/lists")
     with live.record("tour", record_mode="all"):
@@ -72,7 +72,7 @@ def test_a_recorded_response_says_its_number_in_the_cassette(tour: Path, live: S
 
 
 def test_what_a_session_saw_is_shown_without_the_key(service: FaultyService, live: Session) -> None:
-    """Bodies are kept as they came, also of responses that are not recorded, and redacted here."""
+    """The session keeps all bodies unchanged, recorded or not, and redacts them when shown."""
     with service.fault(echo_key=True, encoding="gzip"):
         live.me()
     number = len(live.recording)
@@ -88,7 +88,7 @@ def test_what_a_session_saw_is_shown_without_the_key(service: FaultyService, liv
 def test_old_bodies_are_dropped_and_their_numbers_stay(
     live: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A session keeps so many bytes of its last messages, and all its readings."""
+    """A session keeps a limited number of bytes of its last messages, but all its readings."""
     monkeypatch.setattr(session_module, "_MAX_KEPT_BYTES", 15_000)
     for _ in range(10):
         live.me()
@@ -105,7 +105,7 @@ def test_old_bodies_are_dropped_and_their_numbers_stay(
 def test_a_replays_recording_has_the_files_bodies_below_the_address_that_was_asked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However many there are: it keeps none of them. A compressed one is decoded, as played."""
+    """A replay keeps no bodies in memory: it reads them from the file, and decodes them."""
     monkeypatch.setattr(session_module, "_MAX_KEPT_BYTES", 0)
     packed = typed("text/plain", gzip.compress(b"plain"), ("Content-Encoding", "gzip"))
     path = theirs(tmp_path / "a.yaml", answered(get("/v1/x?b=2&a=1")), packed)
@@ -122,7 +122,7 @@ def test_a_replays_recording_has_the_files_bodies_below_the_address_that_was_ask
 
 
 def test_another_programs_file_is_read_without_its_credentials(tmp_path: Path) -> None:
-    """Wherever the service repeated them; the scheme of an Authorization stays."""
+    """Redaction covers every place that repeats the token; the scheme of Authorization stays."""
     token = "s3cr3t-t0ken-0123456789"
     request = replace(get("/v1/a"), headers=(("Authorization", f"Bearer {token}"),))
     echo = answered(request, body=f'{{"x": "{token}"}}')
@@ -134,7 +134,7 @@ def test_another_programs_file_is_read_without_its_credentials(tmp_path: Path) -
     assert "s3cr3t" not in str(recording.metadata)
 
 
-# -- responses that are cut short ----------------------------------------------------------------
+# -- responses that are cut short --------------------------------------------------------------
 
 CUT_SHORT = "the connection broke before the end of the body"
 
@@ -162,7 +162,7 @@ async def stream_async(session: Session) -> object:
 def test_a_response_that_is_cut_short_is_told_and_kept(
     service: FaultyService, unpaced: Session, receive: Callable[..., Any], mode: str
 ) -> None:
-    """It counts as failed, its body is what came, and no cassette plays it as an answer."""
+    """The row counts as failed and has the partial body, and no cassette replays it."""
     if mode == "record":
         unpaced.record("tour")
     with service.fault(body="x" * 50, cut_after=20), pytest.raises(httpx.RemoteProtocolError):
@@ -191,7 +191,7 @@ def test_a_response_that_is_cut_short_is_told_and_kept(
 def test_a_compressed_response_that_is_cut_short_is_kept_as_far_as_it_opens(
     service: FaultyService, unpaced: Session, mode: str
 ) -> None:
-    """What came of it is readable, and a key in it is redacted."""
+    """The part that arrived is readable, and a key in it is redacted."""
     if mode == "record":
         unpaced.record("tour")
     body = service.api_key + "".join(f" {number}" for number in range(1000))
@@ -205,7 +205,7 @@ def test_a_compressed_response_that_is_cut_short_is_kept_as_far_as_it_opens(
 
 
 def test_a_write_whose_response_is_cut_short_is_told_as_well(service: FaultyService) -> None:
-    """Its outcome is unknown to the caller; the row shows what did come."""
+    """The caller cannot know the outcome of the write; the row shows the part that arrived."""
     with (
         Session(service.base_url, service.api_key, allow_writes=True) as session,
         service.fault(body="x" * 50, cut_after=20, status=201),
@@ -220,14 +220,14 @@ def test_a_write_whose_response_is_cut_short_is_told_as_well(service: FaultyServ
 def test_a_caller_who_stops_reading_has_cut_nothing_short(
     service: FaultyService, unpaced: Session
 ) -> None:
-    """The connection did not break: the rest was not wanted."""
+    """The connection did not break: the caller did not want the rest."""
     with service.fault(body="x" * 500_000), unpaced.client.stream("GET", "/v1/lists") as response:
         next(response.iter_bytes())
 
     assert unpaced.recording.reading(1).problem is None
 
 
-# -- attempts ------------------------------------------------------------------------------------
+# -- attempts ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("mode", ["live", "record"])
@@ -235,7 +235,7 @@ def test_a_caller_who_stops_reading_has_cut_nothing_short(
 def test_attempts_are_numbered_and_keep_their_bodies(
     service: FaultyService, receive: Callable[..., Any], mode: str
 ) -> None:
-    """Whether they were refused, failed or cut short: one call is one request in the table."""
+    """A call that was repeated shows up as attempts of one request in the table."""
     with Session(service.base_url, service.api_key) as session:
         if mode == "record":
             session.record("tour")
@@ -259,11 +259,11 @@ def test_attempts_are_numbered_and_keep_their_bodies(
             assert dm.interactions(replaying)["attempt"].tolist() == [1, 1, 2, 3, 1, 1]
 
 
-def test_an_attempt_that_is_cut_short_is_none_of_the_cassette(
+def test_an_attempt_that_is_cut_short_is_not_in_the_cassette(
     service: FaultyService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The session shows both; the cassette has the one response that came, as the first."""
-    monkeypatch.setattr("random.uniform", lambda *_: 0.0)  # wait for no other attempt
+    """The session shows both attempts; the cassette has the complete response as the first."""
+    monkeypatch.setattr("random.uniform", lambda *_: 0.0)  # do not wait between attempts
     with Session(service.base_url, service.api_key) as session:
         session.record("tour")
         service.fault(body="x" * 50, cut_after=20, times=1)
@@ -279,7 +279,7 @@ def test_an_attempt_that_is_cut_short_is_none_of_the_cassette(
 def test_a_response_that_was_retried_is_replayed_as_the_caller_saw_it(
     service: FaultyService,
 ) -> None:
-    """Its failed attempts are recorded and numbered, and play in the one call that they were."""
+    """The recorded failures replay within the one call that they belonged to."""
     with (
         Session(service.base_url, service.api_key) as session,
         session.record("tour"),
@@ -299,28 +299,28 @@ def test_a_response_that_was_retried_is_replayed_as_the_caller_saw_it(
 
 
 def test_without_attempts_each_call_plays_one_response(tmp_path: Path) -> None:
-    """As vcrpy does, and as a call that asked twice by itself was recorded."""
+    """vcrpy does the same, and so does a caller that repeats a request by itself."""
     cassette = Cassette(recorded(tmp_path / "a.yaml", answered(status=503), answered()))
 
-    assert [[i.response.status for _, i in cassette.play(get())] for _ in "12"] == [[503], [200]]
+    assert [[i.response.status for i in cassette.play(get())] for _ in "12"] == [[503], [200]]
 
 
 def test_an_attempt_without_the_one_before_it_is_a_response_of_its_own(tmp_path: Path) -> None:
-    """Such as in a file from which the first was cut."""
+    """Someone may have removed the first attempt from the file."""
     second = replace(answered(get("/b")), attempt=2)
     cassette = Cassette(recorded(tmp_path / "a.yaml", answered(), second))
 
-    assert [number for number, _ in cassette.play(get("/b"))] == [2]
-    assert [number for number, _ in cassette.play(get())] == [1]
+    assert [each.number for each in cassette.play(get("/b"))] == [2]
+    assert [each.number for each in cassette.play(get())] == [1]
 
 
-# -- what happens to a file ----------------------------------------------------------------------
+# -- changes to a file -------------------------------------------------------------------------
 
 
 def test_a_response_that_comes_after_the_recording_has_ended_is_returned(
     service: FaultyService, live: Session, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Its request was in flight; it is not recorded, and a notice says so."""
+    """The request was in flight when the recording ended. A notice says that it is not recorded."""
     received: list[httpx.Response] = []
     answer, is_sent, may_come = service.answer, threading.Event(), threading.Event()
     asking = threading.Thread(target=lambda: received.append(live.get("/v1/users/me")))
@@ -339,13 +339,13 @@ def test_a_response_that_comes_after_the_recording_has_ended_is_returned(
 
     assert [each.status_code for each in received] == [200]
     assert [(each.source, each.cassette) for each in live.recording.readings()] == [("live", None)]
-    assert "A response came after cassette 'tour' had been closed" in caplog.text
+    assert "A response arrived after cassette 'tour' was closed" in caplog.text
     assert not Path("cassettes/tour.yaml").exists()
 
 
 @pytest.mark.parametrize("change", ["folder removed", "removed", "replaced", "longer"])
 def test_a_file_that_changes_under_a_recording_loses_nothing(tmp_path: Path, change: str) -> None:
-    """What follows goes to a file beside, and a notice says so."""
+    """Later interactions go to a file beside it, and a notice says so."""
     path, notices = tmp_path / "own" / "tour.yaml", list[str]()
     with opened(path, notice=notices.append) as cassette:
         cassette.record(answered(get("/before")))
@@ -375,7 +375,7 @@ def test_a_file_that_changes_under_a_recording_loses_nothing(tmp_path: Path, cha
 def test_a_file_that_changes_before_the_first_interaction_stays(
     tmp_path: Path, layout: Callable[..., Path], mode: str, change: str
 ) -> None:
-    """What is recorded goes to a file beside, and a notice says so."""
+    """The recording goes to a file beside it, and a notice says so."""
     path, notices = tmp_path / "tour.yaml", list[str]()
     before = layout(path, *(answered(get(f"/{n}")) for n in range(3))).read_bytes()
     after = {"removed": None, "shorter": before[:400], "longer": before + b"# mine\n"}
@@ -393,7 +393,7 @@ def test_a_file_that_changes_before_the_first_interaction_stays(
 
 
 def test_a_file_that_changes_after_the_last_interaction_stays(tmp_path: Path) -> None:
-    """No end line is written to it, and a notice says so."""
+    """No end line is written to the changed file, and a notice says so."""
     path, notices = tmp_path / "tour.yaml", list[str]()
     with opened(path, notice=notices.append) as cassette:
         cassette.record(answered())
@@ -405,7 +405,7 @@ def test_a_file_that_changes_after_the_last_interaction_stays(tmp_path: Path) ->
 
 @pytest.mark.parametrize("mode", ["new_episodes", "all"])
 def test_what_is_recorded_for_a_private_cassette_is_private(tmp_path: Path, mode: str) -> None:
-    """Also in the file beside it, and in one that replaces it."""
+    """The file beside it and its replacement have the same permissions."""
     path = theirs(tmp_path / "tour.yaml", answered(get("/old")))
     path.chmod(0o600)
     with opened(path, mode) as cassette:
@@ -417,7 +417,7 @@ def test_what_is_recorded_for_a_private_cassette_is_private(tmp_path: Path, mode
 
 @pytest.mark.parametrize("change", ["removed", "replaced", "same size"])
 def test_a_file_that_changes_while_it_is_recorded_anew_stays(tmp_path: Path, change: str) -> None:
-    """What was recorded stands beside it, and a notice says so."""
+    """The new recording goes to a file beside it, and a notice says so."""
     path, notices = recorded(tmp_path / "tour.yaml", answered(get("/before"))), list[str]()
     text = path.read_text().replace("/before", "/theirs" if change == "same size" else "/longer-x")
     with opened(path, record_mode="all", notice=notices.append) as cassette:
@@ -437,7 +437,7 @@ def test_a_file_that_changes_while_it_is_recorded_anew_stays(tmp_path: Path, cha
 def test_a_full_cassette_refuses_before_anything_is_sent(
     service: FaultyService, live: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A response that would not fit any more is recorded without its body, and returned whole."""
+    """A response that does not fit is recorded without its body, but the caller gets all of it."""
     with live.record("tour"):
         live.me()
         size = Path("cassettes/tour.yaml").stat().st_size
@@ -445,7 +445,7 @@ def test_a_full_cassette_refuses_before_anything_is_sent(
         monkeypatch.setattr("directmail_lab.cassettes.recorder._SPARE_BYTES", 1_500)
         with service.fault(body="x" * 5_000):
             whole = live.get("/v1/lists").text
-        with pytest.raises(dm.errors.CassetteError, match="nothing was sent"):
+        with pytest.raises(dm.errors.CassetteError, match="Nothing was sent"):
             live.me()
     last = read_cassette(Path("cassettes/tour.yaml")).interaction(2)
 
@@ -458,7 +458,7 @@ def test_a_full_cassette_refuses_before_anything_is_sent(
 def test_the_caller_gets_a_body_that_is_too_large_to_record(
     service: FaultyService, live: Session, monkeypatch: pytest.MonkeyPatch, encoding: str | None
 ) -> None:
-    """In its place stands how many bytes it had; to replay that is an error that says so."""
+    """The cassette has the body's size instead, and replaying it raises an error that says so."""
     monkeypatch.setattr("directmail_lab.transports.observing.MAX_UNPACKED_BYTES", 1_000)
     with live.record("tour"), service.fault(body="x" * 1_001, encoding=encoding):
         whole = live.get("/v1/lists").text
@@ -483,10 +483,13 @@ NOT_RECORDED = pytest.raises(dm.errors.NotRecordedError, match=r"not (recorded|s
 
 
 @pytest.mark.parametrize("layout", [recorded, theirs])
-def test_a_services_own_words_are_no_missing_body(
+def test_a_body_that_looks_like_our_note_is_replayed(
     tmp_path: Path, layout: Callable[..., Path]
 ) -> None:
-    """Where we wrote the file; vcrpy loads it all the same. In an older one they stand for one."""
+    """A body that looks like our note about a missing body is replayed from our files.
+
+    vcrpy can load these files. Older files have no mark, so there the text counts as the note.
+    """
     own = "<not searched: 28 bytes>"
     path = layout(tmp_path / "a.yaml", answered(body=own))
     with Session(BASE_URL) as session, session.replay(path):
@@ -499,7 +502,7 @@ def test_a_services_own_words_are_no_missing_body(
 
 
 def test_requests_that_differ_by_a_replaced_value_alone_are_told(tmp_path: Path) -> None:
-    """A replay gives their responses in order, whatever the value."""
+    """A replay returns their responses in order, whatever the value is."""
     notices: list[str] = []
     with opened(tmp_path / "a.yaml", notice=notices.append) as cassette:
         for secret in ("first-secret", "first-secret", "second-secret"):
@@ -511,7 +514,7 @@ def test_requests_that_differ_by_a_replaced_value_alone_are_told(tmp_path: Path)
 
 
 def test_a_replayed_body_is_decoded_within_a_bound(tmp_path: Path) -> None:
-    """A stranger's cassette may hold a few bytes that decode to gigabytes."""
+    """A stranger's cassette may have a few bytes that decode to gigabytes."""
     brotli = pytest.importorskip("brotli")
     bomb = brotli.compress(b"\0" * (65 * 1024**2))
     path = theirs(tmp_path / "a.yaml", typed("text/plain", bomb, ("Content-Encoding", "br")))

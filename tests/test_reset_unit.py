@@ -1,4 +1,4 @@
-"""The unit of Reset: named when the readings leave one, and never a wrong one."""
+"""The unit of Reset: inferred once the readings allow only one, and never wrong."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 NOW_S = 1_795_262_400.3
 UNITS = ["seconds_left", "milliseconds_left", "epoch_s", "epoch_ms"]
-# Moments of a person who runs cells, and of a program that sends at will.
+# The times in seconds of requests by a person who runs cells, and by a program.
 BY_HAND = [0.0, 3.1, 7.7, 12.9, 15.2, 21.8, 26.1, 33.3, 41.7, 52.6]
 BURST = [n * 0.0071 for n in range(900)]
 FIVE = [n * 0.78 for n in range(5)]
@@ -28,13 +28,13 @@ FIVE = [n * 0.78 for n in range(5)]
 def reset_value(
     unit: str, left_s: float, renews_at: float, rounding: Callable[[float], int]
 ) -> int:
-    """Return what Reset holds in a unit."""
+    """Return the value of Reset in a unit."""
     scale = 1000 if unit in ("milliseconds_left", "epoch_ms") else 1
     return rounding(scale * (left_s if unit.endswith("left") else renews_at))
 
 
 def reading(at: float, reset: int | str | None, **changes: object) -> Reading:
-    """Return a reading of one operation that says nothing of renewals but by Reset."""
+    """Return a reading of one operation in which only Reset shows when the window renews."""
     return sample(at, **{"reset": reset, "remaining": 3, **changes})
 
 
@@ -47,7 +47,7 @@ def window(
     rounding: Callable[[float], int] = math.ceil,
     **changes: object,
 ) -> list[Reading]:
-    """Return readings of one window of a service whose responses take 30 ms."""
+    """Return the readings of one window of a service whose responses take 30 ms."""
     return [
         reading(
             start + at + 0.015,
@@ -67,7 +67,7 @@ def window(
 def test_a_window_of_readings_tells_the_unit(
     unit: str, rounding: Callable[[float], int], moments: list[float], window_s: float
 ) -> None:
-    """Five readings over three seconds are enough, and the reason names readings, from 1."""
+    """Five readings in three seconds are enough, and the reason names readings, counted from 1."""
     evidence = infer_reset_unit(window(unit, moments, window_s=window_s, rounding=rounding))
 
     assert (evidence.unit, evidence.candidates) == (unit, (unit,))
@@ -76,7 +76,7 @@ def test_a_window_of_readings_tells_the_unit(
 
 @pytest.mark.parametrize("unit", UNITS)
 def test_a_unit_that_is_named_stays_named(unit: str) -> None:
-    """In the windows that follow, too, and where nothing is told; a contradiction takes it back."""
+    """Later windows and readings without Reset keep the unit, until a reading contradicts it."""
     inference = ResetUnitInference()
     readings = window(unit, BY_HAND) + window(unit, [0.0, 1.0], start=NOW_S + 70)
     for one in [*readings, reading(NOW_S + 72, 0), reading(NOW_S + 73, None)]:
@@ -92,19 +92,20 @@ def test_a_unit_that_is_named_stays_named(unit: str) -> None:
     [
         (window("epoch_s", [0.0])[0], "epoch_s"),
         (window("epoch_ms", [0.0])[0], "epoch_ms"),
-        (reading(NOW_S + 86_400, int(NOW_S)), "epoch_s"),  # a clock that is a day ahead
-        (reading(NOW_S - 3e8, int(NOW_S), served_at=NOW_S), "epoch_s"),  # the service's counts
+        (reading(NOW_S + 86_400, int(NOW_S)), "epoch_s"),  # the client's clock is a day ahead
+        # The client's clock is years behind, so the service's Date counts.
+        (reading(NOW_S - 3e8, int(NOW_S), served_at=NOW_S), "epoch_s"),
         (reading(math.nan, int(NOW_S)), "epoch_s"),
         (reading(NOW_S, "Sat, 21 Nov 2026 12:01:00 GMT"), "http_date"),
         (reading(NOW_S, "2026-11-21T12:01:00Z"), "iso_text"),
     ],
 )
 def test_one_reading_tells_a_point_in_time(one: Reading, unit: str) -> None:
-    """No time left is that large, no other point in time that near, and a date is no number."""
+    """A timestamp is too large for a duration and close to now, and a date is not a number."""
     assert infer_reset_unit([one]).unit == unit
 
 
-# Hours that count down, played one a second, with latencies unknown.
+# Hours that count down, replayed one per second, so that the latencies are unknown.
 PLAYED = [86396, 86359, 86339, 86334, 86321, 86301, 86300, 86263, 86148, 86145]
 UNCLEAR = {
     "none": [],
@@ -125,7 +126,7 @@ UNCLEAR = {
 
 @pytest.mark.parametrize("readings", UNCLEAR.values(), ids=UNCLEAR)
 def test_what_fits_several_units_is_undetermined(readings: list[Reading]) -> None:
-    """A unit is not named because it is likely."""
+    """A unit must be certain, not only likely."""
     evidence = infer_reset_unit(readings)
 
     assert evidence.unit == "undetermined"
@@ -137,8 +138,10 @@ def test_what_fits_several_units_is_undetermined(readings: list[Reading]) -> Non
     [lambda n: 0 * n, lambda n: n % 3, lambda n: 7 * n % 5, lambda n: n * n % 11],
     ids=["none", "0 1 2", "0 2 4 1 3", "0 1 4 9 5 3"],
 )
-def test_regular_polling_may_be_a_stroboscope(others: Callable[[int], int]) -> None:
-    """Polled every 1.002 s, milliseconds in windows of 1.001 s seem to fall by one a second."""
+def test_regular_polling_may_make_milliseconds_look_like_seconds(
+    others: Callable[[int], int],
+) -> None:
+    """Requests every 1.002 s make milliseconds in windows of 1.001 s look like seconds."""
     readings = [
         reading(NOW_S + 1.002 * n, 1001 - 1002 * n % 1001, elapsed_s=0.0, remaining=299 - others(n))
         for n in range(50)
@@ -153,12 +156,12 @@ MIXED = [reading(NOW_S + n / 10, 60 - n // 10 if n % 2 else 20 - n // 10) for n 
 @pytest.mark.parametrize(
     ("readings", "why"),
     [
-        (MIXED, "one window of one account"),
-        (window("epoch_s", [0.0]) + window("epoch_ms", [1.0]), "two accounts mixed"),
+        (MIXED, "one window and account"),
+        (window("epoch_s", [0.0]) + window("epoch_ms", [1.0]), "two accounts, or"),
     ],
 )
-def test_two_accounts_in_one_log_are_no_unit(readings: list[Reading], why: str) -> None:
-    """Values of two windows that alternate show nothing; values in two units fit none."""
+def test_two_accounts_in_one_log_give_no_unit(readings: list[Reading], why: str) -> None:
+    """Values of two windows that alternate prove no unit, and values in two units fit none."""
     evidence = infer_reset_unit(readings)
 
     assert evidence.unit == "undetermined"
@@ -168,7 +171,7 @@ def test_two_accounts_in_one_log_are_no_unit(readings: list[Reading], why: str) 
 @pytest.mark.parametrize("stated", UNITS)
 @pytest.mark.parametrize("unit", UNITS)
 def test_a_stated_unit_stands_and_is_contradicted_by_any_other(stated: str, unit: str) -> None:
-    """The user's word is followed, and told to be wrong where it is."""
+    """The user's unit is used, and the evidence says if the readings contradict it."""
     inference = ResetUnitInference(stated=stated)  # type: ignore[arg-type]
     for each in window(unit, BY_HAND):
         inference.observe(each)
@@ -179,14 +182,14 @@ def test_a_stated_unit_stands_and_is_contradicted_by_any_other(stated: str, unit
 
 
 def two_operations(unit: str) -> Iterable[Reading]:
-    """Readings of two windows that are used in turn."""
+    """Return readings of two windows that are used in turn."""
     first = window(unit, BY_HAND, path="/a")
     second = window(unit, BY_HAND, path="/b", start=NOW_S + 0.2, window_s=90.0)
     return chain(*zip(first, second, strict=True))
 
 
 def untimed(unit: str) -> Iterable[Reading]:
-    """Readings of a recording without times, but with Date headers, precise to a second."""
+    """Yield readings of a recording without times, whose Date headers are precise to a second."""
     for one in window(unit, BY_HAND):
         yield reading(math.nan, one.reset, remaining=one.remaining, served_at=int(one.at))
 
@@ -196,12 +199,12 @@ def untimed(unit: str) -> Iterable[Reading]:
 def test_operations_count_for_themselves_and_dates_replace_times(
     readings: Callable[[str], Iterable[Reading]], unit: str
 ) -> None:
-    """They tell the unit as one window with times does."""
+    """The unit is found as well as in one window of readings with times."""
     assert infer_reset_unit(readings(unit)).unit == unit
 
 
 def test_a_large_number_alone_is_no_time_left() -> None:
-    """It would be over a year in seconds, and an allowance may last that long."""
+    """In seconds it is more than a year, which is possible, so milliseconds are not certain."""
     evidence = infer_reset_unit([reading(NOW_S + n, 63_000_000 - n) for n in range(3)])
 
     assert (evidence.unit, evidence.candidates) == ("undetermined", ("milliseconds_left",))
@@ -209,7 +212,7 @@ def test_a_large_number_alone_is_no_time_left() -> None:
 
 @pytest.mark.parametrize("others", [0, 1])
 def test_a_short_window_tells_its_unit_too(others: int) -> None:
-    """Of 28 requests in 10 s, windows of 2 s tell no more than 2 and 1; others may spend beside."""
+    """A window of 2 s shows only 2 and 1, and other programs may use the allowance too."""
     readings = [
         reading(
             NOW_S + n * 0.36,
@@ -223,7 +226,7 @@ def test_a_short_window_tells_its_unit_too(others: int) -> None:
 
 
 def test_others_on_the_account_only_delay_the_name() -> None:
-    """What remains falls by more than our own requests: a longer row of falls tells it."""
+    """Remaining falls by more than our own requests, so more readings are needed."""
     readings = [
         reading(NOW_S + n * 0.78, 60 - round(n * 0.78), remaining=299 - n - 3 * n)
         for n in range(20)
@@ -235,7 +238,7 @@ def test_others_on_the_account_only_delay_the_name() -> None:
 
 @st.composite
 def services(draw: st.DrawFn) -> tuple[str, list[Reading]]:
-    """Return a unit, and readings of a service that tells Reset in it, as a client may see them."""
+    """Draw a unit and readings of a service that uses it, as a client may see them."""
     unit = draw(st.sampled_from(UNITS))
     kind = draw(st.sampled_from(["fixed", "aligned", "sliding", "constant", "zero"]))
     window_s = draw(st.sampled_from([1.0, 2.0, 60.0, 3600.0, 86_400.0]) | st.floats(1.0, 4000.0))
@@ -271,7 +274,7 @@ def services(draw: st.DrawFn) -> tuple[str, list[Reading]]:
         to_us, to_them = draw(latencies), draw(latencies)
         at, elapsed_s = now + to_us + skew_s, to_us + to_them
         if years_s > 1e6:
-            # A cassette without times, replayed: the clock is that of the playing.
+            # A cassette without times is replayed, so the clock is that of the replay.
             play += draw(st.sampled_from([0.0003, 1.0]))
             at, elapsed_s = play + years_s, 0.0003
         fields = {"path": "/" + "ab"[operation], "limit": limit, "remaining": remaining}
@@ -288,7 +291,7 @@ def services(draw: st.DrawFn) -> tuple[str, list[Reading]]:
 def test_the_unit_is_never_a_wrong_one(
     first: tuple[str, list[Reading]], second: tuple[str, list[Reading]] | None
 ) -> None:
-    """Skewed clocks, slow networks, any kind of window, replays years later, two services mixed."""
+    """The test covers wrong clocks, slow networks, any window, old replays and two services."""
     units, readings = zip(*filter(None, (first, second)), strict=True)
     mixed = sorted(chain(*readings), key=lambda one: one.at) if second else readings[0]
 

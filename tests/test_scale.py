@@ -30,7 +30,7 @@ READERS = [dm.interactions, dm.rate_limits]
 
 @pytest.fixture(scope="module")
 def many(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """A thousand cassettes, each a file of its own."""
+    """A thousand cassettes, each in its own file."""
     lines = (ROOT / "cassettes" / "record-and-replay.yaml").read_bytes()
     folder = tmp_path_factory.mktemp("many")
     paths = [folder / f"tour-{number:04}.yaml" for number in range(CASSETTES)]
@@ -39,11 +39,11 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     return [str(path) for path in paths]
 
 
-# What a cluster's own processes warn of when they start and end is not ours.
+# A cluster's processes emit their own warnings when they start and stop.
 @pytest.mark.slow
 @pytest.mark.filterwarnings("default")
 def test_a_thousand_cassettes_on_a_local_cluster(many: list[str]) -> None:
-    """`dask.dataframe.from_map` over parts of the paths gives what reading all of them gives."""
+    """`dask.dataframe.from_map` over parts of the paths returns the same as reading all at once."""
     parts = [many[start : start + 100] for start in range(0, len(many), 100)]
     with (
         distributed.LocalCluster(
@@ -59,7 +59,7 @@ def test_a_thousand_cassettes_on_a_local_cluster(many: list[str]) -> None:
 
 
 def test_the_how_to_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The Python of the guide, pasted beside a folder of cassettes."""
+    """The guide's Python runs beside a folder of cassettes."""
     shutil.copytree(ROOT / "cassettes", tmp_path / "cassettes")
     text = (ROOT / "notebooks" / "many-recordings.md").read_text(encoding="utf-8")
     (block,) = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
@@ -73,7 +73,10 @@ def test_the_how_to_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("default")
 def test_four_workers_use_one_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The other how-to: a thousand paths, a session in each worker, and few refusals."""
+    """The guide's second example reads a thousand paths with one session per worker.
+
+    Few requests are refused, although the workers share one key.
+    """
     text = (ROOT / "notebooks" / "many-recordings.md").read_text(encoding="utf-8")
     (block,) = re.findall(r"^```python cluster\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     with stand_in(limit=300, window_s=4.0, limits={}) as service:
@@ -96,7 +99,7 @@ def test_four_workers_use_one_key(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("read", READERS)
 def test_a_folder_is_read_into_one_frame(read: Reader, tmp_path: Path) -> None:
-    """As each file alone, with the name of each below the folder, or as it was given."""
+    """The cassette column has names relative to the folder, or the paths as given."""
     exchanges = answered(get("/1")), answered(get("/2"))
     one, two = (recorded(tmp_path / name, *exchanges) for name in ("one.yaml", "parts/two.yaml"))
     frame, given = read(tmp_path), read(iter([one, str(two)]))
@@ -111,7 +114,7 @@ def test_a_folder_is_read_into_one_frame(read: Reader, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("read", READERS)
 def test_a_damaged_cassette_among_many_is_left_out_and_named(read: Reader, tmp_path: Path) -> None:
-    """One that broke off is read as far as it goes; one that is asked for alone is an error."""
+    """A torn cassette is read up to its end. A damaged one that is read alone raises."""
     whole = recorded(tmp_path / "whole.yaml", answered(get("/1")), answered(get("/2")))
     text = whole.read_text()
     (tmp_path / "odd.yaml").write_text(text.replace('{"code": 200', "{code: ["))
@@ -129,7 +132,7 @@ def test_a_damaged_cassette_among_many_is_left_out_and_named(read: Reader, tmp_p
 def test_no_cassettes_are_a_frame_without_rows(
     read: Reader, tmp_path: Path, many: list[str]
 ) -> None:
-    """An empty folder, and no paths at all: the columns and dtypes are those of a thousand."""
+    """An empty folder or list gives the same columns and dtypes as many cassettes."""
     (tmp_path / "empty").mkdir()
     dtypes = read(many[:2]).dtypes
 

@@ -1,4 +1,4 @@
-"""The session over real sockets: its modes, what it records, what it refuses."""
+"""A session over real sockets: its modes, what it records, and what it refuses."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import logging
 import pickle
 import traceback
 import warnings
+import weakref
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -38,7 +39,7 @@ def text_of(cassette: str) -> str:
 
 
 def test_me_is_one_row_of_the_users_record(live: Session) -> None:
-    """Nested members are dotted, leading zeros kept; the asynchronous call gives the same."""
+    """Nested fields get dotted names, leading zeros stay, and the async call returns the same."""
 
     async def me_async() -> pd.DataFrame:
         async with Session(live.base_url, ApiKey(STAND_IN_KEY)) as session:
@@ -52,7 +53,7 @@ def test_me_is_one_row_of_the_users_record(live: Session) -> None:
 
 
 def test_a_loop_that_ends_takes_its_connections_along(live: Session) -> None:
-    """`asyncio.run(session.me_async())`, again and again, leaves no socket open behind it."""
+    """Repeated `asyncio.run(session.me_async())` must not leave sockets open."""
     for _ in range(3):
         assert len(asyncio.run(live.me_async())) == 1
         with warnings.catch_warnings(record=True) as caught:
@@ -76,8 +77,8 @@ def test_a_loop_that_ends_takes_its_connections_along(live: Session) -> None:
 def test_an_error_status_is_a_service_error(
     service: FaultyService, unpaced: Session, status: int, kind: str, advice: str
 ) -> None:
-    """It says operation, status and what to do, carries the reading, and shows no echoed key."""
-    said = f"GET /v1/users/me answered {status}.*{advice}"
+    """The error has the operation, status, advice and reading, and no key that was echoed."""
+    said = f"GET /v1/users/me responded with {status}.*{advice}"
     with (
         service.fault(status=status, echo_key=True),
         pytest.raises(dm.errors.ServiceError, match=said) as caught,
@@ -93,7 +94,7 @@ def test_an_error_status_is_a_service_error(
 
 
 def test_what_was_recorded_replays_without_key_or_network(service: FaultyService) -> None:
-    """A recording answers the same when the service is gone and no key was ever given."""
+    """A replay returns the same without a service and without a key."""
     session = dm.connect(service.base_url, service.api_key)
     with dm.record("tour"):
         recorded = dm.me()
@@ -107,7 +108,7 @@ def test_what_was_recorded_replays_without_key_or_network(service: FaultyService
 
 
 def test_a_mode_ends_with_its_block_or_with_the_next(live: Session) -> None:
-    """Each `with` gives back the mode before it, also through an error, and nested."""
+    """The end of each `with` block restores the previous mode, also after an error."""
     modes = [live.mode]
     with live.record("tour"):
         live.me()
@@ -127,7 +128,7 @@ def test_a_mode_ends_with_its_block_or_with_the_next(live: Session) -> None:
 
 
 def test_a_change_of_mode_that_fails_changes_nothing(live: Session) -> None:
-    """Live stays live; and a recording goes on."""
+    """A live session stays live, and a recording continues."""
     with pytest.raises(dm.errors.CassetteNotFoundError, match="no-such"):
         live.replay("no-such")
     assert live.mode == "live"
@@ -141,7 +142,7 @@ def test_a_change_of_mode_that_fails_changes_nothing(live: Session) -> None:
 
 
 def test_a_replay_keeps_its_own_readings(live: Session) -> None:
-    """Live and recorded ones are the session's; each replay starts anew, at the recorded times."""
+    """Live and recorded readings belong to the session. Each replay starts without any."""
     live.me()
     with live.record("tour"):
         live.me()
@@ -158,7 +159,7 @@ def test_a_replay_keeps_its_own_readings(live: Session) -> None:
 
 
 def test_a_unit_is_stated_for_the_recordings_of_the_same_address(live: Session) -> None:
-    """Of what was recorded elsewhere it is inferred, unless the session can only replay that."""
+    """A recording of another address has its unit inferred, unless the session can only replay."""
     with live.record("tour"):
         live.me()
     units = []
@@ -176,7 +177,7 @@ def test_a_unit_is_stated_for_the_recordings_of_the_same_address(live: Session) 
 
 
 def test_what_is_known_of_the_allowance_outlives_a_mode() -> None:
-    """A session that ran its window empty waits in the next mode too, and is never refused."""
+    """A session that used up its window also waits in the next mode, and gets no refusal."""
     with (
         stand_in(limit=3, window_s=1.0, reset_unit="milliseconds_left") as few,
         Session(few.base_url, ApiKey(few.api_key), reset_unit="milliseconds_left") as session,
@@ -190,7 +191,7 @@ def test_what_is_known_of_the_allowance_outlives_a_mode() -> None:
 
 
 def test_what_is_replayed_is_neither_held_back_nor_counted() -> None:
-    """With nothing left in the window, a recording still answers what its cassette holds."""
+    """When nothing remains in the window, a recording still replays what is in its cassette."""
     with (
         stand_in(limit=2, window_s=3600) as few,
         Session(few.base_url, ApiKey(few.api_key), max_wait_s=0.0) as session,
@@ -207,7 +208,7 @@ def test_what_is_replayed_is_neither_held_back_nor_counted() -> None:
 
 
 def test_writes_are_allowed_while_a_session_is_open(service: FaultyService) -> None:
-    """And refused again; a test's session says what allows them instead."""
+    """Writes can be refused again later. A test's session explains what allows them instead."""
     with Session(service.base_url, ApiKey(service.api_key)) as session:
         session.allow_writes = True
         allowed = session.post("/v1/letters").status_code
@@ -222,7 +223,7 @@ def test_writes_are_allowed_while_a_session_is_open(service: FaultyService) -> N
 
 
 def test_both_clients_have_the_same_cookies(service: FaultyService) -> None:
-    """Those that a response sets, and those that replace them."""
+    """Cookies may come from a response, or be assigned by the user."""
     with Session(service.base_url, ApiKey(service.api_key)) as session:
         other = session.async_client
         with service.fault(headers={"Set-Cookie": "a=1"}):
@@ -234,7 +235,7 @@ def test_both_clients_have_the_same_cookies(service: FaultyService) -> None:
 
 
 def test_an_allowed_write_is_sent_once_and_replays_free(service: FaultyService) -> None:
-    """A write goes out with allow_writes alone; its replay needs none."""
+    """``allow_writes`` is needed to send a write, but not to replay it."""
     with Session(service.base_url, ApiKey(service.api_key)) as session:
         for method in ("POST", "PUT", "PATCH", "DELETE"):
             with pytest.raises(dm.errors.WriteRefusedError, match="allow_writes = True"):
@@ -253,7 +254,7 @@ def test_an_allowed_write_is_sent_once_and_replays_free(service: FaultyService) 
 def test_recording_a_compressed_answer_stores_it_readable(
     service: FaultyService, live: Session
 ) -> None:
-    """A gzip body is stored decoded, with headers true to it, and plays back the same."""
+    """The gzip body is stored decoded with correct headers, and replays the same."""
     with service.fault(encoding="gzip"), live.record("tour"):
         recorded = live.me()
     with live.replay("tour"):
@@ -275,7 +276,7 @@ def test_a_replay_in_recorded_time_waits_as_long_as_the_service_took(
     timing: Timing,
     slept: list[float],
 ) -> None:
-    """A factor scales it; a stranger's cassette has nobody wait for more than half a minute."""
+    """A factor scales the wait, and 30 s limit it, in case the cassette is a stranger's."""
     failed = answered(status=503)
     again = replace(answered(), elapsed_s=elapsed_s, attempt=2)
     path, pauses = recorded(tmp_path / "slow.yaml", failed, again), list[float]()
@@ -295,10 +296,10 @@ def test_a_replay_in_recorded_time_waits_as_long_as_the_service_took(
 def test_a_response_carries_its_number_in_the_recording(
     service: FaultyService, live: Session
 ) -> None:
-    """Live, recorded and replayed; a request that follows a redirect counts its own attempts."""
+    """Each mode numbers its responses. A request after a redirect counts its own attempts."""
 
     def seen() -> list[tuple[int, int]]:
-        """Return number and attempt of each response."""
+        """Return the number and the attempt of each response."""
         last = live.client.get("/v1/users/me", follow_redirects=True)
         each = [of(response) for response in (*last.history, last)]
         return [(one.number, one.reading.attempt) for one in each if one.reading is not None]
@@ -318,7 +319,7 @@ def test_a_response_carries_its_number_in_the_recording(
 def test_a_request_that_the_caller_sends_again_is_another_call(
     service: FaultyService, retry: bool
 ) -> None:
-    """As SDKs do that repeat what fails: a replay gives each call what it got."""
+    """SDKs send the same request object again; a replay returns to each call what it got."""
     with Session(service.base_url, service.api_key, retry=retry) as session:
         request = session.client.build_request("GET", "/v1/users/me")
         service.fault(status=503, times=1, headers={"Retry-After": "0"})
@@ -342,7 +343,7 @@ def test_a_request_that_the_caller_sends_again_is_another_call(
 def test_a_connection_that_breaks_is_httpxs_own_error(
     service: FaultyService, unpaced: Session, fault: dict[str, Any], error: type[Exception]
 ) -> None:
-    """There is no reading of it, and no interaction."""
+    """Neither a reading nor an interaction is kept."""
     unpaced.client.timeout = httpx.Timeout(0.3 if "latency_s" in fault else 5)
     with unpaced.record("tour"), service.fault(**fault), pytest.raises(error):
         unpaced.me()
@@ -354,7 +355,10 @@ def test_a_connection_that_breaks_is_httpxs_own_error(
 def test_a_listeners_fault_costs_no_response(
     live: Session, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A callback that raises is logged; the caller has the answer, the others their reading."""
+    """An error in a callback is logged.
+
+    The caller gets the response, other callbacks the reading.
+    """
     heard: list[Reading] = []
 
     def broken(_: Reading) -> None:
@@ -374,7 +378,7 @@ def test_a_listeners_fault_costs_no_response(
 def test_a_key_in_a_reason_phrase_or_a_cookie_is_not_shown(
     service: FaultyService, live: Session
 ) -> None:
-    """httpx shows the one in a response's repr, and keeps the other in its jar."""
+    """httpx shows the phrase in the repr of a response, and keeps the cookie in its jar."""
     cookies = [f"id={service.api_key}", "theme=dark"]
     with service.fault(headers={"Set-Cookie": cookies}):
         response = live.get("/v1/lists")
@@ -393,7 +397,7 @@ def test_a_key_in_a_reason_phrase_or_a_cookie_is_not_shown(
 
 
 def test_cookies_are_kept_and_sent_back(service: FaultyService, live: Session) -> None:
-    """As httpx's clients do; they can be read, and replaced."""
+    """Cookies can be read and replaced, as in httpx's clients."""
 
     async def cookies_async() -> dict[str, str]:
         async with Session(live.base_url, ApiKey(STAND_IN_KEY)) as session:
@@ -412,7 +416,10 @@ def test_cookies_are_kept_and_sent_back(service: FaultyService, live: Session) -
 
 
 def test_the_key_goes_to_the_base_address_alone(service: FaultyService, live: Session) -> None:
-    """Another origin gets no key, by an absolute address or by a redirect, nor does `auth=None`."""
+    """No other origin gets the key: neither by an absolute URL nor by a redirect.
+
+    A request with ``auth=None`` has no key either.
+    """
     without = live.client.get("/v1/users/me", auth=None)
     with stand_in() as other:
         absolute = live.request("GET", f"{other.base_url}/v1/users/me")
@@ -431,7 +438,7 @@ def test_the_key_goes_to_the_base_address_alone(service: FaultyService, live: Se
 def test_an_address_that_exposes_something_is_refused(
     live: Session, address: str, said: str
 ) -> None:
-    """Before a connection is tried; the message does not repeat what httpx would print."""
+    """The request is refused before it connects, and the message repeats no secret."""
     with pytest.raises(dm.errors.AddressError, match=said) as caught:
         live.request("GET", address)
 
@@ -441,7 +448,7 @@ def test_an_address_that_exposes_something_is_refused(
 def test_a_redacted_recording_replays_and_stays_redacted(
     service: FaultyService, live: Session
 ) -> None:
-    """A replay knows from the cassette what to redact in what is asked; so does a recording."""
+    """The cassette says what to redact, so later replays and recordings do the same."""
     params = {"email": "reader@example.org"}
     with live.record("private"):
         live.request("GET", "/v1/nowhere", params=params)
@@ -461,7 +468,7 @@ def test_a_redacted_recording_replays_and_stays_redacted(
 def test_no_frame_below_the_key_is_left_in_a_traceback(
     live: Session, service: FaultyService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """httpcore and h11 have the sent headers in their locals: %xmode Verbose would print them."""
+    """httpcore and h11 have the headers in their locals, which ``%xmode Verbose`` would print."""
 
     def broken(_: httpx.HTTPTransport, request: httpx.Request) -> httpx.Response:
         event = [value.decode() for _, value in request.headers.raw]
@@ -480,9 +487,9 @@ def test_no_frame_below_the_key_is_left_in_a_traceback(
 def test_a_response_that_is_held_does_not_hold_the_key(
     service: FaultyService, receive: str
 ) -> None:
-    """A notebook keeps what its cells gave; the key goes with its session."""
+    """A notebook keeps the results of its cells, so they must not keep the key in memory."""
     session = Session(service.base_url, "a-key-of-its-own", pace="off")
-    once = {"Connection": "close"}  # so that no socket is left open
+    once = {"Connection": "close"}  # leaves no socket open
     if receive == "sync":
         response = session.get("/v1/lists", headers=once)
     else:
@@ -496,12 +503,33 @@ def test_a_response_that_is_held_does_not_hold_the_key(
     assert "a-key-of-its-own" not in known_keys()
 
 
+@pytest.mark.parametrize("mode", ["live", "record", "replay"])
+def test_a_response_that_was_read_is_freed_without_the_garbage_collector(
+    live: Session, mode: str
+) -> None:
+    """httpx's stream refers to its response, which costs a twentieth of a replay's time."""
+    if mode != "live":
+        live.record("tour")
+        live.get("/v1/users/me")
+    if mode == "replay":
+        live.replay("tour")
+    gc.disable()
+    try:
+        response = live.get("/v1/users/me")
+        held = weakref.ref(response)
+        del response
+
+        assert held() is None
+    finally:
+        gc.enable()
+
+
 @pytest.mark.parametrize("is_closed", [False, True])
 def test_a_session_that_is_dropped_leaves_no_filter_on_the_loggers(
     service: FaultyService, is_closed: bool
 ) -> None:
-    """A filter holds the key: it goes with its session, closed or not."""
-    gc.collect()  # earlier tests' dropped sessions go first
+    """The filter has a reference to the key, so it must go with its session, closed or not."""
+    gc.collect()  # removes sessions that earlier tests dropped
     before = list(logging.getLogger("httpx").filters)
     session = Session(service.base_url, ApiKey(service.api_key))
     during = list(logging.getLogger("httpx").filters)

@@ -1,4 +1,4 @@
-"""The audit finds keys and personal data and shows none; the zip holds what a reader needs."""
+"""Sharing: the audit finds secrets and personal data, and the zip contains what a reader needs."""
 
 from __future__ import annotations
 
@@ -41,7 +41,10 @@ REPLAY = "import directmail_lab as dm\ndm.replay('shared-tour')\nname = dm.me()[
 
 
 def notebook(path: str, *sources: str, **member: Any) -> Path:
-    """A notebook of code cells, the last with another member; a source with a space is text."""
+    """Write a notebook of code cells; a source that starts with a space becomes Markdown.
+
+    ``member`` adds members to the last cell.
+    """
     cells: list[dict[str, Any]] = [
         {"cell_type": "code", "metadata": {}, "source": source, "outputs": []}
         if not source.startswith(" ")
@@ -68,14 +71,14 @@ def tour(service: StandIn) -> Path:
 
 
 def zipped(*notebooks: Path, **options: Any) -> dict[str, bytes]:
-    """What stands in the zip of these, not run, by its place below the zip's own folder."""
+    """Share the notebooks without running them; return the zip's files by their path."""
     with zipfile.ZipFile(share(notebooks, "tour.zip", run=False, **options)) as packed:
         return {name.removeprefix("tour/"): packed.read(name) for name in packed.namelist()}
 
 
 # -- what the audit finds ----------------------------------------------------------------------
 
-# Put together here, so that no scanner takes this file for a leak.
+# Concatenated, so that secret scanners do not report this file.
 KEY = "dm_" + "live_" + "8fK2xQ9zLr7TtVb3nWm5YcHs1pAe"
 BASIC = "Basic " + b64encode(f"{KEY}:".encode()).decode()
 
@@ -135,7 +138,7 @@ SOUND = [
 
 @pytest.mark.parametrize("text", SECRETS)
 def test_a_secret_is_found_and_not_repeated(text: str) -> None:
-    """Whatever shape it has, the finding tells its place and nothing of it."""
+    """The finding names the place and repeats no part of the secret."""
     found = audit_text(f"before {text} after")
 
     assert [finding.kind for finding in found if finding.kind == "secret"] != []
@@ -147,14 +150,14 @@ def test_a_secret_is_found_and_not_repeated(text: str) -> None:
 
 @pytest.mark.parametrize("text", SOUND)
 def test_what_may_be_shared_passes(text: str) -> None:
-    """Placeholders, the stand-in's values, examples, words, dates and digests."""
+    """Placeholders, the stand-in's values, examples, words, dates and digests are no secrets."""
     assert audit_text(text) == []
 
 
 def interaction(
     path: str = "/v1/users/me", *, body: bytes = b"", reply: bytes = b"{}", **headers: str
 ) -> Interaction:
-    """A request with some header, and its response."""
+    """Return an interaction with these request headers and bodies."""
     return answered(RecordedRequest("GET", BASE_URL + path, tuple(headers.items()), body), reply)
 
 
@@ -170,7 +173,7 @@ def interaction(
     ],
 )
 def test_a_cassette_is_searched_in_every_part(recorded: Interaction, place: str) -> None:
-    """The finding names the interaction and the part; with a placeholder it may be shared."""
+    """The finding names the interaction and its part; a placeholder is no finding."""
     path = theirs("tour.json", recorded, as_json=True)
     places = [f"{path}, interaction 1, {place}"] if place else []
 
@@ -188,7 +191,7 @@ def test_two_headers_are_not_read_as_one() -> None:
 
 
 def test_personal_fields_of_a_body_are_found_as_redaction_finds_them() -> None:
-    """By the names of fields too, and in compressed bodies."""
+    """The audit also uses the names of fields, and looks into compressed bodies."""
     body = gzip.compress(b'{"first_name": "Joe", "iban": "NL91ABNA0417164300"}')
     path = theirs("tour.yaml", interaction(reply=body))
 
@@ -196,7 +199,7 @@ def test_personal_fields_of_a_body_are_found_as_redaction_finds_them() -> None:
 
 
 def test_a_file_that_is_no_cassette_is_searched_as_a_whole(tmp_path: Path) -> None:
-    """A torn one is shared as text, so it is audited as text; each kind is named once."""
+    """A damaged cassette is shared as text, so it is audited as text, each kind once."""
     path = tmp_path / "saved.har"
     text = f'{{"log": {{"x": "{BASIC}", "of": "joe@corp.com ann@corp.com +31 6 1234 5678"'
     path.write_text(text, encoding="utf-8")
@@ -210,7 +213,7 @@ def test_a_file_that_is_no_cassette_is_searched_as_a_whole(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("text", ["[]", '{"cells": 5}', "\ud800", "[" * 100_000, None])
 def test_what_is_no_notebook_is_an_error(tmp_path: Path, text: str | None) -> None:
-    """Ours, that says what to do."""
+    """The user sees our error with advice, not a traceback of the JSON parser."""
     path = tmp_path / "a.ipynb"
     if text is not None:
         path.write_bytes(text.encode("utf-8", "surrogatepass"))
@@ -226,7 +229,7 @@ def test_what_is_no_notebook_is_an_error(tmp_path: Path, text: str | None) -> No
 def test_a_reader_installs_and_runs_it_offline(
     tour: Path, service: StandIn, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """pip takes the wheel in the zip; a fresh kernel, elsewhere and with no key, runs on it."""
+    """pip installs the wheel in the zip, and the notebook runs on it elsewhere without a key."""
     code = "import directmail_lab\nprint(name, directmail_lab.__file__)"
     packed = share([notebook("nb/one.ipynb", REPLAY, code)], tmp_path / "tour.zip")
     service.close()
@@ -263,7 +266,7 @@ def test_a_reader_installs_and_runs_it_offline(
 
 
 def test_the_zip_holds_what_a_reader_needs(tour: Path) -> None:
-    """Notebook, cassette, README, requirements and wheel, in one folder."""
+    """One folder contains the notebook, cassette, README, requirements and wheel."""
     source = notebook("one.ipynb", REPLAY, "import httpx")
     contents = zipped(source)
     Path("read.yaml").write_bytes(contents["cassettes/shared-tour.yaml"])
@@ -285,7 +288,7 @@ def test_the_zip_holds_what_a_reader_needs(tour: Path) -> None:
 
 
 def test_the_wheel_puts_where_jupyter_looks_what_a_build_puts_there() -> None:
-    """The two lists are the same."""
+    """The zip's wheel is built by our own code, so its list must match that of pyproject.toml."""
     settings = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())
     built = settings["tool"]["hatch"]["build"]["targets"]["wheel"]["shared-data"]
 
@@ -293,7 +296,7 @@ def test_the_wheel_puts_where_jupyter_looks_what_a_build_puts_there() -> None:
 
 
 def test_the_same_input_gives_the_same_zip_in_the_place_of_the_old(tour: Path) -> None:
-    """No time and no order of files shows in it, and nothing is left beside it."""
+    """The zip depends on neither the time nor the order of files, and no other file is left."""
     one, two = notebook("one.ipynb", REPLAY), notebook("two.ipynb", REPLAY)
     first = share([one, two], "out/tour", run=False).read_bytes()
     os.utime(one, (0, 0))
@@ -306,7 +309,7 @@ def test_the_same_input_gives_the_same_zip_in_the_place_of_the_old(tour: Path) -
 
 @pytest.mark.parametrize("suffix", [".yaml", ".har"])
 def test_a_cassette_by_its_path_keeps_its_place(tour: Path, suffix: str) -> None:
-    """What the code says with Path must be true in the zip too."""
+    """The path in the code must be valid in the zip too."""
     convert(tour, Path(f"own{suffix}"), layout_of(Path(f"own{suffix}")))
     source = notebook("nb/one.ipynb", f"dm.replay(Path('../own{suffix}'))")
 
@@ -328,7 +331,7 @@ open('left-behind', 'w').close()"""
 def test_what_is_shared_is_run_as_a_reader_runs_it(
     tour: Path, account: StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With no key, elsewhere, on copies; what it opens is shared, by whatever name it has."""
+    """The run has no key and uses copies elsewhere. Each cassette it opens is shared."""
     with Session(account.base_url, account.api_key) as session:
         for name in ("computed-1", "other"):
             session.record(Path(f"cassettes/{name}.yaml"))
@@ -341,7 +344,7 @@ def test_what_is_shared_is_run_as_a_reader_runs_it(
         readme = packed.read("tour/README.md").decode()
 
     assert names == {"tour/cassettes/shared-tour.yaml", "tour/cassettes/computed-1.yaml"}
-    assert "all cells were run with no key and no network" in readme
+    assert "All cells were run before they were shared, with no key" in readme
     assert len(account.requests) == sent
     assert {path: path.read_bytes() for path in before} == before
     assert list(Path().rglob("left-behind")) == []
@@ -371,14 +374,14 @@ raise OSError(done.stderr.splitlines()[-1])"""
 def test_the_first_cell_that_needs_more_is_told_and_nothing_is_written(
     tour: Path, cell: str, says: str
 ) -> None:
-    """By its notebook and number, its error in two lines, and what would make it run."""
+    """The error names the notebook and the cell, and says what would make it run."""
     first = "import directmail_lab as dm\ndm.get"
     source = notebook("one.ipynb", first, cell, "raise ValueError('the next one')")
     with pytest.raises(NotebookRunError, match=says) as caught:
         share(source, "tour.zip", timeout_s=1 if "sleep" in cell else 600)
 
     message = str(caught.value)
-    # A kernel that starts slowly uses up a second before the cell.
+    # If the kernel starts slowly, the second is over before cell 2.
     assert re.match(r"Nothing was written: one\.ipynb, cell [12], ", message)
     assert "cell 2" in message or "sleep" in cell
     assert message.endswith("To share it as it is: run=False, or --no-run.")
@@ -400,7 +403,7 @@ def test_the_first_cell_that_needs_more_is_told_and_nothing_is_written(
 def test_a_zip_that_could_not_run_is_refused(
     tour: Path, sources: dict[str, str], says: str
 ) -> None:
-    """Its files are none, or two of one name, or lead to another machine's; no zip is made."""
+    """There is no notebook, two have one name, or a path is valid only on this machine."""
     files = [notebook(name, text.replace("¤", str(tour))) for name, text in sources.items()]
     with pytest.raises(DirectMailLabError, match=says):
         share(files, "tour.zip", run=False)
@@ -408,8 +411,8 @@ def test_a_zip_that_could_not_run_is_refused(
     assert not Path("tour.zip").exists()
 
 
-def test_a_name_that_a_terminal_would_obey_is_not_shown() -> None:
-    """Neither that of a cell's member, nor any other in the message of an error."""
+def test_control_characters_in_a_name_are_not_shown() -> None:
+    """The audit and the errors escape control characters in names that come from a notebook."""
     hostile = notebook("one.ipynb", "1", **{"\x1b[2J\u202e": f"api_key='{ODD}'"})
     with pytest.raises(DirectMailLabError) as caught:
         share(hostile, "tour.zip")
@@ -419,7 +422,7 @@ def test_a_name_that_a_terminal_would_obey_is_not_shown() -> None:
 
 
 def test_a_secret_in_source_output_or_cassette_refuses_the_zip(tour: Path) -> None:
-    """The message says where each is, and not what it is; the zip of before stays."""
+    """The message says where each secret is but not what it is, and the old zip stays."""
     source = notebook("one.ipynb", REPLAY, f"dm.connect(api_key='{KEY}')")
     printed = notebook("two.ipynb", "1", outputs=[{"text": [f"signed in with {KEY}\n"]}])
     tour.write_text(tour.read_text(encoding="utf-8").replace("Stand-in User", KEY))
@@ -437,7 +440,7 @@ def test_a_secret_in_source_output_or_cassette_refuses_the_zip(tour: Path) -> No
 def test_the_users_own_key_refuses_the_zip_whatever_its_shape(
     tour: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One that looks like any word is found where it is known, in its other forms too."""
+    """A key that looks like an ordinary word is found because it is known, also when encoded."""
     keys = {"horse-battery", "correct-staple", "quite-ordinary"}
     forms = (b64encode(f"{key}:".encode()).decode() for key in sorted(keys))
     source = notebook("one.ipynb", *(f"headers = '{form}'" for form in forms))
@@ -455,7 +458,7 @@ def test_the_users_own_key_refuses_the_zip_whatever_its_shape(
 HIDDEN = "Qx7mR2vK9pLw4TzB8nYd"
 
 
-# A picture whose comment is the key.
+# A PNG with the key in its comment.
 PNG = b"\x89PNG\r\n\x1a\n\0\0\0\x1ctEXtComment\0" + HIDDEN.encode() + b"\xff\xfe"
 B64 = b64encode(PNG).decode()
 
@@ -487,10 +490,10 @@ GZIP = b64encode(gzip.compress(HIDDEN.encode())).decode()
 
 
 def nothing_leaks(*notebooks: Path) -> None:
-    """Sharing is refused without the key in the message, or what is written does not hold it."""
+    """Check that sharing is refused without showing the key, or that the zip does not have it."""
     try:
         contents = zipped(*notebooks)
-        # The wheel is large, and the same whatever is shared.
+        # The wheel is large, and independent of what is shared.
         written = b"\n".join(each for name, each in contents.items() if not name.endswith(".whl"))
     except DirectMailLabError as error:
         written = str(error).encode()
@@ -500,7 +503,7 @@ def nothing_leaks(*notebooks: Path) -> None:
 
 @pytest.mark.parametrize("place", CELLS)
 def test_a_key_in_any_part_of_a_cell_is_found(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever member holds it, known or not, and whatever kind of cell."""
+    """The cell may be of any kind, and the member may be unknown to nbformat."""
     path = notebook("one.ipynb", "1", "", **CELLS[place])
     monkeypatch.setenv("DIRECTMAIL_API_KEY", HIDDEN)
     findings = audit(path)
@@ -510,7 +513,7 @@ def test_a_key_in_any_part_of_a_cell_is_found(place: str, monkeypatch: pytest.Mo
 
 
 def test_a_key_that_nobody_knows_is_found_by_its_name_and_none_in_a_picture() -> None:
-    """The lines of a source are joined, and the base64 of a picture is no text."""
+    """The lines of a source are joined before the search, and base64 of a picture is skipped."""
     picture = {"data": {"image/png": "AKIA" + "A" * 16, "text/plain": "7"}}
     source = ["dm.connect(api_key=", '"3f9a77c1e2")']
     path = notebook("one.ipynb", "1", source=source, outputs=[picture])
@@ -522,7 +525,7 @@ def test_a_key_that_nobody_knows_is_found_by_its_name_and_none_in_a_picture() ->
 def test_a_key_anywhere_in_a_cassettes_file_is_not_shared(
     place: str, tour: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It refuses the zip, or stands in no part that is written anew."""
+    """Either the zip is refused, or the part with the key is not in it."""
     before = tour.read_text(encoding="utf-8")
     tour.write_text(FILES[place](before), encoding="utf-8")
     monkeypatch.setenv("DIRECTMAIL_API_KEY", HIDDEN)
@@ -538,7 +541,7 @@ def test_a_key_anywhere_in_a_cassettes_file_is_not_shared(
 def test_a_key_in_a_notebooks_other_members_is_not_shared(
     tour: Path, monkeypatch: pytest.MonkeyPatch, member: str
 ) -> None:
-    """Beside its cells, twice under one name, and in its own name."""
+    """The key may be in another member, in a repeated one, or in the notebook's file name."""
     monkeypatch.setenv("DIRECTMAIL_API_KEY", HIDDEN)
     source = notebook("one.ipynb", REPLAY)
     source.write_text(source.read_text().replace('{"cells"', f'{{{member}, "cells"', 1))
@@ -548,7 +551,7 @@ def test_a_key_in_a_notebooks_other_members_is_not_shared(
 
 
 def test_personal_data_is_told_in_one_line_and_shared(tour: Path) -> None:
-    """It may be meant for the reader, so it is a warning that says where."""
+    """Personal data may be meant for the reader, so it causes one warning that says where it is."""
     source = notebook("one.ipynb", REPLAY, "'write to ada@lovelace.org'", "'ada@lovelace.org'")
     with pytest.warns(UserWarning, match=r"an e-mail address, first in .*cell 2") as warned:
         share(source, "told.zip")
@@ -560,13 +563,13 @@ def test_personal_data_is_told_in_one_line_and_shared(tour: Path) -> None:
 def test_no_traceback_shows_a_key_that_is_looked_for(
     tour: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """IPython's verbose tracebacks print the values on each line that a failure passes."""
+    """IPython's verbose tracebacks print the values of variables on each line they show."""
     monkeypatch.setenv("DIRECTMAIL_API_KEY", "horse-battery")
     connect("https://api.test", "correct-horse")
     source = notebook("one.ipynb", REPLAY, "'signed in with correct-horse'")
     with pytest.raises(DirectMailLabError) as caught:
         share(source, "tour.zip", secrets=["staple-horse"])
-    # Without this test's own frame, whose line has the key in it.
+    # Skip this test's own frame: its source line contains the key.
     shown = VerboseTB().text(caught.type, caught.value, caught.tb.tb_next)
 
     assert "_refuse_secrets" in shown

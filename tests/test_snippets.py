@@ -1,4 +1,4 @@
-"""A recorded request as code: what is sent again is what was recorded, and never the key itself."""
+"""A recorded request as code: it sends the same request, and never contains the key."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
 
 @pytest.fixture(autouse=True)
 def trusted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the samples' address be one that the user chose, with a key."""
+    """Make the samples' address one that the user has set, with a key."""
     monkeypatch.setenv("DIRECTMAIL_BASE_URL", BASE_URL)
     monkeypatch.setenv("DIRECTMAIL_API_KEY", KEY)
 
@@ -48,7 +48,7 @@ def copied(request: RecordedRequest, kind: str = "curl", response: str = "{}") -
 
 
 class Echo(LoopbackServer):
-    """Keeps the last request as it came."""
+    """Keeps the last request unchanged."""
 
     def answer(self, request: RecordedRequest) -> RecordedResponse:
         self.seen = request
@@ -79,7 +79,7 @@ REQUESTS = {
 def test_what_is_copied_sends_the_very_same_request(
     echo: Echo, kind: str, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By a real shell with a real curl, and by httpx: method, target, headers, body and key."""
+    """A real shell with curl, and httpx, send the same method, target, headers, body and key."""
     request = REQUESTS[name]
     request = replace(request, uri=echo.base_url + request.uri.removeprefix(BASE_URL))
     monkeypatch.setenv("DIRECTMAIL_BASE_URL", echo.base_url)
@@ -101,7 +101,7 @@ def test_what_is_copied_sends_the_very_same_request(
 
 @pytest.mark.parametrize("name", REQUESTS)
 def test_a_call_of_ours_sends_the_very_same_request(name: str) -> None:
-    """Address and key are the session's own; the frame is made of what JSON was received."""
+    """The session adds address and key; if the response was JSON, the code also makes a frame."""
     request, session = REQUESTS[name], dm.Session(BASE_URL)
     code = copied(request, "request")
     built: list[Any] = []
@@ -153,7 +153,7 @@ def test_a_call_of_ours_sends_the_very_same_request(name: str) -> None:
 def test_a_call_of_ours_reads_as_a_person_writes_it(
     request_: RecordedRequest, response: str, code: str
 ) -> None:
-    """With its parameters and its JSON as Python, on one line if that fits."""
+    """The code has parameters and JSON as Python values, on one line if they fit."""
     written = copied(request_, "request", response)
 
     assert written == f"response = {code}"
@@ -161,7 +161,7 @@ def test_a_call_of_ours_reads_as_a_person_writes_it(
 
 @given(TEXT, TEXT, st.binary(max_size=40))
 def test_whatever_was_recorded_is_printable_and_quoted(path: str, value: str, body: bytes) -> None:
-    """What is pasted moves no cursor and ends no paste; a shell reads it as mere words."""
+    """Pasted text must not move the cursor or end the paste, and the shell sees plain words."""
     request = RecordedRequest("POST", f"{BASE_URL}/{path}", (("X-V", value),), body)
     curl, httpx = copied(request), copied(request, "httpx")
     ours = copied(replace(request, body=json.dumps({path: value}).encode()), "request")
@@ -179,7 +179,7 @@ def test_whatever_was_recorded_is_printable_and_quoted(path: str, value: str, bo
 
 @pytest.mark.parametrize("kind", ["curl", "httpx", "request"])
 def test_a_value_that_was_replaced_is_said_to_be(kind: str) -> None:
-    """A placeholder or a pseudonym is no value to send: in the address, a header or the body."""
+    """The user must replace a placeholder or a pseudonym in the address, a header or the body."""
     note = "# A value was replaced when this was recorded: put in your own.\n"
     header = replace(get(), headers=(("X-Key", "<REDACTED>"),))
     body = post(b'{"to": "person-0123abcd@example.invalid"}')
@@ -190,7 +190,7 @@ def test_a_value_that_was_replaced_is_said_to_be(kind: str) -> None:
 
 
 def test_what_is_left_out_is_said() -> None:
-    """A body that is too large or was not kept, and a header that is no text."""
+    """Comments say that a body is missing or too large, or that a header is not plain text."""
     code = copied(replace(post(b"x" * 100_000), headers=(("X-A", "a\r\nX-B: b"),)))
 
     assert "# The body was not kept, or is too large" in code
@@ -202,7 +202,7 @@ def test_what_is_left_out_is_said() -> None:
 
 @pytest.mark.parametrize("uri", ["file:///etc/passwd", "gopher://a.test/", "-o/tmp/x", ""])
 def test_an_address_that_is_not_of_http_is_refused(uri: str) -> None:
-    """curl would read a file, or take it for an option."""
+    """curl would read a local file, or take the address for an option."""
     with pytest.raises(CassetteError, match="no http address"):
         copied(replace(get(), uri=uri))
 
@@ -224,7 +224,7 @@ def test_an_address_that_is_not_of_http_is_refused(uri: str) -> None:
 )
 @pytest.mark.parametrize("kind", ["curl", "httpx"])
 def test_the_key_goes_to_a_trusted_origin_alone(kind: str, uri: str, has_key: bool) -> None:
-    """A redirect, or a stranger's recording, may name any address."""
+    """A redirect, or a stranger's recording, may contain any address."""
     code = copied(replace(get(), uri=uri), kind)
 
     assert ("DIRECTMAIL_API_KEY" in code) == has_key
@@ -232,7 +232,7 @@ def test_the_key_goes_to_a_trusted_origin_alone(kind: str, uri: str, has_key: bo
 
 
 def test_a_view_trusts_what_this_process_connected_to() -> None:
-    """A session that only replays a recording connects to nothing; one with a key does."""
+    """A session that only replays trusts no address, but a session with a key does."""
     view = InteractionView(answered(get("/v1/x", base="https://only-here.example.test")))
     with dm.Session("https://only-here.example.test"):
         assert "--user" not in view.as_curl()
@@ -244,7 +244,7 @@ def test_a_view_trusts_what_this_process_connected_to() -> None:
 def test_a_setting_names_an_origin_to_trust(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """The environment's address and regions, and the file's; a setting that is not valid none."""
+    """The variables and the regions file add origins; an invalid setting adds none."""
     monkeypatch.setenv("DIRECTMAIL_BASE_URL", "https://one.test/eu")
     monkeypatch.setenv("DIRECTMAIL_REGIONS", "two=https://two.test:8443")
     file = tmp_path / "config" / "directmail-lab" / "regions.toml"

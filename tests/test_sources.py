@@ -1,4 +1,4 @@
-"""Each question asked of each kind of source: what it covers, and what it says where it cannot."""
+"""Each question, asked of each kind of source: what it covers, and its errors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TITLES = {
     "replay": "tour (replayed), 4 interactions",
 }
 LEFT = "GET /v1/lists: 58 of 60 left; GET /v1/users/me: 299 of 300 left; GET /v1/nowhere: 299 of"
-NOT_PLAYED = 'Nothing of tour was played yet. It holds more: interactions("tour").'
+NOT_PLAYED = 'Nothing of tour was played yet. To see all of it: interactions("tour").'
 
 
 def send(session: dm.Session) -> None:
@@ -36,7 +36,7 @@ def _without_date(text: str) -> str:
 
 
 def source_of(kind: str, session: dm.Session) -> Any:
-    """A source of this kind, with the same four interactions as each other one."""
+    """Return a source of this kind; all kinds have the same four interactions."""
     if kind != "live":
         session.record("tour")
     send(session)
@@ -59,13 +59,13 @@ def rows(frame: pd.DataFrame) -> list[tuple[str, str, str]]:
 
 
 def checked(source: Any = None) -> dict[str, int]:
-    """How many responses of each operation `check_contract` checked."""
+    """Return how many responses of each operation `check_contract` checked."""
     rule = dm.check_contract(source).query("rule == 1")
     return dict(zip(rule["operation"], rule["responses"], strict=True))
 
 
 def found(part: str, source: Any = None) -> str:
-    """In which interactions `findings` found something of a part."""
+    """Return the interactions in which `findings` found something about a part."""
     return str(dm.findings(source).set_index("part").loc[part, "interactions"])
 
 
@@ -102,7 +102,7 @@ WALK = [
 
 @pytest.mark.parametrize(("question", "kind"), WALK)
 def test_each_question_takes_each_source(connected: dm.Session, question: str, kind: str) -> None:
-    """The same numbers of the same interactions; of several at once the frames name each."""
+    """The numbers and interactions are the same; of several sources, frames name each one."""
     source = source_of(kind, connected)
     ask, expected = QUESTIONS[question]
     if question == "chart_rate_limits":
@@ -115,15 +115,15 @@ def test_each_question_takes_each_source(connected: dm.Session, question: str, k
 
 @pytest.mark.parametrize("question", sorted(QUESTIONS.keys() - {"browse"}))
 def test_what_is_no_source_is_said_in_two_lines(question: str) -> None:
-    """And what to give."""
-    with pytest.raises(ValueError, match=r"5 is no source of interactions\. Give a") as caught:
+    """The error also says what to give instead."""
+    with pytest.raises(ValueError, match=r"5 is not a source of interactions\. Give a") as caught:
         getattr(dm, question)(5)
 
     assert hasattr(caught.value, "_render_traceback_")
 
 
 def test_a_replay_of_which_nothing_was_played_says_so(connected: dm.Session) -> None:
-    """And names the call that shows what it holds."""
+    """The note also names the call that shows what the cassette contains."""
     source_of("name", connected)
     connected.replay("tour")
 
@@ -135,7 +135,7 @@ def test_a_replay_of_which_nothing_was_played_says_so(connected: dm.Session) -> 
 
 
 def test_the_questions_of_one_session_cover_the_same_responses(connected: dm.Session) -> None:
-    """Those before a recording, in it, and after a replay; what a replay played is apart."""
+    """Responses before, during and after a recording count, but not those of a replay."""
     send(connected)
     source_of("replay", connected)
     connected.live()
@@ -147,7 +147,7 @@ def test_the_questions_of_one_session_cover_the_same_responses(connected: dm.Ses
 
 
 def test_what_new_episodes_plays_is_in_neither_chart_nor_check(connected: dm.Session) -> None:
-    """It is among the interactions, and says nothing of the allowance or the unit of now."""
+    """A replayed response is among the interactions, but says nothing about today's allowance."""
     with FaultyService(reset_unit="epoch_s") as earlier:
         recording = dm.Session(earlier.base_url, earlier.api_key)
         with recording, recording.record("tour"):
@@ -165,7 +165,7 @@ def test_what_new_episodes_plays_is_in_neither_chart_nor_check(connected: dm.Ses
 
 @pytest.mark.usefixtures("connected")
 def test_requests_without_the_key_count_in_findings_alone(service: FaultyService) -> None:
-    """Those that `explore` sends so; one without a key, and one with a wrong one."""
+    """`explore` sends one request without a key and one with a wrong key."""
     dm.explore(pause_s=0)
     count = service.requests.total() - 2
 
@@ -174,10 +174,10 @@ def test_requests_without_the_key_count_in_findings_alone(service: FaultyService
     assert len(dm.interactions()) == len(dm.rate_limits()) == sum(checked().values()) == count
 
 
-def test_drift_counts_nowhere_and_numbers_as_the_others(
+def test_drift_adds_no_interactions_and_uses_the_recordings_numbers(
     connected: dm.Session, service: FaultyService
 ) -> None:
-    """A read is compared with the last that was recorded, whose number is that of every table."""
+    """Drift's requests are in none of the session's tables, and its numbers are the recording's."""
     source_of("name", connected)
     before = len(dm.interactions())
     service.fault(path="/v1/lists", status=500)

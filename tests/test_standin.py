@@ -1,4 +1,4 @@
-"""The stand-in service, over real sockets: it keeps service.md; the tests' own one has faults."""
+"""The stand-in service over real sockets keeps service.md; the tests' own version has faults."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def limits_of(response: httpx.Response) -> tuple[str, ...]:
 
 
 def test_the_key_as_user_name_with_an_empty_password_gets_the_record(client: httpx.Client) -> None:
-    """Parts 4 and 5: the one endpoint that is specified, with the key before a colon."""
+    """service.md parts 4 and 5: the one specified endpoint, with the key and a colon."""
     response = client.get(ME_PATH)
 
     assert (response.status_code, limits_of(response)) == (200, ("300", "299", "60"))
@@ -63,7 +63,7 @@ OTHER_SCHEMES = [None, "Basic %%%", f"Bearer {KEY_AND_COLON}"]
 
 @pytest.mark.parametrize("header", [*map(basic, WRONG), *OTHER_SCHEMES])
 def test_any_other_credentials_are_refused(service: StandIn, header: str | None) -> None:
-    """A password, another key, one in the wrong place, another scheme, or no header at all."""
+    """A password, another key, a misplaced key, another scheme and no header all get a 401."""
     headers = {} if header is None else {"Authorization": header.encode()}
     response = httpx.get(service.base_url + ME_PATH, headers=headers, trust_env=False)
 
@@ -87,13 +87,14 @@ def test_any_other_credentials_are_refused(service: StandIn, header: str | None)
 def test_every_response_has_the_three_headers(
     client: httpx.Client, method: str, path: str, status: int
 ) -> None:
-    """Part 8, rule 1: whatever the endpoint and the status, and rule 2 with it."""
+    """service.md part 8, rules 1 and 2, for every endpoint and status."""
     response = client.request(method, path)
 
     assert response.status_code == status
     assert int(response.headers[REMAINING_HEADER]) <= int(response.headers[LIMIT_HEADER])
     assert response.headers[RESET_HEADER].isdigit()
-    assert set(HEADERS) <= {name.decode() for name, _ in response.headers.raw}  # spelled so
+    # The spelling is exactly that of service.md.
+    assert set(HEADERS) <= {name.decode() for name, _ in response.headers.raw}
 
 
 @pytest.mark.parametrize(
@@ -105,7 +106,7 @@ def test_every_response_has_the_three_headers(
     ],
 )
 def test_what_is_no_http_gets_a_400(service: StandIn, sent: bytes) -> None:
-    """At once, and the connection is closed."""
+    """The response comes at once, and the connection closes."""
     with connected_to(service) as connection:
         connection.sendall(sent)
         response = b"".join(iter(lambda: connection.recv(4096), b""))
@@ -114,7 +115,7 @@ def test_what_is_no_http_gets_a_400(service: StandIn, sent: bytes) -> None:
 
 
 def test_the_window_counts_down_and_then_answers_as_told() -> None:
-    """Of two in 10 s from the first one: the status, what remains, and the seconds until more."""
+    """Two requests are allowed in 10 s from the first one; then responses have the given status."""
     seen = {1.0: (200, 1, 10), 5.0: (200, 0, 6), 10.9: (420, 0, 1), 11.0: (200, 1, 10)}
     clock = iter([1_800_000_000.0 + at for at in seen]).__next__
     options = {"limit": 2, "window_s": 10, "exhausted_status": 420}
@@ -134,7 +135,7 @@ def test_the_window_counts_down_and_then_answers_as_told() -> None:
     ],
 )
 def test_reset_is_sent_in_the_unit_asked_for(unit: str, text: str) -> None:
-    """Rounded up, so that a client that waits as told is not too early."""
+    """Reset is rounded up, so that a client that waits for it is never early."""
     with (
         FaultyService(reset_unit=unit, clock=lambda: NOON) as service,
         client_of(service) as client,
@@ -142,11 +143,14 @@ def test_reset_is_sent_in_the_unit_asked_for(unit: str, text: str) -> None:
         headers = client.get(ME_PATH).headers
 
     assert headers[RESET_HEADER] == text
-    assert headers["Date"] == "Fri, 15 Jan 2027 08:00:00 GMT"  # its own clock's
+    assert headers["Date"] == "Fri, 15 Jan 2027 08:00:00 GMT"  # the fake clock's time
 
 
 def test_operations_have_allowances_of_their_own() -> None:
-    """One operation's requests do not count against another's; ids are one operation."""
+    """Requests for one operation do not count for another.
+
+    Paths that differ by an id are the same.
+    """
     limits = {"/v1/lists/{id}": 7, "POST /v1/letters": 2}
     with stand_in(limits=limits) as service, client_of(service) as client:
         client.get("/v1/lists/lst_stand_in_1")
@@ -162,7 +166,7 @@ def test_operations_have_allowances_of_their_own() -> None:
 
 
 def test_closing_frees_the_port_and_the_thread(caplog: pytest.LogCaptureFixture) -> None:
-    """Quietly, even with connections open and an answer waiting; closing twice is closing once."""
+    """Connections may be open and a response pending, and closing twice is allowed."""
     before = set(threading.enumerate())
     service = FaultyService()
     port = urlsplit(service.base_url).port
@@ -185,7 +189,7 @@ def test_closing_frees_the_port_and_the_thread(caplog: pytest.LogCaptureFixture)
 def test_a_client_that_goes_away_prints_nothing(
     service: StandIn, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Before its request is whole, or before it has read the answer; the next one is answered."""
+    """The client may leave before its request is complete or before it reads the response."""
     for sent in (b"", b"GET /", b"POST / HTTP/1.1\r\nContent-Length: 9\r\n\r\n", b"x\r\n\r\n"):
         with connected_to(service) as gone:
             gone.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
@@ -198,7 +202,7 @@ def test_a_client_that_goes_away_prints_nothing(
 
 
 def test_a_body_that_is_cut_is_no_request(service: StandIn) -> None:
-    """It would be passed on as a whole one."""
+    """The incomplete body must not be passed on as a complete one."""
     with connected_to(service) as connection:
         connection.sendall(b"POST /v1/letters HTTP/1.1\r\nContent-Length: 9\r\n\r\n{}")
         connection.shutdown(socket.SHUT_WR)
@@ -208,7 +212,7 @@ def test_a_body_that_is_cut_is_no_request(service: StandIn) -> None:
 
 
 def test_a_body_in_chunks_is_read_to_its_end(client: httpx.Client) -> None:
-    """What follows it on the connection is the next request."""
+    """The bytes after the body are the next request."""
     parts = (part for part in (b"a" * 70_000, b"b"))
     sent = [client.post("/v1/letters", content=parts), client.get(ME_PATH)]
 
@@ -227,6 +231,6 @@ def test_a_body_in_chunks_is_read_to_its_end(client: httpx.Client) -> None:
 def test_options_that_make_no_sense_are_refused(
     options: dict[str, object], error: type[Exception]
 ) -> None:
-    """Before anything listens."""
+    """The error comes before the server listens."""
     with pytest.raises(error):
         stand_in(**options)

@@ -1,4 +1,4 @@
-"""The tutorials as a reader runs them: no key, no network, twice, in any order."""
+"""The tutorials as a reader runs them: without key and network, twice, and in any order."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 NOTEBOOKS = sorted(path.name for path in (ROOT / "notebooks").glob("*.ipynb"))
 
-# Read by the kernel when it starts: from then on it reaches this machine alone.
+# The kernel runs this code when it starts. It blocks connections to other machines.
 LOOPBACK_ALONE = """
 import ipaddress, socket
 connect = socket.socket.connect
@@ -48,13 +48,13 @@ socket.socket.connect = connect_here
 
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
-    """A copy of the tutorials, as an unpacked wheel leaves it."""
+    """A copy of the tutorials, as an unpacked wheel contains them."""
     return fresh_copy(ROOT, tmp_path)
 
 
 @pytest.fixture
 def offline(tmp_path: Path) -> dict[str, str]:
-    """The environment of a kernel that can reach no other machine and takes warnings as errors."""
+    """The environment of a kernel without network that turns warnings into errors."""
     folder = tmp_path / "site"
     folder.mkdir()
     (folder / "sitecustomize.py").write_text(LOOPBACK_ALONE)
@@ -69,7 +69,7 @@ def in_order(path: Path, cells: Iterable[Any]) -> Any:
 
 
 def shown(path: Path) -> tuple[list[Any], list[str]]:
-    """Return what a notebook's cells show: all but the pictures, and these."""
+    """Return the outputs of a notebook without its pictures, and the pictures."""
     outputs = [dict(out) for cell in read(path).cells for out in cell.get("outputs", ())]
     pictures = [
         out["data"].pop("image/png") for out in outputs if "image/png" in out.get("data", {})
@@ -80,7 +80,7 @@ def shown(path: Path) -> tuple[list[Any], list[str]]:
 def test_an_installed_wheel_gives_a_copy_and_keeps_changes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The packaged tutorials are copied once; a reader's change is never overwritten."""
+    """The packaged tutorials are copied once, and a reader's changes are never overwritten."""
     copy_tutorials(ROOT, tmp_path / "site-packages" / "directmail_lab" / "packaged")
     monkeypatch.setattr(packaged, "_PACKAGE", tmp_path / "site-packages" / "directmail_lab")
     copied = first_notebook(tmp_path)
@@ -95,7 +95,7 @@ def test_an_installed_wheel_gives_a_copy_and_keeps_changes(
 
 @pytest.mark.parametrize("language", [{"version": "3.0.0"}, None])
 def test_a_copy_names_the_python_that_runs_it(tmp_path: Path, language: object) -> None:
-    """JupyterLab would write that on opening, and then ask whether to save the change."""
+    """JupyterLab would write the version on opening, and ask whether to save the change."""
     old = read(ROOT / "notebooks" / FIRST)
     del old.metadata["language_info"]
     old.metadata |= {"language_info": language} if language else {}
@@ -111,7 +111,7 @@ def test_a_copy_names_the_python_that_runs_it(tmp_path: Path, language: object) 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NOTEBOOKS)
 def test_a_run_recreates_the_committed_outputs(name: str, copy: Path) -> None:
-    """What is committed is what a keyless, replayed run shows, with as many pictures."""
+    """The committed outputs are those of a replay without a key, with as many pictures."""
     committed, pictures = shown(copy / "notebooks" / name)
     execute(copy / "notebooks" / name)
     again, redrawn = shown(copy / "notebooks" / name)
@@ -125,7 +125,10 @@ def test_a_run_recreates_the_committed_outputs(name: str, copy: Path) -> None:
 def test_run_all_shows_the_same_whatever_ran_before(
     name: str, copy: Path, offline: dict[str, str]
 ) -> None:
-    """A reader who goes backwards once there is a session, then Run All twice: no stderr."""
+    """A reader may run cells backwards after the first ones, and then Run All twice.
+
+    Nothing is written to stderr.
+    """
     path = copy / "notebooks" / name
     cells = read(path).cells
     code = [cell for cell in cells if cell.cell_type == "code"]
@@ -145,7 +148,7 @@ def test_run_all_shows_the_same_whatever_ran_before(
 
 @pytest.mark.slow
 def test_the_same_cells_give_the_same_tables(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A unit that one cell states for the stand-in says nothing of the tutorial's recording."""
+    """The Reset unit that one cell states for the stand-in must not affect the recording."""
     monkeypatch.chdir(copy / "notebooks")
     sources = [c.source for c in read(Path("02-rate-limits.ipynb")).cells if c.cell_type == "code"]
     kernel: dict[str, Any] = {}
@@ -156,7 +159,7 @@ def test_the_same_cells_give_the_same_tables(copy: Path, monkeypatch: pytest.Mon
             yield dm.rate_limits()
 
     first = list(tables())
-    with dm.session():  # the cells replace it as the current one
+    with dm.session():  # the cells replace this session as the current one
         again = list(tables())
 
     assert "reset_unit=" in "".join(sources)
@@ -168,7 +171,7 @@ def test_the_same_cells_give_the_same_tables(copy: Path, monkeypatch: pytest.Mon
 def test_the_kernel_of_these_tests_reaches_no_other_machine(
     tmp_path: Path, offline: dict[str, str]
 ) -> None:
-    """The guard that the runs above rely on does refuse."""
+    """The other tests rely on this block."""
     source = "import socket\nsocket.create_connection(('192.0.2.1', 80), timeout=1)"
     notebook = new_notebook(cells=[new_code_cell(source)])  # type: ignore[no-untyped-call]
     with pytest.raises(Exception, match="reached outside"):
@@ -176,7 +179,7 @@ def test_the_kernel_of_these_tests_reaches_no_other_machine(
 
 
 def test_every_cassette_and_notebook_is_fit_to_be_shared() -> None:
-    """Our own audit finds neither a secret nor personal data in what is committed."""
+    """Our own audit finds no secret and no personal data in the committed files."""
     found = [
         *(f for path in CASSETTES for f in audit(path)),
         *(f for name in NOTEBOOKS for f in audit(ROOT / "notebooks" / name)),
@@ -196,7 +199,7 @@ SLOW_TO_RECORD = ("explore-an-unknown-api", "rate-limits")
     ],
 )
 def test_recording_a_cassette_anew_leaves_no_difference(name: str, tmp_path: Path) -> None:
-    """The committed cassette is what the stand-in answers over real HTTP, and says so."""
+    """The committed cassette is exactly what the stand-in sends over real HTTP, and says so."""
     record(name, tmp_path / f"{name}.yaml")
 
     committed = (ROOT / "cassettes" / f"{name}.yaml").read_bytes()

@@ -1,4 +1,4 @@
-"""vcrpy reads what we write, and we read what vcrpy reads: what we rely on of it is pinned here."""
+"""These tests pin what we rely on: vcrpy reads our files, and we read vcrpy's files."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from directmail_lab.exchange.values import RecordedRequest
 def test_clients_under_vcrpy_get_our_answers(
     tour: Path, get_from: Callable[..., Any], also: list[str]
 ) -> None:
-    """Two libraries read the same file; a read's body is empty, as httpx's is to vcrpy."""
+    """httpx and requests read the same file. For vcrpy, a GET of httpx has an empty body."""
     names = ["method", "uri", *also]
     with vcr.use_cassette(str(tour), record_mode="none", match_on=names) as cassette:
         first, second = (get_from(f"{BASE_URL}/v1/users/me") for _ in range(2))
@@ -45,7 +45,7 @@ def test_clients_under_vcrpy_get_our_answers(
 
 @pytest.mark.slow
 def test_pytest_recording_replays_our_cassettes(tour: Path, pytester: pytest.Pytester) -> None:
-    """By its marker, with the network blocked."""
+    """The marker of pytest-recording works with the network blocked."""
     pytester.makepyfile(
         f"""
         import httpx
@@ -72,7 +72,7 @@ SENT = st.builds(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.lists(SENT, min_size=1, max_size=8), st.lists(SENT, max_size=12), st.booleans())
 def test_like_vcrpy_plays_what_vcrpy_plays(
     tmp_path_factory: pytest.TempPathFactory,
@@ -80,7 +80,7 @@ def test_like_vcrpy_plays_what_vcrpy_plays(
     sent: list[Request],
     filtered: bool,
 ) -> None:
-    """Its default matchers, the first answer first that was not played, and its filters."""
+    """The order of responses, the default matchers and the filters are those of vcrpy."""
     path = tmp_path_factory.mktemp("tapes") / "tour.yaml"
     options = {"filter_query_parameters": ["a"]} if filtered else {}
     with vcr.use_cassette(str(path), record_mode="all", **options) as cassette:
@@ -95,17 +95,17 @@ def test_like_vcrpy_plays_what_vcrpy_plays(
                 expected = cassette.play_response(each)["body"]["string"]
             request, played = RecordedRequest(each.method, each.uri, (), body), None
             with suppress(NotRecordedError):
-                played = ours.play(request)[-1][1].response.body
+                played = ours.play(request)[-1].response.body
 
             assert played == expected
 
 
 def as_vcrpy_sees(text: str, serializer: Any = yamlserializer) -> list[tuple[Any, ...]]:
-    """Return what vcrpy makes of a cassette, and httpx of that: the raw bytes on either side."""
+    """Return what vcrpy reads in a cassette and passes to httpx, as raw bytes."""
     seen = []
     for sent, received in zip(*deserialize(text, serializer)[:2], strict=True):
         if "content-encoding" not in received["headers"]:
-            # httpx takes other than ASCII as bytes alone.
+            # httpx accepts text other than ASCII only as bytes.
             received["headers"] = {
                 n: [v.encode() for v in vs] for n, vs in received["headers"].items()
             }
@@ -118,7 +118,7 @@ def as_vcrpy_sees(text: str, serializer: Any = yamlserializer) -> list[tuple[Any
 
 
 def as_we_see(text: str) -> list[tuple[Any, ...]]:
-    """Return what we make of the same cassette, in the same form."""
+    """Return what we read in the same cassette, in the same form."""
     return [
         (
             *(each.request.method, each.request.uri, each.request.body, [*each.request.headers]),
@@ -154,7 +154,7 @@ OLD_FILES = {
     "extra keys": f"{REQUEST}{RESPONSE}  note: mine\nkind: odd\n",
     "one value, no list": f"{REQUEST.replace('headers: {}', 'headers: {A: b}')}{RESPONSE}",
     "two values of a request header": f"{REQUEST.replace('{}', '{A: [b, c], a: [d]}')}{RESPONSE}",
-    # PyYAML writes a list that stands in two places once, and an alias for the other.
+    # PyYAML writes a list that occurs twice only once, and an alias for the second.
     "alias": f"{REQUEST.replace('{}', '{A: &a [b]}')}{RESPONSE.replace('{}', '{A: *a}')}",
     "multi-line": f"{REQUEST}  response:\n    status: {{code: 200, message: OK}}\n"
     "    headers: {}\n"
@@ -164,7 +164,7 @@ OLD_FILES = {
 
 @pytest.mark.parametrize("name", OLD_FILES)
 def test_old_and_odd_files_are_read_as_vcrpy_reads_them(name: str) -> None:
-    """The same requests, and the same bytes that httpx would get."""
+    """The requests and the bytes for httpx are the same."""
     text = f"interactions:\n{OLD_FILES[name]}"
 
     assert as_we_see(text) == as_we_see(f"\ufeff{text}") == as_vcrpy_sees(text)
@@ -173,7 +173,7 @@ def test_old_and_odd_files_are_read_as_vcrpy_reads_them(name: str) -> None:
 TEXT = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=20)
 NAMES = st.text("abcXYZ-", min_size=1, max_size=8).map(str.lower)
 VALUES = st.lists(TEXT.map(str.strip), min_size=1, max_size=3)
-# A body in UTF-16 is not searched for a key, so nobody gets to see it.
+# UTF-16 bodies cannot be scanned for a key, so nothing shows them.
 BODIES = st.binary(max_size=40).filter(lambda b: b[:2] not in (b"\xff\xfe", b"\xfe\xff"))
 REQUESTS = st.builds(
     Request,
@@ -193,17 +193,17 @@ RESPONSES = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(REQUESTS, RESPONSES)
 def test_whatever_vcrpy_writes_we_read_alike(request: Request, response: dict[str, Any]) -> None:
-    """Its block layout, written by its own serializer."""
+    """vcrpy's own serializer writes the file in its block layout."""
     text = serialize({"requests": [request], "responses": [response]}, yamlserializer)
 
     assert as_we_see(text) == as_vcrpy_sees(text)
 
 
 def test_its_json_cassettes_are_read_alike() -> None:
-    """JSON escapes of two halves, which libyaml cannot read, included."""
+    """JSON may escape a character as a surrogate pair, which libyaml cannot read."""
     both = answered(body="\U0001f600 é"), answered(post(b"{}"))
     text = written_by_vcrpy("tour.json", *both, as_json=True).read_text()
 
@@ -213,7 +213,7 @@ def test_its_json_cassettes_are_read_alike() -> None:
 
 @pytest.mark.parametrize("mode", ["none", "once", "new_episodes", "any", "all"])
 def test_each_record_mode_does_what_vcrpys_does(tmp_path: Path, mode: str) -> None:
-    """What is played, what is sent and what is kept, for a request that is there and one not."""
+    """A recorded and a new request are each played, sent or refused as in vcrpy, and kept alike."""
     ours, theirs = tmp_path / "ours.yaml", tmp_path / "theirs.yaml"
     old = [answered(get("/there"), body="old"), answered(get("/unasked"), body="old")]
     for path in (ours, theirs):

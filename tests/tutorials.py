@@ -1,7 +1,7 @@
-"""Record the tutorials' cassettes anew, and run the notebooks: ``python tests/tutorials.py``.
+"""Re-record the tutorials' cassettes and run the notebooks: ``python tests/tutorials.py``.
 
-The cassettes are recorded over real HTTP from the stand-in service, on a clock of their own: a
-second run leaves no difference.
+The cassettes are recorded over real HTTP from the stand-in service, on a fake clock. So a second
+run changes nothing.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 
 # -- the cassettes -----------------------------------------------------------------------------
 
-# A cassette names the address that it was recorded at: the same port each time, the same file.
-# One recording at a time: the tests that record run side by side, in processes of their own.
+# A cassette contains the address it was recorded at, so the port is always the same. A lock allows
+# one recording at a time, because the tests that record run in parallel processes.
 _PORT: Final = 8431
 _PORT_LOCK: Final = FileLock(Path(gettempdir()) / f"directmail-lab-port-{_PORT}.lock")
 _START: Final = 1_795_233_600.0
-_AT: Final = "2026-11-21T04:00:00.000000Z"  # the same time
+_AT: Final = "2026-11-21T04:00:00.000000Z"  # the same time as _START
 _PassTime = Callable[[float], None]
 _SAID: Final = "the stand-in service of directmail_lab: no real account, no real service"
 
 
 class _Clock:
-    """A clock that only goes on when it is told to, or when a latency is measured with it."""
+    """A clock that moves only when told to, or when it measures a latency."""
 
     def __init__(self) -> None:
         self._now = _START
@@ -67,7 +67,7 @@ class _Clock:
 
 
 def record(name: str, path: Path) -> None:
-    """Record one cassette anew, to ``path``."""
+    """Record one cassette from scratch, to ``path``."""
     clock = _Clock()
     path.unlink(missing_ok=True)
     options: dict[str, Any] = {"limit": 5, "window_s": 10.0} if name == "waiting" else {}
@@ -105,7 +105,7 @@ def _rate_limits(session: Session, _: FaultyService, pass_s: _PassTime) -> None:
 
 
 def _waiting(session: Session, _: FaultyService, pass_s: _PassTime) -> None:
-    """Wait as a live session does: where nothing is left, until the window renews."""
+    """Wait as a live session does: if nothing remains, until the window renews."""
     for _again in range(12):
         headers = session.client.get("/v1/users/me").headers
         left = int(headers["X-RateLimit-Remaining"])
@@ -163,7 +163,7 @@ RECORDINGS: Final[dict[str, Callable[[Session, FaultyService, _PassTime], None]]
     "test-with-recordings": _test_with_recordings,
     "a-notebook-to-share": _a_notebook_to_share,
 }
-# A reader's own recordings, such as my-tour.yaml, are not among these.
+# Only these: the folder may also contain a reader's recordings, such as my-tour.yaml.
 CASSETTES: Final = [ROOT / "cassettes" / f"{name}.yaml" for name in sorted(RECORDINGS)]
 
 
@@ -172,7 +172,7 @@ CASSETTES: Final = [ROOT / "cassettes" / f"{name}.yaml" for name in sorted(RECOR
 _WIDGET: Final = "application/vnd.jupyter.widget-view+json"
 _TIMEOUT_S: Final = 120
 
-# Cells that show a widget, its picture beside the notebook, and the width that it is shown at.
+# The picture to show for a cell with a widget, and its width in pixels.
 _BROWSER: Final = "view = dm.browse()\nview"
 _PICTURED: Final = {
     "dm.login()": ("images/sign-in-picture.png", 472),
@@ -181,9 +181,9 @@ _PICTURED: Final = {
 
 
 def execute(path: Path) -> None:
-    """Run the notebook at ``path`` in a fresh kernel, with no key, and save its outputs in it.
+    """Run the notebook at ``path`` in a fresh kernel without a key, and save its outputs in it.
 
-    It runs in a copy, as a reader has it: what it records and writes is not left behind.
+    It runs in a copy of the tutorials, so that nothing it records or writes is left behind.
     """
     notebook = read(path)
     with TemporaryDirectory() as folder:
@@ -193,7 +193,7 @@ def execute(path: Path) -> None:
 
 
 def fresh_copy(source: Path, target: Path) -> Path:
-    """Copy the tutorials as an installed wheel would, without what a reader made in them."""
+    """Copy the tutorials as an installed wheel would, without files that a reader made."""
     copy_tutorials(source, target)
     for own in target.glob("*/my-*.*"):
         own.unlink()
@@ -202,19 +202,19 @@ def fresh_copy(source: Path, target: Path) -> Path:
 
 
 def read(path: Path) -> Any:
-    """Return a notebook, in nbformat's current version."""
+    """Return a notebook in nbformat's current version."""
     return nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
 
 
 def run(notebook: Any, folder: Path, *, environ: Mapping[str, str] | None = None) -> None:
-    """Run a notebook in a fresh kernel in ``folder``, with no key; its outputs are set in place.
+    """Run a notebook in a fresh kernel in ``folder``, without a key, and set its outputs.
 
     ``environ`` is added to the kernel's environment.
     """
     keyless = {
         name: value
         for name, value in os.environ.items()
-        # The width of the terminal that this runs in is not the reader's.
+        # The outputs must not depend on the width of this terminal.
         if name not in (API_KEY_VARIABLE, BASE_URL_VARIABLE, "COLUMNS", "LINES")
     }
     client = NotebookClient(
@@ -224,12 +224,12 @@ def run(notebook: Any, folder: Path, *, environ: Mapping[str, str] | None = None
         kernel_name="python3",
         resources={"metadata": {"path": str(folder)}},
     )
-    # cassetter, which the benchmarks compare with, and pytest-recording have options of one name.
+    # cassetter (for the benchmarks) and pytest-recording define the same option.
     client.execute(env={**keyless, "PYTEST_ADDOPTS": "-p no:cassetter", **(environ or {})})
 
 
 def _keep_what_lasts(notebook: Any, folder: Path) -> None:
-    """Drop what no viewer without this kernel can show, and what differs from run to run."""
+    """Remove the outputs that need this kernel and the metadata that differs from run to run."""
     notebook.metadata.pop("widgets", None)
     for cell in notebook.cells:
         cell.metadata.pop("execution", None)
@@ -241,9 +241,9 @@ def _keep_what_lasts(notebook: Any, folder: Path) -> None:
 
 
 def lasting_outputs(cell: Any) -> list[Any]:
-    """Return a cell's outputs without widgets: each gets another id, a progress bar ends empty.
+    """Return a cell's outputs without widgets, whose ids differ on each run.
 
-    Of the session's browser nothing lasts: it follows the cells below, as fast as these run.
+    The browser's cell keeps no output: what it shows depends on how fast the later cells run.
     """
     if cell.source == _BROWSER:
         return []
@@ -255,9 +255,9 @@ def lasting_outputs(cell: Any) -> list[Any]:
 
 
 def _picture(path: Path, width: int) -> Any:
-    """Return a picture as a cell's output: what a widget looks like where none can be shown."""
+    """Return a picture as a cell's output, for viewers that cannot show the widget."""
     data = {"image/png": b64encode(path.read_bytes()).decode("ascii")}
-    # Drawn larger than it is shown.
+    # The picture has more pixels than it is shown with.
     size = {"image/png": {"width": width}}
     return new_output("display_data", data, metadata=size)  # type: ignore[no-untyped-call]
 

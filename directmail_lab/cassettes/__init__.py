@@ -1,16 +1,17 @@
 """Cassettes: recorded sessions in vcrpy's format, written as they happen and replayed by index.
 
 - `library` finds the file for a name, and locks it.
-- `recording` is what questions are asked of. `files` reads one from a file of any layout, others
-  than ours through `vcr_files`, the use of vcrpy, and `har`; `session` is what a session keeps.
-- `cassette` is an open one, which replays or records as its record mode says.
-- `player` decides which recorded response comes next for a request; `matching` says what of two
-  requests is compared, and `mismatch` in what they differ.
+- `recording` defines what questions are asked of. `files` reads a recording from a file: in our
+  layout itself, in vcrpy's through `vcr_files`, and in HAR through `har`. `session` keeps the
+  recording of a session.
+- `cassette` is an open cassette, which replays or records as its record mode says.
+- `player` decides which recorded response comes next for a request. `matching` says which parts of
+  two requests are compared, and `mismatch` which of them differ.
 - `recorder` appends interactions to a file; `layout` defines its lines.
 - `convert` writes whole files again.
 """
 
-from .cassette import BeforeRecord as BeforeRecord, Cassette as Cassette
+from .cassette import BeforeRecord as BeforeRecord, Cassette as Cassette, Played as Played
 from .files import FileRecording as FileRecording, read_cassette as read_cassette
 from .library import (
     cassettes_by_name as cassettes_by_name,
@@ -21,4 +22,8 @@ from .library import (
 from .matching import DEFAULT_MATCH_ON as DEFAULT_MATCH_ON, Matcher as Matcher
 from .recorder import Recorded as Recorded
 from .recording import Recording as Recording, uncollected as uncollected
-from .session import RawInteraction as RawInteraction, SessionRecording as SessionRecording
+from .session import (
+    PlayedRecording as PlayedRecording,
+    RawInteraction as RawInteraction,
+    SessionRecording as SessionRecording,
+)

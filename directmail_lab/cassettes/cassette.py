@@ -1,4 +1,4 @@
-"""An open cassette: it plays what was recorded and records the rest, as its record mode says."""
+"""`Cassette`: an open cassette, which replays or records as its record mode says."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from threading import RLock
 from traceback import extract_tb
-from typing import Self
+from typing import NamedTuple, Self
 
 from ..arguments import RECORD_MODES, REPEATS, Like, RecordMode, Repeat, check_choice
 from ..display import plural
@@ -33,72 +33,90 @@ from .player import Player
 from .recorder import Ending, Recorded, Recorder, unfinished_files
 
 BeforeRecord = Callable[[Interaction], Interaction | None]
-"""Returns what is to be recorded in place of an interaction, or None to leave it out."""
+"""Takes an interaction and returns the one to record, or None to record none."""
 
 _log = logging.getLogger("directmail_lab")
 
 
 def records(record_mode: RecordMode, path: Path) -> bool:
     """Return whether a record mode adds to the cassette of this file."""
-    # As in vcrpy, an empty file is recorded to as a new one is.
+    # As in vcrpy, an empty file counts as new.
     is_old = path.exists() and path.stat().st_size > 0
     return record_mode != "none" and not (record_mode == "once" and is_old)
+
+
+class Played(NamedTuple):
+    """A response that was played.
+
+    Attributes
+    ----------
+    number
+        The number of its interaction, from 1.
+    request
+        The request that it was played for, redacted.
+    """
+
+    number: int
+    request: RecordedRequest
+    response: RecordedResponse
 
 
 class Cassette:
     """Recorded responses to requests; in most record modes, also a recorder of new ones.
 
-    Any number of threads and tasks may use one cassette at once. A forked child plays what it
-    inherits, and records nothing.
+    Any number of threads and tasks may use one cassette at once. A forked child can replay from it,
+    and records nothing.
 
     Parameters
     ----------
     name
-        A bare name, or the `Path` of a file; to replay, also what was read from one.
+        A bare name, or the `Path` of a file. To replay, it may also be a `FileRecording`.
     folders
-        Where a name is looked for before it is looked for as usual; a new cassette is in the first.
+        The folders in which a name is looked up first. A new cassette is created in the first one.
     record_mode
-        vcrpy's: ``"none"`` replays; ``"once"`` records a new cassette and replays an old one;
-        ``"new_episodes"`` and ``"any"`` add what is not there; ``"all"`` records everything again;
-        at `close` that replaces the old responses to the same requests, and others stay.
+        One of vcrpy's record modes. ``"none"`` replays; ``"once"`` records a new cassette and
+        replays an old one; ``"new_episodes"`` and ``"any"`` add requests that it does not contain.
+        ``"all"`` records everything again. At `close`, the new responses then replace the old
+        responses to the same requests, and the other interactions stay.
     redactor
-        What removes secrets before anything is written or compared.
+        Removes secrets before anything is written or compared.
     base_url
-        The base address of the session: paths are compared below it. By default the recording's.
+        The base address of the session, below which paths are compared; by default the recording's.
     match_on, ignore, like
-        What of two requests must be equal: see `matching.Matching`.
+        Which parts of two requests must be equal: see `matching.Matching`.
     repeat
-        What a replay does when all responses to a request were played: ``"last"`` gives the last
-        one again, ``"strict"`` refuses.
+        What a replay does when all responses to a request were played: ``"last"`` plays the last
+        one again, ``"strict"`` raises an error.
     before_record
         Called with each interaction before it is redacted; see `directmail_lab.record`.
     metadata
-        What a new cassette says of itself beside its writer, base address and time.
+        Metadata for a new cassette, besides its writer, base address and time.
     notice
-        Called with a sentence if a recording was not closed or cannot go on; and at its end, if it
-        has personal data.
+        Called with a sentence if a recording was not closed, if it cannot go on, or if it contains
+        personal data when it ends.
 
     Attributes
     ----------
     path
-        Its file.
+        The cassette's file.
     records
         Whether a request without a recorded response may be sent, and the response recorded.
     on_played
-        Called with each request that `play` has a recorded response to.
+        Called with each request that `play` finds a response for.
     on_unmatched
         Called with each error that `play` raises.
     ending
-        What `close` does in record mode ``"all"`` where there is an old file. ``"merge"``: what was
-        not recorded anew stays, as in vcrpy. ``"replace"``: it goes. ``"aside"``: the old file
-        stays, and the new one beside it. None: nothing yet, and the recording goes on.
+        What `close` does in record mode ``"all"`` if there is an old file. ``"merge"`` keeps the
+        interactions that were not recorded again, as vcrpy does. ``"replace"`` drops them.
+        ``"aside"`` keeps the old file, and the new one next to it. With None, the recording goes
+        on.
 
     Raises
     ------
     NotRecordedError
-        Where a cassette to replay does not exist.
+        There is no such cassette to replay.
     CassetteFormatError, CassetteInUseError, CassetteError
-        Where it cannot be read, is being recorded by another, or its name leads out of the folder.
+        The file cannot be read, somebody else is recording it, or its name leads out of the folder.
     """
 
     def __init__(
@@ -138,7 +156,7 @@ class Cassette:
         self.path = Path(place) if is_read else locate(place, folders)
         self.records = records(record_mode, self.path)
         self._recorder: Recorder | None = None
-        # Of requests in which something was replaced: what they were, by what is recorded of them.
+        # For requests in which something was replaced: a hash of the original, by what is recorded.
         self._replaced: dict[tuple[str, str, bytes | None], int] = {}
         if self.records:
             self._recorder = self._open_recorder(anew=record_mode == "all")
@@ -155,8 +173,8 @@ class Cassette:
         )
         if self.path.suffix == ".yaml" and self.path.with_suffix(".yml").exists():
             notice(
-                f"Cassette {self.name!r} is {self.path}. There is a {self.name}.yml beside "
-                "it, which is not used: rename or remove one of them."
+                f"Cassette {self.name!r} is {self.path}. The file {self.name}.yml in the same "
+                "folder is not used. Rename or remove one of them."
             )
         if self._recording.problem:
             notice(f"Cassette {self.name!r}: {self._recording.problem}.")
@@ -166,35 +184,32 @@ class Cassette:
         """The base address of the recording."""
         return self._recording.base_url
 
-    def play(
-        self, request: RecordedRequest, *, marks: bool = True
-    ) -> list[tuple[int, Interaction]]:
-        """Return the recorded response to a request with its number, after its failed attempts.
+    def play(self, request: RecordedRequest, *, marks: bool = True) -> list[Played]:
+        """Return the recorded response to a request, after its failed attempts.
 
-        The list is empty if the request is to be sent and recorded. A response that is repeated
-        comes without its attempts. Without ``marks``, the response is not marked as played.
+        The list is empty if the request must be sent and recorded. A repeated response comes
+        without its attempts. Without ``marks``, the response is not marked as played.
 
         Raises
         ------
         NotRecordedError
-            Where there is none and this cassette does not record, or its body was not recorded.
+            There is no response and this cassette does not record, or the body was not recorded.
         """
-        # What is recorded was redacted; and with nothing recorded, there is nothing to compare.
-        if self._player.played and not self._player.has_address(request):
-            request = self._redactor.request(request)
         repeats = self._repeat == "last" and not self.records
         with self._lock:
-            run = self._player.find(request, repeats=repeats)
+            run, request = self._player.find(request, repeats=repeats)
             is_played = run is not None and bool(self._player.played[run.start])
             if run is not None and marks:
                 for index in run:
                     self._player.played[index] = 1
         if run is not None and (repeats or not is_played):
             self.on_played(request)
-            indexes = run[-1:] if is_played else run
-            played = [(index + 1, self._recording.answer(index + 1, request)) for index in indexes]
-            number, last = played[-1]
-            response = self.as_recorded(number) or last.response
+            response_to, method = self._recording.response, request.method
+            played = [
+                Played(index + 1, request, response_to(index + 1, method))
+                for index in (run[-1:] if is_played else run)
+            ]
+            response = self.as_recorded(played[-1]) or played[-1].response
             if (missing := shown_missing(response.body)) is None:
                 return played
             failure = self._player.missing_body(request, missing)
@@ -209,37 +224,43 @@ class Cassette:
 
     @property
     def redactor(self) -> Redactor:
-        """What removes secrets, those that the file had among them."""
+        """The redactor, which also knows the secrets in the file."""
         return self._redactor
 
-    def as_recorded(self, number: int) -> RecordedResponse | None:
-        """Return a response that was played as another program recorded it, for the caller alone.
+    def interaction_of(self, played: Played) -> Interaction:
+        """Return the whole interaction of a response that was played."""
+        return self._recording.answer(played.number)
 
-        It has its credentials. None for our own recordings, and unless ``like`` asks for it.
+    def as_recorded(self, played: Played) -> RecordedResponse | None:
+        """Return a played response as another program recorded it, with its credentials.
+
+        It is only for the caller of the replay. None for our own recordings, and without ``like``.
         """
-        return self._recording.original(number) if self._matching.like else None
+        if not self._matching.like:
+            return None
+        return self._recording.original(played.number, played.request.method)
 
     def looks_inside(self, method: str) -> bool:
-        """Return whether more of a request than method and address decides what is played."""
+        """Return whether more than a request's method and address decides what is played."""
         return self._player.looks_inside(method)
 
     def has_unplayed(self, request: RecordedRequest) -> bool:
-        """Return whether a response to a request was not played yet."""
+        """Return whether a request has a response that was not played yet."""
         with self._lock:
-            run = self._player.find(self._redactor.request(request))
+            run, _ = self._player.find(request)
             return run is not None and not self._player.played[run.start]
 
     def record(self, interaction: Interaction) -> Recorded | None:
-        """Redact an interaction and append it: when this returns, a kill does not lose it.
+        """Redact an interaction and append it. After this returns, a kill does not lose it.
 
-        Its response body must be decoded; its headers are changed here to fit that. Returns None if
-        it was not recorded: ``before_record`` left it out, or the recording has ended.
+        The response's body must be decoded; its headers are changed to fit. Returns None if
+        ``before_record`` left the interaction out, or the recording has ended.
 
         Raises
         ------
         CassetteError
-            Where it cannot be written, or ``before_record`` failed; nothing that was recorded
-            before is lost. Also where this cassette does not record.
+            The interaction cannot be written, ``before_record`` failed, or this cassette does not
+            record. Everything recorded before is safe.
         """
         if self._recorder is None:
             raise CassetteError(
@@ -259,21 +280,23 @@ class Cassette:
                 recorded = self._recorder.append(interaction)
             except OSError as error:
                 raise self._not_written(error) from None
-            if recorded is not None:
-                self._warn_if_alike(request, recorded.request)
-        return recorded
+            if recorded is None:
+                return None
+            self._warn_if_alike(request, recorded.request)
+        # Only the result of ``before_record`` was searched, so the original may not be clean.
+        return recorded._replace(is_clean=recorded.is_clean and self._before_record is None)
 
     def recording(self) -> FileRecording:
-        """Return what the cassette holds so far; in record mode "all", only what is new."""
+        """Return the recording so far; in record mode "all", only the new interactions."""
         return self._recording if self._recorder is None else self._recorder.current()
 
     @property
     def aside(self) -> Path | None:
-        """The file beside it that holds what was recorded anew, until that takes its place."""
+        """The file with the new interactions, until it replaces the cassette's file."""
         return None if self._recorder is None else self._recorder.aside
 
     def unplayed(self) -> list[RecordedRequest]:
-        """Return the recorded requests whose responses were not played since it was opened."""
+        """Return the recorded requests whose responses were not played."""
         with self._lock:
             return self._player.unplayed()
 
@@ -288,7 +311,7 @@ class Cassette:
         Raises
         ------
         CassetteError
-            Where the disk is full.
+            The disk is full.
         """
         recorder, ending = self._recorder, self.ending
         if recorder is None or ending is None:
@@ -302,16 +325,16 @@ class Cassette:
             self._notice(notice)
 
     def resume(self) -> None:
-        """Go on recording after `close`, at the end of the file; what was played stays played.
+        """Continue to record after `close`. Responses that were played stay marked as played.
 
         Raises
         ------
         CassetteInUseError
-            Where another records the cassette by now.
+            Somebody else is recording the cassette.
         """
         with self._lock:
             if self._recorder is not None and self._recorder.closed:
-                # Where something was recorded anew, that is the cassette by now, to be added to.
+                # If something was recorded in mode "all", it is in the cassette now: append to it.
                 anew = self.record_mode == "all" and not self._recorder.has_recorded
                 self._recorder = self._open_recorder(anew=anew)
 
@@ -332,18 +355,18 @@ class Cassette:
             notice=self._notice,
             replaces=self._matching if anew else None,
         )
-        # A kernel that ends, or a cassette that is dropped, closes its recording too.
+        # So the recording is also closed when the kernel ends, or the cassette is dropped.
         weakref.finalize(self, _close_quietly, recorder)
         if files := unfinished_files(self.path):
             self._notice(
-                f"Cassette {self.name!r}: an earlier recording of it was interrupted. What it "
-                f"recorded is in {' and '.join(map(str, files))}: look at it with interactions(…), "
-                "then rename or remove it."
+                f"Cassette {self.name!r}: an earlier recording of it was interrupted. It is in "
+                f"{' and '.join(map(str, files))}. Look at it with interactions(…), then rename or "
+                "remove it."
             )
         return recorder
 
     def _warn_if_alike(self, request: RecordedRequest, written: RecordedRequest) -> None:
-        """Give notice if two recorded requests differ by a replaced value alone."""
+        """Call ``notice`` if two recorded requests differ only by a replaced value."""
         if (written.uri, written.body) == (request.uri, request.body):
             return
         what, is_recorded_as = hash((request.uri, request.body)), (written.method, written.uri)
@@ -351,19 +374,19 @@ class Cassette:
             self._notice(
                 f"Cassette {self.name!r}: two requests to {written.method} "
                 f"{self._recording.path_of(written)} differ only by a value that redaction "
-                "replaces. A replay cannot tell them apart: it gives their responses in order."
+                "replaces. A replay cannot tell them apart, and plays their responses in order."
             )
 
     def _not_written(self, error: OSError) -> CassetteError:
         return CassetteError(
-            f"Cassette {self.name!r} could not be written ({error.strerror}). What was recorded "
+            f"Cassette {self.name!r} could not be written ({error.strerror}). Everything recorded "
             "before is safe.",
-            "Make room in its folder, or set DIRECTMAIL_CASSETTES to another.",
+            "Make room on the disk, or set DIRECTMAIL_CASSETTES to another folder.",
         )
 
 
 def _changed(interaction: Interaction, before_record: BeforeRecord) -> Interaction | None:
-    """Return what ``before_record`` returns, checked; raise `CassetteError` if it fails."""
+    """Call ``before_record`` and check its result; raise `CassetteError` if it fails."""
     problem = "returned neither an Interaction nor None"
     try:
         changed = before_record(interaction)
@@ -371,10 +394,10 @@ def _changed(interaction: Interaction, before_record: BeforeRecord) -> Interacti
             return changed and check_interaction(changed)
     except CassetteFormatError as error:
         problem = f"returned an interaction that cannot be recorded: {error}"
-    except Exception as error:  # not what it says: that may be a value that was to be taken out
+    except Exception as error:  # without its message, which may quote a value to be removed
         place = extract_tb(error.__traceback__, 2)[-1]
         problem = f"raised {type(error).__name__} ({place.filename}, line {place.lineno})"
-    raise CassetteError(f"before_record {problem}. Nothing was recorded of this request.")
+    raise CassetteError(f"before_record {problem}. This request was not recorded.")
 
 
 def _close_quietly(recorder: Recorder) -> None:

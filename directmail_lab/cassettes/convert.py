@@ -1,4 +1,4 @@
-"""Writes whole cassettes again: repaired, with more redacted, or in another layout."""
+"""Rewrite whole cassettes: repair them, redact more in them, or change their layout."""
 
 from __future__ import annotations
 
@@ -21,33 +21,33 @@ from .recorder import redacted_metadata, unfinished_files, write_cassette
 
 Layout = Literal["lines", "vcrpy", "json", "har"]
 
-# About as much is searched for personal data when a recording is closed, which must not take long.
+# The search for personal data at the end of a recording is limited to this, to be quick.
 _SEARCHED: Final = 1000
 _SEARCHED_BYTES: Final = 1024**2
 
 
 def layout_of(path: Path) -> Layout:
-    """Return the layout that a file's name asks for: HAR, JSON, else our own lines."""
+    """Return the layout that a file's name asks for: HAR, JSON, or else our own lines."""
     return {".har": "har", ".json": "json"}.get(path.suffix.lower(), "lines")  # type: ignore[return-value]
 
 
 def convert(
     source: Path, target: Path, to: Layout, *, notice: Callable[[str], object] = lambda _: None
 ) -> int:
-    """Write what ``source`` holds to ``target`` in another layout, and return how many that were.
+    """Write a cassette to ``target`` in another layout, and return its number of interactions.
 
-    Both may be HAR. The credentials in ``source`` are removed, also where the service repeated
-    them, and so is every key that this process and the keyring know. ``target`` is replaced only
-    when the new file is complete. ``notice`` is called with a sentence if bodies are missing.
+    Both files may be HAR. The credentials in ``source`` are removed wherever they occur, and so are
+    the keys that this process and the keyring know. ``target`` is replaced only when the new file
+    is complete. ``notice`` is called with a sentence if bodies are missing.
 
     Raises
     ------
     CassetteFormatError
-        Where ``source`` cannot be read.
+        ``source`` cannot be read.
     CassetteError
-        A credential would have been written, or that layout cannot hold a body.
+        The new file would contain a credential, or a body does not fit into that layout.
     CassetteInUseError
-        Where ``target`` is being recorded, or another program changed it meanwhile.
+        ``target`` is being recorded, or another program changed it meanwhile.
     """
     version, recording = version_of(target), read_cassette(source)
     with locked(target) as path:
@@ -64,16 +64,16 @@ def _notice_of_missing(sizes: Sequence[int | None], source: Path) -> str:
     parts += [f"{len(sizes) - len(known)} of unknown size"] if len(known) < len(sizes) else []
     return (
         f"{source.name} lacks the content of {plural(len(sizes), 'message')} "
-        f"({', and '.join(parts)}); <not recorded: N bytes> stands for each. Save it again with "
-        "the contents of requests and responses."
+        f"({', and '.join(parts)}); each became <not recorded: N bytes>. Save it again with the "
+        "contents of requests and responses."
     )
 
 
 def _write(
     path: Path, version: Version | None, to: Layout, recording: FileRecording, redactor: Redactor
 ) -> None:
-    """Write a recording in a layout, redacted, in the place of that version of a locked file."""
-    # The writer adds its own; with ours in another layout, our reader would expect our lines.
+    """Redact a recording and write it in a layout, if the locked file still has that version."""
+    # `recorded_with` is the mark of our own lines, which `write_cassette` adds.
     metadata = {**recording.metadata, "base_url": recording.base_url}
     metadata.pop("recorded_with", None)
     if to == "lines":
@@ -98,14 +98,14 @@ def _write(
 
 
 def adopt(path: Path) -> None:
-    """Rewrite another program's cassette in place: redacted, in our layout, or as JSON if it is.
+    """Redact another program's cassette and rewrite it, in our layout, or in JSON if it was JSON.
 
-    It is replaced only if what was written has the same interactions for us and for vcrpy.
+    It is replaced only if we and vcrpy read the same interactions from the new file.
 
     Raises
     ------
     CassetteError
-        It cannot be read, is being recorded, or would not be the same afterwards; it is unchanged.
+        The file cannot be read, is being recorded, or would not be the same. It is unchanged.
     """
     from .vcr_files import load_cassette_text
 
@@ -123,10 +123,10 @@ def _messages(interactions: Iterable[Interaction]) -> list[tuple[object, ...]]:
 
 
 def redact(path: Path, rules: Sequence[str]) -> int:
-    """Redact a cassette once more, in place, and return how many interactions that changed.
+    """Redact a cassette once more, and return how many interactions that changed.
 
-    Credentials that stand in it, and known keys, go too, as `convert` removes them. A .har or .json
-    file stays one; any other is in our layout afterwards.
+    Its credentials and known keys are removed too, as by `convert`. A .har or .json file keeps its
+    layout; any other file gets ours.
 
     Parameters
     ----------
@@ -142,10 +142,10 @@ def redact(path: Path, rules: Sequence[str]) -> int:
 
 
 def repair(path: Path) -> list[str]:
-    """Close a recording that broke off, and return a sentence on each problem that was found.
+    """Close a recording that broke off, and return a sentence about each problem.
 
-    Every whole interaction is kept, and one that was cut is removed. A file that a recording left
-    beside the cassette is named, and stays (see `recorder.unfinished_files`).
+    Every whole interaction is kept, and one that was cut off is removed. A file that a recording
+    left next to the cassette is named, and stays (see `recorder.unfinished_files`).
     """
     problems: list[str] = []
     with locked(path) as file:
@@ -164,10 +164,10 @@ def repair(path: Path) -> list[str]:
 
 
 def notice_of_personal_data(path: Path, name: str) -> str:
-    """Return a line that says what personal data a closed cassette holds; empty for none.
+    """Return a line about the personal data in a closed cassette; empty if it has none.
 
-    In a large cassette only a sample is searched, spread evenly. The line says how many
-    interactions that was. An error gives an empty line, since the recording itself went well.
+    In a large cassette, only an even sample is searched, and the line says of how many
+    interactions. After an error, the line is empty, since the recording itself succeeded.
     """
     with suppress(OSError, CassetteError):
         interactions = read_cassette(path).interactions
@@ -180,6 +180,6 @@ def notice_of_personal_data(path: Path, name: str) -> str:
 
 
 def _redactor(recording: FileRecording) -> Redactor:
-    """Return what removes the keys of this process, and the keyring's for the base addresses."""
+    """Return a redactor for the keys of this process, and the keyring's for the base addresses."""
     recording.redactor.learn(known_keys(remembered_for=recording.base_urls))
     return recording.redactor.extended(recording.redact)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 import stat
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
@@ -26,7 +27,6 @@ from ..exchange.operations import base_path, path_below
 from ..exchange.values import (
     MALFORMED,
     Interaction,
-    RecordedRequest,
     RecordedResponse,
     check_request,
     check_response,
@@ -49,7 +49,7 @@ _PERCENT: Final = "{desc}: {percentage:.0f} % {bar}"
 
 @final
 class Originals(Hidden):
-    """Responses with their credentials, which no repr, pickle, copy or ``vars()`` shows."""
+    """Responses with their credentials, hidden from repr, pickle, copy and ``vars()``."""
 
     __slots__ = ("__responses",)
 
@@ -62,27 +62,27 @@ class Originals(Hidden):
 
 @dataclass(eq=False)
 class FileRecording(Recording):
-    """What a file holds.
+    """The recording in a file.
 
     Attributes
     ----------
     interactions
-        In the order of their recording.
+        The interactions in the order of their recording.
     base_url
-        What the file says, else its first request's origin.
+        The base address that the file names, or else the origin of its first request.
     problem
-        That it broke off, or was changed after it was closed.
+        Says that the recording broke off, or was changed after it was closed.
     layout
         ``"lines"`` (ours), ``"vcrpy"`` (YAML of another writer), ``"json"``, ``"har"`` or
         ``"empty"``.
     clean_bytes
         The length of the file up to the end of its last whole interaction.
     redactor
-        What knows the credentials that another program's file had.
+        Knows the credentials in another program's file.
     originals
-        Another program's responses as the file has them, with their credentials.
+        Another program's responses, unchanged, with their credentials.
     version
-        The file's `library.version_of`, taken before it was read; None if there is no file.
+        The file's version (`library.version_of`) before it was read; None if there is no file.
     """
 
     name: str
@@ -104,7 +104,7 @@ class FileRecording(Recording):
 
     @property
     def base_urls(self) -> tuple[str, ...]:
-        """The base address, then those of sessions elsewhere that later recorded to the file."""
+        """The base address, then the other base addresses from which the file was recorded."""
         others = self.metadata.get("other_base_urls")
         named = (self.base_url, *(others if isinstance(others, list) else ()))
         return tuple(dict.fromkeys(each for each in named if each and isinstance(each, str)))
@@ -133,48 +133,51 @@ class FileRecording(Recording):
         for each in self:
             yield reading_of(each, self.path_of(each.request), cassette=self.name), each
 
-    def answer(self, number: int, request: RecordedRequest | None = None) -> Interaction:
-        """Return an interaction to replay; with a request, that is in the place of its own.
+    def answer(self, number: int) -> Interaction:
+        """Return an interaction with the response to play; raise the errors of `response`."""
+        recorded = self.interactions[number - 1]
+        response = _decoded(recorded.response, recorded.request.method)
+        return replace(recorded, response=response)
+
+    def response(self, number: int, method: str) -> RecordedResponse:
+        """Return the response to play for a request of this method.
 
         Raises
         ------
         CassetteError
-            Its body cannot be decoded, or not within the bound.
+            Its body cannot be decoded, or is too large when decoded.
         """
-        if isinstance(self.interactions, Lines):
-            return _decoded(self.interactions.answer(number - 1, request))
-        recorded = self.interactions[number - 1]
-        return _decoded(replace(recorded, request=request or recorded.request))
+        recorded = self.interactions
+        if isinstance(recorded, Lines):  # which parses the request only on demand
+            return _decoded(recorded.response(number - 1), method)
+        return _decoded(recorded[number - 1].response, method)
 
-    def original(self, number: int) -> RecordedResponse | None:
-        """Return the response to replay as another program recorded it; raises as `answer` does.
+    def original(self, number: int, method: str) -> RecordedResponse | None:
+        """Return the response as another program recorded it; raise the errors of `response`.
 
-        It has its credentials, and is for the caller of a replay alone. None for our own files.
+        It contains its credentials, and is only for the caller of a replay. None for our own files.
         """
-        if self.originals is None:
-            return None
-        interaction, response = self.interactions[number - 1], self.originals[number - 1]
-        return _decoded(replace(interaction, response=response)).response
+        return None if self.originals is None else _decoded(self.originals[number - 1], method)
 
     def addresses(self) -> Iterable[tuple[Address, int]]:
-        """Return of each interaction its method and address, and which attempt it is."""
+        """Return the method, the address and the attempt of each interaction."""
         recorded = self.interactions
         return recorded.addresses() if isinstance(recorded, Lines) else map(_address_of, recorded)
 
 
 def read_cassette(path: Path, progress: Progress | None = None) -> FileRecording:
-    """Return the recording in a file: a cassette of any layout that vcrpy reads, ours, or HAR.
+    """Return the recording in a file: a cassette in our layout or any of vcrpy's, or HAR.
 
-    ``progress`` is called with each part of a large file that was read, of which all is 1; by
-    default a bar shows them.
+    For a large file, ``progress`` is called with each part that was read; the whole is 1. By
+    default, it moves a progress bar.
 
     Raises
     ------
     CassetteError
-        There is no such file, or it may not be read.
+        There is no such file, or it cannot be read.
     CassetteFormatError
-        It is not a cassette, is not safe to load, or is too large. An interaction in our layout is
-        read, and checked, when it is asked for.
+        It is not a cassette, is not safe to load, or is too large. In our layout, an interaction is
+        parsed and checked only on demand.
     """
     with ProgressBar(1.0, desc=f"Reading {path.stem}", bar_format=_PERCENT) as bar:
         data, version = _read_bytes(path)
@@ -182,8 +185,8 @@ def read_cassette(path: Path, progress: Progress | None = None) -> FileRecording
 
 
 def parse_cassette(data: bytes, path: Path, progress: Progress = lambda _: None) -> FileRecording:
-    """Return the recording that the bytes of a file hold; ``path`` is for messages alone."""
-    if not data.strip():
+    """Return the recording in the bytes of a file; ``path`` is only for messages."""
+    if not data or data.isspace():
         return FileRecording(path.stem, path=path)
     ours = _parse_lines(data, path)
     return _parse_third_party(data, path, progress) if ours is None else ours
@@ -227,37 +230,45 @@ class Lines(Sequence[Interaction]):
             if plain := layout.plain_at(self._data, self._starts[index]):
                 check_times(plain.recorded_at, plain.elapsed_s)
                 return plain
-        return self.answer(index)
-
-    def answer(self, index: int, request: RecordedRequest | None = None) -> Interaction:
-        """Return an interaction; with a request, that stands for its own, which is not parsed."""
-        match = layout.INTERACTION.match(self._data, self._starts[index])
-        assert match is not None, "the index was made by this pattern"
+        at, elapsed_s, attempt, request, response = self._match(index).groups()
         try:
-            at, elapsed_s, attempt, request_line, response_line = match.groups()
             interaction = Interaction(
-                request or check_request(layout.request_of(_parse(request_line))),
-                check_response(layout.response_of(_parse(response_line))),
+                check_request(layout.request_of(_parse(request))),
+                check_response(layout.response_of(_parse(response))),
                 layout.recorded_at_of(at.decode("ascii", "replace")),
                 layout.elapsed_s_of(elapsed_s),
                 int(attempt or 1),
             )
             check_times(interaction.recorded_at, interaction.elapsed_s)
         except MALFORMED as error:
-            number = index % len(self) + 1
-            raise unreadable(f"Interaction {number} of cassette {self._name!r}", error) from None
+            raise self._unreadable(index, error) from None
         return interaction
 
-    def head(self, index: int) -> layout.Head | None:
-        """Return what a reading needs of an interaction, without a look at its bodies.
+    def response(self, index: int) -> RecordedResponse:
+        """Return the response of an interaction."""
+        try:
+            return check_response(layout.response_of(_parse(self._match(index)[5])))
+        except MALFORMED as error:
+            raise self._unreadable(index, error) from None
 
-        None where it is unusual, or damaged.
+    def head(self, index: int) -> layout.Head | None:
+        """Return what a reading needs of an interaction, without parsing its bodies.
+
+        None if the interaction is unusual or damaged.
         """
         with suppress(*MALFORMED):
             if head := layout.head_of(self._data, self._starts[index]):
                 check_times(*head[:2])
                 return head
         return None
+
+    def _match(self, index: int) -> re.Match[bytes]:
+        match = layout.INTERACTION.match(self._data, self._starts[index])
+        assert match is not None, "the index was made by this pattern"
+        return match
+
+    def _unreadable(self, index: int, error: Exception) -> CassetteFormatError:
+        return unreadable(f"Interaction {index % len(self) + 1} of cassette {self._name!r}", error)
 
     def addresses(self) -> Iterator[tuple[Address, int]]:
         """Yield method and address of each interaction, and which attempt it is."""
@@ -269,17 +280,15 @@ def _address_of(interaction: Interaction) -> tuple[Address, int]:
     return (interaction.request.method, interaction.request.uri), interaction.attempt
 
 
-def _decoded(interaction: Interaction) -> Interaction:
-    """Return an interaction with its response decoded: httpx would decode it without a bound."""
-    response = interaction.response
+def _decoded(response: RecordedResponse, method: str) -> RecordedResponse:
+    """Return a response with its body decoded: httpx would decode it without a bound."""
     if not (coding := header(response.headers, "content-encoding")):
-        return interaction
+        return response
     try:
         response = replace(response, body=unpack(response.body, coding))
     except ValueError as error:
         raise CassetteError(f"The recorded body is {error}, so it is not replayed.") from None
-    response = normalize_headers(response, method=interaction.request.method)
-    return replace(interaction, response=response)
+    return normalize_headers(response, method=method)
 
 
 def _parse(line: bytes) -> Any:
@@ -302,7 +311,9 @@ def _parse_lines(data: bytes, path: Path) -> FileRecording | None:
         return None
     metadata, position = header
     starts = array("Q")
-    while match := layout.INTERACTION.match(data, position):
+    for match in layout.INTERACTION.finditer(data, position):
+        if match.start() != position:
+            break
         starts.append(position)
         position = match.end()
     problem, end = None, layout.END.fullmatch(data, position)
@@ -323,10 +334,10 @@ def _parse_lines(data: bytes, path: Path) -> FileRecording | None:
 
 
 def read_as_written(data: bytes, path: Path) -> tuple[Sequence[Interaction], str | None]:
-    """Return the interactions that the bytes of a file hold, and its base address.
+    """Return the interactions and the base address in the bytes of a file, unchanged.
 
-    Nothing is taken out of another program's file: what is returned holds its credentials. Raises
-    `CassetteFormatError` as `read_cassette` does.
+    Another program's interactions still contain their credentials. The errors are those of
+    `read_cassette`.
     """
     _check_size(len(data), path)
     if not data.strip():

@@ -1,7 +1,7 @@
-"""HAR 1.2, the format that browsers, Playwright, mitmproxy and Insomnia save traffic in.
+"""HAR 1.2, the format in which browsers, Playwright, mitmproxy and Insomnia save traffic.
 
-What its specification does not define is written in fields that begin with an underscore, as it
-allows; reading accepts what other programs leave out or do differently.
+Values that its specification does not define are written in fields that begin with an underscore,
+which it allows. The reader accepts files in which other programs leave out fields or deviate.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def har_text(interactions: Iterable[Interaction]) -> str:
-    """Return interactions, which are redacted already, as the text of a .har file."""
+    """Return redacted interactions as the text of a .har file."""
     log = {
         "version": "1.2",
         "creator": {"name": "directmail-lab", "version": VERSION},
@@ -101,14 +101,14 @@ def _har_content(message: RecordedRequest | RecordedResponse, encoding: str) -> 
 
 
 def read_har(text: bytes, name: str) -> list[Interaction]:
-    """Return the interactions of the .har file of that name as they are: nothing is redacted.
+    """Return the interactions of a .har file. They are not redacted.
 
     Requests that got no response are left out.
 
     Raises
     ------
     CassetteFormatError
-        Where it is not HAR. The message names the entry, and none of its values.
+        The text is not HAR. The message names the entry, and none of its values.
     """
     try:
         entries = json.loads(text.decode("utf-8-sig"))["log"]["entries"]
@@ -142,7 +142,7 @@ def _request(entry: Mapping[str, Any]) -> RecordedRequest:
     uri = text_of(entry["url"])
     query = _pairs(entry.get("queryString"))
     if query and "?" not in uri:
-        # Insomnia keeps the query apart from the address.
+        # Insomnia writes the query only here.
         uri = f"{uri}?{urlencode(query)}"
     headers = _headers(entry)
     return RecordedRequest(text_of(entry.get("method") or "GET"), uri, headers, _posted(entry))
@@ -158,7 +158,7 @@ def _posted(entry: Mapping[str, Any]) -> bytes | None:
     size = _declared_size(entry, at_least=1)
     body = _body(posted, posted.get("_encoding") or posted.get("encoding"), size)
     if not body and (size or has_parts):
-        return missing_body(size)  # Chromium, for one, leaves out the files of an upload
+        return missing_body(size)  # Chromium leaves out the files of an upload
     return body if posted else None
 
 
@@ -167,12 +167,12 @@ def _response(entry: Mapping[str, Any], method: str) -> RecordedResponse:
     size = _declared_size(entry, content.get("size"))
     body = _body(content, content.get("encoding"), size)
     is_left_out = size or (size is None and "size" in content and "text" not in content)
-    # Playwright leaves out the body of a redirect, which nobody needs to follow it.
+    # Playwright leaves out the body of a redirect. A replay can follow the redirect without it.
     may_have_one = method != "HEAD" and int(entry["status"]) not in (204, *range(300, 400))
     if not body and is_left_out and may_have_one:
         body = missing_body(size)
     coding = header(headers, "content-encoding")
-    with suppress(ValueError):  # most programs save the decoded body with the headers as sent
+    with suppress(ValueError):  # most programs save the decoded body, but unchanged headers
         body = unpack(body, coding) if coding else body
     response = RecordedResponse(
         int(entry["status"]), text_of(entry.get("statusText") or ""), headers, body
@@ -181,7 +181,7 @@ def _response(entry: Mapping[str, Any], method: str) -> RecordedResponse:
 
 
 def _declared_size(entry: Mapping[str, Any], *sizes: Any, at_least: int = 0) -> int | None:
-    """Return the size of a body by the first field that has one; -1 says that it is unknown."""
+    """Return the size of a body from the first field that states it; HAR's -1 means unknown."""
     for size in (*sizes, entry.get("bodySize"), header(_headers(entry), "content-length")):
         with suppress(TypeError, ValueError):
             if (number := int(size)) >= at_least:
@@ -215,7 +215,7 @@ def _pairs(named: Iterable[Mapping[str, Any]] | None) -> Headers:
 
 
 def _times(entry: Mapping[str, Any]) -> tuple[datetime | None, float | None]:
-    """Return when the response came, and the seconds until then."""
+    """Return when the response arrived, and how many seconds it took."""
     if "_recorded_at" in entry:
         return recorded_at_of(entry["_recorded_at"]), elapsed_s_of(entry.get("_elapsed_s"))
     elapsed_ms = elapsed_s_of(entry.get("time")) or 0.0

@@ -1,8 +1,9 @@
-"""The line layout of a cassette: plain YAML whose values are JSON, each on one line. Pure.
+"""The layout of a cassette: plain YAML whose values are JSON, each on one line.
 
-A cassette is a header (version, recording, ``interactions:``), four lines for an interaction (five
-for a second attempt), then ``# end: …`` once its recording was closed. It can be appended to and
-read by line, and its last lines show whether it is whole.
+A cassette begins with a header (version, recording, ``interactions:``). Each interaction follows on
+four lines (five for a second attempt). When the recording is closed, a line ``# end: …`` is added.
+So a cassette can be appended to and read line by line, and its last line shows whether it is whole.
+These functions convert between texts and values, and open no file.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ from ..exchange.values import (
 )
 
 IS_RECORDED: Final = "is_recorded"
-"""A key beside the text of a body which is the service's own, but looks like a `MissingBody`."""
+"""The key that marks a body as the service's own, although it looks like a `MissingBody`."""
 
 Address = tuple[str, str]
 """The method and the whole address of a request."""
 
 Head = tuple[datetime | None, float | None, int, Address, int, Headers]
-"""When and after how many seconds a response came, to which attempt; its status and headers."""
+"""What a reading needs: time, latency, attempt, address, and the response's status and headers."""
 
 # A recording's metadata is under `recording`, not `metadata`: with the latter vcrpy's loader
 # returns three values instead of two, and pytest-recording (0.14) fails on that.
@@ -45,7 +46,7 @@ _ADDRESS_PATTERN: Final = (
     rb'  request: \{"method": "([A-Z]{1,64})", "uri": "(' + PLAIN_URL.encode() + rb')", "body": '
 )
 _ADDRESS: Final = re.compile(_ADDRESS_PATTERN)
-# As most are: each header has one value, and no escape stands outside of the bodies.
+# Most interactions are like this: each header has one value, and only bodies contain escapes.
 _PAIR: Final = re.compile(r'"([^"]*)": \["([^"]*)"\]')
 _PAIRS: Final = rb'\{((?:"[^"\\\x00-\x1f]*": \["[^"\\\x00-\x1f]*"\](?:, )?)*)\}'
 _PLAIN: Final = re.compile(
@@ -58,20 +59,20 @@ _PLAIN: Final = re.compile(
     + rb', "body": \{"string": ("[^\n]*")\}\}\n'
 )
 END: Final = re.compile(rb"# end: (\d{1,18}) interactions?, sha256 ([0-9a-f]{64})\n?")
-"""A line that closes a recording: group 1 the count, group 2 the checksum."""
+"""The line that closes a recording: group 1 is the count, group 2 the checksum."""
 
-# JSON may hold these as they are; YAML may not, or takes them for line breaks or a byte order mark
-# (YAML 1.1, section 5.1, `c-printable`, and 5.4, line breaks).
-# No escape of a lone surrogate can be read by libyaml, so it becomes the replacement character.
+# JSON allows these characters unescaped. YAML forbids them, or reads them as line breaks or a byte
+# order mark (YAML 1.1, section 5.1, `c-printable`, and 5.4, line breaks).
+# libyaml reads no escape of a lone surrogate, so it becomes the replacement character.
 _ESCAPED: Final = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
 
-# libyaml takes no longer key than 1,024 characters, unless it is written as `? key : value`. An
-# escape has up to six.
+# libyaml accepts a key of more than 1,024 characters only in the form `? key : value`. An escaped
+# character takes up to six.
 _MAX_NAME_CHARACTERS: Final = 1000 // 6
 
-# A time in the metadata of another program's cassette becomes its text.
+# `default=str`: the metadata of another program's cassette may contain a time.
 _encode = json.JSONEncoder(ensure_ascii=False, default=str).encode
-# Joining a line from texts takes a third of the encoder's time. This quotes a text as it does.
+# This quotes a text as the JSON encoder does. Joining quoted texts takes a third of its time.
 _quoted = json.encoder.encode_basestring
 
 
@@ -81,7 +82,7 @@ def header_text(metadata: Mapping[str, object]) -> str:
 
 
 def end_line(count: int, sha256: str) -> str:
-    """Return the comment that closes a recording: the count, and the checksum of all before it."""
+    """Return the comment that closes a recording, with the checksum of all lines before it."""
     return f"# end: {count} interaction{'' if count == 1 else 's'}, sha256 {sha256}\n"
 
 
@@ -101,7 +102,7 @@ def interaction_text(interaction: Interaction) -> str:
 
 
 def read_header(data: bytes) -> tuple[dict[str, Any], int] | None:
-    """Return the metadata and the length of the header, or None where it is not in this layout.
+    """Return the metadata and the length of the header, or None if the layout is another.
 
     For a file that broke off within its header, the metadata is empty and the length is 0.
     """
@@ -117,17 +118,17 @@ def read_header(data: bytes) -> tuple[dict[str, Any], int] | None:
 
 
 def is_by_hand(tail: bytes) -> bool:
-    """Return whether what follows our lines is YAML that a person wrote, not a torn interaction.
+    """Return whether the text after our lines was written by a person, and is no torn interaction.
 
-    A torn one ends before the end of its ``response:`` line, which never stands within JSON.
+    A torn interaction ends before the end of its ``response:`` line. JSON has no such line.
     """
     return tail.endswith(b"\n") and b"\n  response:" in tail
 
 
 def address_of(data: bytes, start: int) -> tuple[Address, int] | None:
-    """Return the address and the attempt of the interaction at ``start``; nothing else is parsed.
+    """Return the address and the attempt of the interaction at ``start``, and parse nothing else.
 
-    None if the lines differ from what we write: an escape in the address, another order. An address
+    None if the lines are not as we write them, for example if the address has an escape. An address
     that the pattern matches is a valid URL, so it needs no further check.
     """
     match = _ADDRESS.match(data, start)
@@ -138,9 +139,9 @@ def address_of(data: bytes, start: int) -> tuple[Address, int] | None:
 
 
 def plain_at(data: bytes, start: int) -> Interaction | None:
-    """Return the interaction at ``start`` if it is as most are; in a third of the usual time.
+    """Return the interaction at ``start`` if it is of the usual form, in a third of the time.
 
-    Its parts are right by the pattern, save its times.
+    The pattern ensures that its parts are valid, except its times.
 
     Raises
     ------
@@ -167,7 +168,7 @@ def plain_at(data: bytes, start: int) -> Interaction | None:
 
 
 def head_of(data: bytes, start: int) -> Head | None:
-    """Return what a reading needs of the interaction at ``start``, as `plain_at` does."""
+    """Return what a reading needs of the interaction at ``start``, if it is of the usual form."""
     match = _PLAIN.match(data, start)
     if match is None:
         return None
@@ -187,22 +188,22 @@ def _pairs(text: bytes) -> Headers:
 
 
 def _text_body(literal: bytes) -> bytes | None:
-    """Return the body that a text of JSON, or null, stands for."""
-    if literal == b'""':  # as in most requests
+    """Return the body that a JSON string, or null, encodes."""
+    if literal == b'""':  # most requests have no body
         return b""
     text = json.loads(literal.decode())
     return None if text is None else text.encode()
 
 
 def request_of(value: Mapping[str, Any]) -> RecordedRequest:
-    """Return the request that a ``request:`` value holds."""
+    """Return the request of a ``request:`` value."""
     body = value["body"]
     body = body.encode() if isinstance(body, str) else body
     return RecordedRequest(value["method"], value["uri"], headers_of(value["headers"]), body)
 
 
 def response_of(value: Mapping[str, Any]) -> RecordedResponse:
-    """Return the response that a ``response:`` value holds, of this layout or of vcrpy's."""
+    """Return the response of a ``response:`` value, in this layout or in vcrpy's."""
     status, stored = value["status"], value.get("body") or {}
     body = stored.get("string") or b""
     # vcrpy leaves lone surrogates alone.
@@ -266,7 +267,7 @@ def _headers_text(headers: Headers) -> str:
 
 
 def _mark(body: bytes) -> str:
-    """Return what tells a service's own ``<not recorded: 5000 bytes>`` from a missing body."""
+    """Return the mark of a service's own text such as ``<not recorded: 5000 bytes>``."""
     is_own = is_like_missing(body) and not isinstance(body, MissingBody)
     return f', "{IS_RECORDED}": true' if is_own else ""
 
@@ -281,7 +282,7 @@ def _body_text(body: bytes | None) -> str:
 
 
 def _one_line(text: str) -> str:
-    """Return JSON, whose non-ASCII is all within texts, with what YAML cannot hold escaped."""
+    """Return JSON with the characters escaped that YAML forbids; they occur only in its texts."""
     if text.isascii() and "\x7f" not in text:
         return text
     return _ESCAPED.sub(_escaped, text)

@@ -11,8 +11,6 @@ from itertools import chain
 from pathlib import Path
 from typing import Final
 
-from filelock import FileLock, Timeout
-
 from ..arguments import did_you_mean
 from ..errors import CassetteError, CassetteInUseError, CassetteNotFoundError
 from ..settings import CASSETTES_VARIABLE, variable
@@ -28,21 +26,26 @@ _ROOT_MARKS: Final = ("pyproject.toml", ".git", "notebooks")
 def find_cassette(name: str | Path, first: Sequence[Path] = ()) -> Path:
     """Return the file that a cassette is read from.
 
-    A name is looked up in the folders that come ``first``, in ``DIRECTMAIL_CASSETTES``, in the
-    nearest ``cassettes/`` folder from the working directory up to the project's root (the first
-    folder that holds ``pyproject.toml``, ``.git`` or ``notebooks``), and among the packaged ones; a
-    `Path` is the file itself. It is looked for neither above the home folder nor in a folder of
-    another user. A name stands for ``NAME.yaml``, or for ``NAME.yml`` where only that exists.
+    A `Path` is the file itself. A name is looked up in this order:
+
+    1. the folders in ``first``;
+    2. ``DIRECTMAIL_CASSETTES``;
+    3. the nearest ``cassettes/`` folder from the working directory up to the project's root, which
+       is the first folder with ``pyproject.toml``, ``.git`` or ``notebooks``. The search ends at
+       the home folder, and at a folder of another user;
+    4. the packaged cassettes.
+
+    A name stands for ``NAME.yaml``, or for ``NAME.yml`` if only that exists.
 
     Raises
     ------
     CassetteNotFoundError
         There is no such cassette.
     CassetteError
-        Where the name leads out of the folder, or no file can have it.
+        The name leads out of the folder, or no file can have it.
     """
     title = cassette_name(name)
-    # Each once: in a checkout, the nearest folder may be the packaged one.
+    # Each folder once: in a checkout, the nearest folder may be the packaged one.
     own = [name.parent.absolute()] if isinstance(name, Path) else [*first, *_folders()]
     folders = dict.fromkeys(own)
     if path := _find_in(folders, name):
@@ -65,17 +68,17 @@ def _find_in(folders: Iterable[Path], name: str | Path) -> Path | None:
 
 
 def new_cassette_path(name: str | Path, first: Sequence[Path] = ()) -> Path:
-    """Return the file that a cassette is recorded to, in the first folder of your own.
+    """Return the file that a cassette is recorded to.
 
-    That is the one that comes ``first``, else ``DIRECTMAIL_CASSETTES``, else the nearest
-    ``cassettes/`` as `find_cassette` looks for it, else one to be made in the working directory.
-    The packaged cassettes are never written to.
+    Its folder is the first one in ``first``, or else ``DIRECTMAIL_CASSETTES``, or else the nearest
+    ``cassettes/`` that `find_cassette` finds, or else a new ``cassettes/`` in the working
+    directory. The packaged cassettes are never written to.
 
     Raises
     ------
     CassetteError
-        Where the name leads out of the folder, no file can have it, the folder is another user's,
-        or the name ends in .json or .har: nothing can be appended to such files.
+        The name leads out of the folder, no file can have it, the folder is another user's, or the
+        name ends in .json or .har: nothing can be appended to such files.
     """
     if (suffix := Path(name).suffix.lower()) in (".json", ".har"):
         raise CassetteError(
@@ -95,14 +98,14 @@ def new_cassette_path(name: str | Path, first: Sequence[Path] = ()) -> Path:
 
 
 def cassettes_by_name(start: Path | None = None) -> dict[str, Path]:
-    """Return every cassette by the name that finds it; your own come first.
+    """Return every cassette by the name that finds it, your own before the packaged ones.
 
     A link that leads out of its folder is left out, since no name finds it.
 
     Parameters
     ----------
     start
-        Another folder than the working directory to look them up from, such as a notebook's.
+        The folder from which to look, such as a notebook's; by default the working directory.
     """
     paths: dict[str, Path] = {}
     for folder in _folders(start):
@@ -112,7 +115,7 @@ def cassettes_by_name(start: Path | None = None) -> dict[str, Path]:
 
 
 def cassettes_in(folder: Path) -> Iterator[tuple[str, Path]]:
-    """Yield name and path of each cassette below a folder; a link that leads out is left out."""
+    """Yield the name and path of each cassette below a folder, without links that lead out."""
     for path in sorted(folder.rglob("*")) if folder.is_dir() else ():
         if path.suffix in _SUFFIXES and path.is_file() and stays_in(folder, path):
             # `tour.yml` is `tour`, unless there is a `tour.yaml`, which the name then finds.
@@ -134,7 +137,7 @@ def files_of(source: str | Path) -> list[tuple[str, Path]]:
 
 
 def is_folder(source: str | Path) -> bool:
-    """Return whether a source is the path of a folder; a cassette of that name comes first."""
+    """Return whether a source is a folder's path, and not the name of a cassette as well."""
     is_there = os.path.isdir(source)  # noqa: PTH112
     return is_there and (isinstance(source, Path) or source not in cassettes_by_name())
 
@@ -182,7 +185,7 @@ def _own_folders(start: Path | None = None) -> Iterator[Path]:
 
 
 def _project_folders(start: Path) -> list[Path]:
-    """Return a folder and its parents, up to the project's root; without a root, it alone."""
+    """Return a folder and its parents up to the project's root; only the folder without a root."""
     folders = [start, *start.parents]
     for depth, folder in enumerate(folders, 1):
         if any((folder / mark).exists() for mark in _ROOT_MARKS):
@@ -207,14 +210,14 @@ def _packaged_folders() -> Iterator[Path]:
 
 
 def file_of(path: Path) -> Path:
-    """Return a path itself if it is a file, as vcrpy's without a suffix; else with a suffix."""
+    """Return the path if it is a file, since vcrpy's may have no suffix; else add a suffix."""
     return path if os.path.isfile(path) else _with_suffix(path)  # noqa: PTH113
 
 
 def _with_suffix(path: Path) -> Path:
-    """Return a path with ``.yaml`` if it has no suffix; with ``.yml`` where only that file exists.
+    """Return a path with the suffix ``.yaml``, or ``.yml`` if only that file exists.
 
-    A path that ends in one of the two is, in the same way, the other one.
+    The same goes for a path that ends in one of the two already.
     """
     if not path.name:
         raise CassetteError(f"{path} is a folder.", "Give the file of a cassette.")
@@ -263,15 +266,17 @@ def _real_path(path: Path) -> Path:
 
 @contextmanager
 def locked(path: Path) -> Iterator[Path]:
-    """Hold the lock of the recording of a cassette; gives the file itself where ``path`` is a link.
+    """Lock a cassette while it is recorded. Yield its file, which a link at ``path`` leads to.
 
     Raises
     ------
     CassetteInUseError
-        Where another recording holds it.
+        Another recording has locked it.
     CassetteError
-        Where the folder cannot be written to.
+        The folder cannot be written to.
     """
+    from filelock import FileLock, Timeout  # a fifth of the package's imports; a replay needs none
+
     path, process = _real_path(path), os.getpid()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -291,14 +296,15 @@ def locked(path: Path) -> Iterator[Path]:
         yield path
     finally:
         if os.getpid() == process:  # not in a forked child
-            # Removed while it is held: another process that has opened it sees that it is gone.
-            with suppress(OSError):  # Windows removes no open file; filelock does it there
+            # The file goes before the lock is released, so that another process which has
+            # opened it sees that it is gone. Windows removes no open file: there filelock does.
+            with suppress(OSError):
                 Path(lock.lock_file).unlink()
             lock.release()
 
 
 Version = tuple[int, int, int, int]
-"""What changes when a file is replaced or changed."""
+"""Device, inode, size and time of change: they differ if a file was replaced or changed."""
 
 
 def version_of(file: Path | os.stat_result) -> Version | None:
@@ -312,10 +318,10 @@ def version_of(file: Path | os.stat_result) -> Version | None:
 
 @contextmanager
 def create(path: Path, version: Version | None = None) -> Iterator[Path]:
-    """Give a new, empty file beside ``path``, which replaces it at the end if no error occurs.
+    """Yield a new, empty file next to ``path``, and let it replace ``path`` if no error occurs.
 
-    The permissions of the old file stay. Raises `CassetteInUseError` if there is another
-    ``version`` of the old file by then; None takes any.
+    The new file gets the permissions of the old one. If the old file's version is no longer
+    ``version``, `CassetteInUseError` is raised; with None, any version is replaced.
     """
     new = path.with_name(f".{path.name}.new")
     new.unlink(missing_ok=True)

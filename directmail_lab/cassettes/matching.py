@@ -1,4 +1,4 @@
-"""What is compared of two requests: by which matchers, and without which of their parts."""
+"""Which parts of two requests are compared: by which matchers, and which parts are left out."""
 
 from __future__ import annotations
 
@@ -38,20 +38,21 @@ class Matching:
         What is left out of both requests: ``"query:NAME"``, ``"header:NAME"``, and ``"body:NAME"``
         for a field of a form, or of JSON by its dotted path.
     like
-        ``"vcrpy"`` for vcrpy's default matchers, and for another program's responses as they were
-        recorded.
+        ``"vcrpy"`` for vcrpy's default matchers. The responses of another program's cassette are
+        then played unchanged.
 
     Attributes
     ----------
     match_on
         All matchers.
     has_whole_address
-        Whether scheme, host and port count beside the path, which is then not below a base address.
+        Whether scheme, host and port are compared too. The path is then the whole path, not the
+        one below the base address.
 
     Raises
     ------
     ValueError
-        A name is no matcher's, or an argument has no such form.
+        A name is not a matcher, or an argument has another form.
     """
 
     def __init__(
@@ -74,21 +75,23 @@ class Matching:
 
     @property
     def unindexed(self) -> list[str | Matcher]:
-        """The matchers that need more of a request than its method and address."""
+        """The matchers that need more than a request's method and address."""
         indexed = (*INDEXED, *(_ORIGIN if self.has_whole_address else ()))
         return [each for each in self.match_on if each not in indexed]
 
     def address(self, uri: str) -> str:
         """Return an address without the parameters that are left out."""
+        if not self._query:
+            return uri
         path, mark, query = uri.partition("?")
-        if not (mark and self._query):
+        if not mark:
             return uri
         parts = query.partition("#")[0].split("&")
         kept = [each for each in parts if unquote_plus(each.partition("=")[0]) not in self._query]
         return f"{path}?{'&'.join(kept)}" if kept else path
 
     def compared(self, request: RecordedRequest) -> RecordedRequest:
-        """Return a request without what is left out; its body is for comparisons alone."""
+        """Return a request without the ignored parts; its body is good only for comparing."""
         if not (self._query or self._headers or self._fields):
             return request
         kept = tuple(each for each in request.headers if each[0].lower() not in self._headers)
@@ -118,7 +121,7 @@ class Matching:
 
 
 def plain_body(request: RecordedRequest) -> bytes:
-    """Return a body as it is compared: without the boundary of its parts, which is random."""
+    """Return a body for comparing: the random boundary of a multipart body is replaced."""
     body, content_type = request.body or b"", header(request.headers, "content-type") or ""
     if content_type.lower().startswith("multipart/") and (match := _BOUNDARY.search(content_type)):
         return body.replace(match[1].encode(), b"boundary")
@@ -126,7 +129,7 @@ def plain_body(request: RecordedRequest) -> bytes:
 
 
 def _remove(value: Any, path: list[str]) -> None:
-    """Remove a field of JSON; a path without a number means each element of an array."""
+    """Remove a field from JSON. In an array, a path without a number means every element."""
     first, *more = path
     if isinstance(value, list):
         chosen = value[int(first) : int(first) + 1] if first.isdecimal() else value
@@ -139,7 +142,7 @@ def _remove(value: Any, path: list[str]) -> None:
 
 
 def _check_match_on(match_on: Sequence[str | Matcher]) -> None:
-    """Raise ValueError for a name that no matcher has, or for no list of names."""
+    """Raise ValueError if ``match_on`` is not a list of matchers."""
     if isinstance(match_on, str) or not isinstance(match_on, Sequence):
         raise argument_error('match_on must be a list, as in match_on=["method", "path"].')
     for name in match_on:

@@ -1,4 +1,4 @@
-"""In what a request differs from a recorded one, by name: ``query: page``, ``body: name.first``."""
+"""The parts in which a request differs from a recorded one: ``query: page``, ``body: name``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..exchange.bodies import leaves, read_form, read_json_body
 from ..exchange.values import RecordedRequest, header
 
 Differences = dict[str, tuple[object, object]]
-"""By the name of each part that differs: its value as it is sent, and as it is recorded."""
+"""For the name of each part that differs: the sent value and the recorded one."""
 
 _MAX_PARSED_BYTES: Final = 1024**2
 _PLACE: Final = ("method", "host", "path")
@@ -22,10 +22,10 @@ _ADDRESS: Final = re.compile(r"([^/?#]*//)?(?:[^/?#]*@)?([^/?#]*)([^?#]*)\??([^#
 
 
 def unescaped(address: str) -> str:
-    """Return an address in which only what must be escaped is, in capitals: ``%3a`` is ``:``.
+    """Return an address without needless escapes: ``%3a`` becomes ``:``, and ``%2f`` ``%2F``.
 
-    Clients differ in what they escape: httpx sends ``%3A`` as it was given, aiohttp as ``:``. A
-    slash, ``?``, ``#`` and ``%`` stay escaped, since they would mean something else.
+    Clients differ in what they escape: httpx sends a given ``%3A`` unchanged, aiohttp sends ``:``.
+    A slash, ``?``, ``#`` and ``%`` stay escaped, since they would mean something else.
     """
     return _ESCAPE.sub(_unescaped, address) if "%" in address else address
 
@@ -36,10 +36,10 @@ def _unescaped(escape: re.Match[str]) -> str:
 
 
 def place_of(request: RecordedRequest, base_url: str) -> tuple[str, str, str]:
-    """Return origin, path and query of an address; below ``base_url`` the origin is empty.
+    """Return the origin, path and query of an address; below ``base_url`` the origin is empty.
 
-    The path is `unescaped`, and cut off: the time to compare two grows with the square of their
-    length.
+    The path is `unescaped` and cut at 200 characters: comparing two paths takes time that grows
+    with the square of their length.
     """
     base_url = unescaped(base_url)
     match = _ADDRESS.match(request.uri)
@@ -53,14 +53,15 @@ def place_of(request: RecordedRequest, base_url: str) -> tuple[str, str, str]:
 def differences(
     sent: tuple[RecordedRequest, str], recorded: tuple[RecordedRequest, str], compared: set[str]
 ) -> Differences:
-    """Return what differs in two redacted requests, each given with its own base address.
+    """Return the parts that differ in two redacted requests, each given with its base address.
 
-    Of two operations only that: what else they take differs anyway.
+    If the method or the path differs, only these are returned: the parameters of two different
+    operations say nothing.
 
     Parameters
     ----------
     compared
-        The names of vcrpy's matchers that compare them.
+        The names of vcrpy's matchers in use.
     """
     kinds = {name.removesuffix("s") for name in compared}
     kinds |= {"host"} if "path" in kinds else set()
@@ -99,7 +100,7 @@ def _parts(request: RecordedRequest, base_url: str) -> Iterator[tuple[str, objec
 
 
 def _form_of(request: RecordedRequest) -> str:
-    """Return what the body of a request is; empty for none, or for one that has no fields."""
+    """Return the format of a request's body, or an empty text if it has no fields to compare."""
     content_type = header(request.headers, "content-type") or ""
     if not read_json_body(request.headers, (request.body or b"")[:_MAX_PARSED_BYTES])[1]:
         return "JSON"

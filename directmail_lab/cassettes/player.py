@@ -1,13 +1,14 @@
-"""Replays recorded responses: which of them belongs to a request, and in which order they come.
+"""Find the recorded response to a request, in the order of the recording.
 
-An index on method, address and query finds the few that may; vcrpy's own matchers decide the rest.
+An index on method, address and query finds the few candidates. vcrpy's own matchers decide between
+them.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from difflib import SequenceMatcher
@@ -30,31 +31,31 @@ from .mismatch import Differences, differences, place_of, unescaped
 _MAX_COMPARED: Final = 500
 _LONGEST_QUERY: Final = 200
 _USER_INFO: Final = re.compile(r"(?<=://)[^/]*@")
-_RESPELLED: Final = re.compile(r"[^?]*\?.*[&+]")
+_RESPELLED: Final = re.compile(r"%|\?.*[&+]")
 
 
 class Player:
-    """Finds the recorded responses to a request, each played in the order of its recording.
+    """Finds the recorded responses to a request, in the order of the recording.
 
-    A response to the very address comes first; then one to the same path below each side's own base
-    address; nothing else is a response.
+    A response to the same address comes first, then one to the same path below each side's base
+    address. No other response is played.
 
     Parameters
     ----------
     recording
-        What was recorded.
+        The recording to play.
     matching
-        What must be equal. A function among the matchers takes two requests (vcrpy's ``Request``:
-        the one that is sent, the recorded one), and returns a verdict or asserts one.
+        Which parts must be equal. A function among the matchers takes two requests of vcrpy, the
+        sent one and the recorded one, and returns a verdict or raises AssertionError.
     base_url
-        The base address that requests are sent to.
+        The base address to which requests are sent.
     redactor
         Applied to requests before they are compared.
 
     Attributes
     ----------
     played
-        Of each interaction, whether it was played.
+        For each interaction, 1 if it was played, else 0.
     """
 
     def __init__(
@@ -74,28 +75,44 @@ class Player:
         self._base_url = base_url
         self._redactor = redactor
         self.played = bytearray(len(recording))
-        # By each address the responses to it, the next one last, each with all its attempts: the
-        # range of their indexes.
-        self._runs: dict[Address, list[range]] = {}
+        # For each method and address, the responses to it in reverse order. Each is the range of
+        # the indexes of its attempts. An only response is just its index: a third of the memory.
+        self._runs: dict[str, dict[str, list[range] | int]] = {}
         self._unescaped: set[str] = set()
         before, start = None, 0
-        for index, ((method, uri), attempt) in enumerate(recording.addresses()):
-            address = method, matching.address(uri)
-            if attempt > 1 and address == before:
-                self._runs[address][-1] = range(start, index + 1)
-                continue
-            before, start = address, index
-            if "%" in address[1] or "+" in address[1]:
-                self._unescaped.add(unquote_plus(address[1]))
-            self._runs.setdefault(address, []).append(range(index, index + 1))
-        for runs in self._runs.values():
-            runs.reverse()
+        for index, ((method, recorded), attempt) in enumerate(recording.addresses()):
+            uri = matching.address(recorded)
+            same = self._runs.setdefault(method, {})
+            if uri not in same:
+                same[uri] = index
+                if "%" in uri or "+" in uri:
+                    self._unescaped.add(unquote_plus(uri))
+            else:
+                runs = same[uri] = self._at(method, uri)
+                if attempt > 1 and before == (method, uri):
+                    runs[-1] = range(start, index + 1)
+                    continue
+                runs.append(range(index, index + 1))
+            before, start = (method, uri), index
+        for each in chain.from_iterable(same.values() for same in self._runs.values()):
+            if isinstance(each, list):
+                each.reverse()
+
+    def _at(self, method: str, uri: str) -> list[range]:
+        """Return the responses to an address."""
+        runs = self._runs.get(method, {}).get(uri, [])
+        return runs if isinstance(runs, list) else [range(runs, runs + 1)]
+
+    def _addresses(self) -> Iterator[Address]:
+        """Yield each method and address once."""
+        return ((method, uri) for method, same in self._runs.items() for uri in same)
 
     @cached_property
     def _alike(self) -> dict[Hashable, list[range]]:
-        """The same by each key of a request: most replays ask for the very addresses alone."""
+        """The responses by all keys of a request, made on demand: few replays need it."""
         alike: dict[Hashable, list[range]] = {}
-        for (method, uri), runs in self._runs.items():
+        for method, uri in self._addresses():
+            runs = self._at(method, uri)
             for key in self._keys(RecordedRequest(method, uri), *self._recording.base_urls):
                 alike.setdefault(key, []).extend(runs)
                 for run in runs if "body" in self._rest_of(method) else ():
@@ -105,29 +122,33 @@ class Player:
             runs.sort(key=lambda run: run.start, reverse=True)
         return alike
 
-    def has_address(self, request: RecordedRequest) -> bool:
-        """Return whether the very address of a request is recorded, and decides what is played."""
-        is_recorded = (request.method, self._matching.address(request.uri)) in self._runs
-        return is_recorded and not self.looks_inside(request.method)
+    def find(
+        self, request: RecordedRequest, *, repeats: bool = False
+    ) -> tuple[range | None, RecordedRequest]:
+        """Return the indexes of the next response to a request, and the redacted request.
 
-    def find(self, request: RecordedRequest, *, repeats: bool = False) -> range | None:
-        """Return the indexes of the next response to a redacted request, one for each attempt.
-
-        That is the first one not played yet, else the last one. One whose request has the same
-        bytes comes before one whose request is only equal to a matcher; with ``repeats``, the last
-        one to the very address also comes before others that were not played.
+        There is an index for each attempt. The response is the first one that was not played yet,
+        or else the last one. If its request has the same bytes, it comes before one whose request
+        is only equal by the matchers. With ``repeats``, the last response to the same address comes
+        before other ones that were not played.
         """
         if not self._runs:
-            return None
-        request = self._matching.compared(request)
-        looks_inside, uri = self.looks_inside(request.method), request.uri
-        # Between addresses that differ in order or escapes alone, the order of recording decides.
+            return None, request
+        looks_inside, uri = self.looks_inside(request.method), self._matching.address(request.uri)
+        # Recorded requests are redacted.
+        if looks_inside or not self._at(request.method, uri):
+            request = self._redactor.request(request)
+            uri = self._matching.address(request.uri)
         is_by_address = self._knows_addresses and not looks_inside
-        is_by_address &= "%" not in uri and not _RESPELLED.match(uri)
-        is_by_address &= uri not in self._unescaped
-        same = self._runs.get((request.method, uri), []) if is_by_address else []
-        if run := self._next(same) or (same[0] if same and repeats else None):
-            return run
+        # If addresses differ only in order or escapes, the order of the recording decides.
+        if is_by_address and not _RESPELLED.search(uri) and uri not in self._unescaped:
+            same = self._at(request.method, uri)
+            if run := self._next(same) or (same[0] if same and repeats else None):
+                return run, request
+        return self._find_alike(self._matching.compared(request)), request
+
+    def _find_alike(self, request: RecordedRequest) -> range | None:
+        looks_inside = self.looks_inside(request.method)
         for key in self._keys(request, self._base_url):
             if runs := self._alike.get(key):
                 if not looks_inside:
@@ -143,7 +164,7 @@ class Player:
         return None
 
     def _next(self, runs: list[range]) -> range | None:
-        """Return the first that was not played, or None; those before it are forgotten."""
+        """Return the first one that was not played, or None, and drop those before it."""
         while len(runs) > 1 and self.played[runs[-1].start]:
             runs.pop()
         return runs[-1] if runs and not self.played[runs[-1].start] else None
@@ -155,15 +176,15 @@ class Player:
     def refusal(self, request: RecordedRequest, *, is_played: bool) -> NotRecordedError:
         """Return the error that says why a request has no response, and what to do.
 
-        ``is_played`` says that all the responses to it were played.
+        ``is_played`` says that all responses to it were played.
         """
         name, request = self._recording.name, self._redactor.request(request)
         title, count = self._title(request, self._base_url), len(self._recording)
         record = f'ecord it with record({name!r}, record_mode="new_episodes").'
         nearest, similarity = ([], 1.0) if is_played else self._nearest(request)
         if is_played:
-            what = f"is in cassette {name!r}, but all its answers were played."
-            record = f'Replay with repeat="last" to have the last one again, or r{record}'
+            what = f"is in cassette {name!r}, but all responses to it were played."
+            record = f'Replay with repeat="last" to play the last one again, or r{record}'
         else:
             others = ", all for other requests" if count else ""
             what = f"is not in cassette {name!r} ({plural(count, 'interaction')}{others})."
@@ -183,12 +204,12 @@ class Player:
         )
 
     def missing_body(self, request: RecordedRequest, what: str) -> NotRecordedError:
-        """Return the error for a recorded response of which there is no body."""
+        """Return the error for a recorded response without its body."""
         title = self._title(self._redactor.request(request), self._base_url)
         return NotRecordedError(
             f"{title} is in cassette {self._recording.name!r} without its body {what}.",
-            "Send it in a live session: live(). A body that is smaller, or in UTF-8, is recorded; "
-            "or record one of your own with before_record=….",
+            "Send it in a live session: live(). Or record a smaller body, or one in UTF-8, with "
+            "before_record=….",
             reason="no_body",
             request=title,
         )
@@ -196,7 +217,7 @@ class Player:
     # -- what is equal ---------------------------------------------------------------------------
 
     def _keys(self, request: RecordedRequest, *base_urls: str) -> Iterable[Hashable]:
-        """Yield what the index has a request under: its address, and its path below a base."""
+        """Yield the keys of a request in the index: its address, and its path below a base."""
         names, (address, _, query) = self._names, request.uri.partition("?")
         address = unescaped(_USER_INFO.sub("", address.partition("#")[0]))
         method = request.method if "method" in names else ""
@@ -210,17 +231,17 @@ class Player:
                 yield method, address[len(base_url) :] or "/", parameters
 
     def looks_inside(self, method: str) -> bool:
-        """Return whether more than the address decides."""
+        """Return whether more than the method and the address decides."""
         return bool(self._rest_of(method))
 
     def _rest_of(self, method: str) -> list[str | Matcher]:
-        """Return what the index does not decide; bodies count for writes alone."""
+        """Return the matchers that the index does not cover; bodies count only for writes."""
         return self._rest_of_reads if method in SAFE_METHODS else self._rest
 
     def _matches(self, request: RecordedRequest, run: range) -> bool:
         from .vcr_files import matches
 
-        # Once more, for what another program wrote: this session may know a key that it holds.
+        # Redact another program's request again: this session may know a key in it.
         recorded = self._redactor.request(self._request(run.start))
         recorded = self._matching.compared(recorded)
         rest = self._rest_of(request.method)
@@ -248,7 +269,7 @@ class Player:
             ratio = SequenceMatcher(None, path, place_of(other, base_url)[1]).ratio()
             return ratio, request.method == other.method
 
-        indexes = {runs[0].start for runs in islice(self._runs.values(), _MAX_COMPARED)}
+        indexes = {self._at(*each)[0].start for each in islice(self._addresses(), _MAX_COMPARED)}
         others = nlargest(9, (self._request(i) for i in sorted(indexes)), key=similarity)
         ranked = [(each, self._differences(request, each)) for each in others]
         ranked.sort(key=lambda pair: (*similarity(pair[0]), -len(pair[1])), reverse=True)
@@ -257,7 +278,7 @@ class Player:
         return nearest, similarity(ranked[0][0])[0] if ranked else 0.0
 
     def _differences(self, request: RecordedRequest, other: RecordedRequest) -> Differences:
-        """Return by name what differs of what is compared, functions of ``match_on`` among it."""
+        """Return the compared parts that differ by name, and the functions of ``match_on``."""
         from .vcr_files import matches
 
         request, other = map(self._matching.compared, (request, self._redactor.request(other)))
@@ -269,7 +290,7 @@ class Player:
         for each in () if {"method", "path"} & differing.keys() else rest:
             name = each if isinstance(each, str) else f"match_on: {getattr(each, '__name__', '')}"
             is_named = any(part.startswith(name.removesuffix("s")) for part in differing)
-            with suppress(Exception):  # of a function that was not written for these two
+            with suppress(Exception):  # a function may not expect two such requests
                 if not is_named and not matches([each], sent, recorded):
                     differing[name] = None, None
         return differing
@@ -290,14 +311,14 @@ class Player:
 
 
 def _names_in(query: str) -> str:
-    """Return a query without its values: ``?page=…&size=…``; what has no name is a value, too."""
+    """Return a query without its values: ``?page=…&size=…``. A part without ``=`` is a value."""
     parts = (part.partition("=") for part in query.split("&") if part)
     names = "&".join(dict.fromkeys(f"{name}=…" if equals else "…" for name, equals, _ in parts))
     return f"?{names[:_LONGEST_QUERY]}" if names else ""
 
 
 def _is_form_without_fields(request: RecordedRequest) -> bool:
-    """Return whether to vcrpy any other such body is equal: JSON that is sent by ``curl -d``."""
+    """Return whether vcrpy finds all such bodies equal, such as JSON sent by ``curl -d``."""
     content_type = header(request.headers, "content-type") or ""
     return "x-www-form-urlencoded" in content_type and b"=" not in (request.body or b"")
 

@@ -1,7 +1,7 @@
-"""Records interactions as they happen: each is appended to the file before the next request.
+"""Record interactions as they happen: each is in the file before the caller gets the response.
 
-`LineWriter` appends to a file; `Recorder` holds the lock on a cassette, and puts what was recorded
-in its place. Only the process that opened a recorder writes to it.
+`LineWriter` appends to a file. `Recorder` keeps the cassette locked, and replaces the old file when
+everything was recorded again. Only the process that opened a recorder writes to it.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from .matching import Matching
 from .player import Player
 
 Ending = Literal["merge", "replace", "aside"]
-"""What becomes of what was recorded anew: see `directmail_lab.cassettes.Cassette`."""
+"""What `close` does with a new recording: see `directmail_lab.cassettes.Cassette`."""
 
 _FSYNC_EVERY_S: Final = 1.0
-# What a usual interaction needs: a file this near to its limit takes no more.
+# Room for a usual interaction: a file this near to its limit is full.
 _SPARE_BYTES: Final = 1024**2
 _OPEN_FLAGS: Final = os.O_RDWR | getattr(os, "O_BINARY", 0)
 _NEW_FLAGS: Final = os.O_CREAT | os.O_EXCL
@@ -42,29 +42,28 @@ _NEW_FLAGS: Final = os.O_CREAT | os.O_EXCL
 class LineWriter:
     """Appends interactions to one file, and never damages the interactions already in it.
 
-    What `append` wrote is with the operating system before it returns, so a kill loses nothing;
-    the file is synced to disk at most once a second, and at `close`. A torn interaction and an end
-    line in the file are removed first. Each call raises OSError if it cannot write everything; the
-    file is then as it was before.
+    Before `append` returns, the operating system has its text, so a kill loses nothing. The file is
+    synced to disk at most once a second, and at `close`. The first write removes a torn interaction
+    or an end line. If a call cannot write everything, it raises OSError and restores the file.
 
     Parameters
     ----------
     header
         The first lines of a new file.
     version
-        What `version_of` the file must return; None if there must be no file yet.
+        The required version of the file (see `version_of`); None if there must be no file yet.
     loaded
-        What the file holds, if it has interactions.
+        The file's recording, if it has interactions.
 
     Attributes
     ----------
     size, count
-        The length of the file's whole interactions in bytes, and how many they are.
+        The length of the file up to its last whole interaction, in bytes, and their number.
 
     Raises
     ------
     FileExistsError, FileNotFoundError
-        The file is not that version. It is unchanged.
+        The file has another version. It is unchanged.
     """
 
     def __init__(
@@ -78,8 +77,7 @@ class LineWriter:
         self._path = path
         self._synced_at = time.monotonic()
         self._file = -1
-        # Length and number of the whole interactions: set at once, so that Ctrl-C leaves both as
-        # they were before an interaction or as they are after it.
+        # Size and count are set in one step, so that Ctrl-C cannot come between them.
         self._state = 0, 0
         self._tail_bytes = 0
         is_new = version is None
@@ -116,12 +114,12 @@ class LineWriter:
             there = self._path.stat()
         except OSError:
             return False
-        # The tail goes with the first write, which Ctrl-C may break off.
+        # The first write removes the tail, and Ctrl-C may interrupt it.
         tail_bytes = there.st_size - self.size
         return os.path.samestat(there, self._opened) and tail_bytes in (0, self._tail_bytes)
 
     def append(self, text: str) -> None:
-        """Write the lines of one interaction, in one write."""
+        """Write the lines of one interaction."""
         self._state = self._write(text), self._state[1] + 1
         now = time.monotonic()
         if now - self._synced_at >= _FSYNC_EVERY_S:
@@ -129,9 +127,9 @@ class LineWriter:
             os.fsync(self._file)
 
     def close(self) -> None:
-        """Write the line that closes the recording, sync the file to disk, close it.
+        """Write the line that closes the recording, sync the file to disk, and close it.
 
-        Where there is no room for the line, every interaction is there all the same.
+        If the disk has no room for the line, the file still has every interaction.
         """
         try:
             self._truncate()
@@ -144,11 +142,11 @@ class LineWriter:
             os.close(self._file)
 
     def release(self) -> None:
-        """Close the file as it is, without an end line."""
+        """Close the file without an end line."""
         os.close(self._file)
 
     def _write(self, text: str) -> int:
-        """Write after the whole interactions; returns the new length of the file."""
+        """Write after the last whole interaction, and return the new length of the file."""
         data = memoryview(text.encode())
         size = self.size + len(data)
         if self._tail_bytes:
@@ -178,9 +176,9 @@ def write_cassette(
     *,
     version: Version | None = None,
 ) -> None:
-    """Write a closed, redacted cassette in the place of ``path``, which stands until then.
+    """Write a closed, redacted cassette, and let it replace ``path`` when it is complete.
 
-    Raises as `create` does if the file is not the ``version`` that was given.
+    If the old file no longer has the ``version``, it raises the error of `create`.
     """
     with create(path, version) as new:
         writer = LineWriter(new, header_text(metadata, redactor), version=version_of(new))
@@ -197,36 +195,39 @@ class Recorded(NamedTuple):
     Attributes
     ----------
     number
-        Its number in the cassette; None if that is known only when the recording is closed.
+        Its number in the cassette, or None if that is not known before the recording is closed.
     request
         Its request as written.
+    is_clean
+        Whether nothing in it had to be redacted.
     """
 
     number: int | None
     request: RecordedRequest
+    is_clean: bool
 
 
 class Recorder:
-    """Appends redacted interactions to a cassette; the lock on it is held until `close`.
+    """Appends redacted interactions to a cassette, and keeps it locked until `close`.
 
-    A cassette in another program's layout is rewritten, redacted, at the first interaction; the
-    old file stands until the new one is whole. A forked child neither writes nor closes.
+    At the first interaction, a cassette in another program's layout is redacted and rewritten. The
+    old file stays until the new one is complete. A forked child neither writes nor closes.
 
     Parameters
     ----------
     replaces
-        Where the cassette is recorded anew, the matching by which a new interaction replaces an old
-        one; the others are kept, as vcrpy keeps them. The old file stands until `close`. After a
-        kill the file beside it does too, named as in `unfinished_files`.
+        Given if everything is recorded again: the matching by which a new interaction replaces an
+        old one. The others stay, as in vcrpy. The old file stays until `close`. After a kill, the
+        new one stays too, under a name from `unfinished_files`.
     notice
-        Called with a sentence if the file was replaced or removed meanwhile.
+        Called with a sentence if another program replaced or removed the file.
 
     Attributes
     ----------
     recording
-        What the cassette held when it was opened.
+        The cassette's recording when it was opened.
     closed
-        Whether it has ended, and the lock was released.
+        Whether the recording has ended and the lock was released.
     """
 
     def __init__(
@@ -246,7 +247,7 @@ class Recorder:
             if replaces is not None and len(self.recording):
                 self._file = locks.enter_context(locked(_unused(self._path)))
             self._locks = locks.pop_all()
-        # A field that was once redacted in a cassette is redacted in all later recordings to it.
+        # If a field was once redacted in a cassette, later recordings to it redact it too.
         self._redactor = redactor.extended(self.recording.redact)
         self._metadata = metadata
         self._notice = notice
@@ -256,14 +257,14 @@ class Recorder:
         self.closed = False
 
     def append(self, interaction: Interaction) -> Recorded | None:
-        """Redact an interaction and write it: when this returns, a kill does not lose it.
+        """Redact an interaction and write it. After this returns, a kill does not lose it.
 
-        Returns None if it was not recorded since the recording has ended.
+        Returns None if the recording has ended.
         """
         if os.getpid() != self._process:
             return None
         if self.closed:  # while the request was in flight
-            self._notice(f"A response came after cassette {self._path.stem!r} had been closed.")
+            self._notice(f"A response arrived after cassette {self._path.stem!r} was closed.")
             return None
         text, written = self._redactor.redacted_text(interaction, layout.interaction_text)
         if self._writer is None:
@@ -278,7 +279,7 @@ class Recorder:
             text, _ = self._redactor.redacted_text(interaction, layout.interaction_text)
         self._writer.append(text)
         number = self._writer.count if self._file == self._path else None
-        return Recorded(number, written.request)
+        return Recorded(number, written.request, written is interaction)
 
     @property
     def has_recorded(self) -> bool:
@@ -289,27 +290,26 @@ class Recorder:
         size = self._writer.size if self._writer else self.recording.clean_bytes
         if size > MAX_FILE_BYTES - _SPARE_BYTES:
             raise CassetteError(
-                f"Cassette {self._path.stem!r} has {size:,} bytes, and may have "
-                f"{MAX_FILE_BYTES:,}: nothing was sent.",
+                f"Cassette {self._path.stem!r} has {size:,} of at most {MAX_FILE_BYTES:,} bytes. "
+                "Nothing was sent.",
                 "Record under another name.",
             )
 
     def current(self) -> FileRecording:
-        """Return what the cassette holds by now; of one that is recorded anew, what is new."""
+        """Return the recording so far; if everything is recorded again, only what is new."""
         if self._writer is not None:
             return read_cassette(self._file)
         return self.recording if self._file == self._path else FileRecording(self._path.stem)
 
     @property
     def aside(self) -> Path | None:
-        """The file beside the cassette that holds what was recorded, or None."""
+        """The file with the new interactions, if it is not the cassette's own; else None."""
         return self._file if self._file != self._path and self.has_recorded else None
 
     def close(self, ending: Ending = "merge") -> bool:
-        """Close the file and release the lock; returns whether anything was recorded.
+        """Close the file, release the lock, and return whether anything was recorded.
 
-        What was recorded anew replaces the whole of the old file, or is merged into it, or stays
-        aside in a file of its own.
+        A new recording replaces the old file, is merged into it, or stays in a file of its own.
         """
         if self.closed or os.getpid() != self._process:
             return False
@@ -324,9 +324,9 @@ class Recorder:
                     try:
                         self._put_in_place(keeps_others=ending == "merge")
                     except CassetteInUseError:
-                        self._tell_changed(self._path, f"What was recorded is in {self._file}.")
-                    except CassetteFormatError as error:  # of an old interaction, which is to stay
-                        self._notice(f"{error.what} What was recorded is in {self._file}.")
+                        self._tell_changed(self._path, f"The new recording is in {self._file}.")
+                    except CassetteFormatError as error:  # an old interaction cannot be read
+                        self._notice(f"{error.what} The new recording is in {self._file}.")
             if ending != "aside":
                 self._file = self._path
         return self.has_recorded
@@ -336,10 +336,10 @@ class Recorder:
         recording, header = self.recording, header_text(self._metadata, self._redactor)
         version = recording.version if self._file == self._path else None
         is_whole = recording.redact == self._redactor.redact and not recording.is_third_party
-        # A replay finds the path of a request below the address of each session that recorded.
+        # The file names the base addresses of all sessions that recorded to it, for the replay.
         new = {self._metadata.get("base_url")}.difference([None, *recording.base_urls])
         is_whole &= not new
-        self._file.parent.mkdir(parents=True, exist_ok=True)  # which may be removed by now
+        self._file.parent.mkdir(parents=True, exist_ok=True)  # somebody may have removed it
         try:
             if version is None:
                 return self._new_file(self._file, header)
@@ -355,19 +355,19 @@ class Recorder:
             return self._open_beside()
 
     def _new_file(self, path: Path, header: str) -> LineWriter:
-        """Create a file that nobody may read who may not read the cassette."""
+        """Create a file with the cassette's permissions."""
         writer = LineWriter(path, header)
         with suppress(OSError):
             shutil.copymode(self._path, path)
         return writer
 
     def _open_beside(self) -> LineWriter:
-        """Go on in another file, since somebody created, replaced, changed or removed this one."""
+        """Continue in another file, because another program changed this one."""
         changed, beside = self._file, _unused(self._path)
         beside.parent.mkdir(parents=True, exist_ok=True)
         writer = self._new_file(beside, header_text(self._metadata, self._redactor))
         self._file, self._replaces = beside, None
-        self._tell_changed(changed, f"What is recorded from now on is in {beside}.")
+        self._tell_changed(changed, f"The recording continues in {beside}.")
         return writer
 
     def _tell_changed(self, file: Path, what_now: str) -> None:
@@ -377,7 +377,7 @@ class Recorder:
         )
 
     def _put_in_place(self, *, keeps_others: bool) -> None:
-        """Replace the old file; its interactions that were not recorded anew stay, before them."""
+        """Replace the old file, and keep its interactions that were not recorded again."""
         new = read_cassette(self._file)
         player = Player(
             new,
@@ -386,7 +386,7 @@ class Recorder:
             redactor=self._redactor,
         )
         old = self.recording if keeps_others else ()
-        kept = (each for each in old if player.find(each.request) is None)
+        kept = (each for each in old if player.find(each.request)[0] is None)
         whole = chain(kept, new)
         write_cassette(
             self._path, new.metadata, whole, self._redactor, version=self.recording.version
@@ -395,17 +395,17 @@ class Recorder:
 
 
 def unfinished_files(path: Path) -> list[Path]:
-    """Return what recordings left beside a cassette: killed in mode "all", or it was replaced."""
+    """Return the files that interrupted recordings left next to a cassette."""
     return [file for file in _unfinished_paths(path) if file.exists()]
 
 
 def _unused(path: Path) -> Path:
-    """Return the first name of an unfinished recording that no file has."""
+    """Return the first unused name for an unfinished recording."""
     for file in _unfinished_paths(path):
         if not os.path.lexists(file):
             return file
     raise CassetteError(
-        f"There are too many unfinished recordings beside {path}.",
+        f"There are too many unfinished recordings next to {path}.",
         "Look at them with interactions(…), then rename or remove them.",
     )
 
@@ -418,7 +418,7 @@ def _unfinished_paths(path: Path) -> list[Path]:
 
 def header_text(metadata: Mapping[str, object], redactor: Redactor) -> str:
     """Return the first lines of a cassette, redacted."""
-    # First, and always ours: it is what tells the line layout from others.
+    # `recorded_with` comes first, since our reader knows our own layout by it.
     about: dict[str, object] = {"recorded_with": f"directmail-lab {VERSION}"}
     others = redacted_metadata(metadata, redactor)
     about |= {name: value for name, value in others.items() if name not in about}
@@ -428,7 +428,7 @@ def header_text(metadata: Mapping[str, object], redactor: Redactor) -> str:
 
 
 def redacted_metadata(metadata: Mapping[str, object], redactor: Redactor) -> dict[str, object]:
-    """Return what a cassette says of itself, as it may be written: also the rules of redaction."""
+    """Return a cassette's metadata as it may be written, with the rules of redaction."""
     about = {
         name: redactor.text(value) if isinstance(value, str) else value
         for name, value in metadata.items()

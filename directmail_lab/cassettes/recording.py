@@ -1,4 +1,4 @@
-"""`Recording`: what a question is asked of. A file gives one (`files`), a session keeps one."""
+"""`Recording`, of which questions are asked: `files` reads one, and a session keeps one."""
 
 from __future__ import annotations
 
@@ -39,25 +39,25 @@ def uncollected() -> Iterator[None]:
 
 
 class Recording(ABC):
-    """Interactions in their order, numbered from 1, without credentials.
+    """Interactions in order, numbered from 1, without credentials.
 
-    A file and a session each say how many they have and what each one is. The rest follows from
-    that; a session overrides what it knows without looking at an interaction.
+    A subclass defines how many there are and what each one is. The other methods follow from that.
+    A session overrides those that it can compute without reading an interaction.
 
     Attributes
     ----------
     name
-        What it is called: a cassette's name, or ``this session``.
+        The cassette's name, or ``this session``.
     base_url
         The base address, or None if it is not known.
     path
         Its file, or None.
     problem
-        What is wrong with the file, in a sentence, or None.
+        A sentence about what is wrong with the file, or None.
     metadata
-        What the file says of itself.
+        The file's metadata, in the types of JSON.
     is_replay
-        Whether it holds what a session played from a file.
+        Whether a session played it from a file.
     """
 
     name: str
@@ -77,7 +77,7 @@ class Recording(ABC):
         Raises
         ------
         CassetteError
-            There is none of that number, or (`CassetteFormatError`) it cannot be read.
+            No interaction has that number, or (`CassetteFormatError`) it cannot be read.
         """
 
     def reading(self, number: int) -> Reading:
@@ -87,7 +87,7 @@ class Recording(ABC):
 
     @property
     def evidence(self) -> Evidence:
-        """The unit of ``X-RateLimit-Reset`` and why, by the first thousand readings."""
+        """The unit of ``X-RateLimit-Reset``, inferred from the first thousand readings."""
         readings: list[Reading] = []
         with suppress(CassetteFormatError):
             numbers = range(1, min(len(self), _READINGS_FOR_UNIT) + 1)
@@ -105,13 +105,13 @@ class Recording(ABC):
 
     @property
     def redact(self) -> tuple[str, ...]:
-        """What personal data the file replaces, as `record` takes it: a replay needs the same."""
+        """The argument ``redact`` that the file was recorded with; a replay needs the same."""
         rules = self.metadata.get("redact")
         return tuple(map(str, rules)) if isinstance(rules, list) else ()
 
     @property
     def title(self) -> str:
-        """What is shown of where its interactions come from."""
+        """The name to show, which says if the recording was replayed."""
         return f"{self.name} (replayed)" if self.is_replay else self.name
 
     def __iter__(self) -> Iterator[Interaction]:
@@ -126,11 +126,11 @@ class Recording(ABC):
         return zip(self.readings(), self, strict=False)  # a session may get one more meanwhile
 
     def has_bodies(self, number: int) -> bool:  # noqa: ARG002
-        """Return whether the bodies of an interaction are there: a session drops old ones."""
+        """Return whether an interaction still has its bodies: a session drops old ones."""
         return True
 
     def path_of(self, request: RecordedRequest) -> str:
-        """Return a request's path below the base address; one outside of it is returned whole."""
+        """Return a request's path below the base address, or its whole path outside of it."""
         return path_below(request.uri, base_path(self.base_url or ""))
 
     def _check_number(self, number: int) -> None:

@@ -1,14 +1,14 @@
-"""`SessionRecording`: what a session keeps of what it sent, received and played."""
+"""The recordings that a session keeps: `SessionRecording`, and `PlayedRecording` of a replay."""
 
 from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from itertools import islice
-from typing import Any, Final, NamedTuple
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ..exchange.values import (
     Interaction,
@@ -17,21 +17,25 @@ from ..exchange.values import (
     normalize_headers,
     text_headers,
 )
-from ..readings.reading import Reading
+from ..readings.reading import Reading, reading_of
 from ..readings.reset_unit import Evidence, ResetUnit, ResetUnitInference
 from ..redaction import Redactor
 from .files import FileRecording
+from .layout import Address
 from .recording import Recording
 
+if TYPE_CHECKING:
+    from .cassette import Cassette, Played
+
 _MAX_KEPT_BYTES: Final = 64 * 1024**2
-# What addresses and headers of a usual response take.
+# The memory that the addresses and headers of a usual response take.
 _HEADERS_BYTES: Final = 4096
 
 RawHeaders = Sequence[tuple[bytes, bytes]]
 
 
 class RawInteraction(NamedTuple):
-    """A request and its response as httpx has them; ``body`` is None until it was read."""
+    """A request and its response in httpx's types; ``body`` is None until it is read."""
 
     url: object
     request_headers: RawHeaders
@@ -41,43 +45,32 @@ class RawInteraction(NamedTuple):
     body: bytes | None
 
     def __repr__(self) -> str:
-        return "<RawInteraction>"  # what it holds is not redacted
+        return "<RawInteraction>"  # its values are not redacted
 
 
 class SessionRecording(Recording):
-    """All readings of a session, and its last messages within 64 MB. Any thread may add to it.
+    """All readings of a session, and its last messages up to 64 MB. Any thread may add to it.
 
-    Messages are kept as they came. They are redacted when somebody asks for them, and for good
-    before the session forgets its key. A replay keeps no messages but each request's address, and
-    takes the rest from its file.
+    Messages are redacted when somebody asks for them. Before the session forgets its key, they are
+    redacted in memory too.
 
     Parameters
     ----------
     reset_unit
         The unit of ``X-RateLimit-Reset`` if the user stated it.
-    file
-        What a replay plays; None for what is sent or recorded.
 
     Attributes
     ----------
     redactor
-        What removes the key; after `redact_for_good`, one that knows no key.
+        Removes the key. After `redact_for_good`, it knows no key.
+    history
+        All recordings of this account in this process. They share the 64 MB.
     """
 
-    def __init__(
-        self,
-        name: str,
-        base_url: str,
-        *,
-        reset_unit: ResetUnit | None = None,
-        file: FileRecording | None = None,
-    ) -> None:
+    def __init__(self, name: str, base_url: str, *, reset_unit: ResetUnit | None = None) -> None:
         self.name, self.base_url = name, base_url
-        self.is_replay = file is not None
-        self.recorded_when = file.recorded_when if file else ""
         self.redactor = Redactor()
-        self._file = file
-        self._addresses: dict[int, str] = {}
+        self.history: Iterable[SessionRecording] = ()
         self._readings: list[Reading] = []
         self._exchanges: dict[int, RawInteraction] = {}
         self._kept_bytes = 0
@@ -91,35 +84,42 @@ class SessionRecording(Recording):
         """Keep a response, and return its number."""
         with self._lock:
             number = len(self._readings) + 1
-            if self._file is None:
-                self._keep(number, exchange)
-            else:
-                uri = str(exchange.url)
-                if self._file.is_third_party:
-                    # It may hold the key of a session that forgets it while its replay is held.
-                    uri = self.redactor.request(RecordedRequest("GET", uri)).uri
-                self._addresses[number] = uri
-            # Last, since this is what a thread that reads takes for the number of interactions.
+            self._keep(number, exchange)
+            # Last, since the number of readings is the number of interactions for other threads.
             self._readings.append(reading)
-            return number
+        self._drop_oldest()
+        return number
+
+    def add_played(self, cassette: Cassette, played: Played, *, attempt: int) -> int:
+        """Keep a response that a cassette played, and return its number here."""
+        address = played.request.method, played.request.uri
+        interaction = _asked(cassette.interaction_of(played), address, attempt)
+        reading = self._reading_of(interaction, cassette.name, played.number)
+        return self.add(reading, _as_raw(interaction, has_body=True))
+
+    def _reading_of(self, interaction: Interaction, cassette: str, number: int) -> Reading:
+        reading = reading_of(interaction, self.path_of(interaction.request), cassette=cassette)
+        reading = reading._replace(source="replayed", cassette_number=number)
+        return reading.redacted(self.redactor)
 
     def extend(self, other: SessionRecording, **changes: Any) -> None:
-        """Keep what another session's recording has, with fields of its readings changed."""
+        """Add the interactions of another recording, with fields of their readings changed."""
         for number, reading in enumerate(other.readings(), 1):
             self.add(reading._replace(**changes), other._exchanges[number])
 
     def add_body(self, number: int, body: bytes) -> None:
-        """Keep the body of a response that was read after it was added."""
+        """Add the body of a response that was added before its body was read."""
         with self._lock:
             exchange = self._exchanges.pop(number, None)
             if exchange is not None:
                 self._kept_bytes -= _size(exchange)
                 self._keep(number, exchange._replace(body=body))
+        self._drop_oldest()
 
     def cut_short(self, number: int, body: bytes, *, is_aborted: bool = False) -> Reading:
-        """Say of a response that its connection broke, or that the caller dropped it.
+        """Mark a response as cut short, because its connection broke or the caller dropped it.
 
-        What came of its body is kept. Returns its reading.
+        The part of its body that arrived is kept. Returns its reading.
         """
         reading = self.reading(number)._replace(is_cut_short=True, is_aborted=is_aborted)
         self._readings[number - 1] = reading
@@ -127,9 +127,9 @@ class SessionRecording(Recording):
         return reading
 
     def redact_for_good(self) -> None:
-        """Redact the messages themselves, since the session forgets its key now.
+        """Redact the messages in memory, because the session forgets its key now.
 
-        A message that comes later is not kept: nothing could redact it.
+        Later messages are not kept, since nothing could redact them.
         """
         with self._lock:
             self._is_redacted = True
@@ -147,16 +147,24 @@ class SessionRecording(Recording):
             return
         self._exchanges[number] = exchange
         self._kept_bytes += _size(exchange)
-        while self._kept_bytes > _MAX_KEPT_BYTES:
-            self._kept_bytes -= _size(self._exchanges.pop(next(iter(self._exchanges))))
+
+    def _drop_oldest(self) -> None:
+        """Drop the oldest messages, those of the oldest session first, until 64 MB are left."""
+        # Not while this recording is locked: two sessions may do this at the same time.
+        recordings = list(self.history) or [self]
+        for each in recordings:
+            with each._lock:
+                while each._exchanges and sum(r._kept_bytes for r in recordings) > _MAX_KEPT_BYTES:
+                    each._kept_bytes -= _size(each._exchanges.pop(next(iter(each._exchanges))))
 
     @property
     def evidence(self) -> Evidence:
-        """The unit of ``X-RateLimit-Reset`` and why; the stated one where there is one."""
+        """The unit of ``X-RateLimit-Reset`` and the reason for it."""
         with self._lock:
-            for reading in islice(self._readings, self._observed, None):
+            while self._observed < len(self):
                 self._observed += 1
-                # What a recording played besides says nothing of the live service.
+                reading = self.reading(self._observed)
+                # A replayed response in a recording says nothing about the live service.
                 if self.is_replay or reading.source != "replayed":
                     self._inference.observe(reading)
             return self._inference.evidence()
@@ -166,17 +174,8 @@ class SessionRecording(Recording):
 
     def interaction(self, number: int) -> Interaction:
         self._check_number(number)
-        redactor = self.redactor  # before the message: that of a raw one knows the key
-        plain = self._plain if self._file is None else self._played
-        return redactor.interaction(plain(number))
-
-    def _played(self, number: int) -> Interaction:
-        """Return the file's interaction, with the address that was asked for."""
-        assert self._file is not None
-        reading = self._readings[number - 1]
-        played = self._file.answer(reading.cassette_number or 0)
-        request = replace(played.request, uri=self._addresses[number])
-        return replace(played, request=request, attempt=reading.attempt)
+        redactor = self.redactor  # taken first: it knows the key if the message has it
+        return redactor.interaction(self._plain(number))
 
     def _plain(self, number: int) -> Interaction:
         """Return an interaction before it is redacted."""
@@ -201,13 +200,79 @@ class SessionRecording(Recording):
 
     def has_bodies(self, number: int) -> bool:
         exchange = self._exchanges.get(number)
-        return self.is_replay or (exchange is not None and exchange.body is not None)
+        return exchange is not None and exchange.body is not None
+
+
+class PlayedRecording(SessionRecording):
+    """The responses that a replay played. Any thread may add to it.
+
+    It keeps the numbers of the interactions in the file, and reads the rest from there on demand.
+
+    Parameters
+    ----------
+    file
+        The recording that the replay plays.
+    """
+
+    is_replay = True
+
+    def __init__(
+        self, file: FileRecording, base_url: str, *, reset_unit: ResetUnit | None = None
+    ) -> None:
+        super().__init__(file.name, base_url, reset_unit=reset_unit)
+        self._file = file
+        # For each response: the cassette's name, its number there, the sent address, the attempt.
+        self._played: list[tuple[str, int, Address, int]] = []
+
+    @cached_property
+    def recorded_when(self) -> str:
+        return self._file.recorded_when
+
+    def add_played(self, cassette: Cassette, played: Played, *, attempt: int) -> int:
+        with self._lock:
+            if self._file.is_third_party:
+                # The address may contain a key that the session forgets before this recording.
+                played = played._replace(request=self.redactor.request(played.request))
+            address = played.request.method, played.request.uri
+            self._played.append((cassette.name, played.number, address, attempt))
+            if self._file.is_third_party:
+                self._readings.append(self._reading(len(self)))
+            return len(self)
+
+    def __len__(self) -> int:
+        return len(self._played)
+
+    def _plain(self, number: int) -> Interaction:
+        _, in_file, address, attempt = self._played[number - 1]
+        return _asked(self._file.answer(in_file), address, attempt)
+
+    def reading(self, number: int) -> Reading:
+        self._check_number(number)
+        if self._file.is_third_party:
+            return self._readings[number - 1]
+        return self._reading(number)
+
+    def _reading(self, number: int) -> Reading:
+        cassette, in_file, *_ = self._played[number - 1]
+        return self._reading_of(self._plain(number), cassette, in_file)
+
+    def readings(self) -> list[Reading]:
+        return list(map(self.reading, range(1, len(self) + 1)))
+
+    def has_bodies(self, number: int) -> bool:  # noqa: ARG002
+        return True
+
+
+def _asked(played: Interaction, address: Address, attempt: int) -> Interaction:
+    """Return a played interaction with the method and address of the request that was sent."""
+    request = replace(played.request, method=address[0], uri=address[1])
+    return replace(played, request=request, attempt=attempt)
 
 
 def _as_raw(interaction: Interaction, *, has_body: bool) -> RawInteraction:
     request, response = interaction.request, interaction.response
     sent, received = (
-        [(name.encode("latin-1"), value.encode()) for name, value in message.headers]
+        [(name.encode("latin-1", "replace"), value.encode()) for name, value in message.headers]
         for message in (request, response)
     )
     body = response.body if has_body else None

@@ -1,6 +1,7 @@
-"""What we use of vcrpy: its loader, its matchers by name and its writer. The only import of it.
+"""The only module that imports vcrpy: it uses its loader, its matchers and its writer.
 
-Pinned by ``tests/test_vcrpy_agrees.py``. vcrpy's loader constructs no Python objects.
+``tests/test_vcrpy_agrees.py`` checks that they agree with ours. vcrpy's loader constructs no Python
+objects.
 """
 
 from __future__ import annotations
@@ -46,12 +47,12 @@ from .layout import IS_RECORDED, elapsed_s_of, headers_of, recorded_at_of, respo
 from .matching import Matcher
 from .recording import uncollected
 
-# Of the time that a large file takes, the part in which it becomes nodes; how often that is told.
+# The share of a large file's time in which it becomes YAML nodes; how often progress is reported.
 _COMPOSING: Final = 0.7
 _TOLD_INTERACTIONS: Final = 100
-# libyaml's recursion ends the process at some 20,000 levels, and earlier in a thread.
+# libyaml's recursion would crash the process at some 20,000 levels, and earlier in a thread.
 _DEEPEST: Final = 500
-# With its aliases replaced by what they stand for, a text may have ten times as many characters.
+# With its aliases replaced by their values, a text may have at most ten times as many characters.
 _MOST_TIMES: Final = 10
 _MOST_CHARACTERS: Final = 1_000_000
 _ALIAS: Final = re.compile(r"\*[\w-]", re.ASCII)
@@ -59,7 +60,7 @@ _TEXT, _LIST, _OBJECT = (f"tag:yaml.org,2002:{name}" for name in ("str", "seq", 
 
 
 class _Reader(BytesIO):
-    """A text that libyaml reads in pieces; ``progress`` is called with each but the last."""
+    """A text that libyaml reads in pieces. ``progress`` is called after each but the last."""
 
     def __init__(self, text: str, progress: Progress) -> None:
         super().__init__(text.encode())
@@ -73,7 +74,7 @@ class _Reader(BytesIO):
 
 
 class _Loader(yamlserializer._CassetteLoader):  # type: ignore[misc]
-    """vcrpy's loader with bounds for what a stranger's file may do."""
+    """vcrpy's loader, with limits for a stranger's file."""
 
     def __init__(self, text: str, progress: Progress) -> None:
         super().__init__(_Reader(text, progress))
@@ -87,7 +88,7 @@ class _Loader(yamlserializer._CassetteLoader):  # type: ignore[misc]
         return node
 
     def descend_resolver(self, *_: object) -> None:
-        # libyaml's composer calls these two before and after each node.
+        # libyaml's composer calls this method before each node, and the next one after it.
         self._depth += 1
         if self._depth > _DEEPEST:
             raise RecursionError
@@ -96,7 +97,7 @@ class _Loader(yamlserializer._CassetteLoader):  # type: ignore[misc]
         self._depth -= 1
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
-        # The loader itself takes several steps more, for objects that hold themselves.
+        # The loader's own way takes more steps, which only objects that contain themselves need.
         if node.tag == _TEXT and isinstance(node, yaml.ScalarNode):
             return node.value
         if node.tag == _LIST and isinstance(node, yaml.SequenceNode) and not self._has_aliases:
@@ -107,7 +108,7 @@ class _Loader(yamlserializer._CassetteLoader):  # type: ignore[misc]
 
 
 def _size(node: yaml.Node, known: dict[yaml.Node, float]) -> float:
-    """Return how many characters a node has with its aliases replaced; of a circle infinitely."""
+    """Return the number of characters of a node with its aliases replaced; inf for a circle."""
     if isinstance(node, yaml.ScalarNode):
         return 1 + len(node.value)
     if node not in known:
@@ -123,12 +124,12 @@ def load_cassette_text(
 ) -> tuple[object, list[Interaction]]:
     """Return the metadata and the interactions of any cassette that vcrpy reads.
 
-    ``progress`` is called with each part of it that was read; all of it is 1.
+    ``progress`` is called with each part that was read; the whole is 1.
 
     Raises
     ------
     CassetteFormatError
-        Where vcrpy could not read it either.
+        vcrpy could not read it either.
     """
     document = None
     if text.lstrip().startswith("{"):
@@ -150,7 +151,7 @@ def load_cassette_text(
 
 @contextmanager
 def _unlogged() -> Iterator[None]:
-    """Keep vcrpy from logging the address of each request that it reads, with its credentials."""
+    """Keep vcrpy from logging the address of each request, which may contain credentials."""
     logger, refuse = logging.getLogger("vcr.request"), lambda _: False
     logger.addFilter(refuse)
     try:
@@ -160,12 +161,12 @@ def _unlogged() -> Iterator[None]:
 
 
 def load_yaml(text: str, progress: Progress = lambda _: None) -> Any:
-    """Return what vcrpy's YAML loader makes of a text.
+    """Load a text with vcrpy's YAML loader.
 
     Raises
     ------
     CassetteFormatError
-        Where it is not YAML, or holds a tag that would build an object.
+        It is not YAML, or has a tag that would build an object.
     """
     try:
         with uncollected():
@@ -179,8 +180,9 @@ def count_comments(path: Path) -> int:
     """Return how many comments a YAML file has; 0 if it is not YAML."""
     text, end, comments = path.read_text("utf-8-sig", "replace"), 0, 0
     with suppress(yaml.YAMLError):
-        for token in yaml.scan(text) if "#" in text else ():
-            # Between two tokens there is nothing but comments and space.
+        # vcrpy's loader uses libyaml if it is installed, which is 40 times as fast.
+        for token in yaml.scan(text, yamlserializer._CassetteLoader) if "#" in text else ():
+            # Between two tokens there are only comments and space.
             between = text[end : token.start_mark.index]
             comments += sum(line.lstrip().startswith("#") for line in between.splitlines())
             end = token.end_mark.index
@@ -203,7 +205,7 @@ def _interaction(entry: Mapping[str, Any], number: int) -> Interaction:
 
 
 def _date_of(response: RecordedResponse) -> datetime | None:
-    """Return when a response says that it was sent: vcrpy keeps no time."""
+    """Return the time in a response's ``Date``, since vcrpy records no time."""
     if (date := header(response.headers, "date")) is None:
         return None
     with suppress(*MALFORMED):
@@ -241,7 +243,7 @@ def block_text(
     Raises
     ------
     CassetteError
-        Where JSON cannot hold a body, since it is not text.
+        A body is not text, so JSON cannot contain it.
     """
     interactions = list(interactions)
     cassette = {
@@ -251,7 +253,7 @@ def block_text(
     serializer = jsonserializer if as_json else yamlserializer
 
     def with_metadata(data: dict[str, object]) -> str:
-        # Not as its `metadata`, which pytest-recording's loader does not take: see `layout`.
+        # Not under `metadata`, with which pytest-recording's loader fails: see `layout`.
         text: str = serializer.serialize({**data, "recording": dict(metadata)})
         return text
 
@@ -259,7 +261,7 @@ def block_text(
         written: str = serialize(cassette, SimpleNamespace(serialize=with_metadata))
     except TypeError:
         raise CassetteError(
-            "A body is not text, which vcrpy's JSON cannot hold.", "Convert to .yaml or .har."
+            "A body is not text, so vcrpy's JSON cannot contain it.", "Convert to .yaml or .har."
         ) from None
     return written
 
@@ -276,7 +278,7 @@ def _response_dict(response: RecordedResponse) -> dict[str, Any]:
 
 
 def vcr_request(request: RecordedRequest) -> Request:
-    """Return a request as vcrpy's matchers take it; of a repeated header the first counts."""
+    """Return a request for vcrpy's matchers; if a header is repeated, its first value counts."""
     headers = {name: header(request.headers, name) for name, _ in request.headers}
     return Request(request.method, request.uri, request.body, headers)
 
@@ -287,5 +289,5 @@ def matches(
     """Return whether all matchers agree: vcrpy's by name, and functions of two of its requests."""
     known = VCR().matchers
     functions = [known[each] if isinstance(each, str) else each for each in match_on]
-    # Not vcrpy's requests_match: it logs what differs, and so addresses and bodies.
+    # Not vcrpy's requests_match, which logs the differences, and so addresses and bodies.
     return not get_matchers_results(vcr_request(request), vcr_request(recorded), functions)[1]

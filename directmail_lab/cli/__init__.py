@@ -1,7 +1,7 @@
 """The command ``directmail-lab``: its commands, in the order that ``--help`` lists them.
 
-Exit codes are like grep's: 0 done, 1 something was found, 2 it could not be done. In the last case
-a user sees one line that says what happened and what to do, and no traceback.
+Exit codes are like those of grep: 0 for success, 1 if the command found something, 2 if it failed.
+A failure prints one line that says what happened and what to do, without a traceback.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from .programs import demo, lab, serve
 app = typer.Typer(
     name="directmail-lab",
     help="Explore a direct mail service's HTTP API in JupyterLab, with recorded sessions.",
-    epilog="With no command: lab. Exit codes: 0 done, 1 something found, 2 could not be done.",
+    epilog="Without a command, lab runs. Exit codes: 0 success, 1 something was found, 2 failure.",
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
 )
@@ -47,7 +47,7 @@ def main() -> None:
     try:
         app()
     except Exception as error:
-        # What is told briefly in IPython too: our errors, a client's, those of an argument.
+        # The errors that IPython also shows briefly: ours, httpx's, and those of arguments.
         if not (isinstance(error, OSError) or hasattr(error, "_render_traceback_")):
             raise
         sys.stderr.write(f"directmail-lab: {error_message(error)}\n")
@@ -81,7 +81,7 @@ def me(cassette: str | None = CASSETTE, as_json: bool = JSON, as_csv: bool = CSV
 
 @app.command()
 def rate_limits(cassette: str | None = CASSETTE, as_json: bool = JSON, as_csv: bool = CSV) -> None:
-    """Print the readings of the rate-limit headers: a cassette's, or one taken now."""
+    """Print the rate-limit readings of a cassette, or of one live request."""
     show(dm.rate_limits(_recorded_or_live(cassette)), as_json=as_json, as_csv=as_csv)
 
 
@@ -89,7 +89,7 @@ def rate_limits(cassette: str | None = CASSETTE, as_json: bool = JSON, as_csv: b
 def check_contract(
     cassette: str | None = CASSETTE, as_json: bool = JSON, as_csv: bool = CSV
 ) -> None:
-    """Check the rate-limit contract; exits with 1 if a rule is violated."""
+    """Check the rate-limit contract; exit with 1 if a rule is violated."""
     verdicts = dm.check_contract(_recorded_or_live(cassette))
     show(verdicts, as_json=as_json, as_csv=as_csv)
     if (verdicts["verdict"] == "violated").any():
@@ -98,10 +98,10 @@ def check_contract(
 
 @app.command()
 def findings(cassette: str | None = CASSETTE, as_json: bool = JSON, as_csv: bool = CSV) -> None:
-    """Print what is known of the parts that the service's document leaves open."""
+    """Print what the responses tell about the undocumented parts."""
     found = dm.findings(_recorded_or_live(cassette))
     if not (as_json or as_csv):
-        del found["find_out"]  # calls of Python
+        del found["find_out"]  # Python calls, which do not help at a command line
     show(found, as_json=as_json, as_csv=as_csv)
 
 
@@ -112,7 +112,7 @@ def drift(
     as_json: bool = JSON,
     as_csv: bool = CSV,
 ) -> None:
-    """Send a cassette's reads again and list the differences; exits with 1 if there are any."""
+    """Send a cassette's reads again and list the differences; exit with 1 if there are any."""
     changes = dm.drift(cassette_file(name), ignore=ignore)
     show(changes, as_json=as_json, as_csv=as_csv)
     if len(changes):
@@ -127,18 +127,18 @@ def share(
     notebooks: list[Path] = typer.Argument(help="The .ipynb files."),
     target: Path = typer.Option(Path("shared.zip"), "--to", help="The zip to write."),
     cassette: list[str] = typer.Option(
-        [], help="One more cassette. Repeatable.", autocompletion=complete_cassette
+        [], help="A cassette to add. Repeatable.", autocompletion=complete_cassette
     ),
     run: bool = typer.Option(
         True, "--run/--no-run", help="Run the notebooks first, without a key."
     ),
-    timeout: float = typer.Option(600, min=1, help="Seconds that they may run, all together."),
+    timeout: float = typer.Option(600, min=1, help="Seconds that all notebooks may run in total."),
     force: bool = FORCE,
 ) -> None:
     """Put notebooks and the cassettes they replay into one zip.
 
-    The notebooks are run first as a reader runs them: with no key and no network. Nothing is
-    written if a cell fails, or if the zip would hold a secret.
+    The notebooks first run as a reader runs them: with no key and no network.
+    Nothing is written if a cell fails, or if the zip would contain a secret.
     """
     from ..questions.share import share as share_files
 
@@ -153,7 +153,7 @@ def share(
 
 
 def _recorded_or_live(cassette: str | None) -> Path | None:
-    """Return the cassette's file; without one, send one request to the live service."""
+    """Return the cassette's file; without a cassette, send one request to the live service."""
     if cassette is not None:
         return cassette_file(cassette)
     dm.get("/v1/users/me")

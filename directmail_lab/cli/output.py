@@ -1,4 +1,4 @@
-"""What the commands share: options, names of cassettes, how data and errors are printed."""
+"""Options that several commands have, and how the commands print data and errors."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from ..errors import DirectMailLabError
 if TYPE_CHECKING:
     import pandas as pd
 
-# A pipe has no width: each row stays on one line, for grep.
+# The width of a pipe: each row stays on one line, for grep.
 _WIDE: Final = 1000
 
 FOUND: Final = typer.Exit(1)
-"""What a command raises if it found something, as grep does."""
+"""A command raises this if it found something: exit code 1, as with grep."""
 
 
 def complete_cassette(typed: str) -> list[str]:
-    """Return the names of cassettes that begin with what is typed, for the shell to complete."""
+    """Return the names of cassettes that begin with ``typed``, for completion in the shell."""
     return [name for name in cassettes_by_name() if name.startswith(typed)]
 
 
@@ -35,7 +35,7 @@ CSV: Final = typer.Option(False, "--csv", help="Print CSV.")
 FORCE: Final = typer.Option(False, "--force", help="Replace the file if it exists.")
 CASSETTE: Final = typer.Option(
     None,
-    help="Read this cassette, by name or file; by default the live service is asked.",
+    help="Read this cassette (a name or a file). By default, the command asks the live service.",
     autocompletion=complete_cassette,
 )
 
@@ -55,14 +55,14 @@ def cassette_file(name: str) -> Path:
 def refuse_existing(path: Path, force: bool) -> None:
     """Raise an error if a file would be replaced without ``--force``."""
     if path.exists() and not force:
-        raise DirectMailLabError(f"{path} exists already.", "Choose another name, or use --force.")
+        raise DirectMailLabError(f"{path} already exists.", "Choose another name, or use --force.")
 
 
 # -- data --------------------------------------------------------------------------------------
 
 
 def show(frame: pd.DataFrame, *, as_json: bool = False, as_csv: bool = False) -> None:
-    """Print a frame on standard output: a table that fits the terminal, or JSON, or CSV.
+    """Print a frame to standard output: as a table that fits the terminal, as JSON, or as CSV.
 
     In JSON and CSV, times are ISO 8601. A missing value is null in JSON and empty in CSV.
     """
@@ -83,19 +83,19 @@ def show(frame: pd.DataFrame, *, as_json: bool = False, as_csv: bool = False) ->
 
 # -- errors ------------------------------------------------------------------------------------
 
-_SIGN_IN = "Set DIRECTMAIL_BASE_URL and DIRECTMAIL_API_KEY, or give --cassette where it is taken."
+_SIGN_IN = "Set DIRECTMAIL_BASE_URL and DIRECTMAIL_API_KEY, or use --cassette if there is one."
 _ADVICE: Final[dict[type[Exception], str]] = {
     errors.CredentialError: _SIGN_IN,
     errors.NotConnectedError: _SIGN_IN,
     errors.UnauthorizedError: "Check DIRECTMAIL_API_KEY.",
-    errors.NotRecordedError: "See directmail-lab cassette list.",
-    errors.AllowanceExhaustedError: "Send it again later.",
-    errors.NotJSONError: "Check the base address: a login page or a gateway may be there.",
+    errors.NotRecordedError: "To see all cassettes: directmail-lab cassette list.",
+    errors.AllowanceExhaustedError: "Try again later.",
+    errors.NotJSONError: "Check the base address: it may lead to a login page or a gateway.",
 }
 
 
 def error_message(error: Exception) -> str:
-    """Return an error's message, with advice for the command line instead of advice for Python."""
+    """Return an error's message, with advice for the command line in place of Python's."""
     if isinstance(error, OSError):
         reason = error.strerror or str(error)
         return f"{error.filename}: {reason}." if error.filename else reason

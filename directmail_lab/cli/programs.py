@@ -1,4 +1,4 @@
-"""``directmail-lab lab``, ``demo`` and ``serve``: what runs until Ctrl-C."""
+"""The commands that run until Ctrl-C: ``directmail-lab lab``, ``demo`` and ``serve``."""
 
 from __future__ import annotations
 
@@ -28,29 +28,29 @@ _DEMO_CELLS = (
     *EXPLORE[1:],
     "dm.monitor()",
     "dm.burst(40);",
-    "Recorded answers need neither the service nor a key:",
+    "Recorded responses need neither the service nor a key:",
     'with dm.record("my-demo"):\n    dm.me()\n\ndm.replay("my-demo")\ndm.me()',
 )
 
-_PORT = typer.Option(None, min=0, max=65535, help="Port of JupyterLab; by default a free one.")
+_PORT = typer.Option(None, min=0, max=65535, help="JupyterLab's port. By default, a free one.")
 _NO_BROWSER = typer.Option(False, "--no-browser", help="Do not open a browser.")
-_VERBOSE = typer.Option(False, "--verbose", help="Print what JupyterLab logs.")
+_VERBOSE = typer.Option(False, "--verbose", help="Print JupyterLab's log.")
 
 
 # -- JupyterLab ----------------------------------------------------------------------------------
 
 
 def lab(port: int | None = _PORT, no_browser: bool = _NO_BROWSER, verbose: bool = _VERBOSE) -> None:
-    """Open JupyterLab on the first notebook that was shared here, else on the first tutorial.
+    """Open JupyterLab with the first tutorial, or with the first notebook of an unpacked zip.
 
-    Outside a checkout, the tutorials are first copied to a folder here; your files are kept.
+    Outside a checkout, the tutorials are first copied to a new folder; your files are kept.
     """
     first = first_notebook(Path.cwd())
     _run_jupyterlab(first.parents[1], f"notebooks/{first.name}", port, no_browser, verbose)
 
 
 def demo(port: int | None = _PORT, no_browser: bool = _NO_BROWSER) -> None:
-    """Try everything out: the stand-in service, and a notebook that is ready to sign in to it."""
+    """Start the stand-in service, and open a notebook that is ready to sign in to it."""
     folder = Path("directmail-lab-demo").absolute()
     (folder / "cassettes").mkdir(parents=True, exist_ok=True)
     if not (folder / _DEMO).exists():
@@ -65,7 +65,7 @@ def demo(port: int | None = _PORT, no_browser: bool = _NO_BROWSER) -> None:
 def lab_arguments(
     folder: Path, notebook: str, port: int | None, no_browser: bool, verbose: bool = False
 ) -> list[str]:
-    """Return the arguments that start JupyterLab on a notebook without asking the network."""
+    """Return the arguments that open a notebook in JupyterLab, without contacting the network."""
     return [
         f"--ServerApp.root_dir={folder}",
         f"--LabApp.default_url=/lab/tree/{notebook}",
@@ -76,7 +76,7 @@ def lab_arguments(
         f"--Application.log_level={'INFO' if verbose else 'ERROR'}",
         *(["--no-browser"] if no_browser else []),
         *([] if port is None else [f"--port={port}", "--ServerApp.port_retries=0"]),
-        # JupyterLab refuses to run as root without this option; in containers that is common.
+        # Without this option, JupyterLab refuses to run as root, which is common in containers.
         *(["--allow-root"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []),
     ]
 
@@ -84,21 +84,22 @@ def lab_arguments(
 def _run_jupyterlab(
     folder: Path, notebook: str, port: int | None, no_browser: bool, verbose: bool = False
 ) -> None:
-    LoopbackServer(port or 0).close()  # if the port is taken, JupyterLab would take another
+    LoopbackServer(port or 0).close()  # raises if the port is taken: JupyterLab's error is longer
     typer.echo("Starting JupyterLab; its address follows. Ctrl-C ends it.")
     lab_app = import_module("jupyterlab.labapp").LabApp  # takes seconds, so after the line above
-    # Our page settings come before the user's, for this process and its children only.
+    # Only in this process and its children, our page settings come before the user's.
     with tempfile.TemporaryDirectory(prefix="directmail-lab-") as settings:
         page_config = Path(settings, "labconfig", "page_config.json")
         page_config.parent.mkdir()
-        # Its news pop-up contacts an outside server; only this setting removes it altogether.
+        # JupyterLab's pop-up for news contacts an outside server. Only this setting removes it.
         page_config.write_text(json.dumps({"disabledExtensions": {_NEWS: True}}))
         own_path = os.environ.get("JUPYTER_CONFIG_PATH")
         os.environ["JUPYTER_CONFIG_PATH"] = os.pathsep.join(filter(None, [settings, own_path]))
         server = lab_app.initialize_server(
             lab_arguments(folder, notebook, port, no_browser, verbose)
         )
-        # Ours is the last line, once it listens; it would print its addresses before, among others.
+        # JupyterLab would print its addresses among other lines, before it listens. This prints one
+        # address as the last line.
         server.log.addFilter(lambda record: "token=" not in record.getMessage())
         server.io_loop.add_callback(typer.echo, server.local_url)
         server.start()
@@ -108,30 +109,32 @@ def _run_jupyterlab(
 
 
 def serve(
-    port: int = typer.Option(8400, min=0, max=65535, help="On 127.0.0.1; 0 takes a free one."),
+    port: int = typer.Option(8400, min=0, max=65535, help="The port; 0 takes a free one."),
     cassette: list[str] = typer.Option(
-        [], help="Answer from this cassette. Repeatable.", autocompletion=complete_cassette
+        [], help="Replay this cassette. Repeatable.", autocompletion=complete_cassette
     ),
-    strict: bool = typer.Option(False, "--strict", help="With --cassette: play each once."),
-    limit: int = typer.Option(300, min=0, help="Requests allowed in a window."),
-    window: float = typer.Option(60.0, min=0.001, help="Seconds in a window."),
-    reset_unit: ResetUnit = typer.Option("seconds_left", help="What X-RateLimit-Reset holds."),
+    strict: bool = typer.Option(
+        False, "--strict", help="With --cassette: play each response only once."
+    ),
+    limit: int = typer.Option(300, min=0, help="How many requests a window allows."),
+    window: float = typer.Option(60.0, min=0.001, help="The length of a window in seconds."),
+    reset_unit: ResetUnit = typer.Option("seconds_left", help="The unit of X-RateLimit-Reset."),
 ) -> None:
-    """Run a server on this machine: the stand-in service, or one that replays.
+    """Run a server on this machine: the stand-in service, or one that replays cassettes.
 
-    With --cassette it answers any client from cassettes, and forwards nothing.
-    --limit, --window and --reset-unit are the stand-in's.
+    With --cassette, any client gets the recorded responses, and nothing is forwarded.
+    --limit, --window and --reset-unit are options of the stand-in service.
     """
     if cassette:
         files = [cassette_file(name) for name in cassette]
         replaying = CassetteServer(files, port=port, repeat="strict" if strict else "last")
         played = [f"{each.name} ({len(each)})" for each in replaying.cassettes]
         address = f"Replaying at {replaying.base_url}; no key is needed, and nothing is forwarded."
-        _run(replaying, address, f"Cassettes, and their interactions: {', '.join(played)}")
+        _run(replaying, address, f"Cassettes (with their interactions): {', '.join(played)}")
     else:
         service = stand_in(port=port, limit=limit, window_s=window, reset_unit=reset_unit)
         address = f"The stand-in service listens on {service.base_url}"
-        key = f"Its key is {service.api_key}: public, and good for nothing else."
+        key = f"Its key is {service.api_key}, which is public and opens nothing else."
         _run(service, address, key, f"It assumes {service.assumptions()}.")
 
 

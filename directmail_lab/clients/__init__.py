@@ -1,8 +1,8 @@
-"""A session for clients of other libraries, over its one stack of transports.
+"""Adapters that let clients of httpx2 and requests send through a session's transports.
 
 Each adapter converts a request to httpx's, passes it to a `ClientsTransport`, and converts the
-response and the errors to its library's own. SDKs on these libraries repeat and wait by themselves,
-so the session does neither for them.
+response and the errors back. SDKs that use these libraries retry and wait by themselves, so the
+session does neither for them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ..transports.session import SessionTransport
 
 
 def adapters_of(library: str) -> Any:
-    """Return the module here that is for a library, which is imported only now.
+    """Import and return the adapter module for a library, and with it the library.
 
     Raises
     ------
@@ -40,8 +40,8 @@ class ClientsTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
     Attributes
     ----------
     as_raised
-        Returns what is raised in place of an error of ours. SDKs repeat a request after any
-        `Exception`, so in a test it is an error of pytest's, which is none.
+        Converts an error of ours before it is raised. SDKs retry after any `Exception`, so in a
+        test it becomes pytest's own error, which is only a `BaseException`.
     """
 
     def __init__(self, session: SessionTransport) -> None:
@@ -66,9 +66,9 @@ class ClientsTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
 
 
 class Stream(httpx.SyncByteStream, httpx.AsyncByteStream):
-    """A body of another library's, as one of httpx's.
+    """The body of another library's message, as a stream of httpx.
 
-    ``errors`` opens a context that converts the errors of reading it.
+    ``errors`` opens a context that converts the errors raised while the body is read.
     """
 
     def __init__(
@@ -96,9 +96,9 @@ class Stream(httpx.SyncByteStream, httpx.AsyncByteStream):
 
 
 def as_httpx(request: Any, send: Callable[[httpx.Request], Any] | None = None) -> httpx.Request:
-    """Return a copy of a request of httpx, or of its fork httpx2, which the session may change.
+    """Return a copy of a request of httpx or httpx2, which the session may change.
 
-    ``send`` sends in place of the session's connections: see `Call`.
+    If ``send`` is given, it sends the request instead of the session's connections: see `Call`.
     """
     body = body_of(request)
     wants_key = send is not None or call_of(request).wants_key

@@ -1,4 +1,4 @@
-"""A session for httpx2: two clients, and the transport that they have in common."""
+"""The adapter for httpx2: two clients, and the transport that they share."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ def client(session: ClientsTransport, base_url: str, timeout_s: float) -> httpx2
 
 
 def async_client(session: ClientsTransport, base_url: str, timeout_s: float) -> httpx2.AsyncClient:
-    """Return the same for asyncio."""
+    """Return an asynchronous client that passes its requests to a session."""
     return _AsyncClient(base_url=base_url, timeout=timeout_s, **_options(session))
 
 
 class _Client(httpx2.Client):
-    """A client whose errors have no frames of httpx2's: a local of theirs may hold the key."""
+    """A client whose errors have no frames of httpx2, since their locals may contain the key."""
 
     @hide_frames
     def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
@@ -34,7 +34,7 @@ class _Client(httpx2.Client):
 
 
 class _AsyncClient(httpx2.AsyncClient):
-    """The same for asyncio."""
+    """The asynchronous counterpart of `_Client`."""
 
     @hide_frames
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
@@ -48,7 +48,7 @@ def _options(session: ClientsTransport) -> dict[str, Any]:
 
 
 def _wants_key(request: httpx2.Request) -> httpx2.Request:
-    """Mark a request as `KeyedAuth` does: ``auth=None`` leaves the key out."""
+    """Mark a request as one that needs the key, as `KeyedAuth` does."""
     call_of(request).wants_key = True
     return request
 
@@ -72,7 +72,7 @@ class Httpx2Transport(httpx2.BaseTransport, httpx2.AsyncBaseTransport):
 
 
 class _Body(Stream, httpx2.SyncByteStream, httpx2.AsyncByteStream):
-    """A body for either library."""
+    """A body that httpx and httpx2 both accept."""
 
 
 def _answered(response: httpx.Response) -> httpx2.Response:
@@ -90,7 +90,7 @@ def _parts(response: Any, errors: Callable[[], Any]) -> dict[str, Any]:
 
 @contextmanager
 def _errors(ours: Any, theirs: Any) -> Iterator[None]:
-    """Raise the error of the same name of one library in place of the other's."""
+    """Replace an error of their library with the error of the same name in ours."""
     try:
         yield
     except theirs.RequestError as error:
@@ -103,13 +103,13 @@ def _errors(ours: Any, theirs: Any) -> Iterator[None]:
 _to_httpx = partial(_errors, httpx, httpx2)
 _to_httpx2 = partial(_errors, httpx2, httpx)
 
-# -- what a client of the code under test sends by -------------------------------------------------
+# -- clients that the code under test makes ------------------------------------------------------
 
 
 def sender(
     original: Callable[[httpx2.Request], httpx2.Response], request: httpx2.Request
 ) -> Callable[[httpx.Request], httpx.Response]:
-    """Return what sends a session's copy of ``request`` by the client's own method."""
+    """Return a function that sends a session's copy of ``request`` by the client's own method."""
 
     def send(signed: httpx.Request) -> httpx.Response:
         with _to_httpx():
@@ -121,7 +121,7 @@ def sender(
 def async_sender(
     original: Callable[[httpx2.Request], Awaitable[httpx2.Response]], request: httpx2.Request
 ) -> Callable[[httpx.Request], Awaitable[httpx.Response]]:
-    """Return the same for asyncio."""
+    """Return the asynchronous counterpart of `sender`."""
 
     async def send(signed: httpx.Request) -> httpx.Response:
         with _to_httpx():
@@ -131,7 +131,7 @@ def async_sender(
 
 
 def _copy(request: httpx2.Request, signed: httpx.Request) -> httpx2.Request:
-    """Return a request as it came, but for the session's key and a body that was read."""
+    """Return the client's request with the session's headers, and with the body it has read."""
     return httpx2.Request(
         request.method,
         request.url,

@@ -1,7 +1,7 @@
-"""The session's own two clients: httpx's, with errors in plain words.
+"""The session's own two httpx clients, whose errors say what happened and what to do.
 
-The errors that `send` raises say what happened, at which address, and what to do. They are still
-httpx's, but without its frames, whose locals hold the key, or a body that may repeat it.
+The errors are still of httpx's classes. Their tracebacks have none of httpx's frames, whose locals
+contain the key, or a body that may repeat it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ..transports.network import lost_response
 
 _HEADERS: Final = {
     "User-Agent": f"directmail-lab python-httpx/{httpx.__version__}",
-    # httpx's default also has brotli and zstd if they are installed.
+    # By default, httpx also accepts brotli and zstd if they are installed.
     "Accept-Encoding": "gzip, deflate",
 }
 
@@ -35,14 +35,17 @@ _ADVICE: Final = {
     500: "The service, or a gateway before it, failed: try again later.",
 }
 
+# A path, perhaps with a query: below a base address it stays as it is.
+_PATH: Final = re.compile('/(?:[!"$-.0-~][!"$-~]*)?')
+
 _EXCERPT: Final = 200
 _SEARCHED_BYTES: Final = 4096
 
 
 class KeyedAuth(httpx.Auth):
-    """The default ``auth`` of a session's clients: marks a request as one that needs the key.
+    """The default ``auth`` of a session's clients. It marks a request as one that needs the key.
 
-    The innermost transport adds the key (see `directmail_lab.transports.network`). With
+    The innermost transport then adds the key: see `directmail_lab.transports.network`. With
     ``auth=None``, no key is sent.
     """
 
@@ -52,7 +55,7 @@ class KeyedAuth(httpx.Auth):
 
 
 class _Cookies(httpx.Cookies):
-    """httpx's, which does not look for cookies where there are none: a quarter of a replay."""
+    """httpx's cookies, read only if a response sets one: the search took a quarter of a replay."""
 
     def extract_cookies(self, response: httpx.Response) -> None:
         if "set-cookie" in response.headers:
@@ -62,7 +65,7 @@ class _Cookies(httpx.Cookies):
 class _SessionClient(httpx.Client if TYPE_CHECKING else object):  # type: ignore[misc]
     """What both clients of a session have in common.
 
-    ``redacted`` removes the key from a text; ``cookies`` are another client's, to be shared.
+    ``redacted`` removes the key from a text. ``cookies`` are the other client's, to share them.
     """
 
     def __init__(
@@ -83,7 +86,10 @@ class _SessionClient(httpx.Client if TYPE_CHECKING else object):  # type: ignore
     @hide_frames
     def build_request(self, method: str, url: httpx.URL | str, **options: Any) -> httpx.Request:
         try:
-            request: httpx.Request = super().build_request(method, url, **options)
+            # httpx parses a relative address, and then the whole one.
+            whole = isinstance(url, str) and _PATH.fullmatch(url)
+            target = f"{str(self.base_url).rstrip('/')}{url}" if whole else url
+            request: httpx.Request = super().build_request(method, target, **options)
             return request
         except (httpx.InvalidURL, AttributeError, TypeError, ValueError) as error:
             reason = self._redacted(str(error))
@@ -118,8 +124,8 @@ class AsyncClient(_SessionClient, httpx.AsyncClient):
             raise
 
 
-# What happened and what to do: the first for an error's type whose pattern is in httpx's message.
-# {} is the address. The sign-in form shows them too.
+# For types of errors and a pattern in httpx's message: what happened and what to do. The first row
+# that fits counts, and {} is the address. The sign-in form shows these messages too.
 _MESSAGES: Final = (
     (
         httpx.ConnectError,
@@ -131,22 +137,27 @@ _MESSAGES: Final = (
     (
         (httpx.ConnectError, httpx.ConnectTimeout),
         "SSL|handshake",
-        "{} answers, but not with https: its port may be one of plain http.",
+        "{} does not respond with https: its port may be one of plain http.",
         "Check the port. (Plain http:// is accepted for this machine alone.)",
     ),
     (
         httpx.TimeoutException,
         "",
-        "{} did not answer in time.",
+        "{} did not respond in time.",
         "Check the address and the network, or give it more time (timeout_s).",
     ),
     (
         (httpx.ConnectError, httpx.UnsupportedProtocol, httpx.ProxyError),
         "",
-        "Nothing answers at {}.",
+        "No server responds at {}.",
         "Check its spelling and the network. With no network, replay a cassette.",
     ),
-    (httpx.DecodingError, "", "The response of {} is not compressed as it says.", "Try again."),
+    (
+        httpx.DecodingError,
+        "",
+        "The response of {} is not compressed as its headers say.",
+        "Try again.",
+    ),
     (
         httpx.LocalProtocolError,
         "",
@@ -161,13 +172,13 @@ _MESSAGES: Final = (
 def _explain(
     error: BaseException, request: httpx.Request, redacted: Callable[[str], str]
 ) -> BaseException | None:
-    """Return an error with a plain message, as the caller of a client gets it; None for a bug."""
+    """Return the error with a message for the caller of a client, or None for a bug."""
     if call_of(request).first_sent is not None:
         error = lost_response(request, error) or error
-    if isinstance(error, UnicodeError):  # of a redirect
+    if isinstance(error, UnicodeError):  # a redirect's address is not valid
         error = AddressError(NOT_AN_ADDRESS)
     if isinstance(error, DirectMailLabError):
-        # The path, or a redirect's address, may have the key.
+        # The path, or the address of a redirect, may contain the key.
         error.what, error.advice = redacted(error.what), redacted(error.advice)
         return error
     if isinstance(error, KeyboardInterrupt):
@@ -175,7 +186,7 @@ def _explain(
         what = f"{operation} was interrupted."
         advice = "The session stays open, and so do its readings."
     elif isinstance(error, httpx.RequestError):
-        # That of a LocalProtocolError repeats a header.
+        # The message of a LocalProtocolError repeats a header.
         reason = "" if isinstance(error, httpx.LocalProtocolError) else str(error)
         what, advice = next(
             (what, advice)
@@ -188,7 +199,7 @@ def _explain(
         return None
     what = redacted(what)
     error.args = (f"{what} {advice}",)
-    vars(error).update(what=what, advice=advice)  # as our own errors have them
+    vars(error).update(what=what, advice=advice)  # like our own errors
     return with_brief_traceback(error)
 
 
@@ -201,14 +212,14 @@ def service_error(
     path = operation_of(path_below(str(request.url), base_path(base_url)))
     path = path if reading is None else reading.operation
     operation = redacted(f"{request.method} {path}")
-    # More is searched than is shown, so that a key at the end of the excerpt is found.
+    # The key is searched in more than is shown, so that one at the excerpt's end is found.
     searched = response.content[:_SEARCHED_BYTES]
     advice = _ADVICE.get(status) or _ADVICE[500 if status >= 500 else 400]
     if status == 429 and reading is not None:
         advice += f" {_renewal(reading)}"
     kind = UnauthorizedError if status in (401, 403) else ServiceError
     return kind(
-        f"{operation} answered {status} {redacted(response.reason_phrase)}.",
+        f"{operation} responded with {status} {redacted(response.reason_phrase)}.",
         advice,
         status=status,
         operation=operation,
@@ -218,7 +229,7 @@ def service_error(
 
 
 def _renewal(reading: Reading) -> str:
-    """Return what a response says of when the allowance renews."""
+    """Return what a response says about the renewal of the allowance."""
     if reading.retry_after_s is not None:
         return f"The service asks to wait for {reading.retry_after_s:g} s (Retry-After)."
     if reading.reset is None:

@@ -1,4 +1,4 @@
-"""A session for requests: an adapter to mount."""
+"""The adapter for requests, to mount on a `requests.Session`."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ from . import ClientsTransport, Stream
 
 _PART_BYTES: Final = 65_536
 
-# The first row for an error's type whose pattern is in its message. `RemoteProtocolError` is both a
-# body that broke off and a connection that ended before the response.
+# For types of httpx's errors and a pattern in the message: the error of requests. The first row
+# that fits counts. `RemoteProtocolError` is both a body that broke off and a connection that ended
+# before the response.
 _ERRORS: Final = (
     (httpx.ConnectTimeout, "", requests.exceptions.ConnectTimeout),
     (httpx.TimeoutException, "", requests.exceptions.ReadTimeout),
@@ -38,8 +39,8 @@ _ERRORS: Final = (
 class SessionAdapter(HTTPAdapter):
     """Passes requests to a session, and returns its responses.
 
-    ``timeout_s`` is that of requests without one. The session's own connections send, so what
-    requests says of proxies and certificates does not count.
+    ``timeout_s`` is for requests without a timeout of their own. The session's own connections
+    send, so the settings of requests for proxies and certificates have no effect.
     """
 
     def __init__(self, session: ClientsTransport, timeout_s: float) -> None:
@@ -59,7 +60,7 @@ def answer(
     timeout: Any,
     sender: Callable[[httpx.Request], httpx.Response] | None = None,
 ) -> requests.Response:
-    """Return a session's response; ``sender`` sends in the place of its own connections."""
+    """Return a session's response. ``sender`` may send instead of the session's connections."""
     body: Any = request.body
     asked = httpx.Request(
         str(request.method),
@@ -83,12 +84,12 @@ def answer(
 
 
 def timeout_of(_: bool = False, timeout: Any = None, *__: Any, **___: Any) -> Any:
-    """Return the timeout among the arguments of ``HTTPAdapter.send`` after its request."""
+    """Return the timeout from the arguments of ``HTTPAdapter.send``, without its request."""
     return timeout
 
 
 def _seconds(timeout: Any) -> dict[str, float | None]:
-    """Return a timeout of requests as httpx has it."""
+    """Return a timeout of requests in the form of httpx."""
     connect, read = timeout if isinstance(timeout, tuple) else (timeout, timeout)
     if isinstance(timeout, urllib3.Timeout):
         connect, read = timeout.connect_timeout, timeout.read_timeout
@@ -103,7 +104,7 @@ def _bytes(text: str | bytes) -> bytes:
 
 
 class _Raw(urllib3.HTTPResponse):
-    """A session's response as urllib3's, from which requests builds its own."""
+    """A session's response as one of urllib3, from which requests builds its own."""
 
     def __init__(self, response: httpx.Response, method: str) -> None:
         pairs = [
@@ -126,13 +127,13 @@ class _Raw(urllib3.HTTPResponse):
     def stream(
         self, amt: int | None = None, decode_content: bool | None = None
     ) -> Generator[bytes]:
-        """Yield the parts of the body as they come: an event is not kept until there are more."""
-        # No local holds a part: a traceback with locals would print what it echoes.
+        """Yield each part of the body when it arrives: an event does not wait for others."""
+        # Without a local for the part: a traceback with locals would print what it echoes.
         yield from iter(partial(self.read1, amt or _PART_BYTES, decode_content), b"")
 
 
 class _Original:
-    """What requests takes cookies from, and what urllib3 closes if the body breaks off."""
+    """The object that requests takes cookies from, and that urllib3 closes after an error."""
 
     def __init__(self, response: httpx.Response, headers: list[tuple[str, str]]) -> None:
         self.close = response.close
@@ -145,7 +146,7 @@ class _Original:
 
 
 class _Reader(io.RawIOBase):
-    """The bytes of a body, as a file; its errors are those that urllib3 knows."""
+    """The bytes of a body as a file, which raises errors that urllib3 knows."""
 
     def __init__(self, response: httpx.Response) -> None:
         self._response = response
@@ -177,17 +178,17 @@ class _Reader(io.RawIOBase):
         super().close()
 
 
-# -- what a client of the code under test sends by -------------------------------------------------
+# -- clients that the code under test makes ------------------------------------------------------
 
 
 def sender(
     original: Callable[[requests.PreparedRequest], requests.Response],
     request: requests.PreparedRequest,
 ) -> Callable[[httpx.Request], httpx.Response]:
-    """Return what sends a session's copy of ``request`` by the client's own method."""
+    """Return a function that sends a session's copy of ``request`` by the client's own method."""
 
     def send(signed: httpx.Request) -> httpx.Response:
-        copy = request.copy()  # as it came, but for the session's key and a body that was read
+        copy = request.copy()  # plus the session's key, and the body if the session has read it
         if "Authorization" in signed.headers:
             copy.headers["Authorization"] = signed.headers["Authorization"]
         if copy.body is not None and isinstance(signed.stream, httpx.ByteStream):
@@ -207,7 +208,7 @@ def sender(
 
 
 class _Parts:
-    """The parts of urllib3's response as they came, compressed or not."""
+    """The parts of a response of urllib3, unchanged: compressed ones stay compressed."""
 
     def __init__(self, raw: urllib3.HTTPResponse) -> None:
         self._raw = raw
@@ -222,7 +223,7 @@ class _Parts:
 
 @contextmanager
 def _to_httpx() -> Iterator[None]:
-    """Raise httpx's error in place of urllib3's."""
+    """Replace an error of urllib3 with the error of httpx."""
     try:
         yield
     except HTTPError as error:

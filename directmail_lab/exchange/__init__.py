@@ -1,1 +1,1 @@
-"""What was sent and what came back: values, paths and their operations, bodies."""
+"""Requests and responses: their values, paths and operations, and bodies."""

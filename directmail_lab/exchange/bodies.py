@@ -1,4 +1,4 @@
-"""Bodies of requests and responses: opened, as JSON, its leaves and records, and as text."""
+"""Read the bodies of requests and responses: decompress them, parse JSON and forms, decode text."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from ..errors import DirectMailLabError
 from .values import Headers, header
 
 MAX_DEPTH: Final = 50
-"""How many levels `leaves` descends; an object or array below them is a leaf."""
+"""How many levels `leaves` descends. A deeper object or array is a leaf."""
 
 Path = tuple[str | int, ...]
-"""Where a value is in a JSON value: names of members, and positions in arrays."""
+"""The path to a value in JSON: names of members, and positions in arrays."""
 
 MAX_UNPACKED_BYTES: Final = 64 * 1024**2
-"""1,699 bytes of brotli can expand to 1 GB, so no body is expanded to more than this."""
+"""The largest size that a body is expanded to: 1,699 bytes of brotli can expand to 1 GB."""
 _MAX_CODINGS: Final = 2
-# A reader copies what follows a member: in pieces, many members take linear time.
+# zlib copies the data after each gzip member. In pieces of this size, that takes linear time.
 _PIECE_BYTES: Final = 4096
 _MAGIC: Final = {"gzip": b"\x1f\x8b\x08", "zstd": b"\x28\xb5\x2f\xfd"}
 
@@ -37,8 +37,8 @@ def read_json(
 ) -> tuple[object, str | None]:
     """Return a body's JSON and None, or None and what is wrong with it.
 
-    ``redacted`` returns the text that is read in place of the body's. Nothing is raised: a
-    JSONDecodeError holds the whole body, and would be our error's context.
+    ``redacted`` gets the text of the body, and returns the text to parse. Nothing is raised: a
+    JSONDecodeError contains the whole body, and would become the context of our error.
     """
     if not content.strip():
         return None, "is empty"
@@ -57,7 +57,7 @@ def read_json(
 def leaves(value: object, *, into_arrays: bool = False) -> Iterator[tuple[Path, object]]:
     """Yield the path and value of each leaf of a JSON value: a scalar, an array, an empty object.
 
-    They come in the value's order. With ``into_arrays``, arrays are descended into as objects are.
+    Leaves come in the order of the value. With ``into_arrays``, it also descends into arrays.
     """
     waiting: list[tuple[Path, object]] = [((), value)]
     while waiting:
@@ -75,16 +75,16 @@ def leaves(value: object, *, into_arrays: bool = False) -> Iterator[tuple[Path, 
 def unwrap(
     body: Any, record_path: str | None = "auto", *, is_page: bool = False
 ) -> tuple[Any, dict[str, Any] | None]:
-    """Return a body's records, and what stands around them in its envelope, or None without one.
+    """Return a body's records, and the other members of its envelope (None if it has none).
 
     Parameters
     ----------
     record_path
-        ``"auto"`` takes an object for an envelope if its ``data`` is an object or array. None never
+        ``"auto"`` treats an object as an envelope if its ``data`` is an object or array. None never
         unwraps. Any other text is the name of a member, or a dotted path to one.
     is_page
-        Whether the body is a page of a list: ``"auto"`` then also looks into an object ``data``,
-        and takes an object's only array for the records if all its elements are objects.
+        Whether the body is a page of a list. ``"auto"`` then also looks into an object ``data``,
+        and an object's only array has the records if all its elements are objects.
 
     Raises
     ------
@@ -99,7 +99,7 @@ def unwrap(
 
 
 def _pick(value: Any, done: list[str], left: list[str]) -> tuple[Any, dict[str, Any]]:
-    """Return what is at the end of a path, and all else; ``done`` is what led to ``value``."""
+    """Return the value at the end of a path, and all others; ``done`` is the path to ``value``."""
     name, *rest = left
     if not isinstance(value, dict) or name not in value:
         typed, reached = ".".join(done + left), ".".join(done)
@@ -121,7 +121,7 @@ def _members_of(value: object) -> str:
         return f"has the members {names}" if names else "has no members"
     if isinstance(value, list | tuple):
         return f"is an array of {plural(len(value), 'element')}, and has no members"
-    return "is no object, and has no members"
+    return "is not an object, so it has no members"
 
 
 def _path_of_records(body: object, *, is_page: bool) -> str | None:
@@ -136,7 +136,7 @@ def _path_of_records(body: object, *, is_page: bool) -> str | None:
 
 
 def read_form(media_type: str, body: bytes) -> list[tuple[str, str]]:
-    """Return the fields of a form, URL-encoded or multipart; that of a file has an empty value."""
+    """Return the fields of a form, URL-encoded or multipart. A file has an empty value."""
     text = body.decode("utf-8", "replace").lstrip()
     if not media_type.startswith("multipart/"):
         return parse_qsl(text, keep_blank_values=True)
@@ -149,7 +149,7 @@ def read_form(media_type: str, body: bytes) -> list[tuple[str, str]]:
 
 
 def read_json_body(headers: Headers, body: bytes) -> tuple[object, str | None]:
-    """Return the same as `read_json`, for a body that its headers may say is compressed."""
+    """Return what `read_json` does, after decompressing the body if its headers say so."""
     try:
         content = unpack(body, header(headers, "Content-Encoding") or "")
     except ValueError as error:
@@ -164,13 +164,13 @@ def declared_charset(content_type: str) -> str | None:
 
 
 def decode_text(content: bytes, charset: str | None = None) -> str:
-    """Return a body as text, with U+FFFD for bytes that are no text; it raises nothing."""
+    """Return a body as text, with U+FFFD for bytes that cannot be decoded. It never raises."""
     text = _decode(content, charset)
     return content.decode("utf-8", "replace") if text is None else text
 
 
 def plain_text(body: bytes) -> str | None:
-    """Return a body that is text in UTF-8; None if it is binary."""
+    """Return a UTF-8 body as text, or None if it is binary."""
     try:
         return None if b"\0" in body else body.decode()
     except UnicodeDecodeError:
@@ -178,20 +178,20 @@ def plain_text(body: bytes) -> str | None:
 
 
 def _decode(content: bytes, charset: str | None) -> str | None:
-    """Return a body as text: decoded as UTF-8, -16 or -32 as detected, else as it declares."""
+    """Return a body as text: in the UTF-8, -16 or -32 that is detected, else in its charset."""
     for encoding in filter(None, (json.detect_encoding(content), charset)):
-        # A service may declare any of Python's codecs: "undefined" and "idna" raise a UnicodeError
-        # that is not a UnicodeDecodeError, "base64" a LookupError.
+        # A service may declare any of Python's codecs. "undefined" and "idna" raise a UnicodeError
+        # that is not a UnicodeDecodeError; "base64" raises a LookupError.
         with suppress(UnicodeError, LookupError):
             return content.decode(encoding)
     return None
 
 
-# -- bodies that are not there -------------------------------------------------------------------
+# -- missing bodies ------------------------------------------------------------------------------
 
 
 class MissingBody(bytes):
-    """What stands for a body that was not recorded, as ``<not recorded: 5000 bytes>``."""
+    """A placeholder for a body that was not recorded: ``<not recorded: 5000 bytes>``."""
 
 
 _MISSING: Final = re.compile(rb"<not (?:recorded|searched): (\d{1,18}|\?) bytes>")
@@ -200,23 +200,23 @@ _MISSING: Final = re.compile(rb"<not (?:recorded|searched): (\d{1,18}|\?) bytes>
 def missing_body(
     size: int | None, why: Literal["recorded", "searched"] = "recorded"
 ) -> MissingBody:
-    """Return what stands for a body of so many bytes; None if that is not known."""
+    """Return the placeholder for a body. ``size`` is in bytes, or None if it is not known."""
     return MissingBody(f"<not {why}: {'?' if size is None else size} bytes>".encode())
 
 
 def missing_bytes(bodies: Iterable[bytes | None]) -> list[int | None]:
-    """Return the size of each body that a `missing_body` stands for."""
+    """Return the sizes of the missing bodies among these bodies, in bytes or None."""
     found = filter(None, (_MISSING.fullmatch(body) for body in bodies if body))
     return [None if match[1] == b"?" else int(match[1]) for match in found]
 
 
 def is_like_missing(body: bytes | None) -> bool:
-    """Return whether a body reads as what stands for a missing one: a service may send that too."""
+    """Return whether a body reads like a placeholder. A service may send such a text itself."""
     return body is not None and body.startswith(b"<not ") and bool(_MISSING.fullmatch(body))
 
 
 def shown_missing(body: bytes | None) -> str | None:
-    """Return what is shown for a missing body, as ``(not recorded: 5000 bytes)``, else None."""
+    """Return ``(not recorded: 5000 bytes)`` to show for a missing body, or None for any other."""
     return f"({body[1:-1].decode()})" if isinstance(body, MissingBody) else None
 
 
@@ -228,21 +228,21 @@ class TooLargeError(ValueError):
 
 
 def unpack(body: bytes, coding: str = "") -> bytes:
-    """Return what a body holds, uncompressed; the body itself where it is not compressed.
+    """Return a body decompressed, or unchanged if it is not compressed.
 
-    A body that is cut off is read as far as it goes.
+    If a body is cut short, the part that is there is returned.
 
     Parameters
     ----------
     coding
-        Its ``Content-Encoding``; without one, gzip and zstd are known by their first bytes. httpx
-        decodes a body but leaves the header, so a body that is text is returned as it is.
+        Its ``Content-Encoding``. Without one, gzip and zstd are recognised by their first bytes.
+        httpx decodes a body and keeps the header, so a body that is text is returned unchanged.
 
     Raises
     ------
     ValueError
-        Where it cannot be opened, or not within the bounds (`TooLargeError`). The message says
-        why, in a few words that hold nothing of the body.
+        The body cannot be decompressed, or is too large (`TooLargeError`). The message says why in
+        a few words, and quotes nothing of the body.
     """
     names = [name for name in re.findall(r"[\w-]+", coding.lower()) if name != "identity"]
     for _ in range(_MAX_CODINGS + 1):
@@ -257,7 +257,7 @@ def unpack(body: bytes, coding: str = "") -> bytes:
 
 
 def _open(body: bytes, name: str) -> bytes:
-    """Return a body without one coding, or one byte more than is allowed of it."""
+    """Return a body without one coding: at most one byte more than the limit."""
     limit = MAX_UNPACKED_BYTES + 1
     if name == "gzip":
         return _inflate(body, 31, limit)
@@ -266,7 +266,7 @@ def _open(body: bytes, name: str) -> bytes:
         return _inflate(body, 15 if is_zlib else -15, limit)
     library = {"br": "brotli", "zstd": "zstandard"}.get(name)
     if library is None:
-        raise ValueError("compressed in a way that is not known here")
+        raise ValueError("compressed in an unknown way")
     try:
         module = importlib.import_module(library)
         if name == "br":
@@ -276,12 +276,12 @@ def _open(body: bytes, name: str) -> bytes:
     except ImportError:
         raise ValueError(f"compressed with {name}, and {library} is not installed") from None
     except Exception:
-        # Each library has errors of its own, and a brotli before 1.2 no limit: a TypeError.
-        raise ValueError(f"compressed with {name}, and {library} does not open it") from None
+        # Each library has its own errors. brotli before 1.2 takes no limit: a TypeError.
+        raise ValueError(f"compressed with {name}, and {library} cannot read it") from None
 
 
 def _inflate(body: bytes, wbits: int, limit: int) -> bytes:
-    """Return what each member of a gzip file holds, and what stands behind the last."""
+    """Return the contents of all members of a gzip file, and the data after the last one."""
     parts: list[bytes] = []
     at, reader = 0, zlib.decompressobj(wbits)
     while at < len(body) and limit > 0:

@@ -1,9 +1,9 @@
-"""Paths and their operations: the path below a base address, and which segments are ids.
+"""Find the operation of a path: its part below the base address, with ``{id}`` in place of ids.
 
-`operation_of` sees one path alone, and takes a plain word for a name. `operations_of` decides over
-all paths of a recording. Many paths show which words are ids, as the same follows them:
-``/shops/acme/orders``, ``/shops/globex/orders``. What is an id to the first stays one, and more
-paths only turn more words into ids.
+`operation_of` sees only one path, and treats a plain word as a name. `operations_of` compares all
+paths of a recording. It treats words as ids if the same segments follow them, such as
+``/shops/acme/orders`` and ``/shops/globex/orders``. Whatever `operation_of` treats as an id stays
+one, and more paths only turn more words into ids.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from ..arguments import argument_error
 # -- one path ----------------------------------------------------------------------------------
 
 # A path segment that identifies one record: a number, a UUID, a hash, another token with a digit
-# (`lst_8f3kq2`), a domain, a DOI, an e-mail address, text with a space, a telephone number, or what
-# redaction puts in the place of a value (`<API_KEY>`).
+# (`lst_8f3kq2`), a domain, a DOI, an e-mail address, text with a space, a telephone number, or a
+# placeholder of redaction (`<API_KEY>`).
 _ID_LIKE: Final = re.compile(
     r"\d+(?:\.\d+){2,}|\d+|(?=[^/]*\d)[A-Za-z0-9_~.:-]{6,}|[A-Za-z]+[-_]\d+"
     r"|(?:[a-z0-9-]+\.)+(?:com|org|net|edu|gov|mil|biz|dev|app|xyz|example|(?!me|go|do)[a-z]{2})"
@@ -29,39 +29,39 @@ _ID_LIKE: Final = re.compile(
 )
 
 
-# A segment with a digit that is a name all the same: a version (`v1beta1`, `v2.6.1`), and words
-# such as `oauth2`, `base64`, `s3-bucket` and `k8s-clusters`.
-# No text is a word in two ways: a segment of many would take exponential time.
+# A segment that is a name although it has a digit: a version (`v1beta1`, `v2.6.1`), and words such
+# as `oauth2`, `base64`, `s3-bucket` and `k8s-clusters`.
+# Each text matches a word in at most one way; otherwise a long segment would take exponential time.
 _WORD: Final = r"(?:(?:base|sha|utf|int|float)\d{2,3}|[A-Za-z]{2,}\d?)"
 _SHORT: Final = r"(?:[A-Za-z]{1,3}\d{1,2}[A-Za-z]?|\d[A-Za-z])"
 _NAME_WITH_DIGIT: Final = re.compile(
     r"v\d+(?:[._-]\d+|[._-]?(?:alpha|beta|rc|preview|p)\d*)*|\d{1,2}\.\d{1,2}"
     rf"|(?:{_SHORT}[-_])?{_WORD}(?:[-_](?:{_WORD}|v\d))*"
 )
-# A version by its place at the front, as in `/2013-04-01/zones` and `/rest/api/2/issue`; and what
-# Kubernetes calls a group, as in `/apis/networking.k8s.io/v1`.
+# A number or date at the front is a version: `/2013-04-01/zones`, `/rest/api/2/issue`. A domain may
+# be a Kubernetes group: `/apis/networking.k8s.io/v1`.
 _FRONT: Final = re.compile(
     r"(?:(?:/[a-z]+)?/api|/rest)?/(?:\d{1,2}|20\d\d-\d\d(?:-\d\d)?)(?=/)|/apis/[^/]+(?=/v\d)"
 )
 
 
-# What may follow an id in its segment: the verb of `{id}:cancel`, the form in `{id}.json`.
+# An id may have a suffix in its segment: the verb in `{id}:cancel`, the format in `{id}.json`.
 _SUFFIX: Final = re.compile(r"(?::[a-z][A-Za-z]+|\.(?:json|xml|csv|ya?ml|html|txt|pdf))\Z")
 
 
 def base_path(base_url: str) -> str:
-    """Return the path prefix of a base address, without its last slash: ``""`` or ``"/eu/api"``."""
+    """Return the path prefix of a base address, without a trailing slash: ``""`` or ``"/eu"``."""
     return urlsplit(base_url).path.rstrip("/")
 
 
-# Loading a cassette splits all its addresses: this pattern takes a tenth of the time of urlsplit.
+# A fast path: loading a cassette splits all its addresses, and urlsplit takes ten times as long.
 _PLAIN_ADDRESS: Final = re.compile(r"https?://[^/?#\s]*(/[^?#\s]*)?(?:\?([^#\s]*))?(?:#|\Z)")
 
 
 def path_below(uri: str, prefix: str = "") -> str:
-    """Return the path of ``uri`` below a base address's path prefix (see `base_path`).
+    """Return the path of ``uri`` below the path prefix of a base address (see `base_path`).
 
-    A path outside the prefix is returned whole.
+    If the path does not begin with the prefix, the whole path is returned.
     """
     plain = _PLAIN_ADDRESS.match(uri)
     return below(plain[1] or "/" if plain else urlsplit(uri).path or "/", prefix)
@@ -74,7 +74,7 @@ def query_of(uri: str) -> str:
 
 
 def below(target: str, prefix: str) -> str:
-    """Return the path below a prefix of a path that may have a query; see `path_below`."""
+    """Return a path, which may have a query, without its prefix and query; see `path_below`."""
     path = target.partition("?")[0]
     if prefix and (path == prefix or path.startswith(prefix + "/")):
         return path[len(prefix) :] or "/"
@@ -82,7 +82,7 @@ def below(target: str, prefix: str) -> str:
 
 
 def operation_of(path: str) -> str:
-    """Return ``path`` with each id-like segment as ``{id}``: what an allowance applies to.
+    """Return the operation of a path, which has ``{id}`` in place of each id.
 
     >>> operation_of("/v1/lists/8f14e45f/members/12")
     '/v1/lists/{id}/members/{id}'
@@ -107,19 +107,21 @@ _ID: Final = "/{id}"
 # A segment with its slash, and a verb that ends it: `/models`, `/{id}`, `:embed`.
 _TOKEN: Final = re.compile(r"/[^/]*?(?=:[a-z][A-Za-z]+(?:/|$))|:[^/]+|/[^/]*|[^/]+")
 _PLURAL: Final = re.compile(r"/.*[^su]s")
-# Words that stand in the place of an id and are none, and that follow anything.
+# Names that many APIs accept in place of an id.
 _COMMON: Final = re.compile(
     r"/(me|self|current|mine|search|count|all|new|latest|batch|bulk|default)"
 )
-# Versions and other words that begin with a digit, likeThis, like_this, and what is no word.
+# Segments that are never ids: versions and other words that begin with a digit, camelCase,
+# snake_case, and tokens that are not segments.
 _NAME: Final = re.compile(r"/(v?\d.*|[a-z]+([A-Z][a-z]+)+|[a-z]+(_[a-z\d]+)+|\{id\}|)|[^/].*")
 _MOST_SEGMENTS: Final = 20
 
 
 def operations_of(paths: Iterable[str], templates: Collection[str] = ()) -> dict[str, str]:
-    """Return each path's operation: the template that it matches, else the path, ids as ``{id}``.
+    """Return the operation of each path: the first of the caller's templates that it matches.
 
-    Of ``templates``, which the caller named (``/v1/domains/{domain}``), the first counts.
+    If none matches, it is the path with ``{id}`` in place of ids. A template is a path such as
+    ``/v1/domains/{domain}``.
     """
     patterns = {template: pattern_of(template) for template in templates}
     known = {}
@@ -138,7 +140,7 @@ def operations_of(paths: Iterable[str], templates: Collection[str] = ()) -> dict
 
 
 def _ids(routes: Collection[_Route]) -> set[_Route]:
-    """Return beginnings of routes, of which the last token is an id and was not known as one."""
+    """Return the beginnings of routes whose last token has turned out to be an id."""
     below: dict[_Route, dict[str, set[_Route]]] = defaultdict(lambda: defaultdict(set))
     for route in routes:
         for end, token in enumerate(route):
@@ -149,7 +151,7 @@ def _ids(routes: Collection[_Route]) -> set[_Route]:
         if len(siblings) > 1
         for token in _ids_among(siblings, "".join(parent[-1:]))
     }
-    # From the front: what is below two ids of one template is decided together.
+    # Only the shortest: once they are replaced, the routes below them can be compared.
     shortest = min(map(len, ids), default=0)
     return {each for each in ids if len(each) == shortest}
 
@@ -163,9 +165,9 @@ def _ids_among(siblings: dict[str, set[_Route]], parent: str) -> set[str]:
         for token, tails in siblings.items()
         if not (_COMMON.fullmatch(token) or _NAME.fullmatch(token))
     }
-    # Elsewhere than in a list, `/lists` and `/list/{id}` are lists themselves.
+    # If the parent is not a list, `/lists` and `/list/{id}` are lists themselves.
     lists = set() if is_list else {w for w, tails in words.items() if _is_list(w, tails)}
-    # What follows, as `*/orders`: several words with the same are ids of one template.
+    # What follows a word, such as `*/orders`. Several words with the same shape are ids.
     shapes = {word: set(map(_shape, words[word])) for word in words.keys() - lists}
     counts = Counter(shape for each in shapes.values() for shape in each)
     least = 3 if is_list else 5
@@ -174,7 +176,7 @@ def _ids_among(siblings: dict[str, set[_Route]], parent: str) -> set[str]:
     ids = {word for word, each in shapes.items() if any(map(any, each & telling))}
     named = {tail for tail in beside if any(token != _ID for token in tail)}
     ids |= {word for word, tails in words.items() if tails & named}
-    if is_list and ids:  # what follows them shows those that have less: `/shops/initech`
+    if is_list and ids:  # a word followed by nothing else than these ids is one: `/shops/initech`
         known = beside.union(*[words[word] for word in ids])
         ids |= {word for word in words if words[word] <= known}
     leaves = {word for word, tails in words.items() if tails == {()}}
@@ -182,7 +184,7 @@ def _ids_among(siblings: dict[str, set[_Route]], parent: str) -> set[str]:
 
 
 def _shape(tail: _Route) -> _Route:
-    """Return a route with its plurals and verbs alone, which are names for certain."""
+    """Return a route with only its plurals and verbs, which are certainly names."""
     return tuple([t if _PLURAL.fullmatch(t) or t[0] == ":" else "" for t in tail])
 
 
@@ -191,9 +193,10 @@ def _is_list(word: str, tails: set[_Route]) -> bool:
 
 
 def pattern_of(template: str) -> re.Pattern[str]:
-    """Return the pattern of the paths that a template names; its groups are the ids."""
+    """Return a pattern for the paths that a template stands for; its groups are the ids."""
     if not re.fullmatch(r"(/([^/{}]|\{\w+\})*)+", template):
         raise argument_error(
-            f'{template!r} in paths is no template. Give a list such as ["/v1/domains/{{domain}}"].'
+            f"{template!r} in paths is not a template. "
+            'Give a list such as ["/v1/domains/{domain}"].'
         )
     return re.compile(re.sub(r"\\\{\w+\\\}", "([^/]+)", re.escape(template)))

@@ -1,7 +1,7 @@
-"""A request and its response as a value: what was sent, what came back, when, how long it took.
+"""Requests and responses as values, with the time of the response and its latency.
 
-`check_interaction` checks each value that is read from a file, once. All other code relies on the
-types and ranges that it allows.
+`check_interaction` checks each interaction once, when it is read from a file. All other code relies
+on the types and ranges that it allows.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from urllib.parse import urlsplit
 from ..errors import CassetteFormatError
 
 Headers = tuple[tuple[str, str], ...]
-"""Header names and values, in the order they were sent, a repeated one more than once."""
+"""Pairs of a header's name and value, in the order they were sent. A name may occur repeatedly."""
 
 TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-"""What the name of a header is (RFC 9110, section 5.6.2)."""
+"""The valid names of headers (RFC 9110, section 5.6.2)."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedRequest:
-    """A request as a cassette keeps it. ``body`` is None where none was sent."""
+    """A request as a cassette keeps it. ``body`` is None if none was sent."""
 
     method: str
     uri: str
@@ -33,13 +33,13 @@ class RecordedRequest:
     body: bytes | None = None
 
     def __repr__(self) -> str:
-        # Before redaction an address, a header or a body may hold the key.
+        # Before redaction, an address, a header or a body may contain the key.
         return f"<RecordedRequest {self.method}>"
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedResponse:
-    """A response as a cassette keeps it: the body decoded, and headers that fit it."""
+    """A response as a cassette keeps it: with a decoded body, and headers that fit it."""
 
     status: int
     reason: str = ""
@@ -54,11 +54,12 @@ class RecordedResponse:
 class Interaction:
     """A request and its response.
 
-    ``recorded_at`` is when the response came (an aware datetime, UTC) and ``elapsed_s`` the seconds
-    from sending the request until then; in a cassette of vcrpy's they are the response's ``Date``,
-    if it has one, and None.
-    ``attempt`` is 2 and more where the request was sent again after a response that allows that,
-    such as a 503: one call, several interactions.
+    ``recorded_at`` is when the response came (an aware datetime, UTC), and ``elapsed_s`` is the
+    number of seconds from the request until then. In a cassette of vcrpy, ``recorded_at`` is the
+    response's ``Date`` or None, and ``elapsed_s`` is None.
+
+    ``attempt`` is 2 or more if the request was sent again after a response that allows that, such
+    as a 503. One call then makes several interactions.
     """
 
     request: RecordedRequest
@@ -72,7 +73,7 @@ MALFORMED: Final = (
     *(AttributeError, CassetteFormatError, IndexError, KeyError, OverflowError, RecursionError),
     *(TypeError, ValueError),
 )
-"""What reading an interaction may raise if its values do not have the expected form."""
+"""The errors of reading an interaction whose values do not have the expected form."""
 
 PLAIN_URL: Final = r"https?://[\w.-]{1,255}(?::[1-5]?\d{1,4})?(?:[/?#][!#-\[\]-~]*)?"
 """A pattern of ASCII for most addresses; each that it matches is valid, and needs no escape."""
@@ -82,12 +83,12 @@ _METHOD: Final = re.compile("[!-~]{1,64}")
 _PLAIN_URL: Final = re.compile(PLAIN_URL, re.ASCII)
 _LONGEST_S: Final = 1e9
 _YEARS: Final = range(1900, 2200)
-"""Years that the times of a DataFrame can hold in any unit and any time zone."""
+"""The years that a DataFrame can represent in any unit and any time zone."""
 _NO_YEAR: Final = f"its year is not from {_YEARS[0]} to {_YEARS[-1]}"
 
 
 def unreadable(which: str, error: Exception) -> CassetteFormatError:
-    """Return the error that says which interaction cannot be read, and why; it holds no value."""
+    """Return the error that says which interaction cannot be read, and why; it quotes no value."""
     why = str(error).rstrip(".") if isinstance(error, CassetteFormatError) else ""
     why = why or "a part of it is missing, or of another type"
     return CassetteFormatError(f"{which} cannot be read: {why}.", "Correct it, or record it again.")
@@ -99,8 +100,8 @@ def check_interaction(interaction: Interaction) -> Interaction:
     Raises
     ------
     CassetteFormatError
-        A value has a wrong type or is out of range, or the address is not a URL. The message holds
-        no value.
+        A value has a wrong type or is out of range, or the address is not a URL. The message
+        quotes no value.
     """
     check_times(interaction.recorded_at, interaction.elapsed_s)
     check_request(interaction.request)
@@ -109,7 +110,7 @@ def check_interaction(interaction: Interaction) -> Interaction:
 
 
 def check_request(request: RecordedRequest) -> RecordedRequest:
-    """Return a request that was read from a file; raises as `check_interaction` does."""
+    """Return a request that was read from a file; raise the errors of `check_interaction`."""
     _check_message(request.headers, request.body, "request")
     is_word = isinstance(request.method, str) and _METHOD.fullmatch(request.method)
     _check(is_word, "its method is not a word")
@@ -118,7 +119,7 @@ def check_request(request: RecordedRequest) -> RecordedRequest:
 
 
 def check_response(response: RecordedResponse) -> RecordedResponse:
-    """Return a response that was read from a file; raises as `check_interaction` does."""
+    """Return a response that was read from a file; raise the errors of `check_interaction`."""
     _check_message(response.headers, response.body, "response")
     is_status = type(response.status) is int and 0 <= response.status <= 999
     _check(is_status, "its status is not a number of three digits")
@@ -128,7 +129,7 @@ def check_response(response: RecordedResponse) -> RecordedResponse:
 
 
 def check_times(recorded_at: datetime | None, elapsed_s: float | None) -> None:
-    """Raise `CassetteFormatError` for a year or a number of seconds that no recording has."""
+    """Raise `CassetteFormatError` if the year or the number of seconds is out of range."""
     _check(recorded_at is None or recorded_at.year in _YEARS, _NO_YEAR)
     is_time = elapsed_s is None or 0 <= elapsed_s <= _LONGEST_S
     _check(is_time, "its seconds are negative, or not a number")
@@ -148,7 +149,7 @@ def _check(is_so: object, problem: str) -> None:
 
 
 def _are_texts(texts: Iterable[str]) -> bool:
-    """Return whether each is text that UTF-8 can encode, so without a lone surrogate."""
+    """Return whether each is text that UTF-8 can encode: it has no lone surrogate."""
     try:
         "".join(texts).encode()
     except (TypeError, ValueError):
@@ -167,7 +168,7 @@ def _is_url(uri: str) -> bool:
 
 
 def text_headers(raw: Iterable[tuple[bytes, bytes]]) -> Headers:
-    """Return headers as text: names in lower case, values as UTF-8 where they are that."""
+    """Return headers as text: names in lower case, values decoded as UTF-8 or else Latin-1."""
     return tuple([(name.decode("latin-1").lower(), _text(value)) for name, value in raw])
 
 
@@ -187,19 +188,20 @@ def header(headers: Headers, name: str) -> str | None:
     return None
 
 
-# RFC 9110: these have no body; the headers of a 304 describe the body that is not sent.
+# RFC 9110: these statuses have no body. The headers of a 304 describe a body that is not sent.
 _BODILESS: Final = frozenset({204, 304})
-# What httpx decodes: br and zstd need a package each.
+# The codings that httpx decodes. br and zstd each need a package.
 _MODULES: Final = (("br", "brotli"), ("br", "brotlicffi"), ("zstd", "zstandard"))
 _DECODED: Final = {"gzip", "deflate", "identity"} | {c for c, name in _MODULES if find_spec(name)}
 _BODY_HEADERS: Final = frozenset({"content-encoding", "transfer-encoding", "content-length"})
 
 
 def normalize_headers(response: RecordedResponse, *, method: str = "GET") -> RecordedResponse:
-    """Return a response, whose body httpx has decoded, with headers that fit the decoded body.
+    """Return a response whose headers fit its body, which httpx has decoded.
 
-    ``Content-Encoding`` loses the codings that httpx undoes, ``Transfer-Encoding`` goes, and
-    ``Content-Length`` is the length of the body. The response to a HEAD request stays as it is.
+    The codings that httpx decodes are removed from ``Content-Encoding``, ``Transfer-Encoding`` is
+    removed, and ``Content-Length`` becomes the length of the body. The response to a HEAD request
+    stays unchanged.
     """
     if method == "HEAD" or response.status in _BODILESS:
         return response

@@ -1,10 +1,11 @@
-"""What JupyterLab and Notebook 7 show of this package: recordings as documents, launcher cards.
+"""The extension of JupyterLab and Notebook 7: cassettes as documents, and cards in the launcher.
 
-A Jupyter Server extension, and a labextension that needs no build. The files in ``labextension``
-and ``server.json`` are data files of the wheel; ``pip install`` puts them where Jupyter looks.
+It is a Jupyter Server extension, and a labextension that needs no build. The files in
+``labextension`` and ``server.json`` are data files of the wheel; ``pip install`` puts them where
+Jupyter looks for them.
 
 Each handler needs the server's own token or cookie, and the permission to read (or write) contents.
-An error is JSON with a sentence; neither it nor the log holds any value of a recording.
+An error is JSON with a sentence. Neither the error nor the log contains a value of a recording.
 """
 
 from __future__ import annotations
@@ -48,14 +49,14 @@ def _load_jupyter_server_extension(server: ServerApp) -> None:
 
 
 class RecordingHandler(APIHandler):
-    """Handles the requests of a page that shows a recording: some of its rows, one interaction."""
+    """Responds to the page that shows a recording, with some of its rows or one interaction."""
 
     auth_resource = "contents"
 
     @authenticated
     @authorized
     async def get(self) -> None:
-        """Respond with JSON; the bodies that belong to it are in base64."""
+        """Respond with JSON. Bodies are encoded in base64."""
         file = await _find_file(self.contents_manager, self.get_query_argument("path"))
         try:
             request = json.loads(self.get_query_argument("request"))
@@ -65,7 +66,7 @@ class RecordingHandler(APIHandler):
 
 
 def _respond(file: Path, request: object) -> dict[str, Any]:
-    """Return the response of `handle_request`; messages name the file, and no folder."""
+    """Return the response of `handle_request`. Messages name the file without its folder."""
     try:
         stat = file.stat()
         version = (
@@ -76,7 +77,7 @@ def _respond(file: Path, request: object) -> dict[str, Any]:
         message = str(error).replace(str(file), file.name)
         is_other = isinstance(error, CassetteFormatError) and not error.is_cassette
         raise HTTPError(415 if is_other else 422, message) from None
-    except Exception as error:  # its message might hold a value, and would be logged
+    except Exception as error:  # its message is not used: it may contain a value, and is logged
         message = f"{file.name} cannot be shown ({type(error).__name__})."
         raise HTTPError(500, message) from None
     buffers = [base64.b64encode(body).decode("ascii") for body in bodies]
@@ -84,7 +85,7 @@ def _respond(file: Path, request: object) -> dict[str, Any]:
 
 
 class NotebookHandler(APIHandler):
-    """Makes a notebook to start from, or copies the tutorials, and responds with the path."""
+    """Creates a notebook to start from, or copies the tutorials, and responds with the path."""
 
     auth_resource = "contents"
 
@@ -121,7 +122,7 @@ class PageHandler(JupyterHandler):
 
     @authenticated
     async def get(self, name: str) -> None:
-        """Respond with a file, which a web browser requests anew each time (``no-cache``)."""
+        """Respond with a file. Web browsers check for a new version each time (``no-cache``)."""
         media_type = "text/css" if name.endswith(".css") else "text/javascript"
         self.set_header("Content-Type", f"{media_type}; charset=utf-8")
         self.set_header("Cache-Control", "no-cache")
@@ -133,7 +134,7 @@ class PageHandler(JupyterHandler):
 
 def _root_of(contents: ContentsManager) -> Path:
     if not isinstance(contents, FileContentsManager):
-        raise HTTPError(501, "This server keeps its files elsewhere than on its disk.")
+        raise HTTPError(501, "This server does not keep its files on its disk.")
     return Path(contents.root_dir).resolve()
 
 
@@ -143,8 +144,8 @@ async def _find_file(contents: ContentsManager, path: str) -> Path:
     Raises
     ------
     HTTPError
-        404 if there is none, if the contents manager hides it, or if it or a link on its way leads
-        out of the server's folder: the message is the same for all three.
+        404 if the file does not exist, if the contents manager hides it, or if it is outside the
+        server's folder (through a link, for example). The message is the same in all three cases.
     """
     root = _root_of(contents)
     missing = HTTPError(404, "There is no such file in the server's folder.")

@@ -1,18 +1,18 @@
-// JupyterLab's part: which files are recordings, the viewer that shows them, the launcher's cards.
+// The JupyterLab extension: it shows recordings in a viewer, and adds cards to the launcher.
 
 const ID = "directmail-lab:recording";
-const FACTORY = "Recording"; // what "Open With" says
+const FACTORY = "Recording"; // the name in "Open With"
 const HAR = { name: "har", displayName: "HAR", extensions: [".har"], fileFormat: "text" };
 const NOT_A_CASSETTE = 415;
 const INSERT = "directmail-lab:insert-cell";
 
 const isHar = (path) => /\.har$/i.test(path);
-// The server decides by the content; a file that is not a cassette is then opened as text.
+// The server checks the content; a file that is not a cassette is then opened as text.
 const mayBeCassette = (path) => /^([^:]+\/)?cassettes\/(.+\/)?[^/]+\.(ya?ml|json)$/i.test(path);
 
 const svg = (inner) =>
   `<svg xmlns="http://www.w3.org/2000/svg" width="16" viewBox="0 0 24 24">${inner}</svg>`;
-// JupyterLab's classes: its theme's grey, and white on a selected item.
+// JupyterLab's classes make the icon grey as in its theme, and white on a selected item.
 const TAPE = svg(
   '<rect class="jp-icon3 jp-icon-selectable" fill="#616161" x="1" y="4" width="22" height="16" rx="2"/>' +
     '<g class="jp-icon-selectable-inverse" fill="#fff"><circle cx="7.5" cy="11" r="3"/>' +
@@ -37,7 +37,7 @@ export async function createPlugin(shared) {
   const icon = (name, svgstr) => new ui.LabIcon({ name: `directmail-lab:${name}`, svgstr });
   const tape = icon("tape", TAPE);
 
-  // The viewer's own context: the editor's would load the text, and could save it.
+  // The viewer needs its own context: the editor's would load the text, and could save it.
   class ModelFactory extends registry.TextModelFactory {
     get name() {
       return ID;
@@ -120,16 +120,16 @@ export async function createPlugin(shared) {
 
   function addViewer(app, server, drive, restorer) {
     const { docRegistry, commands } = app;
-    // A recording is not written from its viewer: no saving, and no checkpoint beside it.
+    // The viewer never writes: it does not save a recording, and makes no checkpoint of it.
     drive.contentProviderRegistry.register(ID, {
       get: async (path) => ({ ...(await drive.get(path, { content: false })), writable: false }),
-      save: () => Promise.reject(new Error("A recording is not changed by its viewer.")),
+      save: () => Promise.reject(new Error("This viewer does not change recordings.")),
     });
     docRegistry.addFileType({ ...HAR, icon: tape });
     docRegistry.addModelFactory(new ModelFactory());
     const models = { readOnly: true, modelName: ID, contentProviderId: ID };
     const factory = new Factory({ name: FACTORY, fileTypes: ["har"], defaultFor: ["har"], ...models });
-    // A file type matches a file's name only: the folder is checked here.
+    // A file type can match only a file's name, so the folder is checked here.
     const preferred = docRegistry.preferredWidgetFactories.bind(docRegistry);
     docRegistry.preferredWidgetFactories = (path) =>
       mayBeCassette(path) ? [factory, ...preferred(path)] : preferred(path);
@@ -179,7 +179,7 @@ export async function createPlugin(shared) {
     add("tutorials", "Tutorials", tutorials, BOOK, 1);
   }
 
-  // The page of `browse` asks for it. A cell is only inserted: it runs when a person runs it.
+  // `browse` asks for this. The cell is only inserted; it runs when the user runs it.
   function insertCell(event, notebooks) {
     const panel = notebooks.find(({ node }) => node.contains(event.target));
     if (!panel?.content.model || panel.content.model.readOnly) return;
@@ -211,13 +211,14 @@ export async function createPlugin(shared) {
   };
 }
 
-// Our extension of the Jupyter server. An error's message is a sentence that it sent.
+// Calls our extension of the Jupyter server. The message of an error is a sentence from there.
 function connect(settings, { makeRequest }) {
   const address = (name) => `${settings.baseUrl}directmail-lab/${name}`;
 
   async function fetchJson(name, init = {}) {
     const response = await makeRequest(address(name), init, settings);
-    const result = await response.json().catch(() => ({ message: "The server sent no JSON." }));
+    const noJson = { message: "The server's response is not JSON." };
+    const result = await response.json().catch(() => noJson);
     if (!response.ok) throw Object.assign(new Error(result.message), { status: response.status });
     return result;
   }

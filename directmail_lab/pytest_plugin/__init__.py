@@ -16,17 +16,18 @@ Installing the package is all it takes::
         subprocess.run(["curl", f"{directmail_server}/v1/users/me"], check=True)
 
 The cassette is ``cassettes/<module>/<test>.yaml`` beside the test file. Record it with
-``pytest --directmail-record-mode=once`` and ``DIRECTMAIL_BASE_URL`` and ``DIRECTMAIL_API_KEY`` set;
-with ``--directmail-allow-writes`` or ``@pytest.mark.directmail(allow_writes=True)`` if it writes.
-Without the record mode nothing is ever sent: the session has no transport that could.
+``pytest --directmail-record-mode=once`` and ``DIRECTMAIL_BASE_URL`` and ``DIRECTMAIL_API_KEY`` set.
+If the test writes, also give ``--directmail-allow-writes``, or mark the test
+``@pytest.mark.directmail(allow_writes=True)``. Without a record mode, nothing is ever sent: the
+session has no transport that could.
 
-The marker's arguments are the settings of a test (see `settings`). The fixture
-``directmail_options`` and the ini file give those of all tests, and the fixture
-``directmail_cassette`` where a test's cassette is. With ``--directmail-block-network``
-each test fails that connects to another machine (see `network`). ``--directmail-unused`` lists the
+The arguments of the marker are the settings of a test (see `settings`). The fixture
+``directmail_options`` and the ini file have the settings of all tests, and the fixture
+``directmail_cassette`` returns the cassette of a test. With ``--directmail-block-network``, each
+test that connects to another machine fails (see `network`). ``--directmail-unused`` lists the
 cassettes that no test uses.
 
-Until a test uses a fixture this module imports pytest and `arguments` alone. It never imports
+Until a test uses a fixture, this module imports only pytest and `arguments`. It never imports
 pandas.
 """
 
@@ -65,41 +66,44 @@ _BLOCK_OPTION: Final = "--directmail-block-network"
 _HOSTS_OPTION: Final = "--directmail-allowed-hosts"
 _BLOCK: Final = "directmail_network_block"  # a plugin's name
 _WRITE_ADVICE: Final = (
-    f"Run pytest {WRITES_OPTION}, or mark the test: directmail(allow_writes=True)."
+    f"Run pytest {WRITES_OPTION}, or mark the test @pytest.mark.directmail(allow_writes=True)."
 )
 _MATCHING: Final = ("match_on", "ignore", "like")
-_LONGEST_WAIT_S, _PAUSE_S = 60.0, 0.02  # for a cassette that another worker records
+_LONGEST_WAIT_S, _PAUSE_S = 60.0, 0.02  # while another worker records the cassette
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options and the ini settings."""
     group = parser.getgroup("directmail", "directmail_lab cassettes")
     group.addoption(
-        OPTION, choices=RECORD_MODES, help="record, as vcrpy does; by default: replay alone"
+        OPTION, choices=RECORD_MODES, help="vcrpy's record mode; by default, tests only replay"
     )
     group.addoption(WRITES_OPTION, action="store_true", help="send and record writes, too")
     group.addoption(_UNUSED_OPTION, action="store_true", help="list cassettes that no test uses")
-    group.addoption(_BLOCK_OPTION, action="store_true", help="fail tests that connect elsewhere")
-    group.addoption(_HOSTS_OPTION, default="", help="but to these hosts: a,*.b")
-    parser.addini("directmail_block_network", f"as {_BLOCK_OPTION}", "bool")
-    parser.addini("directmail_allowed_hosts", f"as {_HOSTS_OPTION}", "args")
-    parser.addini("directmail_cassettes", "the folder beside each test file", default="cassettes")
-    # None of these records, or allows writes: both are meant each time.
+    group.addoption(
+        _BLOCK_OPTION, action="store_true", help="fail tests that connect to another machine"
+    )
+    group.addoption(_HOSTS_OPTION, default="", help="hosts not to block, such as a.test,*.b.test")
+    parser.addini("directmail_block_network", f"same as {_BLOCK_OPTION}", "bool")
+    parser.addini("directmail_allowed_hosts", f"same as {_HOSTS_OPTION}", "args")
+    parser.addini("directmail_cassettes", "folder beside each test file", default="cassettes")
+    # No ini setting records or allows writes: both must be requested on each run.
     for name, each in TABLE.items():
         if help_text := each.metadata.get("ini"):
             parser.addini(f"directmail_{name}", help_text, each.metadata["kind"])
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the marker and, with the options for them, the block and the unused cassettes."""
+    """Register the markers, and the plugins that the options ask for."""
     arguments = ", ".join(f"{name}={each.default!r}" for name, each in TABLE.items())
     marker = f"directmail({arguments}): how the fixture directmail records and replays"
     config.addinivalue_line("markers", marker)
-    if not _records_by_vcrpy(config):
-        config.addinivalue_line("markers", "vcr: of pytest-recording, which is not installed")
+    if not _vcr_plugin(config):
+        config.addinivalue_line("markers", "vcr: marks a test of pytest-recording; ignored here")
     config.stash[NAMES] = set()
     if WRITES_OPTION in config.getini("addopts"):
-        raise pytest.UsageError(f"{WRITES_OPTION} is for the command line: writes cost money.")
+        what = f"{WRITES_OPTION} is not allowed in addopts, since writes cost money."
+        raise pytest.UsageError(f"{what} Give it on the command line.")
     if config.getoption(_BLOCK_OPTION) or config.getini("directmail_block_network"):
         from .network import NetworkBlock
 
@@ -115,7 +119,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_make_collect_report(
     collector: pytest.Collector,
 ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
-    """Note the names of all tests of a file, before some of them are chosen."""
+    """Note the names of all tests of a file, before some of them are deselected."""
     report = yield
     items = (node for node in report.result or () if isinstance(node, pytest.Item))
     collector.config.stash[NAMES].update((item.path, own_name(item)) for item in items)
@@ -124,16 +128,18 @@ def pytest_make_collect_report(
 
 @pytest.fixture(scope="session")
 def directmail_options() -> Mapping[str, Any]:
-    """Give settings of all tests: override it to return a dict of the marker's arguments."""
+    """Return the settings of all tests. Override it to return a dict of the marker's arguments."""
     return {}
 
 
 @pytest.fixture
 def directmail_cassette() -> str | Path | None:
-    """Give the cassette of a test whose settings name none: override it to return a name or a path.
+    """Return the cassette of a test. Override it to return a name or a path.
 
-    A path is as from the test's file. By default (None), module and test name the cassette. What an
-    override returns may be other tests' too, so it may have responses that this test leaves.
+    A path is relative to the test's file. For the path of a folder, the cassette is in the folder
+    and named after the test. By default (None), it is named after the module and the test. A
+    cassette in the test's settings takes precedence. Several tests may share the cassette of an
+    override, so a test may leave some of its responses unplayed.
     """
     return None
 
@@ -144,7 +150,7 @@ def directmail(
     directmail_options: Mapping[str, Any],
     directmail_cassette: str | Path | None,
 ) -> Iterator[Session]:
-    """Give a `Session` on the test's cassette, which is also the current one for the test."""
+    """Yield a `Session` on the test's cassette; it is the current session during the test."""
     yield from _session(request.node, directmail_options, directmail_cassette)
 
 
@@ -152,9 +158,9 @@ def directmail(
 def directmail_session(
     request: pytest.FixtureRequest, directmail_options: Mapping[str, Any]
 ) -> Iterator[Session]:
-    """Give a `Session` to what a module sets up once, on ``<module>/directmail_session.yaml``.
+    """Yield a `Session` for what a module sets up once, on ``<module>/directmail_session.yaml``.
 
-    It has the module's marker. Workers of xdist wait for one another while they record it; with
+    The module's marker has its settings. While xdist records it, workers wait for each other; with
     ``--dist=loadfile`` they need not.
     """
     yield from _session(request.node, directmail_options, None)
@@ -162,7 +168,7 @@ def directmail_session(
 
 @pytest.fixture
 def directmail_server(request: pytest.FixtureRequest, directmail: Session) -> Iterator[str]:
-    """Give the address of a local server that answers any client as ``directmail`` does."""
+    """Yield the address of a local server that passes requests of any client to ``directmail``."""
     from ..server import ClientServer
 
     unanswered = request.node.stash[USE].unanswered
@@ -173,7 +179,7 @@ def directmail_server(request: pytest.FixtureRequest, directmail: Session) -> It
 def _session(
     node: Node, options: Mapping[str, Any], cassette: str | Path | None
 ) -> Iterator[Session]:
-    """Give a session on the cassette of a test or a module, the current one for its time."""
+    """Yield a session on the cassette of a test or a module, and make it the current session."""
     from ..cassettes.cassette import records
     from ..current import current_session, make_current
     from ..errors import DirectMailLabError
@@ -202,7 +208,7 @@ def _session(
             yield session
             make_current(before)
             use.end()
-    except (DirectMailLabError, ValueError) as error:  # our frames are not the author's
+    except (DirectMailLabError, ValueError) as error:  # the author need not see our frames
         raise pytest.fail.Exception(str(error), pytrace=False) from None
 
 
@@ -210,7 +216,7 @@ def _session(
 def pytest_fixture_setup(
     fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest
 ) -> Generator[None, Any, Any]:
-    """Tell a test's use of its cassette of each fixture that is set up after it."""
+    """Pass each fixture that is set up after ``directmail`` to the test's `Use`."""
     result = yield
     if use := request.node.stash.get(USE, None):
         use.tell_fixture(fixturedef)
@@ -221,7 +227,7 @@ def pytest_fixture_setup(
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[Any]
 ) -> Generator[None, Any, Any]:
-    """Tell the outcome of a test, and add to the report of a failure how cassettes were used."""
+    """Pass a test's outcome to its `Use`, and add to a failure how its cassettes were used."""
     sets_up = "directmail_session" in getattr(item, "fixturenames", ())
     nodes = [item, item.getparent(pytest.Module) if sets_up else None]
     uses = [use for node in nodes if node and (use := node.stash.get(USE, None))]
@@ -237,11 +243,11 @@ def pytest_runtest_makereport(
     return report
 
 
-@pytest.hookimpl(wrapper=True, tryfirst=True)  # around pytest's own, which ends in its summary
+@pytest.hookimpl(wrapper=True, tryfirst=True)  # runs after pytest's own summary
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter,
 ) -> Generator[None, Any, Any]:
-    """Add the commands that record again to the short summary."""
+    """Add the commands that record failed tests again to the short summary."""
     result = yield
     for report in terminalreporter.getreports("failed") + terminalreporter.getreports("error"):
         if command := getattr(report, COMMAND, None):
@@ -252,19 +258,20 @@ def pytest_terminal_summary(
 # -- the session -------------------------------------------------------------------------------
 
 
-def _records_by_vcrpy(config: pytest.Config) -> bool:
-    """Return whether pytest-recording or pytest-vcr is here, and switched on."""
-    is_here = any(map(config.pluginmanager.hasplugin, ("recording", "vcr")))
-    return is_here and not any(
-        config.getoption(option, default=False) for option in ("disable_recording", "disable_vcr")
-    )
+def _vcr_plugin(config: pytest.Config) -> str | None:
+    """Return the name of pytest-recording or pytest-vcr if it is installed and enabled."""
+    for name in ("recording", "vcr"):
+        is_off = config.getoption(f"disable_{name}", default=False)
+        if config.pluginmanager.hasplugin(name) and not is_off:
+            return name
+    return None
 
 
 def _refuse_beside_vcr(node: Node, *, may_collide: bool) -> None:
-    """Fail a test that vcrpy's plugins would record too, with the key and into the same file."""
-    if may_collide and node.get_closest_marker("vcr") and _records_by_vcrpy(node.config):
-        why = "so vcrpy would record it too: with the key, and into the same file"
-        advice = "Take the mark off this test, or run it with --disable-recording."
+    """Fail a test that vcrpy's plugins would also record, with the key and to the same file."""
+    if may_collide and node.get_closest_marker("vcr") and (name := _vcr_plugin(node.config)):
+        why = "so vcrpy would also record it, with the key and to the same file"
+        advice = f"Remove the mark from this test, or run it with --disable-{name}."
         pytest.fail(f"{node.nodeid} is marked vcr, {why}. {advice}", pytrace=False)
 
 
@@ -277,7 +284,7 @@ def _replaying(path: Path, _: str, settings: Settings, node: Node) -> Session:  
 
     if path.exists():
         session, recording = replaying_session(path)
-    else:  # a test that sends nothing needs none
+    else:  # a test that sends nothing needs no cassette
         session, recording = Session(NO_ADDRESS), FileRecording(path.stem, path=path)
     session.fix_writes(_WRITE_ADVICE)
     session.matching = settings.given(*_MATCHING)
@@ -293,7 +300,7 @@ def _recording(path: Path, mode: RecordMode, settings: Settings, node: Node) -> 
     from ..settings import NO_ADDRESS, choose_address
 
     address, key = NO_ADDRESS, cast("ApiKey | None", None)
-    # Patched clients have addresses and keys of their own.
+    # Patched clients have their own addresses and keys.
     with suppress(*((CredentialError, NotConnectedError) if settings.is_patched else ())):
         address = choose_address(settings.base_url)
         key = find_api_key(base_url=address)
@@ -304,13 +311,13 @@ def _recording(path: Path, mode: RecordMode, settings: Settings, node: Node) -> 
         retry=settings.retry,
     )
     session.fix_writes(_WRITE_ADVICE)
-    # The event loop of an async test is gone when the fixture ends: no connection may outlive it.
+    # An async test's event loop is closed before the fixture ends, so no connection may stay open.
     session.async_client.headers["Connection"] = "close"
     if settings.is_patched:
         session.take_senders()
     session.matching = settings.given(*_MATCHING)
     options = settings.given("redact", "before_record")
-    # Another worker of xdist may have a test with the same cassette.
+    # Another worker of xdist may be recording the same cassette.
     end = time.monotonic() + (_LONGEST_WAIT_S if hasattr(node.config, "workerinput") else 0)
     while True:
         try:
@@ -335,7 +342,7 @@ def _unblocked(
 
 
 def _patched(session: Session, settings: Settings) -> AbstractContextManager[object]:
-    """Lead all clients through a session if the test asks for that."""
+    """Send the requests of all clients through a session, if the test asks for that."""
     if not settings.is_patched:
         return nullcontext()
     from .patched import patched

@@ -1,6 +1,6 @@
-"""What pytest says of requests that a cassette has no response to: briefly, in full, at the end.
+"""What pytest reports about a test's cassette: requests without a response, and unplayed ones.
 
-Values are shown with ``-vv`` alone, redacted as the requests are before they are compared.
+Values are shown only with ``-vv``. They are redacted, as requests are before they are compared.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ COMMAND: Final = "directmail_command"  # an attribute of a report, which xdist s
 
 
 def hide_our_frames(call: pytest.CallInfo[Any], config: pytest.Config) -> None:
-    """Leave our frames and httpx's out of a traceback, unless a debugger or all are asked for."""
+    """Remove our frames and HTTP clients' from a traceback, unless --full-trace or --pdb is on."""
     if call.excinfo is None or config.getoption("fulltrace") or config.getoption("usepdb"):
         return
     shown = call.excinfo.tb
@@ -31,10 +31,10 @@ def hide_our_frames(call: pytest.CallInfo[Any], config: pytest.Config) -> None:
 
 
 def add_to_report(report: pytest.TestReport, config: pytest.Config, use: Use) -> None:
-    """Add to the report of a failure how a cassette was used; in colour if pytest's output is."""
+    """Add how a cassette was used to the report of a failure; in colour if pytest uses colour."""
     from ..display import CONTROLS
 
-    has_terminal = config.pluginmanager.has_plugin("terminalreporter")  # xdist's workers have none
+    has_terminal = config.pluginmanager.has_plugin("terminalreporter")  # not in workers of xdist
     markup = config.get_terminal_writer().markup if has_terminal else lambda line, **_: line
     lines = _lines(use, has_values=config.get_verbosity() >= 2)
     text = "\n".join(markup(CONTROLS.sub(" ", line), **{colour: True}) for line, colour in lines)
@@ -60,7 +60,7 @@ def _lines(use: Use, *, has_values: bool) -> Iterator[tuple[str, str]]:
             for name, (sent, recorded) in differing.items() if has_values else ():
                 yield f"        {name}: {sent!r:.200}, recorded {recorded!r:.200}", "cyan"
     if aside := use.cassette.aside:
-        yield f"recorded anew: {relative(aside, use.node.config)}; the old one stays", "bold"
+        yield f"new recording: {relative(aside, use.node.config)}; the old one stays", "bold"
     yield f"to record it again: {use.command}", "green"
 
 

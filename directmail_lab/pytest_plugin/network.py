@@ -1,7 +1,7 @@
-"""The block of the network: a test that connects to another machine fails, whatever it catches.
+"""Block the network: a test that connects to another machine fails, even if it catches the error.
 
-It sees what goes through Python's ``socket``: httpx, requests, urllib, asyncio and so on; neither
-subprocesses nor libraries that connect by code of their own, such as pycurl.
+The block covers connections through Python's ``socket``: httpx, requests, urllib, asyncio and so
+on. It does not cover subprocesses, or libraries with their own network code, such as pycurl.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ _ADDRESS_AT: Final = {"connect": 0, "connect_ex": 0, "sendto": -1, "sendmsg": 3}
 """The methods of a socket that take an address, each with the position of that argument."""
 _LIBRARY: Final = Path(os.__file__).parent
 _OWNER: Final = "_directmail_lab_owner"
-"""The attribute of a thread that holds the test it works for; None if a fixture started it."""
+"""The attribute of a thread with the test that it works for; None if a fixture started it."""
 
 
 class NetworkBlock:
-    """A plugin that fails each test that reaches for a host that is neither loopback nor allowed.
+    """A plugin that fails a test if it connects to a host that is neither loopback nor allowed.
 
     Parameters
     ----------
     root
-        The folder of the project, whose line that tried is named.
+        The folder of the project. A failure names the line in it that tried to connect.
     allowed
-        Host names and addresses, also patterns: ``*.example.com``.
+        Host names, addresses and patterns, such as ``*.example.com``.
     """
 
     def __init__(self, root: Path, allowed: Sequence[str]) -> None:
@@ -52,7 +52,7 @@ class NetworkBlock:
 
     @contextmanager
     def allowing(self, base_url: str) -> Iterator[None]:
-        """Allow the host of an address for as long as it is recorded from."""
+        """Allow the host of an address during a ``with`` block."""
         host = (urlsplit(base_url).hostname or "").lower()
         self._allowed.append(host)
         try:
@@ -69,7 +69,7 @@ class NetworkBlock:
                     patch.setattr(socket.socket, name, self._connecting(original, at))
             for name in ("getaddrinfo", "gethostbyname"):
                 patch.setattr(socket, name, self._resolving(getattr(socket, name)))
-            # It resolves names in a thread, on whose stack the project's line is not.
+            # asyncio resolves names in a thread, whose stack does not have the project's line.
             look_up = asyncio.BaseEventLoop.getaddrinfo
 
             def resolve(loop: Any, host: Any, port: Any, **options: Any) -> Any:
@@ -87,7 +87,7 @@ class NetworkBlock:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None, Any, Any]:
-        """Fail a phase of a test that tried to connect, also if it caught the error."""
+        """Fail a phase of a test that tried to connect, even if it caught the error."""
         self._item = item
         try:
             return (yield)
@@ -99,7 +99,7 @@ class NetworkBlock:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, Any, Any]:
-        """Do the same; a thread that is started here belongs to the test."""
+        """Do the same. A thread that is started in this phase belongs to the test."""
         self._is_called = True
         try:
             return (yield from self.pytest_runtest_setup(item))
@@ -107,24 +107,24 @@ class NetworkBlock:
             self._is_called = False
 
     def _take_errors(self, present: pytest.Item | None) -> BaseException | None:
-        """Return the present test's error; report an error of each earlier test.
+        """Return the error of the present test, and report the errors of earlier tests.
 
-        A thread of an earlier test went on after that test, and tried to connect.
+        An earlier test has an error if its thread tried to connect after the test had ended.
         """
         tried, self._tried = self._tried, []
         errors = dict(reversed(tried))  # the first one of each test
         own = errors.pop(present, None) if present else None
         for item, error in errors.items():
-            told = f"A thread that {item.nodeid} started went on after the test's end.\n{error}"
-            # pytest-xdist takes no report of a test that is over, but one of its collection.
-            report = pytest.CollectReport(item.nodeid, "failed", told, None, when="teardown")
+            text = f"A thread that {item.nodeid} started was still running after it.\n{error}"
+            # pytest-xdist accepts a report of a collection here, but not of a test that has ended.
+            report = pytest.CollectReport(item.nodeid, "failed", text, None, when="teardown")
             item.ihook.pytest_collectreport(report=report)
         return own
 
     def _owner(self) -> pytest.Item | None:
         """Return the test that this thread works for, or None if a fixture started the thread.
 
-        A fixture's thread may serve many tests: what it does counts for the test that is running.
+        A fixture's thread may serve many tests, so it works for the test that is running.
         """
         current = threading.current_thread()
         if self._is_called and current is threading.main_thread():
@@ -140,7 +140,7 @@ class NetworkBlock:
 
     def _submitting(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def submit(pool: Any, function: Callable[..., Any], /, *args: Any, **options: Any) -> Any:
-            owner = self._owner()  # which may not be the test that started the pool's thread
+            owner = self._owner()  # another test may have started the pool's thread
 
             def work(*args: Any, **options: Any) -> Any:
                 setattr(threading.current_thread(), _OWNER, owner)
@@ -154,10 +154,10 @@ class NetworkBlock:
         def connect(sock: socket.socket, *args: Any) -> Any:
             if sock.family in (socket.AF_INET, socket.AF_INET6):
                 try:
-                    if len(args) > at and args[at]:  # else a sendmsg on a connection
+                    if len(args) > at and args[at]:  # sendmsg on a connection has no address
                         self._check(*args[at][:2])
                 except BaseException:
-                    sock.close()  # as Python's own callers do only for an OSError
+                    sock.close()  # Python's own callers close it only after an OSError
                     raise
             return original(sock, *args)
 
@@ -173,21 +173,21 @@ class NetworkBlock:
         return resolve
 
     def _check(self, host: str | bytes | None, port: object = None) -> None:
-        """Refuse a host, which may be a name, that is neither this machine nor allowed."""
+        """Refuse a host (a name or an address) that is neither this machine nor allowed."""
         name = (host.decode("ascii", "replace") if isinstance(host, bytes) else host or "").lower()
         is_allowed = any(fnmatchcase(name, pattern) for pattern in self._allowed)
         if is_allowed or name in _HERE or is_loopback(name) or name in self._resolved:
             return
         shown = f"{name}:{port}" if port else name
         problem = f"No connection to {shown} from {self._line()}: the network is blocked."
-        advice = f"Replay it with a fixture, or allow it: --directmail-allowed-hosts={name}"
+        advice = f"Replay it with a fixture, or allow the host: --directmail-allowed-hosts={name}"
         error = pytest.fail.Exception(f"{problem}\n{advice}", pytrace=False)
         if item := self._owner() or self._item:
             self._tried.append((item, error))
         raise error
 
     def _line(self) -> str:
-        """Return the project's line that is running; if none is in this thread, the test's own."""
+        """Return the line of the project that this thread runs; if there is none, the test's."""
         for frame, number in traceback.walk_stack(None):
             path = Path(frame.f_code.co_filename)
             is_library = "-packages" in str(path) or _LIBRARY in path.parents

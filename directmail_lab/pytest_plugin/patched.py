@@ -1,16 +1,20 @@
-"""``patch=True``: the clients that the code under test makes itself go through a session.
+"""``patch=True``: the clients that the code under test creates send through a session.
 
-During one test the methods are replaced by which httpx, httpx2 and requests send. What the session
-sends, it sends by the original method of the client's own transport: so the client's connections,
-proxy, certificates and timeouts are used.
+During one test, the methods with which httpx, httpx2 and requests send are replaced. The session
+sends with the original method of the client's own transport, and so with the client's connections,
+proxy, certificates and timeouts.
+
+Clients with the default certificates share them, since reading them takes each client 30 ms.
 """
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
-from functools import partial
+from functools import lru_cache, partial, wraps
+from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -19,28 +23,55 @@ import pytest
 
 from ..clients import ClientsTransport, adapters_of, as_httpx
 from ..http import httpx
+from ..settings import variable
 from ..transports.extensions import KEY, Call
 
 _ORIGINAL: Final = "directmail_original"
+_DEFAULTS: Final = {"verify": True, "cert": None, "trust_env": True}
 
 
 @contextmanager
 def patched(session: ClientsTransport, passing: Collection[str] = ()) -> Iterator[None]:
-    """Lead clients through a session, except to the hosts in ``passing``, which may be patterns."""
+    """Make clients send through a session, except to the hosts or patterns in ``passing``."""
 
     def passes(request: Any) -> bool:
         host = urlsplit(str(request.url)).hostname or ""
         call: Call | None = getattr(request, "extensions", {}).get(KEY)
-        is_ours = call is not None and call.first_sent is not None  # a session sends it just now
+        is_ours = call is not None and call.first_sent is not None  # a session is sending it
         return is_ours or any(fnmatchcase(host, pattern.lower()) for pattern in passing)
 
     with pytest.MonkeyPatch.context() as patch:
         for owner, name, through in _methods(session):
             current = getattr(owner, name)
-            # A module's session may have replaced it already.
+            # The session of a module may already have replaced it.
             original = getattr(current, _ORIGINAL, current)
             patch.setattr(owner, name, _replacement(original, through, passes))
+            if create := getattr(import_module(owner.__module__), "create_ssl_context", None):
+                patch.setattr(
+                    owner, "__init__", _sharing_certificates(vars(owner)["__init__"], create)
+                )
         yield
+
+
+def _sharing_certificates(
+    original: Callable[..., None], create: Callable[[], ssl.SSLContext]
+) -> Callable[..., None]:
+    """Return a transport's ``__init__`` that shares the default certificates of its library."""
+
+    @wraps(original)
+    def init(transport: Any, *args: Any, **options: Any) -> None:
+        asked = {name: options.get(name, default) for name, default in _DEFAULTS.items()}
+        if asked == _DEFAULTS and not args:
+            files = variable("SSL_CERT_FILE"), variable("SSL_CERT_DIR")
+            options["verify"] = _certificates(create, *files)
+        original(transport, *args, **options)
+
+    return init
+
+
+@lru_cache
+def _certificates(create: Callable[[], ssl.SSLContext], *_: str | None) -> ssl.SSLContext:
+    return create()  # reads the files that the two variables name
 
 
 def _replacement(
@@ -56,12 +87,12 @@ def _replacement(
 
 
 def _methods(session: ClientsTransport) -> Iterator[tuple[type, str, Callable[..., Any]]]:
-    """Yield each method to replace, and what sends through the session in its place.
+    """Yield each method to replace, and a function that sends through the session instead.
 
-    That takes the original method of the transport, then all that this method takes.
+    The function takes the original method of the transport, and then that method's arguments.
     """
 
-    # A coroutine function is not needed: the replaced method returns what is awaited.
+    # No coroutine functions are needed: these return the awaitable of the session's method.
     def by_httpx(original: Any, _: Any, request: Any) -> Any:
         return session.handle_request(as_httpx(request, original))
 

@@ -15,12 +15,12 @@ from .settings import cassette_folder, cassette_path, relative, settings_of
 class Unused:
     """Lists, at the end of a run, the cassettes in the tests' folders that no test uses.
 
-    A test uses the cassettes of its fixtures (or of its ``vcr`` marker), and each that its file
-    names. If only some tests are run, or xdist's workers run them, there is no list.
+    A test uses the cassettes of its fixtures (or of its ``vcr`` marker), and each cassette that its
+    file names. There is no list if only some tests run, or if they run in workers of xdist.
     """
 
     def __init__(self) -> None:
-        self._lines = ["Run all tests to see them: name no file, and with xdist -n0."]
+        self._lines = ["To see the list, run all tests: give no file, and use -n0 with xdist."]
 
     @pytest.hookimpl(tryfirst=True)  # before tests are deselected
     def pytest_collection_modifyitems(
@@ -48,7 +48,7 @@ def _used_by(item: pytest.Item) -> Iterator[Path]:
     fixtures, module = getattr(item, "fixturenames", ()), item.getparent(pytest.Module)
     if item.get_closest_marker("vcr"):
         yield cassette_path(item, None)
-    with suppress(pytest.fail.Exception):  # of a wrong marker: the test fails by itself
+    with suppress(pytest.fail.Exception):  # a wrong marker fails the test itself
         if "directmail" in fixtures:
             yield cassette_path(item, settings_of(item, {}).cassette)
         if "directmail_session" in fixtures and module is not None:

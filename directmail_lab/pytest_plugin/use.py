@@ -1,4 +1,4 @@
-"""How a test uses its cassette: what it is told in the course of the test, and what follows."""
+"""How a test uses its cassette, and whether that fails the test."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, kw_only=True)
 class Use:
-    """How a test, or what a module sets up, uses its cassette.
+    """How a test, or the setup of a module, uses its cassette.
 
-    The methods are in the order of a test's course: it is started, told of each fixture that is set
-    up after it, of the call and of each report, and ended.
+    The plugin calls `start`, then `tell_fixture` for each fixture that is set up later, then
+    `tell_call` and `tell_report`, and finally `end`.
 
     Attributes
     ----------
     is_own
-        Whether no other test has the cassette.
+        Whether the cassette belongs to this test alone.
     """
 
     node: Node
@@ -46,23 +46,23 @@ class Use:
     is_own: bool
     cassette: Cassette = field(init=False)
     refused: list[NotRecordedError] = field(default_factory=list)
-    unanswered: list[str] = field(default_factory=list)  # what a client may have swallowed
+    unanswered: list[str] = field(default_factory=list)  # errors that a client may have caught
     _goes_on: bool = False  # a fixture may send requests after the test
     _has_passed: bool = False
     _has_failed: bool = False
 
     def start(self, session: Session) -> None:
         """Follow what a session does with its cassette."""
-        assert session.open_cassette is not None, "the session was put on one just now"
+        assert session.open_cassette is not None, "the session has just opened it"
         self.cassette = session.open_cassette
         self.cassette.on_unmatched = self._refuse
         session.clients_transport.as_raised = self._failure_for_client
         self._check_age()
         if self.cassette.record_mode == "all":
-            self.cassette.ending = None  # the test's outcome decides
+            self.cassette.ending = None  # `end` decides, by the outcome of the test
 
     def tell_fixture(self, fixture: pytest.FixtureDef[Any]) -> None:
-        """Note a fixture that may request the rest when the test is over."""
+        """Note a fixture that may send requests after the test."""
         goes_on = isgeneratorfunction(fixture.func) or isasyncgenfunction(fixture.func)
         self._goes_on |= goes_on and not fixture.argname.startswith("directmail")
 
@@ -80,13 +80,14 @@ class Use:
         self._has_passed |= report.when == "call" and report.passed
 
     def end(self) -> None:
-        """Decide what becomes of a recording, and fail a test whose fixtures left responses."""
+        """Keep or replace the old recording, and fail a test if responses were left unplayed."""
         problem = self._problem() if self._has_passed and not self._has_failed else ""
         is_module = isinstance(self.node, pytest.Module)
         if problem or self._has_failed or not (self._has_passed or is_module):
             self.cassette.ending = "aside"
         else:
-            # Recorded anew, it would fail for good if it kept what the test no longer requests.
+            # A cassette of this test alone must not keep responses that it no longer requests: the
+            # test would always fail.
             self.cassette.ending = "replace" if self.is_own else "merge"
         self.cassette.close()  # the test may have left the session in another mode
         self._fail_for(problem)
@@ -113,27 +114,27 @@ class Use:
         return command_to_record(self.node, mode) + (f" {WRITES_OPTION}" if has_writes else "")
 
     def _problem(self) -> str:
-        """Return why a test that passed fails, or an empty text.
+        """Return why a test that passed must fail, or an empty string.
 
-        All responses must be played, by default if only this test has the cassette. vcrpy lets a
-        test leave some.
+        By default, a test must play all responses of its own cassette. With ``like="vcrpy"`` it may
+        leave some, as vcrpy allows.
         """
         if self.unanswered:
             return self.unanswered[0]
         default = "fail" if self.is_own and not self.settings.like else "allow"
         if (self.settings.unplayed or default) == "allow" or not self.unplayed:
             return ""
-        advice = 'Record it again, or allow it: @pytest.mark.directmail(unplayed="allow").'
-        return f"It did not request every response of its cassette. {advice}"
+        advice = 'Record it again, or allow this: @pytest.mark.directmail(unplayed="allow").'
+        return f"The test did not request every response of its cassette. {advice}"
 
     def _fail_for(self, problem: str) -> None:
         if problem and isinstance(self.node, pytest.Item):
             pytest.fail(problem, pytrace=False)
 
     def _refuse(self, error: NotRecordedError) -> None:
-        """Note a request that the cassette has no response to, and make two lines of its error.
+        """Note a request without a response, and shorten its error to two lines.
 
-        These say what happened, and which command records the test again.
+        They say what happened, and which command records the test again.
         """
         from ..display import CONTROLS
 
@@ -142,7 +143,7 @@ class Use:
         for title, differing in error.nearest[:1]:
             names = ", ".join(differing)
             is_same = title == error.request
-            how = f"differs in {names}" if is_same else f"is not recorded, but {title}"
+            how = f"differs in {names}" if is_same else f"is not recorded, but {title} is"
             what = f"{error.request} {how}"
         error.advice = f"Record this test again: {self.command}"
         if not self.path.exists():
@@ -150,23 +151,23 @@ class Use:
             error.advice = "Set DIRECTMAIL_BASE_URL and DIRECTMAIL_API_KEY, and record this test: "
             error.advice += self.command
             if similar := similar_cassette(self.node, self.path):
-                what += f", but {relative(similar, self.node.config)}"
+                what += f", but {relative(similar, self.node.config)} exists"
                 error.advice = (
-                    "Name that one by the fixture directmail_cassette, or the marker's "
-                    f"cassette=…. Or record this test: {self.command}"
+                    "Name that cassette in the fixture directmail_cassette or in the marker's "
+                    f"cassette=…, or record this test: {self.command}"
                 )
         error.what, error.details = CONTROLS.sub(" ", what), ""
 
     def _failure_for_client(self, error: Exception) -> BaseException:
-        """Return what is raised in another library's client in place of an error of ours.
+        """Return the error that another library's client raises in place of ours.
 
-        SDKs repeat a request after any `Exception`, and raise an error of their own at last.
+        It is not an `Exception`: after one, SDKs repeat a request and then raise their own error.
         """
         self.unanswered.append(str(error))
         return pytest.fail.Exception(str(error))
 
     def _check_age(self) -> None:
-        """Warn of a recording that is older than ``max_age``, or fail the test."""
+        """Warn about a recording that is older than ``max_age``, or fail the test."""
         if self.cassette.records or not self.settings.max_age or not len(self.cassette):
             return
         from ..questions.drift import age_problem

@@ -1,1 +1,1 @@
-"""Questions that are asked of a recording; none imports another."""
+"""Questions about a recording, each in a module that imports no other question."""

@@ -1,8 +1,8 @@
-"""Finding what must not be shared: keys, other credentials and personal data.
+"""`audit`: find what must not be shared, which is keys, other credentials and personal data.
 
-A finding says what was found and where, but never holds the value, so that it can be printed. The
-audit looks for the keys that this computer knows; for other credentials by their form, or by the
-place where they stand (the names that detect-secrets and bandit look for); and for personal data.
+A finding says what was found and where, but never contains the value, so it can be printed. The
+audit looks for the keys that this computer knows, and for personal data. It also looks for other
+credentials, by their form or by the names beside them, as detect-secrets and bandit do.
 Placeholders and the stand-in's public key do not count, since people switch off an audit that
 raises false alarms.
 """
@@ -36,11 +36,11 @@ if TYPE_CHECKING:
     from ..exchange.values import Interaction
 
 Part = tuple[str, str | bytes]
-"""Where something is, and what is to be searched: a text, or the bytes of a body or a picture."""
+"""A place, and what to search there: a text, or the bytes of a body or a picture."""
 
-# Stands between two headers; none of the patterns below goes past it.
+# Separates two headers; no pattern below matches across it.
 _BETWEEN: Final = "\0\n"
-# From here on, the time in which processes start is won back.
+# For less than this, starting processes takes longer than it saves.
 _MANY_BYTES: Final = 4_000_000
 _MEMBERS: Final = ("source", "outputs", "metadata", "attachments")
 
@@ -60,8 +60,8 @@ class Finding:
 def search_for(base_urls: Iterable[str | None] = (), *, secrets: Iterable[str] = ()) -> KeySearch:
     """Return a search for the keys that this computer knows, and for ``secrets``.
 
-    They are the keys of the environment, of the open sessions and forms, and of the keyring for
-    ``base_urls`` and the configured ones.
+    These are the keys in the environment, in open sessions and forms, and in the keyring for
+    ``base_urls`` and the configured addresses.
     """
     addresses = {variable(BASE_URL_VARIABLE), *base_urls}
     with suppress(DirectMailLabError):
@@ -71,7 +71,7 @@ def search_for(base_urls: Iterable[str | None] = (), *, secrets: Iterable[str] =
 
 
 def find(parts: Iterable[Part], search: KeySearch) -> list[Finding]:
-    """Return what must not be shared, each kind once for a place."""
+    """Return the findings in these parts, each kind once for a place."""
     found = (
         _find_in_bytes(where, content, search)
         if isinstance(content, bytes)
@@ -82,15 +82,15 @@ def find(parts: Iterable[Part], search: KeySearch) -> list[Finding]:
 
 
 def _find_in_text(where: str, text: str, search: KeySearch) -> Iterator[Finding]:
-    """Yield what must not be shared in a text, where the name of a field shows nothing."""
+    """Yield the findings in a text, in which the names of fields do not show personal data."""
     yield from _secrets(where, text, search)
     yield from _personal(where, count_personal([text], by_field=False))
 
 
 def _find_in_bytes(where: str, content: bytes, search: KeySearch) -> Iterator[Finding]:
-    """Yield what must not be shared in a body or a picture.
+    """Yield the findings in a body or a picture.
 
-    Bytes that are not text may look like an e-mail address by chance: there, only keys count.
+    Bytes that are not text may look like an e-mail address by chance, so only keys count there.
     """
     text = content.decode("utf-8", "surrogateescape")
     yield from _secrets(where, text, search)
@@ -113,14 +113,14 @@ def _personal(where: str, kinds: Iterable[str]) -> Iterator[Finding]:
 
 
 def audit(path: str | Path) -> list[Finding]:
-    """Return what must not be shared in a cassette, a notebook, or another file of text.
+    """Return the findings in a cassette, a notebook or another text file.
 
-    A finding names the interaction of a cassette, or the cell of a notebook.
+    Each one names the interaction of the cassette, or the cell of the notebook.
 
     Raises
     ------
     DirectMailLabError
-        There is no such file, or it is not a notebook though its name says so.
+        There is no such file, or its name says that it is a notebook, and it is not.
     """
     path = Path(path)
     if path.suffix == ".ipynb":
@@ -134,17 +134,17 @@ def audit(path: str | Path) -> list[Finding]:
     search = search_for([base_url])
     findings = find(parts_of_cassette(interactions, str(path)), search)
     if not any(finding.kind == "secret" for finding in findings):
-        # What is in none of these parts: comments, other fields, an unfinished line.
+        # Also search the rest of the file: comments, other fields, an unfinished line.
         findings += dict.fromkeys(_secrets(str(path), whole, search))
     return findings
 
 
 def audit_many(paths: Sequence[Path]) -> Iterator[list[Finding]]:
-    """Yield what `audit` returns for each of several files; of many, in several processes."""
+    """Yield the findings in each of several files, with several processes for many files."""
     if sum(path.stat().st_size for path in paths if path.exists()) < _MANY_BYTES:
         yield from map(audit, paths)
         return
-    # Not forked: the process may have threads.
+    # Spawned and not forked, since this process may have threads.
     with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
         yield from pool.map(audit, paths, chunksize=max(1, min(16, len(paths) // 8)))
 
@@ -159,22 +159,22 @@ def parts_of_cassette(interactions: Iterable[Interaction], where: str) -> Iterat
         for side, message in (("request", request), ("response", response)):
             yield f"{at}, {side} headers", _BETWEEN.join(map(": ".join, message.headers))
             body = message.body or b""
-            with suppress(ValueError):  # what cannot be opened, redaction leaves out of the zip
+            with suppress(ValueError):  # a body that cannot be opened is never shared
                 body = unpack(body, header(message.headers, "content-encoding") or "")
             yield f"{at}, {side} body", body
 
 
 def read_notebook(path: Path) -> dict[str, Any]:
-    """Return what a notebook's file holds.
+    """Return the notebook in a file.
 
     Raises
     ------
     DirectMailLabError
-        Where there is no such file, or it is not a notebook of format 4.
+        There is no such file, or it is not a notebook of format 4.
     """
     try:
         notebook = json.loads(_read(path))
-        # Raises ValueError for a lone surrogate, which could not be written again.
+        # This raises ValueError for a lone surrogate, which could not be written again.
         json.dumps(notebook, ensure_ascii=False).encode()
         for cell in notebook["cells"]:
             "".join(cell.get("source", ""))
@@ -193,7 +193,7 @@ def _read(path: Path) -> bytes:
 
 
 def parts_of_notebook(notebook: Mapping[str, Any], where: str) -> Iterator[Part]:
-    """Yield each text and picture of a parsed notebook: of its cells by member, and of the rest."""
+    """Yield each text and picture of a notebook: of its metadata, then of each cell's members."""
     rest = {name: value for name, value in notebook.items() if name != "cells"}
     yield from ((f"{where}, metadata", text) for text in _texts(rest))
     for number, cell in enumerate(notebook["cells"], 1):
@@ -205,7 +205,7 @@ def parts_of_notebook(notebook: Mapping[str, Any], where: str) -> Iterator[Part]
 def _texts(value: Any, name: str = "") -> Iterator[str | bytes]:
     """Yield each text in a part of a notebook, with its lines joined, and each picture.
 
-    A text comes with its name, which may show what it is: ``"password": "…"``.
+    A text comes with its name, which may say what it is: ``"password": "…"``.
     """
     if isinstance(value, list) and all(isinstance(line, str) for line in value):
         value = "".join(value)
@@ -224,10 +224,11 @@ def _texts(value: Any, name: str = "") -> Iterator[str | bytes]:
         yield text
 
 
-# -- credentials that are not known --------------------------------------------------------------
+# -- unknown credentials -------------------------------------------------------------------------
 
-# The group `secret` is the secret itself. What may be read twice is bounded, so that these take
-# linear time; no possessive quantifier is in another, which the `re` of Python 3.11.2 misreads.
+# The group `secret` is the secret itself. Repetitions that may be tried twice are bounded, so that
+# the patterns take linear time. No possessive quantifier is inside another one, since the `re` of
+# Python 3.11.2 misreads that.
 _FORMS: Final = {
     "a private key": r"(?P<secret>-----BEGIN (?:[A-Z]{1,20} ){0,4}PRIVATE KEY-----)",
     "a service's key, by its prefix": r"(?<![A-Za-z0-9])(?P<secret>"
@@ -242,7 +243,7 @@ _FORMS: Final = {
     r"|(?:set-)?cookie|(?:x-)?api-key): (?!basic )(?P<secret>[^\r\n\0]+)",
     "an api_key parameter": r"(?i)[?&;]api[-_]?key=(?P<secret>[^&;#\s\"'<>\\]+)",
 }
-# No text without one of these, in small letters, has that form.
+# A text of that form contains one of these, in lower case.
 _HINTS: Final = {
     "a private key": ["private key"],
     "a service's key, by its prefix": [
@@ -256,7 +257,7 @@ _HINTS: Final = {
     "an api_key parameter": ["key"],
 }
 _BASIC = re.compile(r"(?i)\bbasic\s{1,9}([A-Za-z0-9+/_-]{8,})")
-# What looks random among the arguments of a call that takes a key.
+# The arguments of a call that takes a key.
 _CALL = re.compile(
     r"(?:connect|login|Session|ApiKey|BasicAuth|Configuration|set_password|setenv)"
     r"\(((?:[^()]|\([^()]{0,400}\)){0,400})"
@@ -266,8 +267,8 @@ _CALL_HINTS: Final = (
     *("set_password(", "setenv("),
 )
 _ARGUMENT = re.compile(r"[\"']([^\s\"'\\]{8,512})\\*[\"']")
-# A name and what it is given: `key: str = f"x"`, `auth=("x", "")`, `{"key": "x"}`, `<key>x`,
-# `environ["KEY"] = "x"`, `--key x`, `key is x`; with escaped quotes too.
+# A name and its value: `key: str = f"x"`, `auth=("x", "")`, `{"key": "x"}`, `<key>x`,
+# `environ["KEY"] = "x"`, `--key x`, `key is x`. The quotes may be escaped.
 _ASSIGNMENT = re.compile(
     r"(?<![\w-])(?P<name>[\w-]{0,40}(?i:key|token|secret|pass|pwd|auth|credential)[\w-]{0,40})"
     r"\\*[\"']?\]?(?:\s{0,9}:\s{0,9}[\w.|]{1,40}(?=\s{0,9}=))?(?:[ \t:=>]|\bis\b){1,40}"
@@ -275,7 +276,7 @@ _ASSIGNMENT = re.compile(
 )
 _NAME_HINTS: Final = ("key", "token", "secret", "pass", "pwd", "auth", "credential")
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
-# Names by their words: api_key is surely one of a key, page_token and key_name are not.
+# The words of a name decide: api_key names a key, page_token and key_name do not.
 _KEY_WORD = re.compile("(?:api)?key|token|secret|passw(?:or)?d|pwd|auth(?:orization)?|credentials?")
 _SURE_WORD = re.compile("api|apikey|secret|passw(?:or)?d|pwd|credentials|private|access|client")
 _OTHER_WORD = re.compile(
@@ -294,8 +295,8 @@ _CHANGE = re.compile(r"[A-Za-z](?=\d)|\d(?=[A-Za-z])|[a-z](?=[A-Z])")
 
 
 def credentials_in(text: str) -> Iterator[str]:
-    """Yield a description of each kind of credential in a text, once; never the credential."""
-    with suppress(ValueError):  # Python reads no number of 5,000 digits
+    """Yield a description of each kind of credential in a text, and never the credential."""
+    with suppress(ValueError):  # Python refuses to parse a number of 5,000 digits
         text = html.unescape(text)
     lower = text.lower()
 
@@ -336,12 +337,12 @@ def _is_key_beside_name(match: re.Match[str]) -> bool:
 
 
 def _is_placeholder(secret: str) -> bool:
-    """Return whether a text in a secret's place is not a secret: a placeholder, or public."""
+    """Return whether a text in the place of a secret is a placeholder, or public."""
     return secret == STAND_IN_KEY or _PLACEHOLDER.fullmatch(secret) is not None
 
 
 def _is_random(text: str) -> bool:
-    """Return whether a text looks random: letters, digits and case alternate often in it.
+    """Return whether a text looks random, because letters, digits and case alternate often.
 
     ``hk_8fK2xQ9zLr7T`` and most UUIDs do; ``recordings-2026-11-21`` and ``utf8`` do not.
     """

@@ -1,10 +1,12 @@
 """The chart of readings: the requests remaining over time, a panel for each operation.
 
-Times are in days since 1970 (UTC), matplotlib's unit, in columns ``x`` (when the response came) and
-``renews_x``. If any reading has no time, as vcrpy's may have none, ``x`` is its number instead.
+The columns ``x`` (when the response arrived) and ``renews_x`` are in matplotlib's unit, days since
+1970 (UTC). If a reading has no time, as in some cassettes of vcrpy, ``x`` is the reading's number
+instead.
 
-A chart has no background. Its colours have a contrast of more than 4 with a white page and with a
-dark one: their luminance is about 0.19 (WCAG 2.2). Pyplot is neither used nor changed.
+A chart has no background, since it appears on light and on dark pages. The luminance of its colours
+is about 0.19, so their contrast with both is above 4 (WCAG 2.2). Pyplot is neither used nor
+changed.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ from ..sources import Source, readings_of
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# Labels tell the series apart too. Vermilion is for what was refused.
+# Labels tell the series apart as well. Vermilion marks refused requests.
 _SERIES: Final = ("#007EC5", "#008A69", "#BC5397", "#957500", "#797979", "#B06730")
 _REFUSED: Final = "#CE5100"
 _PROBLEM: Final = "#8867C7"
@@ -61,16 +63,15 @@ _STYLE: Final[dict[str, Any]] = {
     "text.parse_math": False,
     "ytick.major.size": 0,
 }
-# As a decorator: whatever the user's own style is.
+# A decorator that keeps the user's own style out.
 _styled: Final = matplotlib.style.context(["default", _STYLE])
 
 
 class Chart(Figure):
-    """A figure that is shown in a notebook as a PNG, with an alternative text.
+    """A matplotlib figure that a notebook shows as a PNG with an alternative text.
 
-    IPython shows a matplotlib figure as a PNG only after pyplot was set up in the kernel. This one
-    needs no pyplot. The same data gives the same bytes, so running a notebook again does not change
-    it.
+    IPython shows other figures as a PNG only after pyplot was set up in the kernel. The same data
+    gives the same bytes, so running a notebook again does not change it.
 
     Attributes
     ----------
@@ -103,17 +104,17 @@ class Chart(Figure):
 
 @_styled
 def chart_rate_limits(source: Source | Iterable[Source] | pd.DataFrame = None) -> Chart:
-    """Draw the requests remaining over time, or by number if a recording has no times.
+    """Draw a chart of the requests remaining over time, or by number if a recording has no times.
 
-    There is a panel for each of the six operations that have the most readings. The limit is a
-    dashed line; windows whose renewal is known are shaded; refused requests and headers with a
+    The chart has a panel for each of the six operations with the most readings. The limit is a
+    dashed line. Windows are shaded if their renewal is known. Refused requests and headers with a
     problem are marked.
 
     Parameters
     ----------
     source
-        As in `directmail_lab.rate_limits`, or a frame that it returned. The title says of what it
-        is, as in ``first-look (replayed), 41 interactions``.
+        As in `directmail_lab.rate_limits`, or a frame that it returned. The chart's title names
+        it, as in ``first-look (replayed), 41 interactions``.
     """
     frame = readings_of(source)
     is_timed = bool(frame["at"].notna().all())
@@ -152,7 +153,7 @@ def _title(frame: pd.DataFrame, operations: int) -> str:
 
 
 def _by_operation(frame: pd.DataFrame, *, is_timed: bool) -> list[tuple[str, pd.DataFrame]]:
-    """Return pairs of ``"GET /v1/users/me"`` and its readings by ``x``, most readings first."""
+    """Return pairs of an operation and its readings sorted by ``x``; most readings first."""
     table = frame.assign(
         x=_days(frame["at"]) if is_timed else np.arange(1.0, len(frame) + 1),
         renews_x=_days(frame["reset_at"]) if is_timed else np.nan,
@@ -171,7 +172,7 @@ def _refused(readings: pd.DataFrame) -> pd.DataFrame:
 
 
 def _describe_last(readings: pd.DataFrame) -> str:
-    """Return what the last reading with ``remaining`` says: ``"260 of 300 left"``."""
+    """Return the last reading that has ``remaining`` in words: ``"260 of 300 left"``."""
     known = readings.dropna(subset=["remaining"])
     if known.empty:
         return "remaining unknown"
@@ -206,8 +207,8 @@ def _draw_panel(axes: Axes, readings: pd.DataFrame, color: str) -> None:
 def _windows(readings: pd.DataFrame) -> pd.DataFrame:
     """Return the windows of one operation: ``begin``, the first reading, and ``end``, the renewal.
 
-    A Reset in seconds that are rounded up gives a renewal that may be late but not early, so the
-    earliest one is the end of the window.
+    If Reset is in seconds, rounded up, a renewal may be late but never early. So a window ends at
+    the earliest one.
     """
     known = readings.dropna(subset=["renews_x", "remaining"])
     is_new = (known["remaining"].diff() > 0) | (known["x"] >= known["renews_x"].shift())
@@ -226,7 +227,7 @@ def _mark(axes: Axes, readings: pd.DataFrame, marker: str, color: str, label: st
 
 def _label_x(axes: Axes, begin: float, end: float, *, is_timed: bool) -> None:
     """Label the axis with times and the day (UTC), or with numbers."""
-    # A part of what is shown; around a single reading half a second, or half a number.
+    # 2 % of the range on each side; for a single reading half a second, or half a number.
     margin = (end - begin) * 0.02 or (0.5 / 86_400 if is_timed else 0.5)
     axes.set_xlim(begin - margin, end + margin)
     if not is_timed:

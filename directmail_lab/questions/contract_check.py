@@ -1,4 +1,4 @@
-"""Checks whether the service follows the three rules for rate limits in service.md part 8."""
+"""`check_contract`: whether a service keeps the three rules for rate limits (service.md part 8)."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _STATEMENTS: Final = {
 }
 _TEXTS: Final = ("statement", "operation", "verdict", "detail")
 _COLUMNS: Final = ("rule", *_TEXTS[:3], "responses", "violations", "numbers", "detail")
-# A remaining that is larger than the limit violates rule 2, and not rule 1.
+# If more remain than the limit allows, that violates rule 2, and not rule 1.
 _OTHER_PROBLEMS: Final = frozenset({"", REMAINING_OVER_LIMIT, CUT_SHORT})
-# How far two readings of one window may disagree about its renewal: values are whole seconds.
+# By how much two readings of one window may differ about its renewal: Reset is in whole seconds.
 _TOLERANCE_S: Final = 1.25
 
 
 def check_contract(source: Source | Iterable[Source] | pd.DataFrame = None) -> pd.DataFrame:
-    """Return a verdict on each rule of service.md part 8, by operation.
+    """Check the three rules for rate limits of service.md part 8, for each operation.
 
     Parameters
     ----------
@@ -36,14 +36,14 @@ def check_contract(source: Source | Iterable[Source] | pd.DataFrame = None) -> p
     Returns
     -------
     DataFrame
-        For rules 1 and 2 a row for each operation seen, or one that says "not observed"; for rule
-        3, which is about a majority of operations, one row, its ``operation`` <NA>. Columns:
+        For rules 1 and 2, a row for each operation seen, or one row that says "not observed". For
+        rule 3, which is about all operations, one row whose ``operation`` is <NA>. Columns:
 
         ========== ======= ===================================================================
-        rule       int64   its number in service.md part 8
+        rule       int64   the rule's number in service.md part 8
         statement  string  the rule in words
         operation  string  the path, with segments that look like ids as ``{id}``
-        verdict    string  holds, violated or not observed
+        verdict    string  ``holds``, ``violated`` or ``not observed``
         responses  int64   how many responses were checked
         violations int64   how many of them violate the rule
         numbers    object  which ones: a tuple of their numbers
@@ -51,7 +51,7 @@ def check_contract(source: Source | Iterable[Source] | pd.DataFrame = None) -> p
         ========== ======= ===================================================================
     """
     frame = readings_of(source)
-    frame = frame[frame["status"] != 0]  # to which no response came
+    frame = frame[frame["status"] != 0]  # 0: no response came
     groups: list[tuple[Any, pd.DataFrame]] = list(frame.groupby("operation", sort=False))
     groups = groups or [(pd.NA, frame)]
     rows = [_check_headers(name, group) for name, group in groups]
@@ -107,10 +107,10 @@ def _check_majority(known: pd.DataFrame) -> tuple[object, ...]:
 
 
 def _window_s(group: pd.DataFrame) -> float | None:
-    """Return the length of one operation's windows in seconds; None if it cannot be known.
+    """Return the length of one operation's windows in seconds, or None if it cannot be known.
 
-    It is the time left after the first request of a window, if two windows or more were seen, and
-    if no reading has more time left.
+    It is the time that was left after the first request of a window. It is known if at least two
+    windows were seen, and no reading has more time left.
     """
     left_s = (group["reset_at"] - group["at"]).dt.total_seconds()
     first = left_s[group["remaining"] == group["limit"] - 1].dropna()

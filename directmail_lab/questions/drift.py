@@ -1,6 +1,6 @@
-"""`drift`: whether a service still answers as a cassette recorded it.
+"""`drift`: whether a service still responds as a cassette recorded it.
 
-Values that differ from call to call although nothing changed, such as request ids, are not
+Some values differ from call to call although nothing changed, such as request ids. They are not
 reported: see `VOLATILE` and `PASSING_HEADERS`.
 """
 
@@ -33,8 +33,8 @@ from .shapes import PASSING_HEADERS, grouped, type_of
 
 _Path = tuple[str, ...]
 
-# The recorded request headers that are sent again: they only select a representation. Others are
-# not sent, since a cassette may be somebody else's and the request carries this account's key.
+# The only recorded request headers that are sent again: they select a representation. A cassette
+# may come from a stranger, and the request carries this account's key.
 _RESENT: Final = ("accept", "accept-language", "accept-charset", "prefer")
 _REFUSED: Final = (401, 403)
 _AGE: Final = re.compile(r"(\d{1,5}) days?")
@@ -51,12 +51,12 @@ _CHANGING: Final = (
 VOLATILE: Final = frozenset(_CHANGING.split())
 """Headers and fields, at any depth, whose value differs from call to call.
 
-Only their presence and type are compared. Only lower-case letters and digits of a name count:
-``updatedat`` stands for ``updated_at`` and ``updatedAt``.
+Only their presence and type are compared. A name is compared by its letters and digits in lower
+case: ``updatedat`` stands for ``updated_at`` and ``updatedAt``.
 """
 
-# Two field names at least this similar (difflib's ratio, 0 to 1) may be one that was renamed:
-# `postcode` and `postal_code` are (0.84), `name` and `email` are not (0.22).
+# If two field names are at least this similar (difflib's ratio, 0 to 1), one may be the other's new
+# name: `postcode` and `postal_code` (0.84), but not `name` and `email` (0.22).
 _ALIKE: Final = 0.7
 
 _DTYPES: Final[dict[str, Any]] = {
@@ -68,41 +68,49 @@ _DTYPES: Final[dict[str, Any]] = {
 
 
 def drift(cassette: str | Path, *, ignore: Iterable[str] = ()) -> pd.DataFrame:
-    """Send a cassette's reads again, live, and return what has changed in the responses.
+    """Send a cassette's reads to the live service again, and return what changed in the responses.
 
-    Only GET and HEAD requests are sent, each distinct one once, with the current session's key and
-    paced. The response is compared with the last recorded one that was not an error (or the last
-    one, if all were). Of the recorded request headers only those that select a representation, such
-    as ``Accept``, are sent. The responses are neither recorded nor kept. The session is live
-    meanwhile, and then returns to its mode.
+    The current session sends each different GET and HEAD request once, with its key and its pacing.
+    Only request headers that select a representation, such as ``Accept``, are sent again. Each
+    response is compared with the last recorded one that was not an error, or with the last one if
+    all were errors. The responses are neither recorded nor kept. The session is live meanwhile, and
+    then returns to its mode.
 
     Parameters
     ----------
     cassette
         A name or a path, as for `replay`.
     ignore
-        Paths to leave out, or one; ``*`` is any text: ``"company.*"``, ``"header.x-powered-by"``.
-        Values that differ from call to call are left out already.
+        A path to leave out, or several. ``*`` stands for any text: ``"company.*"``,
+        ``"header.x-powered-by"``. Values that differ from call to call are always left out.
 
     Returns
     -------
     DataFrame
-        A row for each difference: ``number`` (Int64, of the recorded interaction, from 1),
-        ``operation`` (string, ``GET /v1/users/me``), ``part`` (``status``, ``header`` or ``body``),
-        ``path`` (string, see `Difference`), ``change`` (``added``, ``removed``, ``retyped``,
-        ``possibly renamed``, ``null-turned``, ``null-filled`` or ``changed``), ``recorded`` and
-        ``now`` (object: the two values, None for null and for missing values), ``new_path``
-        (string, if a field was possibly renamed). No rows if nothing is different. ``attrs``:
-        ``"sent"``, the number of requests sent; ``"not_sent"``, the operations that were not,
-        because they write or because redaction changed their address; ``"notes"``, the same in
-        words, shown below the table.
+        A row for each difference; no rows if there is none. Columns:
+
+        ========= ====== ==================================================================
+        number    Int64  the number of the recorded interaction, from 1
+        operation string ``GET /v1/users/me``
+        part      string ``status``, ``header`` or ``body``
+        path      string where the difference is: see `Difference`
+        change    string ``added``, ``removed``, ``retyped``, ``possibly renamed``,
+                         ``null-turned``, ``null-filled`` or ``changed``
+        recorded  object the recorded value; None for null and for a missing value
+        now       object the value now, likewise
+        new_path  string the new path of a field that was possibly renamed
+        ========= ====== ==================================================================
+
+        In ``attrs``, ``"sent"`` is the number of requests sent. ``"not_sent"`` lists the operations
+        that were not sent, because they write or because redaction changed their address.
+        ``"notes"`` has the same in words, as shown below the table.
 
     Raises
     ------
     NotConnectedError
         No session is open, or it has no key.
     UnauthorizedError
-        The service refuses the key (401 or 403) where the recording has another status.
+        The service refuses the key (401 or 403), and the recording has another status.
     CassetteError
         The cassette cannot be found or read.
     """
@@ -125,7 +133,7 @@ def drift(cassette: str | Path, *, ignore: Iterable[str] = ()) -> pd.DataFrame:
             differences = compare(recorded, again, ignore=patterns)
             rows += [(number, operation, *difference) for difference in differences]
     table = readable(pd.DataFrame(rows, columns=list(_DTYPES), dtype=object).astype(_DTYPES))
-    sent, unchanged = len(reads), "" if rows else ", all answered as recorded"
+    sent, unchanged = len(reads), "" if rows else ", all responses as recorded"
     notes = [f"{plural(sent, 'request')} sent{unchanged}."]
     notes += [f"Not sent: {', '.join(not_sent)}."] if not_sent else []
     table.attrs.update(sent=sent, not_sent=not_sent, notes=notes)
@@ -140,7 +148,7 @@ def age_problem(interactions: Iterable[Interaction], max_age: str) -> str | None
     Raises
     ------
     DirectMailLabError
-        The greatest age is another text than ``"30 days"``.
+        ``max_age`` does not have the form ``"30 days"``.
     """
     days = _AGE.fullmatch(str(max_age))  # a test's marker may give a number
     if days is None:
@@ -156,7 +164,7 @@ def age_problem(interactions: Iterable[Interaction], max_age: str) -> str | None
 
 
 def _reads(recording: Recording) -> tuple[dict[int, Interaction], list[RecordedRequest]]:
-    """Return the reads to send by their numbers, each once, and the requests not to send."""
+    """Return the different reads to send by their numbers, and the requests not to send."""
     reads: dict[tuple[str, str], tuple[int, Interaction]] = {}
     not_sent: list[RecordedRequest] = []
     for number, recorded in enumerate(recording, 1):
@@ -174,12 +182,12 @@ def _reads(recording: Recording) -> tuple[dict[int, Interaction], list[RecordedR
 
 
 def _is_whole(text: str) -> bool:
-    """Return whether an address or a header can be sent, and redaction has left it as it was."""
+    """Return whether an address or a header can be sent, and redaction did not change it."""
     return text.isascii() and text.isprintable() and not has_placeholder(text)
 
 
 def _send_again(session: Session, recording: Recording, recorded: Interaction) -> Interaction:
-    """Send a request again; raise `UnauthorizedError` if now the key is refused."""
+    """Send a request again; raise `UnauthorizedError` if the service now refuses the key."""
     request, status = recorded.request, recorded.response.status
     chosen = [pair for pair in request.headers if pair[0].lower() in _RESENT and _is_whole(pair[1])]
     path, query = recording.path_of(request).lstrip("/"), urlsplit(request.uri).query
@@ -213,11 +221,11 @@ class Difference(NamedTuple):
 def compare(
     recorded: Interaction, now: Interaction, *, ignore: Sequence[str] = ()
 ) -> list[Difference]:
-    """Return what is different in ``now``.
+    """Return the differences between a recorded response and the one received ``now``.
 
-    Of `VOLATILE` values only presence and type are compared. Elements of arrays are compared by
-    ``id``, or by position. A body that was not recorded is not compared. If the statuses differ and
-    one of them is an error, nothing else is. For ``ignore`` see `drift`.
+    `VOLATILE` values are compared only by presence and type. Elements of arrays are matched by
+    ``id``, or else by position. A body that was not recorded is not compared. If the statuses
+    differ and one of them is an error, only the statuses are compared. For ``ignore``, see `drift`.
     """
     old, new = _parts(recorded), _parts(now)
     if shown_missing(recorded.response.body):
@@ -232,12 +240,12 @@ def compare(
 def _matches(difference: Difference, pattern: str) -> bool:
     part = f"{difference.part}."
     name = part + difference.path if pattern.startswith(part) else difference.path
-    # Of the wildcards of a shell, only * is one here.
+    # fnmatch also takes ? and [ for wildcards; here only * is one.
     return fnmatchcase(name, re.sub(r"[?[]", r"[\g<0>]", pattern))
 
 
 def _parts(interaction: Interaction) -> dict[str, Any]:
-    """Return what is compared of a response, as one JSON value: integers in headers as numbers."""
+    """Return the parts of a response to compare as one JSON value, with integers as numbers."""
     response = interaction.response
     headers: dict[str, Any] = {}
     for name, pairs in grouped(response.headers, lambda pair: pair[0].lower()).items():
@@ -253,7 +261,7 @@ def _parts(interaction: Interaction) -> dict[str, Any]:
 
 def _differences(was: Any, now: Any) -> Iterator[Difference]:
     waiting: list[tuple[_Path, Any, Any]] = [((), was, now)]
-    while waiting:  # a loop: a body may be nested very deep
+    while waiting:  # a loop: a body may be nested deeply
         path, was, now = waiting.pop()
         if _type(was) != _type(now):
             change = "null-turned" if now is None else "null-filled" if was is None else "retyped"
@@ -294,7 +302,7 @@ def _text(path: _Path) -> str:
 
 
 def _members(value: dict[str, Any] | list[Any]) -> dict[str, Any]:
-    """Return what is in an object or array, elements by ``[id=7]``, or by position without one."""
+    """Return the members of an object, or the elements of an array by ``[id=7]`` or position."""
     if isinstance(value, dict):
         return value
     members: dict[str, Any] = {}
@@ -311,9 +319,10 @@ def _type(value: object) -> str:
 
 
 def _new_name(removed: dict[str, Any], added: dict[str, Any]) -> str | None:
-    """Return what an object's only removed field is possibly called now.
+    """Return the possible new name of an object's only removed field, or None.
 
-    Only one field may be new, with a value of the same type, and the same value or a similar name.
+    Just one field must be new. It must have a value of the same type, and also the same value or a
+    similar name.
     """
     if not len(removed) == len(added) == 1:
         return None

@@ -1,4 +1,4 @@
-"""What service.md leaves open: seen so far (`findings`), and by new requests (`explore`)."""
+"""`findings`: what was seen of the parts that service.md leaves open. `explore` sends requests."""
 
 # ruff: noqa: T201 (`explore` prints what it sends)
 
@@ -43,7 +43,7 @@ _EXPLORE: Final = "dm.explore()"
 _OTHER_VERSION: Final = re.compile(r"/v(?!1/|1$)\d+(/|$)")
 _VERSION_HEADERS: Final = ("Deprecation", "Sunset", "API-Version")
 
-# Harmless to request: a path that should not exist, and the next version of one that does.
+# Two harmless paths: one that should not exist, and the next version of one that does.
 _NOWHERE: Final = "/v1/directmail-lab-nowhere"
 _NEXT_VERSION: Final = "/v2/users/me"
 _WRONG_KEY: Final = "directmail-lab-no-key"
@@ -52,34 +52,41 @@ _MOST_READS_FOR_UNIT: Final = 12
 
 Credentials = Literal["key", "none", "wrong"]
 
-# By recording the responses to `explore` that no recording keeps, with what stood for the key.
+# For each recording, the responses to `explore` that it does not keep, and which key was sent.
 _explored: Final = WeakKeyDictionary[Recording, list[tuple[Interaction, Credentials]]]()
 
-# The base addresses to which this process has sent a wrong key: a service may lock the account for
-# that, so no other is sent.
+# The base addresses to which this process has sent a wrong key. It sends no second one, since a
+# service may lock the account.
 _wrong_key_sent: Final[set[str]] = set()
 
 
 def findings(source: Source | Iterable[Source] = None) -> pd.DataFrame:
-    """Return what was seen so far of each part that the service's document leaves open.
+    """Return what was seen of each part that the service's document leaves open.
 
-    Nothing is sent.
+    It sends nothing.
 
     Parameters
     ----------
     source
-        A cassette's name, a path, a folder, a list of these, or a `Session`; by default what the
-        current session has recorded in its present mode, and the responses to `explore`.
+        A cassette's name, a path, a folder, a list of these, or a `Session`. By default the current
+        session, with the responses to `explore`.
 
     Returns
     -------
     DataFrame
-        A row for each open part, in the document's order. ``part`` and ``section`` name it, and
-        ``seen`` says in words what was seen of it, or is empty. ``how_sure`` is ``"not seen"``,
-        ``"undecided"``, ``"seen once"``, ``"seen repeatedly"``, or ``"certain"`` if everything else
-        is ruled out. ``interactions`` lists where, by recording and number from 1. ``find_out`` is
-        the one call that would find out more. All are strings; the table does not show ``section``.
-        ``attrs["notes"]`` says of what session it is, and of how many of its bodies.
+        A row for each open part, in the document's order. All columns are strings:
+
+        ============ ==================================================================
+        part         the part
+        section      its section in the document; the table does not show this column
+        seen         what was seen, in words; empty if nothing was
+        how_sure     ``not seen``, ``undecided``, ``seen once``, ``seen repeatedly``, or
+                     ``certain`` if everything else is ruled out
+        interactions where it was seen: recordings, and numbers from 1
+        find_out     the call that would find out more
+        ============ ==================================================================
+
+        ``attrs["notes"]`` names the session, and says how many of its bodies were kept.
 
     Raises
     ------
@@ -98,13 +105,13 @@ def findings(source: Source | Iterable[Source] = None) -> pd.DataFrame:
 
 
 def explore(*, pause_s: float = 1.0) -> pd.DataFrame:
-    """Send requests that show what the service's document leaves open; return the `findings`.
+    """Send requests that show what the service's document leaves open, and return the `findings`.
 
-    About twenty requests at most, all of them reads. Each is printed, and they are paced as the
-    session is. A request without a key goes to the session's address and to each other configured
-    region, and one with a wrong key to the session's address (once per process); none of these is
-    recorded. If the session's own key is refused, nothing more is sent. The allowance is not used
-    up: to see that, use ``burst``.
+    It sends at most about twenty requests, all of them reads, with the session's pacing. It prints
+    each one. It sends a request without a key to the session's address and to each other configured
+    region, and once per process a request with a wrong key to the session's address. These are not
+    recorded. If the service refuses the session's own key, nothing more is sent. The allowance is
+    not used up; `burst` can do that.
 
     Parameters
     ----------
@@ -114,11 +121,11 @@ def explore(*, pause_s: float = 1.0) -> pd.DataFrame:
     Raises
     ------
     NotConnectedError
-        No session is open, or it replays a recording, which answers no new requests.
+        No session is open, or it replays a recording, which has no responses to new requests.
     """
     opened = current()
     if opened.mode == "replay":
-        problem = "The session replays a recording, which answers no new requests."
+        problem = "The session replays a recording, which has no responses to new requests."
         raise NotConnectedError(f"{problem} See findings(), or sign in with login().")
     _explore(opened, pause_s)
     return findings()
@@ -129,9 +136,9 @@ def explore(*, pause_s: float = 1.0) -> pd.DataFrame:
 
 @dataclass(eq=False)
 class _Response:
-    """A response: the recording that has it and its number there, and what it is.
+    """A response, the recording that has it, and its number there.
 
-    ``key`` is ``"none"`` or ``"wrong"`` if `explore` sent that in place of the key.
+    ``key`` is ``"none"`` or ``"wrong"`` if `explore` sent no key or a wrong one.
     """
 
     recording: str
@@ -149,7 +156,7 @@ class _Response:
 
     @cached_property
     def json(self) -> tuple[object, str | None]:
-        """The body's value, or what is wrong with it."""
+        """The body's JSON value, and what is wrong with the body, or None."""
         return read_json_body(self.response.headers, self.response.body)
 
     @cached_property
@@ -163,7 +170,7 @@ class _Response:
 
     @property
     def versions(self) -> list[str]:
-        """What it shows of other versions: the status of its own path, and headers."""
+        """Signs of other versions: the status of such a path, and names of headers."""
         names = [name for name in _VERSION_HEADERS if header(self.response.headers, name)]
         return [str(self.status), *names] if _OTHER_VERSION.match(self.reading.path) else names
 
@@ -238,9 +245,9 @@ def _row(
     by: str | None = None,
     sure: str = "",
 ) -> tuple[str, ...]:
-    """Return the row of a part, and what its matches show, in words: of each ``by``, if given.
+    """Return the row of a part; ``words`` describes its matches, grouped ``by`` an attribute.
 
-    By default ``how_sure`` counts the matches, which never makes it certain.
+    By default, ``how_sure`` depends on the number of matches, and is never certain.
     """
     if not matches:
         return part, section, "", "not seen", "", find_out
@@ -251,13 +258,13 @@ def _row(
 
 
 def _grouped(responses: _Responses, by: str, words: Callable[[_Responses], str]) -> str:
-    """Return ``"a: …; b: …"``: what the responses with each value show, in words."""
+    """Return ``"a: …; b: …"``: for each value of an attribute, a description of its responses."""
     groups = grouped(responses, attrgetter(by))
     return "; ".join(f"{value}: {words(same)}" for value, same in sorted(groups.items()))
 
 
 def _unit(recordings: Sequence[Recording]) -> tuple[str, str]:
-    """Return what is known of the unit of Reset, and how sure that is."""
+    """Return what is known about the unit of Reset, and how sure it is."""
     evidence = [recording.evidence for recording in recordings]
     known = {each.unit: f"{each.unit}. {each.why}" for each in evidence}
     known.pop("undetermined", None)
@@ -265,7 +272,7 @@ def _unit(recordings: Sequence[Recording]) -> tuple[str, str]:
     return " ".join(known.values() or [each.why for each in evidence]), sure
 
 
-# -- what they show, in words ------------------------------------------------------------------
+# -- descriptions of responses -----------------------------------------------------------------
 
 
 def _codes(responses: _Responses) -> str:
@@ -330,7 +337,7 @@ def _explore(opened: Session, pause_s: float) -> None:
     print(f"Exploring {address} with reads, which change nothing there.")
     last = _send(opened.client, "GET", address, ME_PATH, pause_s)
     if last is not None and last.status_code in (401, 403):
-        _wrong_key_sent.add(address)  # each further request would send it once more
+        _wrong_key_sent.add(address)  # each further request would send the wrong key again
         print("The key was refused, so nothing more is sent.")
         return
     for method, path in (("OPTIONS", ME_PATH), ("GET", _NOWHERE), ("GET", _NEXT_VERSION)):
@@ -340,7 +347,7 @@ def _explore(opened: Session, pause_s: float) -> None:
     else:
         _wrong_key_sent.add(address)
         _send_without_key(opened, address, "wrong", pause_s)
-    # Without the key to all: it belongs to one region, and must not be sent to another.
+    # Other regions get no key: it belongs to one region, and must not be sent to another.
     for region in dict.fromkeys([address, *configured_regions().values()]):
         _send_without_key(opened, region, "none", pause_s)
     for _ in range(_MOST_READS_FOR_UNIT):

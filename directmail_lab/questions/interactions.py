@@ -1,6 +1,6 @@
-"""What a recording holds: its interactions as a DataFrame, and one in full.
+"""`interactions`: a recording's interactions as a DataFrame, or one of them in full.
 
-A recording may be somebody else's. So nothing in it is taken for markup or moves a cursor.
+A recording may come from a stranger. So its texts are escaped for HTML and for terminals.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ _DTYPES: Final = dict.fromkeys(_COLUMNS, "string") | {
 }
 _EXCERPT_CHARACTERS: Final = 80
 _MAX_CHARACTERS: Final = 4000
+_LAYOUT: Final = json.JSONEncoder(indent=2, ensure_ascii=False)
 
 
 @overload
@@ -49,31 +50,42 @@ def interactions(source: Source = None, *, number: int) -> InteractionView: ...
 def interactions(
     source: Source | Iterable[Source] = None, *, number: int | None = None
 ) -> pd.DataFrame | InteractionView:
-    """Return what was sent and received, one row for each interaction.
+    """Return the interactions of a recording, one row for each.
 
     Parameters
     ----------
     source
-        By default what the current session sent and received: in a replay what it played. Else
-        see `directmail_lab.sources.recordings_of`: a cassette's name, a path, a folder, a list of
-        these, a `Session`.
+        A cassette's name, a path, a folder, a list of these, or a `Session`. By default the current
+        session: what it sent and received, or in a replay what it played.
     number
-        Return this interaction instead, counted from 1, shown in full; its ``.as_curl()`` and
-        ``.as_httpx()`` are code that sends the request again.
+        Return this interaction in full instead, counted from 1. Its ``.as_curl()`` and
+        ``.as_httpx()`` return code that sends the request again.
 
     Returns
     -------
     DataFrame
-        ``at`` (UTC; NaT where the writer kept no time), ``method``, ``path`` below the base
-        address, ``query``, ``operation`` (the path with id-like segments as ``{id}``),
-        ``status``, ``attempt`` (1, and 2 or more where the request was sent again after a response
-        that allows that), ``content_type``, ``bytes`` (of the body), ``elapsed_s``, ``excerpt``
-        (the start of the body on one line) and ``problem`` (text if the response was cut short,
-        and its body is what came of it). ``bytes`` and ``excerpt`` are ``<NA>`` where a session did
-        not keep the body. Where it was not recorded, ``bytes`` is ``<NA>`` and ``excerpt`` says so.
-        The index, ``number``, counts from 1. Of a session, ``cassette`` and ``cassette_number`` say
-        where else a row is; of a folder or of several, ``cassette`` names each.
-        ``attrs["problem"]`` says what is wrong with the one file, or is None.
+        One row for each interaction. The index, ``number``, counts from 1. Columns:
+
+        ============ ============= =============================================================
+        at           datetime, UTC when the response came; NaT if the file has no time
+        method       string        ``GET``, for example
+        path         string        the path below the base address
+        query        string        the query without its question mark
+        operation    string        the path with segments that look like ids as ``{id}``
+        status       Int64         the status code
+        attempt      Int64         1, or more if the request was sent again
+        content_type string        the response's ``Content-Type``
+        bytes        Int64         the size of the response's body
+        elapsed_s    Float64       seconds from the request to the response
+        excerpt      string        the start of the body on one line
+        problem      string        says if the response was cut short; <NA> if it was not
+        ============ ============= =============================================================
+
+        If a session did not keep a body, ``bytes`` and ``excerpt`` are <NA>. If a body was not
+        recorded, ``bytes`` is <NA> and ``excerpt`` says so. For a session, ``cassette`` and
+        ``cassette_number`` name the interaction in its cassette. For a folder or several sources,
+        ``cassette`` names the source. For one file, ``attrs["problem"]`` says what is wrong with
+        it, or is None.
 
     Raises
     ------
@@ -93,7 +105,7 @@ def interactions(
 
 
 def _usual_columns(frame: pd.DataFrame) -> list[str]:
-    """Return the columns that say nothing: each attempt is the first, nothing is a problem."""
+    """Return the columns that need not be shown: all attempts are 1, or there is no problem."""
     says = {"attempt": frame["attempt"] > 1, "problem": frame["problem"].notna()}
     return [name for name, is_said in says.items() if not is_said.any()]
 
@@ -149,25 +161,25 @@ def _excerpt(body: bytes) -> str:
 
 
 def view_of(recording: Recording, number: int) -> InteractionView:
-    """Return an interaction of a recording; raises as `Recording.interaction` does."""
+    """Return a view of an interaction; raise the errors of `Recording.interaction`."""
     interaction, has_bodies = recording.interaction(number), recording.has_bodies(number)
     return InteractionView(interaction, has_bodies, recording.reading(number).is_cut_short)
 
 
 @dataclass(frozen=True, slots=True)
 class InteractionView:
-    """Shows one interaction as the last value of a cell: request, response, bodies laid out."""
+    """One interaction in full, as a notebook or a terminal shows it, with indented JSON."""
 
     interaction: Interaction
     has_bodies: bool = True
     is_cut_short: bool = False
 
     def as_curl(self) -> str:
-        """Return the request as a command of curl; the key is ``$DIRECTMAIL_API_KEY``."""
+        """Return a curl command that sends the request; the key is ``$DIRECTMAIL_API_KEY``."""
         return copy_as(self.interaction, "curl", has_bodies=self.has_bodies)
 
     def as_httpx(self) -> str:
-        """Return the request as Python with httpx; the key is taken from the environment."""
+        """Return Python code that sends the request with httpx and the environment's key."""
         return copy_as(self.interaction, "httpx", has_bodies=self.has_bodies)
 
     def __repr__(self) -> str:
@@ -182,7 +194,7 @@ class InteractionView:
         )
 
     def _texts(self) -> Iterator[tuple[str, str, str]]:
-        """Yield title, headers and body of the request, and of the response."""
+        """Yield the title, headers and body of the request, then of the response."""
         request, response = self.interaction.request, self.interaction.response
         elapsed_s, at = self.interaction.elapsed_s, self.interaction.recorded_at
         status = f"{response.status} {response.reason}".rstrip()
@@ -192,24 +204,30 @@ class InteractionView:
         for title, message in ((f"{request.method} {request.uri}", request), (status, response)):
             headers = [": ".join(pair).replace("\n", " ") for pair in message.headers]
             body = _body_text(message.body or b"") if self.has_bodies else "(it was not kept)"
-            yield _shown(title.replace("\n", " ")), _shown("\n".join(headers)), _shown(body)
+            yield _shown(title.replace("\n", " ")), _shown("\n".join(headers)), body
 
 
 def _body_text(body: bytes) -> str:
-    """Return JSON laid out, with letters in the place of their escapes; other text as it is."""
+    """Return indented JSON, with letters instead of their escapes, or any other text unchanged."""
     if missing := shown_missing(body):
         return missing
     text = plain_text(body)
     if text is None:
         return f"({len(body):,} bytes, not text)"
     with suppress(ValueError, RecursionError):
-        return json.dumps(json.loads(text), indent=2, ensure_ascii=False)
-    return text
+        start = ""
+        for piece in _LAYOUT.iterencode(json.loads(text)):
+            start += piece
+            if len(start) > _MAX_CHARACTERS:  # indenting megabytes takes seconds
+                break
+        return _shown(start, len(text))
+    return _shown(text)
 
 
-def _shown(text: str) -> str:
-    """Return a text as it is shown: a long one cut, control characters escaped."""
+def _shown(text: str, characters: int = 0) -> str:
+    """Return a text to show: cut if it is long, with control characters escaped."""
     if len(text) > _MAX_CHARACTERS:
-        text = f"{text[:_MAX_CHARACTERS]}\n… ({len(text):,} characters in all)"
+        count = max(characters, len(text))
+        text = f"{text[:_MAX_CHARACTERS]}\n… ({count:,} characters in all)"
     text = text.replace("\r\n", "\n").expandtabs(4)
     return CONTROLS.sub(lambda control: ascii(control[0])[1:-1], text)

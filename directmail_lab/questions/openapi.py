@@ -1,7 +1,7 @@
-"""An OpenAPI 3.1 document made from recordings: `openapi`.
+"""`openapi`: an OpenAPI 3.1 document made from recordings.
 
-It describes only what was recorded: types, no values and no ``enum``; a format only if every value
-has it. A field is required if every recorded object has it.
+It describes only what was recorded, by types and without values. A format is stated only if every
+value has it. A field is required if every recorded object has it.
 """
 
 from __future__ import annotations
@@ -59,17 +59,17 @@ class Document(dict[str, Any]):
     Attributes
     ----------
     rows
-        The table's, as HTML: the operation, its statuses, and the interactions that show it.
+        The rows of the table as HTML: an operation, its statuses, and links to its interactions.
     """
 
     rows: Sequence[tuple[str, ...]] = ()
 
     def save(self, path: str | Path) -> None:
-        """Write the document to a file: as JSON if its name ends in .json, else as YAML."""
+        """Write the document to a file, as JSON if its name ends in .json, or else as YAML."""
         Path(path).write_text(self.text(Path(path).suffix), encoding="utf-8")
 
     def text(self, suffix: str = ".yaml") -> str:
-        """Return the document as the text of a file whose name ends so."""
+        """Return the document as JSON if the suffix is .json, or else as YAML."""
         if suffix.lower() == ".json":
             return json.dumps(self, ensure_ascii=False, indent=2) + "\n"
         return yaml.dump(self, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)
@@ -85,7 +85,7 @@ class Document(dict[str, Any]):
 
 
 class _Dumper(yaml.SafeDumper):
-    """PyYAML's dumper of plain values, which writes a document as the dict that it is."""
+    """PyYAML's dumper of plain values, which writes a `Document` as a plain dict."""
 
 
 _Dumper.add_representer(Document, _Dumper.represent_dict)
@@ -98,37 +98,38 @@ def openapi(
     version: str = "0",
     paths: Collection[str] = (),
 ) -> Document:
-    """Return an OpenAPI 3.1 document that describes what was recorded; nothing is sent.
+    """Return an OpenAPI 3.1 document that describes what was recorded. It sends nothing.
 
-    It contains no field value that the service sent. Names of fields stay, unless three objects or
-    more have none in common, or a name has a space or looks like an id or an address.
+    The document contains no values. It contains the names of fields, unless three objects or more
+    have none in common, or a name has a space or looks like an id or an address.
 
     Parameters
     ----------
     source
-        A cassette's name, a path, a folder, a list of these, or a `Session`; by default what the
-        current session has recorded in its present mode.
+        A cassette's name, a path, a folder, a list of these, or a `Session`. By default the current
+        session.
     title, version
-        What the document says of the API.
+        The name and the version of the API in the document.
     paths
-        Templates of paths, such as ``["/v1/domains/{domain}"]``, where the guess is wrong; by
-        default the session's. In other paths, segments that are ids by their look, or by all that
-        was recorded, are named after what is before them: ``/v1/lists/{list_id}``.
+        Templates of paths, such as ``["/v1/domains/{domain}"]``; by default the session's. In other
+        paths, segments that seem to be ids are named after the segment before them:
+        ``/v1/lists/{list_id}``. Give a template if that is wrong.
 
     Returns
     -------
     Document
         A dict of JSON values. ``save("api.yaml")`` writes it, and a notebook shows its operations
-        as a table. ``x-seen`` says how often an operation and each response was seen;
-        ``x-only-404`` lists the paths that gave nothing but 404; ``servers`` are the base
-        addresses, the most requested first, and a path that was not at all of them has its own.
+        as a table. ``x-seen`` counts how often an operation and each response was seen.
+        ``x-only-404`` lists the paths with no other status than 404. ``servers`` are the base
+        addresses, the most requested first. A path that was not requested at all of them has its
+        own ``servers``.
 
     Raises
     ------
     CassetteError
         A cassette cannot be found or read, or there are no interactions.
     ValueError
-        One of ``paths`` is no template.
+        One of ``paths`` is not a template.
     """
     recordings = list(recordings_of(source))
     total = sum(map(len, recordings))
@@ -170,7 +171,7 @@ def _document(
 
 
 class _Call(NamedTuple):
-    """An interaction, where it is, and what the document says of it."""
+    """An interaction, its place in a recording, and its values for the document."""
 
     recording: Recording
     number: int
@@ -209,7 +210,7 @@ def _calls(recording: Recording, progress: Progress) -> Iterator[_Call]:
 
 
 def _security(recording: Recording) -> Iterator[tuple[str, dict[str, str]]]:
-    """Yield what the requests were authenticated by, with its name, as far as that is known."""
+    """Yield the name and the object of each security scheme that the requests show."""
     if recording.path is None or "started_at" in recording.metadata:  # recorded by a session
         yield "basic", _BASIC
         return
@@ -233,7 +234,7 @@ def _row(template: str, calls: Sequence[_Call]) -> tuple[str, ...]:
         text = html.escape(f"{recording.name}: {numbers}")
         if recording.path is not None:
             address = quote(Path(os.path.relpath(recording.path)).as_posix())
-            # JupyterLab's viewer shows these interactions alone: see jupyter/plugin.js.
+            # JupyterLab's viewer then shows only these interactions: see jupyter/plugin.js.
             shown = f"filter=number:{numbers.replace(' ', '')}"
             text = f'<a href="{address}#{shown}">{text}</a>'
         links.append(text)
@@ -245,7 +246,7 @@ def _row(template: str, calls: Sequence[_Call]) -> tuple[str, ...]:
 
 
 def _template(operation: str) -> str:
-    """Return an operation's template, with its ids named: ``/v1/lists/{list_id}``."""
+    """Return the template of an operation, with names for its ids: ``/v1/lists/{list_id}``."""
     segments: list[str] = []
     before = ""
     for segment in operation.split("/"):
@@ -258,7 +259,7 @@ def _template(operation: str) -> str:
 
 
 def _described(known: dict[tuple[str, str], list[_Call]]) -> dict[str, Any]:
-    """Return the paths of a document, and its components, from the calls of each operation."""
+    """Return the paths and the components of a document, from the calls of each operation."""
     calls = [call for same in known.values() for call in same]
     headers = _texts([call.headers for call in calls])
     for name in headers.keys() & MEANINGS:
@@ -284,7 +285,7 @@ def _described(known: dict[tuple[str, str], list[_Call]]) -> dict[str, Any]:
 
 
 def _servers(calls: Iterable[_Call]) -> list[dict[str, str]]:
-    """Return the addresses of calls, the most requested first."""
+    """Return the base addresses of calls, the most requested first."""
     counts = Counter(sorted(call.server for call in calls))
     return [{"url": url} for url, _ in counts.most_common()]
 
@@ -320,7 +321,7 @@ def _operation(template: str, calls: Sequence[_Call], schemas: Components) -> di
 
 def _response(calls: Sequence[_Call], name: str, schemas: Components) -> dict[str, Any]:
     status = calls[0].response.status
-    # The headers of a response to HEAD describe a body that is not sent.
+    # A response to HEAD has headers about a body, but no body.
     bodies = [call.response for call in calls if call.request.method != "HEAD"]
     names = {name for call in calls for name, _ in call.headers}
     headers = sorted(name for name in names if not is_value(name))
@@ -339,7 +340,7 @@ def _response(calls: Sequence[_Call], name: str, schemas: Components) -> dict[st
 def _content(
     messages: Iterable[_Message], name: str, kind: str, schemas: Components
 ) -> dict[str, Any]:
-    """Return the media type objects of bodies, whose objects are named after ``name``."""
+    """Return the media type objects of bodies, with schemas named after ``name``."""
     by_type = grouped(filter(_has_body, messages), _media_type)
     return {
         media_type: {"schema": schemas.refer(_body_schema(media_type, same), name, kind)}
@@ -362,11 +363,13 @@ def _body_schema(media_type: str, messages: Sequence[_Message]) -> Schema:
         return schema_of([{n: v if v[1:] else v[0] for n, v in form.items()} for form in forms])
     is_json = _JSON.fullmatch(media_type) is not None
     read = [read_json_body(each.headers, each.body or b"") for each in messages]
-    # Text that is a number is JSON too: in a body of another type, only objects and arrays count.
+    # Plain text such as "7" is JSON too. In a body of another type, only objects and arrays count.
     values = [v for v, problem in read if not problem and (is_json or isinstance(v, dict | list))]
     if len(values) == len(read):
         return schema_of(values)
-    if is_json or values or "xml" in media_type:  # a schema for XML is one of elements
+    if (
+        is_json or values or "xml" in media_type
+    ):  # JSON Schema cannot describe XML without more knowledge
         return {}
     return {"type": ["string"]} | ({} if _TEXT.search(media_type) else {"format": "binary"})
 
@@ -375,7 +378,7 @@ def _body_schema(media_type: str, messages: Sequence[_Message]) -> Schema:
 
 
 def _values(pairs: _Pairs) -> dict[str, list[object]]:
-    """Return parameters or headers, each with a list of values: ``"7"`` is 7, ``"true"`` True."""
+    """Return parameters or headers with lists of values; ``"7"`` becomes 7, ``"true"`` True."""
     return {
         name: [_value(text) for _, text in same]
         for name, same in grouped(pairs, itemgetter(0)).items()
@@ -387,7 +390,7 @@ def _value(text: str) -> object:
 
 
 def _texts(messages: Iterable[_Pairs]) -> dict[str, dict[str, Any]]:
-    """Return the objects of parameters, or of headers, from those of each message."""
+    """Return the parameter or header objects of the messages, by name."""
     # By name: in how many messages it is, and its values, each once.
     counts, values = Counter[str](), dict[str, dict[str, None]]()
     repeated, total = set[str](), 0

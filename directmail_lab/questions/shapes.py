@@ -1,6 +1,6 @@
-"""What responses are like apart from their values: the JSON Schema of bodies, headers that count.
+"""The structure of responses: JSON Schemas of their bodies, and which headers count.
 
-Shared by the questions that look into bodies.
+The questions that look into bodies share this module.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _K = TypeVar("_K")
 Schema = dict[str, Any]
 
 ANY_NAME: Final = "{id}"
-"""Stands for the names of fields that are values themselves, such as ids or e-mail addresses."""
+"""Replaces field names that are values themselves, such as ids or e-mail addresses."""
 
 
 _COME_AND_GO: Final = (
@@ -31,7 +31,7 @@ _COME_AND_GO: Final = (
     "connection keep-alive transfer-encoding content-encoding content-length vary accept-ranges"
 )
 PASSING_HEADERS: Final = frozenset(_COME_AND_GO.split())
-"""Headers, in lower case, that come and go and say nothing about the service."""
+"""Headers, in lower case, that only some responses have; they say nothing about the service."""
 
 _DEEPEST: Final = 30
 _MOST_NAMES: Final = 200
@@ -42,7 +42,7 @@ _FORMATS: Final = {
     "uri": re.compile(r"https?://[!-~]+"),
     "uuid": re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.I),
 }
-# Fields of an object that stands around what was asked for.
+# Fields of an object that wraps the requested data.
 _ENVELOPE: Final = frozenset({"data", "items", "results", "records", "entries"})
 _IES: Final = re.compile(r"(?<!mov)(?<!cook)(?<!ser)(?<!spec)ies$")
 _PLURAL: Final = re.compile(r"(?<=ss|sh|ch)es$|(?<=x)es$|(?<![sui])s$")
@@ -55,7 +55,7 @@ _VALUE_AS_NAME: Final = re.compile(
 
 
 def grouped(values: Iterable[_T], key: Callable[[_T], _K]) -> dict[_K, list[_T]]:
-    """Return values by their key, in the order in which they came."""
+    """Return the values grouped by their key, in their original order."""
     groups: dict[_K, list[_T]] = {}
     for value in values:
         groups.setdefault(key(value), []).append(value)
@@ -73,11 +73,10 @@ def is_value(name: str) -> bool:
 
 
 def schema_of(values: Sequence[object], *, depth: int = 0) -> Schema:
-    """Return a JSON Schema that all values match: types and fields, no ``enum`` and no example.
+    """Return a JSON Schema that all values match, with types and fields but no values.
 
-    A format is there if every text has it; a field is required if every object has it. Names of
-    fields that are values are not told apart (``additionalProperties``), and nothing is said of
-    what is deeper than 30.
+    It states a format if every text has it, and requires a field if every object has it. Field
+    names that are values themselves become ``additionalProperties``. It describes 30 levels.
     """
     schema = _typed(map(type_of, values))
     formats = (_format_of(value) for value in values if isinstance(value, str))
@@ -101,7 +100,7 @@ def schema_of(values: Sequence[object], *, depth: int = 0) -> Schema:
 
 
 def _typed(types: Iterable[str]) -> Schema:
-    """Return the schema of values of these types: a list of them, null the last."""
+    """Return the schema of values of these types: a sorted list, with null last."""
     names = set(types)
     if "number" in names:  # which includes integers
         names.discard("integer")
@@ -109,10 +108,10 @@ def _typed(types: Iterable[str]) -> Schema:
 
 
 def _fields(objects: Sequence[dict[str, object]]) -> dict[str, list[tuple[str, object]]]:
-    """Return the members of objects by name; those whose name is a value by ``ANY_NAME``.
+    """Return the members of objects by name, or by ``ANY_NAME`` if the name is a value.
 
-    If three objects or more have no name in common, or there are more than 200 names, they are
-    taken for values.
+    If three objects or more have no name in common, or if there are more than 200 names, every
+    name counts as a value.
     """
     members = [member for each in objects for member in each.items()]
     names = {name for name, _ in members}
@@ -130,13 +129,14 @@ def _format_of(text: str) -> str | None:
 
 
 class Components(dict[str, Schema]):
-    """Schemas of objects by name, each kind of object once."""
+    """Schemas of objects by name, with one schema for each kind of object."""
 
     def refer(self, schema: Schema, name: str, kind: str = "") -> Schema:
-        """Return a schema that refers to these for its objects, which are named after ``name``.
+        """Return a schema whose objects are references to components, named after ``name``.
 
-        ``kind`` is given for a whole body, and ends its name if another object has that; an array
-        is one of these too then. Beside a reference stands the type, until it is `resolved`.
+        For a whole body, ``kind`` is given. It is appended to the name if another component has
+        that name, and an array becomes a component too. A reference keeps its type beside it until
+        `resolved` removes it.
         """
         if "items" in schema:
             schema = schema | {"items": self.refer(schema["items"], singular(name))}
@@ -154,7 +154,7 @@ class Components(dict[str, Schema]):
         return {"type": schema["type"], "$ref": f"#/components/schemas/{key}"}
 
     def _key(self, schema: Schema, name: str, kind: str) -> str:
-        """Return the name of an object that is like this one, or of this as a new one."""
+        """Return the name of the component that this schema merges with, or of a new one."""
         for key, other in self.items():
             if merged := _merged(other, schema):
                 self[key] = merged
@@ -167,9 +167,9 @@ class Components(dict[str, Schema]):
 
 
 def _merged(one: Schema, other: Schema) -> Schema | None:
-    """Return the schema that the values of both match, or None if they are of different things.
+    """Return the schema that the values of both match, or None if they describe different things.
 
-    Those of one thing differ by null, formats, and optional fields alone.
+    Two schemas describe one thing if they differ only in null, formats and optional fields.
     """
     types, others = ({*each.get("type", ())} - {"null"} for each in (one, other))
     merged = one | other | _typed([*one.get("type", ()), *other.get("type", ())])
@@ -195,10 +195,10 @@ def _merged(one: Schema, other: Schema) -> Schema | None:
 
 
 def resolved(value: Any) -> Any:
-    """Return a document as one of its own, with references and types as people write them.
+    """Return a document with its references and types in the form that people write.
 
-    What was always null has no type, since nothing else is known of it. An array of which no
-    element was seen has ``items: {}``, without which generators of clients leave out an operation.
+    A value that was always null gets no type, since nothing else is known about it. An array whose
+    elements were never seen gets ``items: {}``: client generators leave out operations without it.
     """
     if isinstance(value, list):
         return [resolved(each) for each in value]
@@ -218,12 +218,12 @@ def resolved(value: Any) -> Any:
 
 
 def singular(name: str) -> str:
-    """Return the name of one of these: ``list`` for ``lists``, ``company`` for ``companies``."""
+    """Return the singular of a name: ``list`` for ``lists``, ``company`` for ``companies``."""
     return _PLURAL.sub("", _IES.sub("y", name))
 
 
 def notes_on(recordings: Iterable[Recording]) -> list[str]:
-    """Return what to say of recordings: of what session, and how many bodies it kept."""
+    """Return notes on recordings: which session made them, and how many bodies it kept."""
     notes = []
     for recording in recordings:
         notes += describe_source(recording)["notes"]

@@ -1,7 +1,7 @@
-"""Notebooks and the recordings that they replay, in one zip that runs offline and holds no key.
+"""`share`: notebooks and the recordings that they replay, in one zip that runs offline.
 
-No file is copied as it is: the zip is written from what was parsed and searched, without comments,
-repeated members and unknown fields. Then each of its files is searched once more.
+No file is copied. Each one is parsed, searched for credentials and written anew, which leaves out
+comments, repeated members and unknown fields. Then each file of the zip is searched once more.
 """
 
 from __future__ import annotations
@@ -38,21 +38,22 @@ _QUOTED = re.compile(r"([\"'])([^\"'\n]{1,255})\1")
 _IMPORT = re.compile(r"(?m)^[ \t]*(?:from|import)[ \t]+(\w+)")
 
 _WHEEL: Final = f"directmail_lab-{VERSION}-py3-none-any.whl"
-# Where pip puts what JupyterLab looks for, as pyproject.toml has it; and where that is here.
+# The files that JupyterLab looks for: where pip installs them, as in pyproject.toml, and where they
+# are in this package.
 SHARED_DATA: Final = {
     "share/jupyter/labextensions/directmail-lab": "jupyter/labextension",
     "etc/jupyter/jupyter_server_config.d/directmail-lab.json": "jupyter/server.json",
 }
-_RAN: Final = "Before they were shared, all cells were run with no key and no network."
-_DID_NOT_RUN: Final = "They were shared without being run, so cells may need a key or a network."
+_RAN: Final = "All cells were run before they were shared, with no key and no network."
+_DID_NOT_RUN: Final = "The notebooks were not run before, so cells may need a key or a network."
 _README: Final = """\
 # {title}
 
 {notebooks}
 
-What they replay is in `cassettes/`. {was_run}
+They replay the recordings in `cassettes/`. {was_run}
 
-With Python 3.11 or newer, in this folder:
+You need Python 3.11 or later. Run these commands in this folder:
 
     python -m venv .venv
     . .venv/bin/activate              # Windows: .venv\\Scripts\\activate
@@ -72,42 +73,42 @@ def share(
 ) -> Path:
     """Put notebooks and the cassettes they replay into one zip, and return its path.
 
-    Before the zip is written the notebooks are run as a reader runs them: in a copy of the folder
-    that is shared, each in a fresh kernel, with no key and no network. Their outputs are not
-    replaced.
+    First it runs the notebooks as a reader will: in a copy of the shared folder, each in a fresh
+    kernel, with no key and no network. The outputs in the notebooks stay as you saved them.
 
-    The zip has each cassette whose name is in quotes in the notebooks' code, or that their run
-    opened, and what is needed to open it: a README, a requirements file and a wheel of this
-    package. A picture is in it where it is attached to its cell. The same input gives the same zip.
+    The zip contains each cassette that the notebooks' code names in quotes, or that their run
+    opened. It also contains what a reader needs: a README, a requirements file and a wheel of this
+    package. It contains a picture only if the picture is attached to its cell. The same input gives
+    the same zip.
 
     Parameters
     ----------
     notebooks
         The ``.ipynb`` file or files.
     target
-        The zip to write, or to replace; ``.zip`` is added where it is missing.
+        The zip to write or to replace; ``.zip`` is added if it is missing.
     cassettes
-        More cassettes, such as those whose names the code computes where it is not run.
+        More cassettes, such as those whose names the code computes, if it is not run.
     secrets
-        More keys to look for, besides those of this process and its keyring, and besides what
-        `audit` finds by its form or its place.
+        More keys to look for. It always looks for the keys of this process and its keyring, and
+        for what `audit` finds.
     run
         Whether to run the notebooks.
     timeout_s
-        The most seconds that they may run, all together.
+        The most seconds that all notebooks together may run.
 
     Warns
     -----
     UserWarning
-        A file holds personal data, such as e-mail addresses.
+        A file contains personal data, such as e-mail addresses.
 
     Raises
     ------
     NotebookRunError
         A cell does not run without a key; the message names the first one, and nothing is written.
     DirectMailLabError
-        A notebook cannot be read, or a file holds a secret: then nothing is written, and the
-        message says where it is.
+        A notebook cannot be read, or a file contains a secret. Nothing is written, and the message
+        says where it is.
     """
     check_number("timeout_s", timeout_s, least=1, kind=Real)
     target, bundle = Path(target), _Bundle()
@@ -129,10 +130,10 @@ def share(
     findings = bundle.check(search_for, wheel)
     first_place = {each.what: each.where for each in reversed(findings)}
     for what, where in first_place.items():
-        warnings.warn(f"The zip holds {what}, first in {where}.", stacklevel=2)
+        warnings.warn(f"The zip contains {what}, first in {where}.", stacklevel=2)
     contents = {**bundle.contents, _WHEEL: _zipped(wheel)}
     target.parent.mkdir(parents=True, exist_ok=True)
-    # Written beside the target and then moved there, so that a reader never finds half a zip.
+    # The zip is written next to the target and then moved, so that nobody finds half of one.
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
         whole = Path(folder, target.name)
         whole.write_bytes(_zipped({f"{target.stem}/{n}": data for n, data in contents.items()}))
@@ -141,7 +142,7 @@ def share(
 
 
 def _searching(secrets: Iterable[str]) -> _SearchFor:
-    """Return `audit.search_for` of these secrets, which no frame on a traceback then has."""
+    """Return `audit.search_for` with these secrets, so that no frame of a traceback has them."""
     kept = tuple(secrets)
     return lambda base_urls: audit.search_for(base_urls, secrets=kept)
 
@@ -157,7 +158,7 @@ def _refuse_secrets(findings: list[audit.Finding]) -> None:
 
 
 class _Bundle:
-    """What the zip will hold: for each path in it a file's bytes, written anew, and its parts."""
+    """The contents of the zip: the bytes of each file by its path, and the parts to search."""
 
     def __init__(self) -> None:
         self.contents: dict[str, bytes] = {}
@@ -174,7 +175,7 @@ class _Bundle:
         self._add(f"notebooks/{path.name}", path, content, parts)
         cells = (each for each in notebook["cells"] if each.get("cell_type") == "code")
         code = "\n".join("".join(cell.get("source", "")) for cell in cells)
-        by_name = cassettes_by_name(folder.resolve())  # as the notebook's kernel finds them
+        by_name = cassettes_by_name(folder.resolve())  # the same that the notebook's kernel finds
         for name in sorted({name for _, name in _QUOTED.findall(code)}):
             self._add_named(name, folder, by_name)
         for name, file in by_name.items():
@@ -183,7 +184,7 @@ class _Bundle:
         self._code += f"{code}\n"
 
     def _add_named(self, name: str, folder: Path, by_name: Mapping[str, Path]) -> None:
-        """Add the cassette that a text in a notebook names or leads to, if it does."""
+        """Add the cassette that a text in a notebook names, by its name or its path, if any."""
         file = folder / name
         if named := by_name.get(name.removesuffix(".yaml")):
             self.add_cassette(named, f"cassettes/{name}")
@@ -192,7 +193,7 @@ class _Bundle:
                 self.add_cassette(file, posixpath.normpath(posixpath.join("notebooks", name)))
 
     def add_cassette(self, file: Path, place: str) -> None:
-        """Add a cassette, as it is written anew without its credentials."""
+        """Add a cassette, written anew without its credentials."""
         place = place.removesuffix(file.suffix) + file.suffix
         with tempfile.TemporaryDirectory() as folder:
             target = Path(folder, PurePosixPath(place).name)
@@ -223,7 +224,7 @@ class _Bundle:
     def check(
         self, search_for: _SearchFor, wheel: Mapping[str, bytes] = MappingProxyType({})
     ) -> list[audit.Finding]:
-        """Return the personal data in what is shared; raise an error if it holds a secret."""
+        """Return findings of personal data; raise an error if a file contains a secret."""
         search = search_for(self.base_urls)
         findings = audit.find(self.parts, search)
         for place, content in chain(self.contents.items(), wheel.items()):
@@ -255,7 +256,7 @@ class _Bundle:
                 self.add_cassette(file, place)
 
     def add_instructions(self, title: str, *, was_run: bool) -> None:
-        """Add a README, and the requirements that pip installs: what is imported, pinned."""
+        """Add a README, and requirements that pin the packages which the notebooks import."""
         readme = _README.format(
             title=title,
             notebooks="\n".join(f"- `{place}`" for place in self.notebooks),
@@ -263,7 +264,7 @@ class _Bundle:
             first=self.notebooks[0],
         )
         modules = set(_IMPORT.findall(self._code)) - {"directmail_lab"} - sys.stdlib_module_names
-        # It looks at every file that is installed, which takes half a second.
+        # packages_distributions() looks at every installed file, which takes half a second.
         by_module = packages_distributions() if modules else {}
         packages = {name for module in modules for name in by_module.get(module, ())[:1]}
         pinned = sorted(f"{name}=={version(name)}" for name in packages)
@@ -275,7 +276,7 @@ class _Bundle:
 
 
 def _wheel() -> dict[str, bytes]:
-    """Return the files of this package's wheel, tutorials included, as a build makes it."""
+    """Return the files of this package's wheel as a build makes it, with the tutorials."""
     package, about = Path(__file__).parents[1], f"directmail_lab-{VERSION}.dist-info"
     contents = _files_in(package, package.name)
     for kind in ("notebooks", "cassettes"):  # of a checkout; an installed wheel has them
@@ -290,13 +291,13 @@ def _wheel() -> dict[str, bytes]:
     contents[f"{about}/WHEEL"] = (
         b"Wheel-Version: 1.0\nGenerator: directmail-lab\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
     )
-    # Checksums are left out: pip makes its own of what it installs.
+    # The checksums are left out: pip computes its own when it installs.
     record = "".join(f"{name},,\n" for name in (*contents, f"{about}/RECORD"))
     return {**contents, f"{about}/RECORD": record.encode()}
 
 
 def _files_in(folder: Path, place: str) -> dict[str, bytes]:
-    """Return the files below a folder, without caches and what a user made (see .gitignore)."""
+    """Return the files below a folder, without caches and files of the user (see .gitignore)."""
     paths = [(each, each.relative_to(folder)) for each in folder.rglob("*") if each.is_file()]
     return {
         f"{place}/{inner.as_posix()}": path.read_bytes()
@@ -312,7 +313,9 @@ def _zipped(contents: Mapping[str, bytes]) -> bytes:
     whole = io.BytesIO()
     with zipfile.ZipFile(whole, "w") as packed:
         for name, content in sorted(contents.items()):
-            entry = zipfile.ZipInfo(name)  # of 1980: equal content gives equal files
+            entry = zipfile.ZipInfo(
+                name
+            )  # its date is always 1980, so equal content gives equal zips
             entry.external_attr = 0o644 << 16
             packed.writestr(entry, content, zipfile.ZIP_DEFLATED, 9)
     return whole.getvalue()

@@ -1,8 +1,8 @@
-"""A recorded request as code that sends it again: with curl, with httpx, or in a cell.
+"""Code that sends a recorded request again: with curl, with httpx, or in a cell.
 
-The request may be somebody else's, and its code is pasted into a terminal: everything but printable
-text is encoded or left out. No code holds the key: a shell and httpx read it from the environment,
-and a session has its own.
+The recording may come from a stranger, and people paste its code into a terminal. So everything but
+printable text is encoded or left out. The code never contains the key: a shell and httpx read it
+from the environment, and a session has its own.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from ..settings import API_KEY_VARIABLE, origin_of, trusted_origins
 _MAX_BODY_BYTES: Final = 64 * 1024
 _LINE_CHARACTERS: Final = 88  # as formatters of Python lay code out
 _JSON_TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*(?:"|\\?\Z)|true|false|null')
-# Headers that the program sets which sends the request again.
+# Headers that the sending program sets by itself.
 _SET_BY_CLIENT: Final = re.compile(
     r"(?:host|content-length|transfer-encoding|connection|keep-alive|te|accept-encoding|user-agent"
     r"|authorization|cookie|expect|upgrade):.*|accept: \*/\*",
@@ -44,18 +44,18 @@ _KEY_LEFT_OUT: Final = (
 def copy_as(
     interaction: Interaction, kind: str, *, base_url: str = "", has_bodies: bool = True
 ) -> str:
-    """Return a recorded request as code, below comments on what is left out.
+    """Return code that sends a recorded request, after comments on what is left out.
 
-    A recording may name any address, so the key goes to `settings.trusted_origins` alone.
+    A recording may name any address, so only code for `settings.trusted_origins` sends the key.
 
     Parameters
     ----------
     kind
-        ``"curl"`` (a POSIX shell), ``"httpx"`` (Python) or ``"request"`` (a cell of a notebook
-        that calls `directmail_lab.request`, so with the address and key of the current session, and
-        makes a frame of a response that is JSON).
+        ``"curl"`` for a POSIX shell, ``"httpx"`` for Python, or ``"request"`` for a cell of a
+        notebook. The cell calls `directmail_lab.request`, which uses the address and key of the
+        current session, and makes a frame of a JSON response.
     base_url
-        What a path in a cell is below.
+        The base address that a path in a cell is relative to.
     has_bodies
         Whether the recording kept the body.
 
@@ -107,7 +107,7 @@ def _as_curl(request: RecordedRequest, *, has_key: bool) -> str:
     method = f"--request {shlex.quote(request.method)}"
     words = [f"curl --globoff --path-as-is {'--head' if request.method == 'HEAD' else method}"]
     words += [f'--user "${API_KEY_VARIABLE}:"'] if has_key else []
-    # curl drops "Name:"; to send a header without a value it wants "Name;".
+    # curl drops "Name:". "Name;" makes it send a header without a value.
     headers = [f"{name}: {value}" if value else f"{name};" for name, value in request.headers]
     words += [f"--header {shlex.quote(each)}" for each in headers]
     pipe, body = "", request.body or b""
@@ -124,7 +124,7 @@ def _as_curl(request: RecordedRequest, *, has_key: bool) -> str:
 def _as_cell(request: RecordedRequest, response: RecordedResponse, base_url: str) -> str:
     path, query = path_below(request.uri, base_path(base_url)), urlsplit(request.uri).query
     params = parse_qsl(query, keep_blank_values=True)
-    # A name without "=", or a value that is not UTF-8, stays as it is in the address.
+    # If a name has no "=", or a value is not UTF-8, the query stays in the address, unchanged.
     if unquote_to_bytes(query.replace("+", " ")) != "&".join(map("=".join, params)).encode():
         path, params = f"{path}?{query}", []
     body, headers = request.body or b"", request.headers
@@ -146,7 +146,7 @@ def _as_cell(request: RecordedRequest, response: RecordedResponse, base_url: str
 
 
 def _as_python(function: str, arguments: Sequence[str]) -> str:
-    """Return a call of a function; on one line if that fits."""
+    """Return a call of a function, on one line if it fits."""
     line = f"response = {function}({', '.join(arguments)})"
     if len(line) <= _LINE_CHARACTERS:
         return line
@@ -155,7 +155,7 @@ def _as_python(function: str, arguments: Sequence[str]) -> str:
 
 
 def _as_dict(pairs: Sequence[tuple[str, str]]) -> str:
-    """Return pairs as a literal: a dict, but a list if a name comes twice."""
+    """Return pairs as a dict literal, or as a list if a name occurs twice."""
     return _literal(dict(pairs) if len(dict(pairs)) == len(pairs) else pairs)
 
 

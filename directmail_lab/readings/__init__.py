@@ -1,1 +1,1 @@
-"""What the three rate-limit headers say: one reading for each response."""
+"""Readings: the three rate-limit headers of each response."""

@@ -1,4 +1,4 @@
-"""Readings as a DataFrame, made from its columns when it is asked for."""
+"""Readings as a DataFrame."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..exchange.operations import operations_of
 from .reading import LAST_S, Reading, parse_counts, problem_of
 from .reset_unit import UnitName, renewal_time
 
-# Without these the counts fit a terminal of 80 characters; the operation nearly repeats the path.
+# Hidden so that the counts fit a terminal of 80 characters. The operation nearly repeats the path.
 _HIDDEN: Final = ("path", "cassette_number")
 _NAT: Final = int(np.iinfo(np.int64).min)
 
@@ -34,7 +34,7 @@ def frame_of(
     numbers
         Their numbers in the recording; by default 1, 2, 3 and so on.
     paths
-        Templates that the caller named; see `directmail_lab.exchange.operations.operations_of`.
+        The caller's templates; see `directmail_lab.exchange.operations.operations_of`.
 
     Returns
     -------
@@ -42,25 +42,25 @@ def frame_of(
         Its index ``number`` is the number of the interaction in the recording, from 1. Columns:
 
         ======================= ==================== =======================================
-        column                  dtype                holds
+        column                  dtype                meaning
         ======================= ==================== =======================================
         at                      datetime64[us, UTC]  when the response came; NaT if a cassette
                                                      does not say
-        method, path, operation string               operation: the path, ids as ``{id}``
+        method, path, operation string               operation: the path with ``{id}`` for ids
         status                  int64                the HTTP status
         limit, remaining, reset Int64                the headers as sent, <NA> if malformed
         reset_at                datetime64[us, UTC]  when the allowance renews; NaT while the
                                                      unit of reset is uncertain
         elapsed_s               float64              seconds from request to response, or NaN
         source                  string               live, recorded or replayed
-        cassette                string               the name of the cassette that holds it,
+        cassette                string               the name of the cassette that contains it,
                                                      or <NA>
         cassette_number         Int64                its number there, from 1, or <NA>
-        problem                 string               what is wrong with the headers, and that
-                                                     the response was cut short; or <NA>
+        problem                 string               what is wrong with the headers, or that the
+                                                     response was cut short; else <NA>
         ======================= ==================== =======================================
 
-        The table that is shown leaves out ``path`` and ``cassette_number``.
+        When the frame is shown, ``path`` and ``cassette_number`` are left out.
         ``attrs["reset_unit"]`` is the unit of ``reset``, or ``"undetermined"``.
     """
     rows = list(readings)
@@ -94,10 +94,10 @@ def frame_of(
 def frame_of_many(
     recordings: Iterable[tuple[Iterable[Reading], UnitName]], *, paths: Collection[str] = ()
 ) -> pd.DataFrame:
-    """Return the readings of several recordings, each with the unit of its ``reset``, as one frame.
+    """Return the readings of several recordings as one frame; each has its own unit of ``reset``.
 
-    The numbers are each recording's own; operations are decided over the paths of all.
-    ``attrs["reset_unit"]`` is the unit if it is the same for all, else ``"undetermined"``.
+    Each recording numbers its readings from 1. Operations are found by comparing the paths of all
+    recordings. ``attrs["reset_unit"]`` is the unit if all have the same, else ``"undetermined"``.
     """
     parts = [frame_of(readings, unit=unit) for readings, unit in recordings]
     frame = pd.concat(parts or [frame_of([], unit="undetermined")])

@@ -1,6 +1,7 @@
-"""What one response said about the allowance: its rate-limit headers, and when it came.
+"""A reading: the rate-limit headers of one response, and when it came.
 
-Making a `Reading` parses nothing: a session makes one for each response, and few are looked at.
+A `Reading` parses the headers when they are asked for, since a session makes one for each response
+and few are looked at.
 """
 
 from __future__ import annotations
@@ -11,11 +12,14 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from ..contract import HEADERS, LIMIT_HEADER, REMAINING_HEADER
 from ..exchange.operations import operation_of
 from ..exchange.values import Interaction
+
+if TYPE_CHECKING:
+    from ..redaction import Redactor
 
 ReadingSource = Literal["live", "recorded", "replayed"]
 DateForm = Literal["http_date", "iso_text"]
@@ -25,7 +29,7 @@ ABORTED: Final = "aborted before the end of the response"
 REMAINING_OVER_LIMIT: Final = f"{REMAINING_HEADER} is larger than {LIMIT_HEADER}"
 
 LAST_S: Final = 253_402_300_799
-"""9999-12-31 23:59:59, the last second of a datetime. A reset after it, or before 1970, is NaT."""
+"""9999-12-31 23:59:59, the last second of a datetime. A later reset, or one before 1970, is NaT."""
 
 _INT64_MAX: Final = 2**63 - 1
 _INT64_DIGITS: Final = 20  # one more than the largest has
@@ -33,7 +37,7 @@ _LONGEST_DATE: Final = 64
 
 
 class RawValues(NamedTuple):
-    """Headers as they were sent; the values of a repeated one are joined by a comma."""
+    """Headers as they were sent. The values of a repeated header are joined by a comma."""
 
     limit: str | None = None
     remaining: str | None = None
@@ -42,7 +46,7 @@ class RawValues(NamedTuple):
     date: str | None = None
 
 
-# By the name in lower case, as text and as the bytes that httpx keeps.
+# The keys are names in lower case, as text and as bytes (httpx keeps bytes).
 _FIELDS: Final[dict[str | bytes, str]] = {}
 for _header, _field in zip((*HEADERS, "Retry-After", "Date"), RawValues._fields, strict=True):
     _FIELDS[_header.lower()] = _FIELDS[_header.lower().encode()] = _field
@@ -51,7 +55,7 @@ for _header, _field in zip((*HEADERS, "Retry-After", "Date"), RawValues._fields,
 def raw_values(
     headers: Iterable[tuple[bytes, bytes]] | Iterable[tuple[str, str]],
 ) -> RawValues:
-    """Return what a `Reading` keeps of a response's headers: texts, or httpx's ``headers.raw``."""
+    """Return the headers that a `Reading` keeps, from pairs of text or from ``headers.raw``."""
     found: dict[str, str] = {}
     for name, value in headers:
         if field := _FIELDS.get(name.lower()):
@@ -61,27 +65,27 @@ def raw_values(
 
 
 class Reading(NamedTuple):
-    """What one response said about the allowance. Nothing that a service sends makes it raise.
+    """What one response says about the allowance. It never raises, whatever a service sends.
 
     Attributes
     ----------
     at
         When the response came, in seconds since the Unix epoch; NaN if that is not known.
     path
-        Below the base address, without credentials.
+        The path below the base address, without credentials.
     raw
-        The headers that are read. The repr leaves them out: a service may send the key back in any.
+        The rate-limit headers. The repr leaves them out, since a service may send the key back.
     elapsed_s
         Seconds from the request to the response.
     cassette, cassette_number
-        The cassette that holds the interaction, and the interaction's number there, from 1.
+        The cassette that contains the interaction, and the interaction's number there, from 1.
     attempt
-        2 and more where a request was sent again after a response that allows that.
+        2 or more if the request was sent again after a response that allows that.
     is_cut_short
         Whether the connection broke before the end of the body.
     is_aborted
-        Whether the caller dropped the connection before that. The status is 0 if no response had
-        come, as in a HAR file.
+        Whether the caller closed the connection before the end of the body. The status is 0 if no
+        response had come, as in a HAR file.
     """
 
     at: float
@@ -100,9 +104,18 @@ class Reading(NamedTuple):
     def __repr__(self) -> str:
         return f"<Reading {self.method} {self.path} {self.status}>"
 
+    def redacted(self, redactor: Redactor) -> Reading:
+        """Return the reading without the key, which a service may have put in a header."""
+        texts = [self.path, *[value or "" for value in self.raw]]
+        if (redacted := redactor.texts(texts)) == texts:
+            return self
+        path, *values = redacted
+        raw = RawValues(*[old and new for old, new in zip(self.raw, values, strict=True)])
+        return self._replace(path=path, raw=raw)
+
     @property
     def operation(self) -> str:
-        """The path with each id-like segment as ``{id}``: what an allowance applies to."""
+        """The path with ``{id}`` in place of each id. An allowance applies to an operation."""
         return operation_of(self.path)
 
     @property
@@ -112,29 +125,29 @@ class Reading(NamedTuple):
 
     @property
     def remaining(self) -> int | None:
-        """How many of them are left, or None."""
+        """How many requests are left in the window; None if it is missing or malformed."""
         return _integer(self.raw.remaining)[0]
 
     @property
     def reset(self) -> int | None:
-        """When the allowance renews, as sent and so in a unit that is not known, or None."""
+        """When the allowance renews, in the unit of the service; None if missing or malformed."""
         return _integer(self.raw.reset)[0]
 
     @property
     def reset_text(self) -> str | None:
-        """The value of Reset if it is a date; the contract promises an integer (`problem`)."""
+        """The value of Reset if it is a date. The contract promises an integer; see `problem`."""
         return None if parse_date(self.raw.reset) is None else self.raw.reset
 
     @property
     def problem(self) -> str | None:
-        """What is wrong with the three headers, without their values, and with the response."""
+        """What is wrong with the three headers or the response; it does not quote their values."""
         return problem_of(self, parse_counts(self.raw[:3])[3])
 
     @property
     def retry_after_s(self) -> float | None:
         """How many seconds ``Retry-After`` asks to wait, or None.
 
-        A date counts from the service's own time if it sent one, else from ``at``.
+        For a date, this is the time from the service's ``Date``, or else from ``at``.
         """
         text = self.raw.retry_after or ""
         if text.isascii() and text.isdigit():
@@ -144,14 +157,14 @@ class Reading(NamedTuple):
 
     @property
     def served_at(self) -> float | None:
-        """The service's time, from ``Date``, in whole seconds since the Unix epoch, or None."""
+        """The service's time from ``Date``, in whole seconds since the Unix epoch, or None."""
         return seconds_of(self.raw.date)
 
 
 def reading_of(interaction: Interaction, path: str, *, cassette: str | None = None) -> Reading:
     """Return the reading of a recorded response, at the time of its recording.
 
-    ``path`` is the request's below the base address.
+    ``path`` is the path of the request below the base address.
     """
     at, response = interaction.recorded_at, interaction.response
     at_s = math.nan if at is None else at.timestamp()
@@ -163,8 +176,8 @@ def reading_of(interaction: Interaction, path: str, *, cassette: str | None = No
 def is_exhausted(status: Any, remaining: Any) -> Any:
     """Return whether a response says that the allowance is used up.
 
-    service.md leaves open which status that is. Status 429 counts, and any error status with
-    nothing remaining. Takes two numbers and returns a bool, or two columns and returns a column.
+    service.md leaves open which status says that. Status 429 counts, and any error status with
+    nothing remaining. For two numbers, the result is a bool; for two columns, it is a column.
     """
     return (status == 429) | ((status >= 400) & (remaining == 0))
 
@@ -207,14 +220,14 @@ def _integer(text: str | None) -> tuple[int | None, str]:
 
 
 def parse_date(text: str | None) -> tuple[DateForm, float] | None:
-    """Return the form of a date and its seconds since the Unix epoch; None if it is no date.
+    """Return the form of a date and its seconds since the Unix epoch; None if it is not a date.
 
-    It is an HTTP date (RFC 9110, section 5.6.7) or ISO 8601, which without an offset is UTC.
+    A date has the form of HTTP (RFC 9110, section 5.6.7) or ISO 8601; without an offset it is UTC.
     """
     if text is None or len(text) > _LONGEST_DATE:
         return None
     with suppress(ValueError, OverflowError, IndexError, TypeError):
-        # The parser is for mail, and accepts more than HTTP does: a date without a day's name.
+        # The parser is for mail. Unlike HTTP, it also accepts a date without the name of the day.
         if text[:3].isalpha():
             return "http_date", float(timegm(parsedate_to_datetime(text).utctimetuple()))
         if "-" in text:

@@ -3,11 +3,11 @@
 service.md part 8 says that the header "tells when the allowance renews" and leaves its unit open. A
 unit is named here only when the readings rule out every other one:
 
-- By size. A time left is at most a year in seconds, or ten days in milliseconds; a point in time is
-  near the current time. These ranges do not overlap, so one reading shows a point in time.
-- By movement. A time left falls by one or by a thousand each second until the allowance renews.
-  While ``remaining`` keeps falling, the allowance did not renew. Example: ``remaining`` is 9, 8, 7,
-  6, 5 within 3 s and ``reset`` is 60, 60, 59, 58, 57. These are seconds: milliseconds would have
+- By size. A time left is at most a year in seconds, or ten days in milliseconds; a date is near
+  the current time. These ranges do not overlap, so one reading shows that a value is a date.
+- By movement. A time left falls by one or by a thousand each second until the allowance renews. As
+  long as ``remaining`` falls, the allowance has not renewed. Example: ``remaining`` is 9, 8, 7, 6,
+  5 within 3 s, and ``reset`` is 60, 60, 59, 58, 57. These are seconds: milliseconds would have
   fallen by 3,000.
 
 Zero is no evidence, and neither is a value that never changes: both fit several units.
@@ -46,35 +46,35 @@ _TIMES_LEFT: Final = UNITS[:2]
 _DAY_S: Final = 86_400.0
 _LONGEST_LEFT_S: Final = dict(zip(_TIMES_LEFT, (366 * _DAY_S, 10 * _DAY_S), strict=True))
 _LONGEST_AHEAD_S: Final = 32 * _DAY_S
-# How wrong a clock may be, the service's or ours.
+# How far the service's clock or ours may be wrong.
 _SKEW_S: Final = 3 * _DAY_S
-# A recording may be years old, but no point in time before 2000 is accepted.
+# A recording may be years old, but no date before 2000 is accepted.
 _YEAR_2000_S: Final = 946_684_800.0
 
 # The longest that a response is assumed to have taken if its latency is not known.
 _UNKNOWN_LATENCY_S: Final = 30.0
 # The rounding error of a difference of two values, each rounded up, down or to the nearest.
 _ROUNDING: Final = 1.0
-# Remaining 9, 8, 7, 6, 5: each step is one request of our own, and five readings are enough.
-# Remaining 9, 7, 6, 3: others use the allowance too. Then 9, (renewal), 8 may look like no renewal,
-# so more readings are needed.
+# Remaining 9, 8, 7, 6, 5: each step is one of our own requests, and five readings are enough.
+# Remaining 9, 7, 6, 3: other programs use the allowance, too. A renewal between 9 and 8 may then be
+# overlooked, so more readings are needed.
 _ENOUGH_READINGS: Final = 5
 _ENOUGH_READINGS_BESIDE_OTHERS: Final = 10
-# No window is shorter than a second, so a constant in milliseconds is at least this large.
+# The smallest constant in milliseconds, since no window is shorter than a second.
 _LEAST_CONSTANT_MS: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What the readings say of the unit of ``X-RateLimit-Reset``.
+    """What the readings say about the unit of ``X-RateLimit-Reset``.
 
     Attributes
     ----------
     unit
-        The unit that the user stated, or the only one left; else ``"undetermined"``.
+        The unit that the user stated, or the only possible one; else ``"undetermined"``.
     why
-        A sentence or two: which readings (by number, from 1) exclude the other units, or what is
-        still missing.
+        A sentence or two that say which readings (by number, from 1) exclude the other units, or
+        what is still missing.
     candidates
         The units that no reading excludes.
     contradiction
@@ -104,7 +104,7 @@ class ResetUnitInference:
         self._inferred: UnitName = "undetermined"
         self._reasons: list[str] = []
         self._number = 0
-        # One for each allowance: by method, operation and limit.
+        # One run for each allowance: by method, operation and limit.
         self._runs: dict[tuple[str, str, int | None], _Run] = {}
 
     @property
@@ -113,12 +113,12 @@ class ResetUnitInference:
         return self._stated or self._inferred
 
     def observe(self, reading: Reading) -> None:
-        """Take one more reading into account; readings come in the order they were made."""
+        """Take the next reading into account. Call it in the order of the responses."""
         self._number += 1
         if value := reading.reset:
             near = [unit for unit in SCALES if _is_plausible(unit, value, reading)]
             self._keep(SCALES, f"reading {self._number} has a number")
-            self._keep(near, f"the value of reading {self._number} would be far from its time")
+            self._keep(near, f"reading {self._number} would mean an impossible time")
             if self._inferred == "undetermined":
                 self._observe_movement(value, reading)
         elif date := parse_date(reading.raw.reset):
@@ -132,7 +132,7 @@ class ResetUnitInference:
             self._runs[key] = _Run(new)
         elif unit := run.unit():
             span = f"from reading {run.first.number} to {self._number}"
-            why = f"{span} it counts down, with no renewal between, since remaining falls each time"
+            why = f"{span} it counts down, and remaining falls each time, so there was no renewal"
             self._keep([unit], why, counts_down=True)
 
     def _keep(self, units: Collection[UnitName], why: str, *, counts_down: bool = False) -> None:
@@ -143,8 +143,8 @@ class ResetUnitInference:
         self.candidates = left = tuple(unit for unit in self.candidates if unit in units)
         if excluded:
             self._reasons.append(f"not {' or '.join(excluded)}: {why}")
-        # A time left is named only if it was seen counting down. That no other unit fits is not
-        # enough: readings of two accounts may have been mixed.
+        # A time left is inferred only if it was seen to count down. It is not enough that no other
+        # unit fits, since readings of two accounts may have been mixed.
         is_named = len(left) == 1 and (counts_down or left[0] not in _TIMES_LEFT)
         self._inferred = left[0] if is_named else "undetermined"
 
@@ -153,15 +153,15 @@ class ResetUnitInference:
         why = "; ".join(self._reasons) or "no reading has an X-RateLimit-Reset other than 0 yet"
         contradiction = None if self._stated in (None, *self.candidates) else why
         if not self.candidates:
-            why = f"no unit fits all readings (two accounts mixed, or a clock set?): {why}"
+            why = f"no unit fits all readings (two accounts, or a clock that was changed?): {why}"
         elif self._reasons and self._inferred == "undetermined":
             left = ", ".join(self.candidates)
-            why = f"possible: {left} (more readings of one window of one account show which); {why}"
+            why = f"possible: {left} (more readings of one window and account show which); {why}"
         return Evidence(self.unit, f"{why[0].upper()}{why[1:]}.", self.candidates, contradiction)
 
 
 class _Seen(NamedTuple):
-    """A value of Reset, written by the service between ``earliest`` and ``latest``, in seconds."""
+    """A value of Reset that the service wrote between ``earliest`` and ``latest``, in seconds."""
 
     number: int
     value: int
@@ -176,13 +176,13 @@ def _written_between(reading: Reading) -> tuple[float, float]:
         latency_s = _UNKNOWN_LATENCY_S if reading.elapsed_s is None else reading.elapsed_s
         return reading.at - latency_s, reading.at
     if (served_at := reading.served_at) is not None:
-        # A recording without times: use the Date header, which is precise to a second.
+        # For a recording without times, use the Date header, which is precise to a second.
         return served_at, served_at + 1.0
     return -math.inf, math.inf
 
 
 class _Run:
-    """Readings of one allowance in which ``remaining`` fell each time: nothing was renewed."""
+    """Readings of one allowance in which ``remaining`` fell each time, so it did not renew."""
 
     def __init__(self, first: _Seen) -> None:
         self.first = self.last = first
@@ -190,7 +190,7 @@ class _Run:
         self.fitting = _TIMES_LEFT
 
     def add(self, new: _Seen) -> bool:
-        """Add the next reading, and return True; or return False if it may be of a new window."""
+        """Add the next reading, and return True; return False if its window may be a new one."""
         before, after = self.last.remaining, new.remaining
         if before is None or after is None or after >= before:
             return False
@@ -200,7 +200,7 @@ class _Run:
         return True
 
     def _fits(self, unit: UnitName) -> bool:
-        """Return whether the value fell as a time left in this unit does."""
+        """Return whether the value fell as much as a time left in this unit does."""
         first, last, scale_s = self.first, self.last, SCALES[unit].seconds
         fall_s, rounding_s = (first.value - last.value) * scale_s, _ROUNDING * scale_s
         least_s, most_s = last.earliest - first.latest, last.latest - first.earliest
@@ -214,23 +214,23 @@ class _Run:
         if self.count < enough or len(self.fitting) != 1:
             return None
         unit, fall = self.fitting[0], first.value - last.value
-        # 60001 and 60000 may be a constant in milliseconds, by rounding.
+        # 60001 and 60000 may be a constant in milliseconds that was rounded differently.
         least = 3 if first.value >= _LEAST_CONSTANT_MS else 1
-        # If the times are only known to half a minute, a small fall fits by chance.
+        # If the times are known only to half a minute, a small fall may fit by chance.
         uncertainty_s = sum(seen.latest - seen.earliest for seen in (first, last))
         is_clear = fall >= least and fall * SCALES[unit].seconds >= 2 * uncertainty_s
         return unit if is_clear else None
 
 
 def _is_plausible(unit: UnitName, value: int, reading: Reading) -> bool:
-    """Return whether a value of this size may be a renewal in this unit, at this reading's time."""
+    """Return whether a value may be the time of a renewal in this unit, by its size."""
     scale = SCALES[unit]
     seconds = value * scale.seconds
     if scale.counts_down:
         return seconds <= _LONGEST_LEFT_S[unit]
     served_at = reading.served_at
     now = reading.at if served_at is None else served_at
-    # Our time may be NaN, and then every time since 2000 is plausible.
+    # `now` may be NaN. Then every time since 2000 is plausible.
     is_far = seconds < now - _SKEW_S or seconds > now + _LONGEST_AHEAD_S + _SKEW_S
     return seconds >= _YEAR_2000_S and not is_far
 
@@ -250,7 +250,7 @@ def renewal_time(reading: Reading, unit: UnitName) -> float | None:
 
 
 def infer_reset_unit(readings: Iterable[Reading]) -> Evidence:
-    """Return the evidence for the unit of Reset in readings, given in the order they were made."""
+    """Return the evidence for the unit of Reset in readings, in the order of their responses."""
     inference = ResetUnitInference()
     for reading in readings:
         inference.observe(reading)

@@ -1,25 +1,27 @@
-"""Redaction: removes the key in every form, and personal data on request, before data is written.
+"""Redaction: remove the key in every form, and personal data on request, before data is written.
 
 The threat model of this package:
 
-- **The service is honest but careless.** It may repeat a key as libraries write it: each character
-  as itself or in an escape of addresses, JSON or HTML, in any letter case; in hex digits; in base64
-  of the key or of text that holds it, such as ``key:``, at any offset and wrapped. It does not
-  hide the key on purpose: it knows the key anyway. So these forms are searched for, by one pattern
-  for each key, in addresses, names and values of headers, reasons and bodies, and no others: no
-  parts of a key, no base64 of base64, no UTF-16. What is written is searched once more, and refused
-  if it holds one.
-- **What cannot be searched is not stored.** A body with gzip, deflate, br or zstd is decompressed,
-  at most twice and to at most 64 MB. In another coding or charset (such as UTF-16) it is stored as
-  ``<not searched: N bytes>``, too large as ``<not recorded: N bytes>``, damaged as either.
-  An archive or a PDF is stored as it is: what is inside is not searched.
-- **A key shorter than eight characters** cannot be told from other text (a key ``200`` is in every
-  response). It is removed only where credentials are expected.
-- **Other credentials are known by their place.** ``Authorization`` and cookies are never written.
-  Headers whose name says so, parameters and fields of exact names, and the user info of an address
-  become ``<REDACTED>``, also where they are the key: so a replay with another key finds them. A
-  credential that a request carries is removed where it is echoed, too.
-- **A cassette, notebook or zip from a stranger** takes linear time here, whatever is in it.
+- **The service is honest but careless.** It may repeat a key the way libraries write it, but it
+  does not hide the key on purpose, since it knows the key anyway. These forms are found in
+  addresses, names and values of headers, reason phrases and bodies, with one pattern for each key:
+  each character as itself or in an escape of URLs, JSON or HTML, in any letter case; the hex digits
+  of the key; and base64 of the key or of a text that contains it, such as ``key:``, at any offset
+  and wrapped. No other form is found: no part of a key, no base64 of base64, no UTF-16. Before an
+  interaction is written, it is searched once more. If a key is still in it, the write is refused.
+- **A body that cannot be searched is not stored.** A body with gzip, deflate, br or zstd is
+  decompressed, at most twice and to at most 64 MB. A body in another coding or charset (such as
+  UTF-16) is stored as ``<not searched: N bytes>``, one that is too large as
+  ``<not recorded: N bytes>``, and a damaged one as either. An archive or a PDF is stored unchanged:
+  its contents are not searched.
+- **A key shorter than eight characters** cannot be told from other text: a key ``200`` is in every
+  response. It is removed only where credentials are expected.
+- **Other credentials are recognised by their place.** ``Authorization`` and cookies are never
+  written. ``<REDACTED>`` replaces the value of a header whose name announces a credential, of
+  parameters and fields with exact names, and the user info of an address. It also replaces the key
+  there, so that a replay with another key finds the request. If the service echoes a credential of
+  a request, the echo is removed, too.
+- **A cassette, notebook or zip from a stranger** takes linear time here, whatever its contents.
 - **The caller is trusted**, and all keys of the process are known (`credentials.known_keys`).
 """
 

@@ -1,7 +1,7 @@
-"""Finding keys in text, in time linear in the text.
+"""Find keys in text, in time linear in the text.
 
-A key is found as libraries write it: each character as itself or in any of its escapes, in any
-letter case; its hex digits; and base64 that holds it anywhere. A part of a key is no key.
+A key is found in the forms that libraries write: each character as itself or as an escape, in any
+letter case; its hex digits; and base64 of any text that contains it. A part of a key is not found.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ from urllib.parse import unquote
 from ..credentials import Hidden
 
 PLACEHOLDER: Final = "<API_KEY>"
-"""What replaces the key, as the service's document writes it."""
+"""Replaces the key. The service's document writes the key like this."""
 
 REDACTED: Final = "<REDACTED>"
-"""What replaces a credential that is known by its place, the key among them."""
+"""Replaces a credential that is recognised by its place, the key included."""
 
 REPLACED: Final = re.compile(
     r"<(?:API_KEY|REDACTED|[^<>]+-[0-9a-f]{8}|not (?:searched|recorded): \d+ bytes)>"
     r"|person-[0-9a-f]{8}@example\.invalid|\+999\d{9}(?!\d)"
 )
-"""What redaction leaves in the place of a value: a placeholder, or a pseudonym (see `personal`)."""
+"""What replaces a value: a placeholder, or a pseudonym (see `personal`)."""
 
 _FEWEST_CHARACTERS: Final = 8
 
-# Base64 for addresses has - and _ for + and /.
+# URL-safe base64 has - and _ instead of + and /.
 _URL_SAFE: Final = {"+": "-", "/": "_"}
-# In an address a slash ends a segment, so there it is no digit of base64.
+# In an address, a slash separates segments, so it is not a digit of base64 there.
 _ADDRESS: Final = re.compile(r"(?:\w+:/)?/\S*")
 _HEX_RUN: Final = re.compile(r"[0-9a-fA-F]{16,}")
-# Where base64 is wrapped: MIME and PEM do so after 60 to 76 digits. In an address or in JSON the
-# line's end is escaped.
+# MIME and PEM wrap base64 after 60 to 76 digits. In an address or in JSON, the end of a line is
+# escaped.
 _LINE: Final = 60
 _LINE_END: Final = r"(?:\r|\\{1,4}r|%0[Dd])?(?:\n|\\{1,4}n|%0[Aa])[ \t]{0,8}"
 _BASE64_RUN, _SEGMENT_RUN = (
@@ -46,12 +46,12 @@ _BASE64_RUN, _SEGMENT_RUN = (
     )
     for digits in ("A-Za-z0-9+/_-", "A-Za-z0-9+_-")
 )
-# What is left of an escape in front of a run: of `\u00e9` and `%41`, whose digits went with it.
+# The rest of an escape in front of a run: of `\u00e9` or `%41`, whose digits were removed with it.
 _TORN_ESCAPE: Final = re.compile(r"(?<!\\)(?:\\+[ux]?|%)(?=<(?:API_KEY|REDACTED)>)")
 
 
 def has_placeholder(text: str) -> bool:
-    """Return whether redaction replaced something in a text, so that it must not be sent."""
+    """Return whether redaction replaced something in a text. Such a text must not be sent."""
     return REPLACED.search(unquote(text)) is not None
 
 
@@ -63,9 +63,9 @@ def _cases(char: str) -> set[str]:
 
 
 def _escapes(char: str) -> Iterator[str]:
-    """Yield patterns of a character in the escapes of addresses, JSON and HTML.
+    """Yield patterns for the escapes of a character in URLs, JSON and HTML.
 
-    A backslash is doubled where JSON is quoted in JSON, as a body is in a cassette.
+    There may be several backslashes, since a cassette quotes a JSON body in JSON.
     """
     cases = _cases(char)
     code = "|".join(f"{ord(case):02x}" for case in cases)
@@ -84,19 +84,19 @@ def _escapes(char: str) -> Iterator[str]:
         yield rf"\\{{1,4}}{re.escape(char)}"
 
 
-@cache  # of each character that a key has: it looks through two thousand names
+@cache  # each call looks through two thousand names
 def _html_names(char: str) -> list[str]:
     return sorted((name for name, named in html5.items() if named == char), reverse=True)
 
 
 def _spelled(text: str) -> str:
-    """Return a pattern of a text with each character as itself or in any of its escapes."""
+    """Return a pattern for a text with each character as itself or as any of its escapes."""
     units = ("|".join((*_escapes(char), re.escape(char))) for char in text)
     return "".join(f"(?i:{unit})" for unit in units)
 
 
 def _base64_digits(key: str) -> Iterator[str]:
-    """Yield the digits that hold nothing but the key, at each offset; ``key:`` has them, too."""
+    """Yield the base64 digits that only the key determines, for each of the three offsets."""
     for before in range(3):
         data = b"\0" * before + key.encode()
         yield b64encode(data).decode()[-(-before * 8 // 6) : len(data) * 8 // 6]
@@ -108,7 +108,7 @@ def _base64_pattern(digits: str) -> str:
 
 
 def _halves(digits: str) -> tuple[str, str]:
-    """Return two parts of base64, of which a line's end breaks but one."""
+    """Return two parts of base64 digits. The end of a line can break only one of them."""
     middle = min(len(digits), _LINE) // 2
     return digits[:middle], digits[middle:_LINE]
 
@@ -117,9 +117,9 @@ def _halves(digits: str) -> tuple[str, str]:
 
 
 def lower_ascii(text: str) -> str:
-    """Return a text to search in: its ASCII in small letters, the rest as bytes of UTF-8.
+    """Return a text to search in: ASCII letters in lower case, other characters as UTF-8 bytes.
 
-    `str.lower` would take twelve bytes a character, where one is not ASCII.
+    For a text that is not ASCII, `str.lower` would take twelve bytes of memory per character.
     """
     if text.isascii():
         return text.lower()
@@ -128,10 +128,11 @@ def lower_ascii(text: str) -> str:
 
 @final
 class _Forms(Hidden):
-    """The forms of one key, and what stands in their place.
+    """The forms of one key, and the placeholder that replaces them.
 
-    Most texts have no hint of one: neither a form as it is, nor an escape that could be a part of
-    one. The pattern, which takes ten times as long, is for the others.
+    Most texts have no hint of the key: neither one of its plain forms, nor an escape that could be
+    part of one. Only texts with a hint are searched with the pattern, which takes ten times as
+    long.
     """
 
     __slots__ = ("__any", "__encoded", "__escapes", "__hints", "__placeholder")
@@ -148,7 +149,7 @@ class _Forms(Hidden):
         self.__placeholder = placeholder
         halves = chain.from_iterable(map(_halves, (*digits, *url_safe)))
         self.__hints = {*map(lower_ascii, (key, key.lower(), key.upper(), hex_digits, *halves))}
-        # Each begins with one letter: three searches take less time than one for all.
+        # Each pattern begins with a literal: three such searches are faster than one for all.
         ascii_marks = re.escape("".join(filter(str.isascii, marks)))
         self.__escapes = (
             re.compile(f"%(?:{'|'.join(codes)})"),
@@ -159,16 +160,16 @@ class _Forms(Hidden):
         self.__any = re.compile(f"(?s:{_spelled(key)})|{self.__encoded.pattern}")
 
     def is_hinted_at(self, lower: str) -> bool:
-        """Return whether there is a hint of one in a text for searching, perhaps quoted as JSON."""
+        """Return whether a text of `lower_ascii`, which may be quoted as JSON, has a hint."""
         is_plain = any(map(lower.__contains__, self.__hints))
         return is_plain or any(escape.search(lower) for escape in self.__escapes)
 
     def is_in(self, text: str, lower: str) -> bool:
-        """Return whether any form is in a text; ``lower`` is the same for searching."""
+        """Return whether any form is in a text; ``lower`` is its `lower_ascii`."""
         return self.is_hinted_at(lower) and bool(self.__any.search(text))
 
     def removed_from(self, text: str) -> str:
-        """Return a text without them; of hex digits and base64 the whole run goes."""
+        """Return a text without any form; runs of hex digits and base64 are replaced whole."""
         base64_run = _SEGMENT_RUN if _ADDRESS.fullmatch(text) else _BASE64_RUN
 
         def replaced(run: re.Match[str]) -> str:
@@ -180,9 +181,9 @@ class _Forms(Hidden):
 
 @final
 class KeySearch(Hidden):
-    """Finds the keys that it has learned, and puts a placeholder in their place.
+    """Finds the keys that it has learned, and replaces them with a placeholder.
 
-    A key of fewer than eight characters is not searched for: a key ``200`` is in every response.
+    It does not search for a key of fewer than eight characters: ``200`` is in every response.
     """
 
     __slots__ = ("__forms",)
@@ -192,14 +193,14 @@ class KeySearch(Hidden):
         self.learn(keys)
 
     def learn(self, keys: Iterable[str], placeholder: str = PLACEHOLDER) -> None:
-        """Search for these keys from now on, besides those known already."""
+        """Search for these keys, too, from now on."""
         for key in keys:
             if key not in self.__forms and _is_searchable(key):
-                # Another thread may be searching.
+                # A new dict, since another thread may be searching.
                 self.__forms = {**self.__forms, key: _Forms(key, placeholder)}
 
     def join(self, other: KeySearch) -> None:
-        """Search for what another one knows, too."""
+        """Search for the keys of another search, too."""
         self.__forms = {**other.__forms, **self.__forms}
 
     def holds(self, text: str) -> bool:
@@ -208,11 +209,11 @@ class KeySearch(Hidden):
         return any(forms.is_in(text, lower) for forms in self.__forms.values())
 
     def may_be_in(self, lower: str) -> bool:
-        """Return whether a text, in small letters, has a hint of a key, also quoted as JSON."""
+        """Return whether a text of `lower_ascii`, which may be quoted as JSON, hints at a key."""
         return any(forms.is_hinted_at(lower) for forms in self.__forms.values())
 
     def removed_from(self, text: str) -> str:
-        """Return a text without what `holds` finds."""
+        """Return a text with a placeholder for each form of a key."""
         for forms in self.__forms.values():
             text = forms.removed_from(text)
         return text

@@ -1,14 +1,14 @@
-"""Personal data: finding it, and putting a stable pseudonym in its place.
+"""Find personal data, and replace it with stable pseudonyms.
 
 It is found by its form (e-mail addresses and telephone numbers, anywhere in a text) and by the
-names of the fields that hold it, in JSON, in forms, in queries and in headers: see
-`PERSONAL_FIELDS`. In what is not JSON, but quotes some, a field is a string that follows its name.
+names of fields in JSON, forms, queries and headers: see `PERSONAL_FIELDS`. In a text that is not
+JSON but quotes some, a field is a string that follows its name.
 
-The same value gets the same pseudonym in every process and session, without a secret. So a replay
-that redacts its requests as the recording did finds them. A pseudonym does not make a person
+The same value gets the same pseudonym in every process and session, without a secret. A replay
+therefore finds the requests that were redacted in the same way. A pseudonym does not make a person
 anonymous: whoever guesses a value can check the guess.
 
-Pseudonyms are recognised, and left as they are when a text is redacted again.
+When a text is redacted again, its pseudonyms are recognised and stay unchanged.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ..exchange.values import Interaction
 
 PERSONAL: Final = "personal"
-"""The name that stands for all personal data that is known here, by its form or by its field."""
+"""The name for all personal data that this module finds, by its form or by its field."""
 
 _EMAIL_ADDRESS: Final = "e-mail address"
 _TELEPHONE_NUMBER: Final = "telephone number"
@@ -46,30 +46,31 @@ _FIELDS: Final = {
     "personal number": "ssn bsn socialsecuritynumber passportnumber",
 }
 PERSONAL_FIELDS: Final = {name: kind for kind, names in _FIELDS.items() for name in names.split()}
-"""Names of fields, in small letters and without marks (``firstName`` and ``first_name`` are
-``firstname``), and the kind of personal data that each holds. Any other field is named in
+"""Names of fields, in lower case and without marks (``firstName`` and ``first_name`` are
+``firstname``), and the kind of personal data in each. Users name other fields themselves:
 ``redact=["personal", "loyalty_number", "company.id"]``."""
 
-# All that is below a field of these kinds is of that kind: {"address": {"country": "NL"}}.
+# A field below one of these kinds is of the same kind: {"address": {"country": "NL"}}.
 _INHERITED: Final = {
     name for name, kind in PERSONAL_FIELDS.items() if kind in ("address line", "name")
 }
 
-# Plans, lists and files have a `name`, too: it counts as a person's beside one of these.
+# Plans, lists and files have a `name`, too. It is a person's name if one of these is next to it.
 _OF_A_PERSON: Final = {
     name
     for name, kind in PERSONAL_FIELDS.items()
     if kind in (_EMAIL_ADDRESS, _TELEPHONE_NUMBER, "name", "address line", "birth date")
 } - {"name"}
 
-# A domain does not end with a number ("b.git@v1.2"), nor is it a picture's ("logo@2x.png"). It
-# starts where no character of a local part stands before, so a megabyte without an @ is read once.
+# A domain does not end with a number ("b.git@v1.2") and is not a picture's name ("logo@2x.png"). A
+# match starts only after a character that no local part has, so a megabyte without an @ is read
+# once.
 _EMAIL = re.compile(
     r"(?:(?<![\w.+'%-])|(?<=%[0-7][0-9A-Fa-f]))((?:[\w.+'-]|%2[Bb]|%[89A-Fa-f][0-9A-Fa-f]){1,200})"
     r"(@|%40)(?!\dx\.(?:png|jpe?g|gif|svg|webp)\b)"
     r"((?:[^\W_][\w-]{0,62}\.){1,8}(?!\d)[^\W_][\w-]{0,62})"
 )
-# A date such as 01-02-2026 has eight digits, and a number without + at least nine.
+# A number without + has at least nine digits; a date such as 01-02-2026 has eight.
 _PHONE = re.compile(
     r"(?<![\w.:/\-])(?:"
     r"(\+|%2[Bb])\d(?:[ ().\-]{0,2}\d){7,14}"
@@ -78,30 +79,30 @@ _PHONE = re.compile(
     r")(?![\w:\-]|\.\d)"
 )
 
-# Domains that RFC 2606 keeps for examples, addresses of programs, or of code fetched by ssh.
+# Domains that RFC 2606 reserves for examples, and addresses of programs or of code fetched by ssh.
 _NOT_PERSONAL = re.compile(
     r"(?:git|no-?reply)@.*|.*[@.](?:example(?:\.(?:com|net|org))?|invalid|test|localhost)",
     re.DOTALL,
 )
 _NUMBER_PSEUDONYM = re.compile(r"\+?999\d{9}(?:\.0)?")
 
-# A field of a form or a query: all before its value, its name, its value.
+# A field of a form or a query. Its groups: all before the value, the name, the value.
 FIELD: Final = re.compile(
     r"((?:^|[?&;]|\\u0026)([^=?&;#\s\"<>{}\\]{1,200})=)((?:[^&;#\s\"'<>\\]|'(?=\w))+)", re.MULTILINE
 )
-# A string of JSON, perhaps cut short.
+# A JSON string, which may be cut short.
 _STRING: Final = r"\"[^\"\\]*(?:\\.[^\"\\]*)*(?:\"|\\?\Z)"
 SCALAR: Final = re.compile(rf"{_STRING}|-?\d[\d.eE+-]*|true|false|null|-?Infinity|NaN", re.DOTALL)
-# In any text: a string, the name of its field before it if it has one, and what is between.
+# A piece of any text: a string, with the name of its field if one is before it; or other text.
 _PIECE = re.compile(rf'("([\w .-]{{1,99}})"\s*:\s*)?({_STRING})|[^"]+', re.DOTALL)
-# No text without one of these holds personal data: an address, a number, a field with its value.
+# Personal data has one of these: an e-mail address, a number, or a field with its value.
 _HINT = re.compile(r"[@%\d\"=]")
 _MADE_UP = re.compile(r'"service": ?"stand-in"')
 
 
 @lru_cache(1000)  # the same few names are in each object
 def normalize(name: str) -> str:
-    """Return the name of a field in small letters and without marks."""
+    """Return the name of a field in lower case and without marks."""
     return (name if name.isalnum() else re.sub(r"[\W_]+", "", name)).lower()
 
 
@@ -115,7 +116,7 @@ def _digits(value: str) -> str:
 
 
 def _number_for(digits: str) -> str:
-    # The ITU has reserved the country code 999: it is nobody's number.
+    # The ITU has reserved the country code 999, so this is nobody's number.
     return f"999{int(_digest(digits), 16) % 10**9:09d}"
 
 
@@ -142,8 +143,8 @@ def _rules(redact: tuple[str, ...]) -> tuple[bool, set[str], tuple[str, ...]]:
 class Pseudonyms:
     """Replaces the personal data that ``redact`` names; see `redaction.Redactor`.
 
-    ``seen`` collects what was replaced, by kind and without examples. Then a field ``name`` is
-    replaced only in an object, or a form, that has another field of a person.
+    If ``seen`` is given, it collects the values that were replaced, by kind and without examples.
+    A field ``name`` is then replaced only if its object or form has another field of a person.
     """
 
     def __init__(self, redact: Iterable[str], *, seen: dict[str, set[str]] | None = None) -> None:
@@ -154,7 +155,7 @@ class Pseudonyms:
         return bool(self._paths)
 
     def text(self, text: str) -> str:
-        """Return a text with its personal data replaced: JSON, a form, an address or any other."""
+        """Return a text (JSON, a form, an address or any other) with its personal data replaced."""
         if not _HINT.search(text):
             return text
         if text.lstrip()[:1] in ("{", "["):
@@ -167,13 +168,13 @@ class Pseudonyms:
         return _PHONE.sub(self._replace_phone, _EMAIL.sub(self._replace_email, text))
 
     def field(self, name: str, value: str, *, has_person: bool = True) -> str:
-        """Return the value of a field of a form or of a header: a pseudonym where it is named."""
+        """Return the value of a form field or a header, or its pseudonym if it has one."""
         label = self._label(f".{normalize(name)}", has_person=has_person)
         return self._replace(value, label) if label else value
 
     def _json(self, text: str) -> str:
         """Return JSON with the values of fields replaced, and no other character changed."""
-        # An object is a tuple of all its members, also of some with the same name.
+        # An object becomes a tuple of its members, so that repeated names are kept.
         parse = json.JSONDecoder(object_pairs_hook=tuple, parse_int=_Number, parse_float=_Number)
         found: list[tuple[str, object]] = []
         self._collect(found, parse.decode(text), "", "")
@@ -191,7 +192,7 @@ class Pseudonyms:
     def _collect(
         self, found: list[tuple[str, object]], value: object, path: str, label: str
     ) -> None:
-        """Add all that `SCALAR` finds, in its order: names and values, each with its label."""
+        """Add each name and value that `SCALAR` finds, in its order, with its label."""
         if isinstance(value, tuple):
             has_person = self._has_person(name for name, _ in value)
             for name, inner in value:
@@ -209,9 +210,9 @@ class Pseudonyms:
         return self._seen is None or not _OF_A_PERSON.isdisjoint(map(normalize, names))
 
     def _label(self, path: str, above: str = "", *, has_person: bool = True) -> str:
-        """Return what a field's pseudonym is called: empty for no pseudonym.
+        """Return the label of a field's pseudonym, or an empty string if the field stays.
 
-        ``above`` is the label of the field that it is in.
+        ``above`` is the label of the field that contains it.
         """
         label = path.rpartition(".")[2]
         if path.endswith(self._paths) and (label != "name" or has_person):
@@ -219,7 +220,7 @@ class Pseudonyms:
         return above if above in self._named or above in _INHERITED else ""
 
     def _replace_piece(self, piece: re.Match[str]) -> str:
-        """Return a string of what is not JSON, though it may quote some, or what is between."""
+        """Return a piece of a text that is not JSON but may quote some, with its data replaced."""
         before, name, string = piece.groups()
         if string is None:
             return self._plain(piece[0])
@@ -240,13 +241,13 @@ class Pseudonyms:
         return field[0] if new == value else before + quote(new, safe="")
 
     def _replace_scalar(self, raw: str, label: str) -> str:
-        """Return a value of JSON: a number for a number, null for a truth value that is named."""
+        """Return a JSON value: a number for a number, and null for a true or false to replace."""
         if raw[0] == '"':
             if not (label or _HINT.search(raw, 1, len(raw) - 1)):
                 return raw
             try:
                 value = json.loads(raw)
-            except ValueError:  # it is cut short, or no JSON
+            except ValueError:  # it is cut short, or not JSON
                 return self._plain(raw)
             new = self._replace(value, label) if label else self.text(value)
             return raw if new == value else json.dumps(new, ensure_ascii=raw.isascii())
@@ -290,15 +291,15 @@ class Pseudonyms:
 def count_personal(texts: Iterable[str], *, by_field: bool = True) -> dict[str, int]:
     """Return how many different values of each kind of personal data are in texts.
 
-    Examples do not count, such as addresses at example.com. By default the names of fields count,
-    except in the records of the stand-in: it says that its people are made up. A field ``name``
-    counts in an object of JSON, or in a form, that has another field of a person, such as an e-mail
-    address or a birth date.
+    Examples, such as addresses at example.com, do not count. With ``by_field``, values also count
+    by the names of their fields, except in the stand-in's records, whose people are made up. A
+    field ``name`` counts if its JSON object or form has another field of a person, such as an
+    e-mail address or a birth date.
 
     Returns
     -------
     dict
-        ``{"e-mail address": 2, "name": 1}``; what does not occur is left out.
+        ``{"e-mail address": 2, "name": 1}``. Kinds that do not occur are left out.
     """
     seen: dict[str, set[str]] = {}
     search = Pseudonyms([PERSONAL], seen=seen)
@@ -308,7 +309,7 @@ def count_personal(texts: Iterable[str], *, by_field: bool = True) -> dict[str, 
 
 
 def texts_of(interaction: Interaction) -> Iterator[str]:
-    """Yield the address, the values of the headers and the bodies."""
+    """Yield the address, the values of the headers, and the bodies."""
     request, response = interaction.request, interaction.response
     yield request.uri
     yield from (value for _, value in (*request.headers, *response.headers))
@@ -316,12 +317,13 @@ def texts_of(interaction: Interaction) -> Iterator[str]:
 
 
 def personal_notice(counts: dict[str, int], cassette: str, *, searched: int | None = None) -> str:
-    """Return a line that says what personal data a recording holds and how to redact it; or none.
+    """Return a line that says what personal data a recording contains, and how to redact it.
 
-    ``searched`` is how many of its interactions were searched, where that is not all of them.
+    It is empty if there is none. ``searched`` is the number of interactions that were searched, if
+    that is not all.
 
     >>> personal_notice({"e-mail address": 2, "telephone number": 1}, "tour")
-    "Cassette 'tour' holds 2 e-mail addresses, 1 telephone number. Before you share it: \
+    "Cassette 'tour' contains 2 e-mail addresses, 1 telephone number. Before you share it: \
 directmail-lab cassette redact tour, or record it with redact=['personal']."
     """
     if not counts:
@@ -330,7 +332,7 @@ directmail-lab cassette redact tour, or record it with redact=['personal']."
     if searched is not None:
         contents += f" in the {searched:,} of its interactions that were searched"
     return (
-        f"Cassette {cassette!r} holds {contents}. Before you share it: "
+        f"Cassette {cassette!r} contains {contents}. Before you share it: "
         f"directmail-lab cassette redact {shlex.quote(cassette)}, "
         "or record it with redact=['personal']."
     )

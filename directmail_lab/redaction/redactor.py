@@ -1,9 +1,9 @@
-"""Taking the key, other credentials, and personal data on request, out of what is written down.
+"""Remove the key, other credentials, and personal data on request, from data that is written.
 
-Everything that leaves a session for a file, a log or a message passes a `Redactor`. It removes the
-keys that are known (see `key`), and what is known by its place alone, whether a key is known or
-not: headers, parameters and fields that carry credentials, and the user info of an address.
-`guard_logs` does so for what is logged while a session has a key.
+Everything that leaves a session for a file, a log or a message passes through a `Redactor`. It
+removes the known keys (see `key`). It also removes unknown credentials by their place: in headers,
+parameters and fields with certain names, and in the user info of an address. `guard_logs` redacts
+log messages while a session has a key.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from ..tracebacks import hide_frames
 from .key import REDACTED, KeySearch, lower_ascii
 from .personal import FIELD, Pseudonyms, normalize
 
-# Never written: each is a credential, or is as good as one.
+# Headers that are never written: each is a credential, or as valuable as one.
 _AUTHORIZATION: Final = frozenset(("authorization", "proxy-authorization"))
 _DROPPED: Final = _AUTHORIZATION | {"cookie", "cookie2", "set-cookie", "set-cookie2"}
-# Written without their value: DD-API-KEY, X-Auth-Token, X-Amz-Security-Token. But not X-CSRF-Token,
-# X-Next-Page-Token, X-RateLimit-Remaining-Tokens.
+# Headers that are written without their value: DD-API-KEY, X-Auth-Token, X-Amz-Security-Token.
+# These keep their value: X-CSRF-Token, X-Next-Page-Token, X-RateLimit-Remaining-Tokens.
 _CREDENTIAL_HEADER: Final = re.compile(
     r"(?:authorization|token|secret|password|passwd|credential"
     r"|(?:api|app|application|access|auth|subscription|functions|master|private)[-_]?key)(?![a-z])",
@@ -41,23 +41,24 @@ _OTHER_HEADER: Final = re.compile(
     r"\b(?:x?csrf|xsrf|page|pagination|continuation|cursor|ratelimit|limit|count)", re.IGNORECASE
 )
 _API_KEY: Final = re.compile("(?:x[-_])?api[-_]?key", re.IGNORECASE)
-# Without marks: client_secret is clientsecret. A short key or token is not one, as ?key=2.
+# Names without marks: client_secret is clientsecret. A short key or token, such as ?key=2, is not a
+# credential.
 _CREDENTIAL_FIELD: Final = re.compile(
     "apikey|(?:api|access|auth|id|refresh|xamzsecurity)token|(?:api|client)?secret|secretkey"
     "|subscriptionkey|clientassertion|password|passwd|x(?:amz|goog)signature"
 )
 _LONG_ENOUGH: Final = 16
-# No text without one of these has such a field.
+# Each text with such a field contains one of these.
 _HINTS: Final = ("key", "token", "secret", "passw", "assertion", "signature", "%")
 
-# A field of a form of several parts: all before its value, its name, its value. In each line only
-# the first name is tried: trying each would take quadratic time.
+# A field of a multipart form. Its groups: all before the value, the name, the value. In each line,
+# only the first name is tried, since trying all would take quadratic time.
 _PART: Final = re.compile(
     r"(^(?>[^\r\n]*?;\s*name=\"([^\"\r\n]*)\")[^\r\n]*\r\n(?:[^\r\n]+\r\n){0,20}\r\n)"
     r"(.*?)(?=\r\n--|\Z)",
     re.DOTALL | re.MULTILINE,
 )
-# Of JSON, and of JSON in a string of JSON: all before the value, its name, the value.
+# The same for JSON, and for JSON in a JSON string.
 _JSON_FIELDS: Final = tuple(
     re.compile(
         rf"({quote}(api[-_]?key|(?:access|refresh|id)_token|client_secret|password){quote}"
@@ -66,14 +67,14 @@ _JSON_FIELDS: Final = tuple(
     )
     for quote, value in (('"', r"(?:[^\"\\]|\\.)*"), (r"\\\"", r"(?:[^\"\\]|\\[^\"])*"))
 )
-# Bytes that are no text, perhaps compressed; and what may be UTF-16.
+# Hints of binary data, which may be compressed, and of UTF-16.
 _OPENED_HINTS: Final = ("!!binary", "\\u0000")
-# Looser, since what is written has escapes.
+# Looser than the pattern below, since the written text has escapes.
 _USER_INFO_HINT: Final = re.compile(r"://[^/?#@\s\"'<>]+@", re.ASCII)
 _USER_INFO = re.compile(r"(?<=://)[^/?#@\s\"'<>\\]+(?=@)")
-# A placeholder that a client has escaped.
+# A placeholder in a URL that a client has escaped.
 _ESCAPED_PLACEHOLDER = re.compile("%3C(API_KEY|REDACTED)%3E", re.IGNORECASE)
-# RFC 7235: a scheme and one token. Digest and AWS4 have parameters, of which none is a key.
+# RFC 7235: a scheme and one token. Digest and AWS4 have parameters instead, and none is a key.
 _SCHEME = re.compile(r"\s*([A-Za-z][A-Za-z0-9-]{1,31}) ")
 _ONE_PART = re.compile(r"\s*([A-Za-z][\w-]*)\s+([A-Za-z0-9._~+/-]+=*)\s*")
 
@@ -84,21 +85,21 @@ _BYTE_ORDER_MARKS: Final = (b"\xff\xfe", b"\xfe\xff")
 
 @final
 class Redactor(Hidden):
-    """Removes keys, credentials and chosen personal data; no repr or pickle shows what it knows.
+    """Removes keys, credentials and chosen personal data. No repr or pickle shows its keys.
 
-    It knows every key of this process (see `credentials.known_keys`), also of sessions that are
-    opened after it was made, and what a request that it sees carries as its own credentials. A
-    credential in its place becomes ``<REDACTED>``, also the key, so that a replay with another key
-    finds the request; anywhere else the key becomes ``<API_KEY>``.
+    It knows every key of this process (see `credentials.known_keys`), including those of sessions
+    that are opened later, and the credentials of each request that it gets. A credential in its
+    usual place becomes ``<REDACTED>``, even if it is the key, so that a replay with another key
+    finds the request. Anywhere else, the key becomes ``<API_KEY>``.
 
     Parameters
     ----------
     secrets
         More keys, as they are typed.
     redact
-        Names or dotted paths of fields, names of headers, and ``"personal"`` for all in
-        `personal.PERSONAL_FIELDS` and e-mail addresses and telephone numbers anywhere. Each value
-        becomes a pseudonym, equal for equal values.
+        Names or dotted paths of fields, names of headers, and ``"personal"`` for all fields in
+        `personal.PERSONAL_FIELDS` and for e-mail addresses and telephone numbers anywhere. Each
+        value becomes a pseudonym; equal values become equal pseudonyms.
     """
 
     __slots__ = ("__keys", "__personal", "__redact", "__version")
@@ -111,11 +112,11 @@ class Redactor(Hidden):
 
     @property
     def redact(self) -> tuple[str, ...]:
-        """The personal data it replaces, as named. A replay needs the same to find its requests."""
+        """The names of the data that it replaces. A replay needs the same names."""
         return self.__redact
 
     def extended(self, redact: Iterable[str]) -> Redactor:
-        """Return a redactor of the same keys that replaces more personal data, or this very one."""
+        """Return a redactor with the same keys that replaces more data, or this one."""
         more = tuple(rule for rule in redact if rule not in self.__redact)
         if not more:
             return self
@@ -124,19 +125,19 @@ class Redactor(Hidden):
         return other
 
     def learn(self, keys: Iterable[str]) -> None:
-        """Remove these keys, too."""
+        """Remove these keys, too, from now on."""
         self.__keys.learn(keys)
 
     def join(self, other: Redactor) -> None:
-        """Remove the keys and credentials that another one knows, too."""
+        """Remove the keys and credentials that another redactor knows, too."""
         self.__keys.join(other.__keys)
 
     def learn_from(self, request: RecordedRequest) -> None:
-        """Remove the credentials that a request carries, wherever they are echoed."""
+        """Remove the credentials of a request wherever they are repeated, from now on."""
         self._learn(_secrets_of(request))
 
     def without_keys(self, interaction: Interaction) -> Interaction:
-        """Return an interaction as it is if it holds no key, in less time than `interaction`."""
+        """Return what `interaction` returns, faster if there is nothing to remove."""
         self._learn()
         lower = _searched(interaction)
         is_clean = lower is not None and not self.__keys.may_be_in(lower)
@@ -144,9 +145,9 @@ class Redactor(Hidden):
 
     @hide_frames
     def interaction(self, interaction: Interaction) -> Interaction:
-        """Return an interaction as it may be written."""
+        """Return the redacted interaction, as it may be written."""
         self._learn()
-        # Most hold nothing: then one search of all their texts is enough.
+        # Most contain no secret. Then one search of all their texts is enough.
         if not self.__personal and self._without_credential_headers(interaction) is interaction:
             lower = _searched(interaction)
             if lower is not None and not self._is_hinted_at(lower):
@@ -160,19 +161,20 @@ class Redactor(Hidden):
     def redacted_text(
         self, interaction: Interaction, text_of: Callable[[Interaction], str]
     ) -> tuple[str, Interaction]:
-        """Return the text of an interaction as it may be written, and what it is the text of.
+        """Return the redacted text of an interaction, and the redacted interaction.
 
-        The text has been searched once more for the key. ``text_of`` writes as a cassette does.
+        The text has been searched once more for the key. ``text_of`` returns the text of an
+        interaction in a cassette.
 
         Raises
         ------
         CassetteError
-            As `refuse_leak`.
+            See `refuse_leak`.
         """
         written = self._without_credential_headers(interaction)
         self._learn(() if written is interaction else _secrets_of(interaction.request))
         text = text_of(written)
-        # Most hold nothing: then one search, of what is written, is enough.
+        # Most contain nothing to remove. For those, one search of the written text is enough.
         lower = lower_ascii(text)
         if self.__personal or self._is_hinted_at(lower) or _is_opened(lower):
             written = self.interaction(interaction)
@@ -182,15 +184,14 @@ class Redactor(Hidden):
 
     @hide_frames
     def request(self, request: RecordedRequest) -> RecordedRequest:
-        """Return a request as it may be written.
+        """Return the redacted request, as it may be written.
 
-        Where its address or body differs from the request's own, a value in it was replaced: two
-        requests that differ by that value alone are one afterwards.
+        If two requests differ only in a value that is replaced, they become equal.
         """
         self._learn()
         is_bare = not (request.headers or request.body or self.__personal)
         if is_bare and not self._is_affected(request.uri):
-            return request  # as a replay asks for most
+            return request  # most requests of a replay
         self._learn(_secrets_of(request))
         texts = [request.method, _ESCAPED_PLACEHOLDER.sub(r"<\1>", request.uri)]
         (method, uri), headers, body = self._message(texts, request.headers, request.body or b"")
@@ -198,24 +199,29 @@ class Redactor(Hidden):
 
     @hide_frames
     def text(self, text: str) -> str:
-        """Return any text as it may be shown: an excerpt, a log line, a message."""
+        """Return any redacted text, such as an excerpt, a log line or a message."""
         self._learn()
         return self._text(text)
 
     @hide_frames
+    def texts(self, texts: list[str]) -> list[str]:
+        """Return several redacted texts; see `text`."""
+        self._learn()
+        return self._texts(texts)
+
+    @hide_frames
     def refuse_leak(self, written: str) -> None:
-        """Search text that is about to be written once more.
+        """Search a text once more before it is written.
 
         Raises
         ------
         CassetteError
-            Where any form of a key is in it. Nothing of the text is in the message.
+            The text contains a form of a key. The message quotes nothing of the text.
         """
         self._learn()
         if self.__keys.holds(written):
             raise CassetteError(
-                "The key was about to be written in a form that redaction had not removed, so "
-                "nothing was written.",
+                "The text still contained the key after redaction, so nothing was written.",
                 "Leave this request out of the recording, and report it.",
             )
 
@@ -223,8 +229,9 @@ class Redactor(Hidden):
         version = keys_version()
         if version != self.__version:
             self.__keys.learn(known_keys())
-            self.__version = version  # read before the keys: of two threads, none learns too little
-        self.__keys.learn(secrets, REDACTED)
+            self.__version = version  # read before the keys, so that no thread misses a new key
+        if secrets:
+            self.__keys.learn(secrets, REDACTED)
 
     def _without_credential_headers(self, interaction: Interaction) -> Interaction:
         messages = interaction.request, interaction.response
@@ -238,12 +245,9 @@ class Redactor(Hidden):
     def _message(
         self, texts: list[str], headers: Headers, body: bytes
     ) -> tuple[list[str], Headers, bytes]:
-        """Return what a message begins with, its headers, which fit its body, and the body."""
+        """Return the redacted texts, headers and body of a message. The headers fit the body."""
         written = self._body(body, headers) if body else body
-        parts = [*texts, *chain.from_iterable(self._headers(headers))]
-        # One search of all of them, since most hold nothing.
-        if self.__personal or self._is_affected("\n".join(parts)):
-            parts = list(map(self._text, parts))
+        parts = self._texts([*texts, *chain.from_iterable(self._headers(headers))])
         headers = tuple(zip(parts[len(texts) :: 2], parts[len(texts) + 1 :: 2], strict=True))
         if written != body:
             length = str(len(written))
@@ -255,7 +259,7 @@ class Redactor(Hidden):
         return parts[: len(texts)], headers, written
 
     def _headers(self, headers: Headers) -> Headers:
-        """Return the headers that may be written at all, credentials without their value."""
+        """Return the headers that may be written, with ``<REDACTED>`` for credentials."""
         masks = [_mask(name) for name, _ in headers]
         if not self.__personal and masks.count("") == len(masks):
             return headers
@@ -266,7 +270,7 @@ class Redactor(Hidden):
         return tuple([(name, value and (mask or own(name, value))) for name, value, mask in kept])
 
     def _body(self, body: bytes, headers: Headers) -> bytes:
-        """Return a body as it may be written; one that had to be opened for that stays open."""
+        """Return a redacted body. If something was removed from it, it is no longer compressed."""
         try:
             plain = unpack(body, header(headers, "content-encoding") or "")
             text, charset = _decoded(plain, header(headers, "content-type") or "")
@@ -274,7 +278,7 @@ class Redactor(Hidden):
             return missing_body(len(body))
         except ValueError:
             return missing_body(len(body), "searched")
-        # UTF-16 that does not say so.
+        # UTF-16 without a declared charset.
         if "\0" in text and self.__keys.holds(text.replace("\0", "")):
             return missing_body(len(body), "searched")
         written = self._text(text)
@@ -285,10 +289,15 @@ class Redactor(Hidden):
         return self._is_hinted_at(lower_ascii(text))
 
     def _is_hinted_at(self, lower: str) -> bool:
-        """Return the same for a text for searching, which may be quoted as JSON."""
+        """Return the same for a text of `lower_ascii`, which may be quoted as JSON."""
         if any(map(lower.__contains__, _HINTS)) or self.__keys.may_be_in(lower):
             return True
         return "@" in lower and bool(_USER_INFO_HINT.search(lower))
+
+    def _texts(self, texts: list[str]) -> list[str]:
+        # One search of them all, since most contain nothing to remove.
+        is_affected = self.__personal or self._is_affected("\n".join(texts))
+        return list(map(self._text, texts)) if is_affected else texts
 
     def _text(self, text: str) -> str:
         if self._is_affected(text):
@@ -301,7 +310,7 @@ class Redactor(Hidden):
 
 
 def _redacted_field(field: re.Match[str]) -> str:
-    """Return a field of a form or a query, or of JSON, as it may be written."""
+    """Return a field of a form, a query or JSON, with ``<REDACTED>`` for a credential."""
     before, name, value = field.groups()
     name = normalize(unquote(name))
     is_long = name in ("key", "token") and len(value) >= _LONG_ENOUGH
@@ -309,9 +318,9 @@ def _redacted_field(field: re.Match[str]) -> str:
     return f"{before}{REDACTED if is_credential else value}"
 
 
-@lru_cache(1000)  # otherwise a fifth of the time that recording takes, for the same few names
+@lru_cache(1000)  # without it, the same few names take a fifth of the time of a recording
 def _mask(header_name: str) -> str | None:
-    """Return what stands for a header's value: nothing, or ``<REDACTED>``; None for no header."""
+    """Return ``<REDACTED>`` to replace a header's value, ``""`` to keep it, None to drop it."""
     if header_name.lower() in _DROPPED:
         return None
     is_credential = _CREDENTIAL_HEADER.search(header_name) and not _OTHER_HEADER.search(header_name)
@@ -331,19 +340,19 @@ def _searched(interaction: Interaction) -> str | None:
 
 
 def _is_opened(lower: str) -> bool:
-    """Return whether what is written has a body that is opened or decoded before it is searched."""
+    """Return whether a text has a body that must be decompressed or decoded to be searched."""
     is_utf_8 = lower.count("charset=") == lower.count("charset=utf-8")
     is_small = len(lower) <= MAX_UNPACKED_BYTES
     return not is_utf_8 or not is_small or any(map(lower.__contains__, _OPENED_HINTS))
 
 
 def _decoded(body: bytes, content_type: str) -> tuple[str, str]:
-    """Return a body as text, and the charset that gives the body again.
+    """Return a body as text, and the charset that encodes the text to the same body.
 
     Raises
     ------
     ValueError
-        Where its charset is unknown, or one in which a key would not be found, such as UTF-16.
+        The charset is unknown, or a key would not be found in it, such as UTF-16.
     """
     declared = match[1] if (match := _CHARSET.search(content_type)) else "utf-8"
     with contextlib.suppress(LookupError):
@@ -357,11 +366,11 @@ def _decoded(body: bytes, content_type: str) -> tuple[str, str]:
 
 
 def redact_foreign(interactions: Iterable[Interaction]) -> tuple[list[Interaction], Redactor]:
-    """Return what another program recorded without its credentials, and what knows these.
+    """Return the interactions of another program without credentials, and the redactor.
 
-    They are known by where they stand: an ``Authorization`` of one part, an ``api_key``, an
-    ``X-Api-Key``. A service may have echoed them anywhere else, so all are learned first. Of an
-    ``Authorization`` the scheme stays: ``Bearer <REDACTED>``.
+    Credentials are recognised by their place: an ``Authorization`` of one part, an ``api_key``, an
+    ``X-Api-Key``. They are all learned first, since the service may have echoed them elsewhere. The
+    scheme of an ``Authorization`` is kept: ``Bearer <REDACTED>``.
     """
     recorded, redactor = list(interactions), Redactor()
     for each in recorded:
@@ -402,7 +411,7 @@ def _secrets_of(request: RecordedRequest) -> Iterator[str]:
 
 
 def _credentials(authorization: str) -> Iterator[str]:
-    """Yield the credential of one part; of Basic, the user name and the password."""
+    """Yield the credential of a header with one part; for Basic, the user name and password."""
     if match := _ONE_PART.fullmatch(authorization):
         token = match[2]
         if match[1].lower() == "basic":
@@ -413,7 +422,7 @@ def _credentials(authorization: str) -> Iterator[str]:
 
 # -- logs --------------------------------------------------------------------------------------
 
-_CORES: Final = ("httpcore", "httpcore2")  # httpx's, and that of its fork httpx2
+_CORES: Final = ("httpcore", "httpcore2")  # of httpx and of its fork httpx2
 _ROOTS: Final = ("directmail_lab", "httpx", "httpx2", "urllib3", *_CORES)
 _CORE_PARTS: Final = ("connection", "http11", "http2", "proxy", "socks")
 GUARDED_LOGGERS: Final = (
@@ -421,7 +430,7 @@ GUARDED_LOGGERS: Final = (
     "urllib3.connectionpool",
     *(f"{core}.{part}" for core in _CORES for part in _CORE_PARTS),
 )
-"""The loggers that a request's address, headers or errors reach, beside their children."""
+"""The loggers that get addresses, headers or errors of requests. Their children get them, too."""
 
 # httpcore logs headers as pairs of bytes: (b'Cookie', b'…').
 _LOGGED_HEADER = re.compile(r"(b?(['\"])([\w-]{1,99})\2, b?)(['\"]).*?(?:\4(?=[,)\]])|$)", re.M)
@@ -435,7 +444,7 @@ def _logged_header(match: re.Match[str]) -> str:
 def guard_logs(redactor: Redactor) -> Callable[[], None]:
     """Redact what the guarded loggers log from now on; return a function that ends this.
 
-    Each call adds a filter of its own, so sessions may overlap and end in any order.
+    Each call adds its own filter, so sessions may overlap and end in any order.
     """
 
     def redact(record: logging.LogRecord) -> bool:
@@ -449,16 +458,19 @@ def guard_logs(redactor: Redactor) -> Callable[[], None]:
         if record.exc_info and record.exc_info[0] is not None:
             text = logging.Formatter().formatException(record.exc_info)
             record.exc_text, record.exc_info = text, None
-        # Also a text that the filter of another session, with another key, has made already.
+        # Not only if it was formatted here: the filter of another session may have done so.
         record.exc_text = record.exc_text and redactor.text(record.exc_text)
         record.stack_info = record.stack_info and redactor.text(record.stack_info)
         return True
 
-    # A filter is not inherited by the loggers below.
+    # Child loggers do not inherit a filter.
     below = (name for name in list(logging.root.manager.loggerDict) if name.split(".")[0] in _ROOTS)
-    with contextlib.ExitStack() as filters:
-        for name in {*GUARDED_LOGGERS, *below}:
-            logger = logging.getLogger(name)
-            logger.addFilter(redact)
-            filters.callback(logger.removeFilter, redact)
-        return filters.pop_all().close
+    loggers = [logging.getLogger(name) for name in {*GUARDED_LOGGERS, *below}]
+    for logger in loggers:
+        logger.addFilter(redact)
+
+    def end() -> None:
+        for logger in loggers:
+            logger.removeFilter(redact)
+
+    return end

@@ -7,9 +7,9 @@
     ObservingTransport    keeps every response; writes it to a cassette
     NetworkTransport      refuses unsafe requests; adds the key; sends
 
-In a replay there is nothing below the first. What the transports tell one another of a request is
-in its `Call`, and what they tell of a response in its `Received` (extensions.py). Each class has
-both ``handle_request`` and ``handle_async_request``, so one stack serves both clients of a session.
+A replay uses only the first. The transports share what they know about a request in its `Call`, and
+about a response in its `Received` (extensions.py). Each class has both ``handle_request`` and
+``handle_async_request``, so one stack serves the synchronous and the asynchronous client.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ..http import httpx
 
 
 class Transport(Protocol):
-    """What each layer needs of the one below it: httpx's two methods."""
+    """What each layer needs from the one below it: httpx's two methods."""
 
     def handle_request(self, request: httpx.Request) -> httpx.Response: ...
 

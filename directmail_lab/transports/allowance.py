@@ -1,6 +1,7 @@
-"""The rules of pacing: one operation's allowance, and when its next request may be sent. Pure.
+"""The rules of pacing: one operation's allowance, and when its next request may be sent.
 
-All times are passed in, in seconds since the Unix epoch.
+All times are in seconds since the Unix epoch and are passed in, so nothing here waits or reads a
+clock.
 """
 
 from __future__ import annotations
@@ -16,20 +17,21 @@ from ..readings.reset_unit import SCALES, Scale, UnitName, renewal_time
 
 Pace = Literal["burst", "even", "off"]
 
-# No window is shorter than a second: if all values are below 1,000, they are not milliseconds.
+# If all values are below 1,000, they are not milliseconds: no window is shorter than a second.
 _LEAST_MILLISECONDS: Final = 1000
-# Two responses of one window may disagree about its renewal by the delay of a busy machine, and by
-# rounding and latency.
+# Two responses of one window may differ about its renewal by the delay of a busy machine, and also
+# by rounding and latency.
 _DELAY_S: Final = 0.05
 # The rounding error of a difference of two times since the epoch.
 _CLOCK_ERROR_S: Final = 1e-6
 _LONGEST_LATENCY_S: Final = 6.0
-# A request that waits for another one asks again after so long, the later the less often.
+# A request that waits for another one asks again after this time. The longer it waits, the less
+# often it asks.
 _LEAST_POLL_S: Final = 0.003
 _LONGEST_POLL_S: Final = 0.1
-# From one response of a busy session to its next one take at most so many times its latency.
+# In a busy session, the next response arrives after at most this many times the latency.
 _SLOWEST: Final = 3.0
-# After a refusal that does not tell a believable renewal: 1, 2, 4, … seconds.
+# The longest pause after refusals that name no believable renewal: 1, 2, 4, … seconds.
 _LONGEST_PAUSE_S: Final = 16.0
 
 
@@ -37,9 +39,9 @@ _LONGEST_PAUSE_S: Final = 16.0
 class Allowance:
     """What is known of one operation's allowance.
 
-    Others may use it too: other sessions, machines and programs. Within a window, ``remaining``
-    falls by more than this session sent if they do, or if a request costs more than one. Then
-    ``reserve`` is how much of it goes to them while one of our requests is under way.
+    Other sessions, machines and programs may use the same allowance. If they do, or if a request
+    costs more than one, ``remaining`` falls within a window by more than this session sent. Then
+    ``reserve`` is how much of it goes to others while one of our requests is under way.
 
     Attributes
     ----------
@@ -48,22 +50,22 @@ class Allowance:
     max_wait_s, pace
         See `Allowances`.
     remaining
-        As in the last response; None if responses do not say.
+        The value in the last response; None if responses do not have it.
     reserve
-        How many of these are left to others; 0 at the start of each window.
+        How many of the remaining requests are left to others; 0 at the start of each window.
     renews_at, began_at
         When the allowance renews, and when this window's first request was sent.
     answered_at, latency_s
-        When the last response came, and the longest that recent ones took.
+        When the last response arrived, and how long the slowest of the recent ones took.
     probe_until
-        Until when a request is out that finds out what remains.
+        Until when other requests wait for one that finds out how many remain.
     sent_at
         When the last request was sent.
     waiting, in_flight
-        The requests that wait, the longest first; those that have no response yet.
+        The requests that wait, in the order of their arrival, and those without a response yet.
     first_remaining, first_at, sent
-        What remained in the window's first response, when that came, and how many of our requests
-        may have been counted since.
+        How many remained in the window's first response, when it arrived, and how many of our
+        requests the service may have counted since.
     largest_reset
         The largest value of Reset so far.
     in_seconds_at
@@ -94,7 +96,7 @@ class Allowance:
     rounds_down: bool = False
 
     def wait_s(self, now: float, request: Hashable) -> float:
-        """Return 0 and count a request as sent, or return in how many seconds it asks again."""
+        """Return 0 and count the request as sent, or return after how many seconds to ask again."""
         seconds = self._due_in_s(now, request)
         if seconds > 0.0:
             self.waiting[request] = None
@@ -129,20 +131,20 @@ class Allowance:
     def pause_s(self, now: float, refusals: int) -> float:
         """Return how long a refused request pauses, however soon the allowance seems to renew.
 
-        Others may use up each new window first. So a renewal that is a second or more away is
-        waited for, and no longer; but a service whose Reset is wrong is asked less and less often.
+        Others may use up each new window first. So if the renewal is a second or more away, the
+        request waits just for it. But if a service's Reset is wrong, the pauses grow.
         """
         if self.renews_at > now + (1.0 if refusals > 1 else 0.0):
             return 0.0
         return min(2.0 ** (refusals - 1), _LONGEST_PAUSE_S)
 
     def _poll_s(self, now: float) -> float:
-        """Return when a request asks again that waits for another one, by its last event."""
+        """Return after how many seconds a request that waits for another one asks again."""
         seconds = (now - max(self.sent_at, self.answered_at)) / 8
         return min(max(_LEAST_POLL_S, seconds), _LONGEST_POLL_S)
 
     def settle(self, request: Hashable, reading: Reading | None) -> None:
-        """Take the response to a request, or None if it has none or was never sent."""
+        """Learn from the response to a request; None if it got none, or was never sent."""
         self.waiting.pop(request, None)
         if request in self.in_flight:
             self.in_flight.remove(request)
@@ -166,14 +168,14 @@ class Allowance:
             self.first_remaining, self.first_at = remaining or 0, reading.at
             self.reserve, self.sent = 0, len(self.in_flight)
         elif sent_at < self.began_at:
-            return  # perhaps of the window before
+            return  # the response may belong to the previous window
         elif before is not None:
             self.remaining = max(0, before - 1) if remaining is None else min(before, remaining)
             self._learn_of_others(reading)
         if is_new or self.remaining == 0:
             at, tolerance_s = self._renewal(reading)
             if not is_new and abs(at - self.renews_at) <= tolerance_s:
-                # The same renewal again: values are rounded up, so the earlier is more precise.
+                # The same renewal again. Values are rounded up, so the earlier one is more precise.
                 at = min(at, self.renews_at)
             self.renews_at, self.in_seconds_at = at, reading.at + (reading.reset or 0)
 
@@ -183,14 +185,14 @@ class Allowance:
         passed_s, ours = reading.at - self.first_at, len(self.in_flight) + 1
         if used <= 0 or passed_s <= 0.0:
             return
-        # As much as they used for each of ours; but a session that sends now and then would take
-        # all that they use meanwhile for what they use during its request.
+        # They get as much as they used for each of our requests. But a session that rarely sends
+        # would count all that they use between its requests, so there is a second bound.
         for_each = used / (self.sent + 1 - ours)
         at_once = used * _SLOWEST * (reading.elapsed_s or 0.0) / passed_s
         self.reserve = round(min(for_each * ours, at_once))
 
     def _renewal(self, reading: Reading) -> tuple[float, float]:
-        """Return when the allowance renews by our clock, and how many seconds off that may be."""
+        """Return when the allowance renews by our clock, and the greatest error in seconds."""
         tolerance_s = _DELAY_S + (reading.elapsed_s or 0.0)
         if reading.retry_after_s is not None and reading.status >= 400:
             return reading.at + reading.retry_after_s, tolerance_s
@@ -198,9 +200,9 @@ class Allowance:
         unit = self._unit(reading)
         at = renewal_time(reading, unit)
         if at is None or not (reading.reset_text or self.largest_reset):
-            # Reset 0, 0, 0 says nothing; in 2, 1, 0 the zero says that it renews now.
+            # If all values of Reset are 0, they say nothing. After 2 and 1, 0 means "now".
             return max(self.began_at + TYPICAL_WINDOW_S, reading.at + 1.0), tolerance_s
-        scale = SCALES.get(unit, Scale(1.0, counts_down=False))  # a date is precise to a second
+        scale = SCALES.get(unit, Scale(1.0, counts_down=False))  # a date: precise to a second
         at += self.rounds_down * scale.seconds
         if not scale.counts_down and reading.served_at is not None:
             # `Date` is rounded down to a second, and was written at most `elapsed_s` ago.
@@ -209,7 +211,7 @@ class Allowance:
         return at, scale.seconds + tolerance_s
 
     def _unit(self, reading: Reading) -> UnitName:
-        """Return the unit of Reset; while it is uncertain, the one with the shortest safe wait."""
+        """Return the unit of Reset, or if it is uncertain, the one with the shortest safe wait."""
         unit = self.reset_unit()
         if unit != "undetermined":
             return unit
@@ -218,14 +220,14 @@ class Allowance:
         return "seconds_left" if self.is_in_seconds or is_small else "milliseconds_left"
 
     def _learn_from_refusal(self, reading: Reading) -> None:
-        """Learn from a refusal after a full wait: a wrong unit, or values that are rounded down."""
+        """Learn from a refusal after a full wait: the unit was wrong, or Reset is rounded down."""
         if reading.reset is None:
             return
-        # A refusal alone proves nothing: another program may have used up the new window. These are
-        # not milliseconds if the value fell as seconds do: 1800, and 1798 after 1.8 s.
+        # A refusal alone proves nothing: another program may have used up the new window. But if
+        # the value fell as seconds do (1800, and 1798 after 1.8 s), it is not in milliseconds.
         if self.reset_unit() == "undetermined" and self._unit(reading) == "milliseconds_left":
             self.is_in_seconds |= abs(reading.at + reading.reset - self.in_seconds_at) <= 2.0
-        # Reset is rounded down if the renewal it names has passed although the request was refused.
-        # If only the unit was wrong, assume that too: waiting a second too long costs less than
-        # another refusal.
+        # If the renewal that Reset names has passed, and the request was still refused, Reset is
+        # rounded down. If only the unit was wrong, assume that too: waiting a second too long costs
+        # less than another refusal.
         self.rounds_down |= self.is_in_seconds or self._renewal(reading)[0] <= reading.at

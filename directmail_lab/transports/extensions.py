@@ -1,7 +1,7 @@
-"""What travels with a request and with its response: one object each, under one key.
+"""`Call` and `Received`: what the transports know about a request and about its response.
 
-httpx copies the dictionary ``extensions`` of a request to the request that follows a redirect, but
-not what that dictionary holds. So all requests of a call share one `Call`.
+They are in the ``extensions`` of the request and of the response. httpx copies this dictionary to a
+request that follows a redirect, but not its values. So all requests of a call share one `Call`.
 """
 
 from __future__ import annotations
@@ -11,18 +11,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from ..http import httpx
+
 if TYPE_CHECKING:
-    from ..cassettes import SessionRecording
-    from ..http import httpx
+    from ..cassettes import Recording, SessionRecording
     from ..readings.reading import Reading
 
 KEY: Final = "directmail_lab"
-"""Where a request has its `Call`, and a response its `Received`: ``response.extensions[KEY]``."""
+"""The key of a request's `Call` and a response's `Received`: ``response.extensions[KEY]``."""
 
 
 @dataclass(eq=False, repr=False, slots=True)
 class Call:
-    """One call of a client: its request, and those that follow by redirects.
+    """One call of a client: its request, and the requests that follow its redirects.
 
     Attributes
     ----------
@@ -31,18 +32,18 @@ class Call:
     is_foreign
         Whether a client of another library makes the call (see `directmail_lab.clients`).
     send
-        What sends the request in place of the session's connections, if such a client does.
+        Sends the request instead of the session's connections, if such a client gives it.
     cancelled
-        After this event, the request is not sent any more.
+        Once this event is set, the request is no longer sent.
     first_sent
-        The ``id`` of the request that was sent first; None before any is.
+        The ``id`` of the request that was sent first, or None.
     attempt
-        How many responses the present request has had: more than one if it was repeated.
+        How many responses the current request has had: more than one if it was sent again.
     recorded
-        How many of these a cassette has.
+        How many of these responses a cassette has.
     number
-        The number of the last one, from 1, in the recording of the session's mode; 0 if there is
-        none. A request that was aborted has one, too.
+        The number of the last response in the recording of the session's mode, from 1; 0 if there
+        is none. An aborted request has a number, too.
     """
 
     wants_key: bool = False
@@ -57,39 +58,43 @@ class Call:
 
 @dataclass(eq=False, repr=False, slots=True)
 class Received:
-    """What a session keeps of a response; empty for a response that no session received.
+    """Where a session keeps a response; empty for a response that no session received.
 
     Attributes
     ----------
-    reading
-        Its reading.
-    number
-        Its number, from 1, in the recording of the session's mode.
     recording
-        What gets the body once that is read; None if it has the body.
+        The recording that has the response.
+    number
+        Its number there, from 1.
+    keeper
+        The recording that gets the body once it is read; None if it already has the body.
     is_page
-        Whether it is one of `pages`: its only array of objects is the records.
+        Whether `pages` returned it. Then its only array of objects contains the records.
     """
 
-    reading: Reading | None = None
+    recording: Recording | None = None
     number: int = 0
-    recording: SessionRecording | None = None
+    keeper: SessionRecording | None = None
     is_page: bool = False
 
+    @property
+    def reading(self) -> Reading | None:
+        """The response's reading. In a replay, it is made only on demand."""
+        return None if self.recording is None else self.recording.reading(self.number)
+
     def add_body(self, body: bytes) -> None:
-        """Keep the body, which was read just now."""
-        if self.recording is not None:
-            self.recording.add_body(self.number, body)
+        """Give the body to the recording, after it was read."""
+        if self.keeper is not None:
+            self.keeper.add_body(self.number, body)
 
     def cut_short(self, body: bytes, *, is_aborted: bool) -> None:
-        """Keep what came of the body before the connection broke, or the caller dropped it."""
-        if self.recording is not None:
-            cut_short = self.recording.cut_short
-            self.reading = cut_short(self.number, body, is_aborted=is_aborted)
+        """Keep the part of the body that arrived before the connection broke or was dropped."""
+        if self.keeper is not None:
+            self.keeper.cut_short(self.number, body, is_aborted=is_aborted)
 
 
 def call_of(request: Any) -> Call:
-    """Return what travels with a request of httpx or httpx2."""
+    """Return the `Call` of a request of httpx or httpx2."""
     call: Call | None = request.extensions.get(KEY)
     if call is None:
         call = request.extensions[KEY] = Call()
@@ -97,12 +102,15 @@ def call_of(request: Any) -> Call:
 
 
 def of(response: httpx.Response) -> Received:
-    """Return what travels with a response."""
+    """Return the `Received` of a response."""
     return response.extensions.get(KEY) or Received()
 
 
 def keep_body(response: httpx.Response) -> httpx.Response:
-    """Return a response. If its body was read, the session's recording keeps that."""
-    if response.is_closed and (received := of(response)).recording is not None:
-        received.add_body(response.content)
+    """Return the response, and let the session's recording keep its body if it was read."""
+    if response.is_closed:
+        if (received := of(response)).keeper is not None:
+            received.add_body(response.content)
+        # httpx's stream refers to the response, so only the garbage collector would free them.
+        response.stream = httpx.ByteStream(b"")
     return response

@@ -1,4 +1,4 @@
-"""The innermost transport: refuses unsafe requests, adds the key to the others, sends them."""
+"""The innermost transport refuses unsafe requests, adds the key to the others, and sends them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     _Opened = AsyncGenerator[httpx.AsyncHTTPTransport]
 
 
-# After these errors, nothing of the request has reached the service.
+# After these errors, the service has received nothing of the request.
 _NOT_SENT: Final = (
     httpx.ConnectError,
     httpx.ConnectTimeout,
@@ -45,14 +45,14 @@ _NOT_SENT: Final = (
 
 
 class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
-    """Sends requests, but neither unencrypted ones nor writes that are not allowed.
+    """Sends requests, unless they are unencrypted, or writes that are not allowed.
 
-    The key is added to a copy of the request, and only if it goes to the base address's origin. So
-    no request or response that the caller holds, pickles or prints has the key, and no redirect
-    takes it to another server.
+    The key is added to a copy of the request, and only if it goes to the origin of the base
+    address. So no request or response that the caller keeps, pickles or prints contains the key,
+    and no redirect takes it to another server.
 
-    A client of the code under test sends by its own connections, and to any address.
-    Without a key, only such clients send.
+    A client that the code under test makes sends over its own connections, to any address. Without
+    a key, only such clients can send.
 
     Attributes
     ----------
@@ -70,7 +70,7 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         self._api_key = api_key
         self.allow_writes = allow_writes
         self._proxy = _proxy_for(base)
-        # By process, so that a forked child opens its own connections. An asynchronous pool
+        # For each process, so that a forked child opens its own connections. An asynchronous pool
         # belongs to one event loop, and is closed with it.
         self._pools: dict[int, httpx.HTTPTransport] = {}
         self._loop_pools: dict[_Place, tuple[httpx.AsyncHTTPTransport, _Opened]] = {}
@@ -88,7 +88,7 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
             process, httpx.HTTPTransport(verify=_certificates(), proxy=self._proxy)
         )
 
-        def forget_pool() -> None:  # httpcore's locks are Python's: one may be held for ever
+        def forget_pool() -> None:  # an interrupt may leave one of httpcore's locks locked
             self._pools.pop(process, None)
 
         try:
@@ -119,14 +119,14 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         return self._loop_pools[place][0]
 
     def _checked_and_signed(self, request: httpx.Request) -> httpx.Request:
-        """Return a request with the key, as a copy; or as it is, if it is to be sent without."""
+        """Return a copy of the request with the key, or the request if it is sent without."""
         url, call = request.url, call_of(request)
         if self._api_key is None and not call.send:
             raise NotConnectedError(
                 "This session has no key, and records only the clients of the code under test.",
                 "Set DIRECTMAIL_BASE_URL and DIRECTMAIL_API_KEY.",
             )
-        is_ours = origin(url) == self._origin  # which was checked when the session was opened
+        is_ours = origin(url) == self._origin  # checked when the session was opened
         is_checked = is_ours or call.send is not None
         if not is_checked and parse_url(url).scheme != "https" and not is_loopback(url.host):
             raise AddressError(
@@ -142,7 +142,7 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
             call.is_foreign and carries_credentials(recorded_request(request))
         ):
             return request
-        # Not from texts: httpx would encode each header again.
+        # From the headers as they are: httpx would encode each header of a dict again.
         signed = httpx.Request(
             request.method,
             url,
@@ -170,7 +170,7 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
             )
 
     def close(self) -> None:
-        """Close the connections; those of a running event loop are closed by that loop."""
+        """Close the connections. A running event loop closes its own."""
         process = os.getpid()
         if (pool := self._pools.pop(process, None)) is not None:
             pool.close()
@@ -198,9 +198,9 @@ async def _open_until_the_loop_ends(
 class _Body(httpx.SyncByteStream, httpx.AsyncByteStream):
     """The body of a live response.
 
-    If it breaks off, the outcome of a write is unknown, as it is when no response comes. An error
-    of the connection has no frames of httpx. A body that is compressed more than once is refused:
-    httpx would expand 893 bytes to 8 GB.
+    If it breaks off, the outcome of a write is unknown, as it is if no response arrives. The
+    traceback of a connection's error has no frames of httpx. A body that is compressed more than
+    once is refused: httpx would expand 893 bytes to 8 GB.
     """
 
     def __init__(
@@ -261,13 +261,13 @@ class _Body(httpx.SyncByteStream, httpx.AsyncByteStream):
 
 
 class OutcomeUnknownTimeoutError(OutcomeUnknownError, httpx.TimeoutException):
-    """A write that timed out; ``except httpx.TimeoutException`` catches it too."""
+    """A write timed out. ``except httpx.TimeoutException`` catches it too."""
 
 
 def lost_response(request: httpx.Request, error: BaseException) -> OutcomeUnknownError | None:
-    """Return the error for a write that was sent without a response; None for other failures.
+    """Return the error for a write that was sent and got no response; None for other failures.
 
-    Other clients than the session's own get the errors of their library.
+    Clients of other libraries get the errors of their library.
     """
     if (
         call_of(request).is_foreign
@@ -286,15 +286,15 @@ def lost_response(request: httpx.Request, error: BaseException) -> OutcomeUnknow
 
 
 def _certificates() -> ssl.SSLContext:
-    """Return what servers' certificates are checked by; sessions share it."""
+    """Return the TLS context that checks servers' certificates; all sessions share it."""
     return _read_certificates(variable("SSL_CERT_FILE"), variable("SSL_CERT_DIR"))
 
 
 @lru_cache(maxsize=1)  # reading them takes 25 ms, which each recorded test would pay
 def _read_certificates(file: str | None, _: str | None) -> ssl.SSLContext:
     try:
-        return httpx.create_ssl_context()  # of the files that the two variables name
-    except OSError as error:  # an SSLError too; neither says which file it is
+        return httpx.create_ssl_context()  # it reads the files that the two variables name
+    except OSError as error:  # or an SSLError; neither names the file
         reason = error.strerror
     raise DirectMailLabError(
         f"SSL_CERT_FILE, {file}, cannot be read: {reason}.", "Correct or unset it."

@@ -1,4 +1,4 @@
-"""The transport that keeps every response, and writes it to a cassette if there is one."""
+"""The transport that keeps every response, and records it if there is a cassette."""
 
 from __future__ import annotations
 
@@ -13,22 +13,23 @@ from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Any, Final, cast
 
-from ..cassettes import Cassette, RawInteraction, SessionRecording
+from ..cassettes import Cassette, Played, RawInteraction, SessionRecording
 from ..display import CONTROLS
 from ..errors import CassetteError, OutcomeUnknownError
 from ..exchange.bodies import MAX_UNPACKED_BYTES, missing_body, unpack
-from ..exchange.operations import below, path_below
+from ..exchange.operations import below
 from ..exchange.values import Interaction, RecordedResponse, header, normalize_headers
 from ..http import as_response, body_of, httpx, recorded_request, recorded_response
-from ..readings.reading import RawValues, Reading, ReadingSource, raw_values
+from ..readings.reading import Reading, ReadingSource, raw_values
+from ..redaction import Redactor
 from ..tracebacks import hide_frames
 from . import Transport
-from .extensions import KEY, Received, call_of, of
+from .extensions import KEY, Call, Received, call_of, of
 
 _log: Final = logging.getLogger(__name__)
 
 _MOST_KEPT_BYTES: Final = 64 * 1024**2
-"""How much is kept of a body that may yet be cut short; of a larger one nothing is."""
+"""The largest body that is kept while it is read, in case it is cut short."""
 
 _USUAL_REASONS: Final = frozenset({"", *(status.phrase for status in HTTPStatus)})
 
@@ -40,15 +41,15 @@ class Observer:
     Attributes
     ----------
     prefix
-        The base address's path prefix: a reading's path is below it.
-    redacted
-        Removes the key from a text.
+        The path of the base address. A reading's path is relative to it.
+    redactor
+        Removes the key.
     listeners
-        What is called with each reading.
+        Functions that are called with each reading.
     """
 
     prefix: str = ""
-    redacted: Callable[[str], str] = str
+    redactor: Redactor = field(default_factory=Redactor)
     listeners: dict[object, Callable[[Reading], None]] = field(default_factory=dict)
 
     def __call__(
@@ -62,50 +63,57 @@ class Observer:
         source: ReadingSource = "live",
         cassette: str | None = None,
         cassette_number: int | None = None,
-        uri: str = "",
         body: bytes | None = None,
+        is_clean: bool = False,
     ) -> Received:
-        """Return what the response now carries.
+        """Add a response to a recording, and return its `Received`.
 
-        ``uri`` is the redacted address if that is known; ``body`` is None if it was not read yet.
+        ``body`` is None if it was not read yet. ``is_clean`` says that the messages have no key.
         """
-        _hide_key(response, self.redacted)
-        raw, call = response.headers.raw, call_of(request)
+        _hide_key(response, self.redactor.text)
+        call, raw = call_of(request), response.headers.raw
         call.attempt += 1
-        # A service may put anything in a header, and a reading is shown and pickled as it is. A
-        # shorter text holds no key that is searched for.
-        values = RawValues(
-            *[v and (self.redacted(v) if len(v) >= 8 else v) for v in raw_values(raw)]
-        )
+        path = below(request.url.raw_path.decode("ascii"), self.prefix)
         reading = Reading(
-            at,
-            request.method,
-            path_below(uri, self.prefix)
-            if uri
-            else self.redacted(below(request.url.raw_path.decode("ascii"), self.prefix)),
-            response.status_code,
-            values,
-            elapsed_s,
-            source,
-            cassette,
-            cassette_number,
-            call.attempt,
+            *(at, request.method, path, response.status_code, raw_values(raw), elapsed_s),
+            *(source, cassette, cassette_number, call.attempt),
         )
         sent, reason = body_of(request) or b"", response.reason_phrase
-        exchange = RawInteraction(uri or request.url, request.headers.raw, sent, raw, reason, body)
-        call.number = number = recording.add(reading, exchange)
-        received = Received(reading, number, recording if body is None else None)
+        exchange = RawInteraction(request.url, request.headers.raw, sent, raw, reason, body)
+        reading = reading if is_clean else reading.redacted(self.redactor)
+        number = recording.add(reading, exchange)
+        received = Received(recording, number, recording if body is None else None)
+        self._tell(call, response, received)
+        return received
+
+    def played(
+        self,
+        recording: SessionRecording,
+        request: httpx.Request,
+        response: httpx.Response,
+        cassette: Cassette,
+        played: Played,
+    ) -> None:
+        """Add a response that a cassette played to a recording."""
+        _hide_key(response, self.redactor.text)
+        call = call_of(request)
+        call.attempt += 1
+        number = recording.add_played(cassette, played, attempt=call.attempt)
+        self._tell(call, response, Received(recording, number))
+
+    def _tell(self, call: Call, response: httpx.Response, received: Received) -> None:
+        call.number = received.number
         response.extensions[KEY] = received
         for listener in list(self.listeners.values()):
             try:
-                listener(reading)
-            except Exception:  # it must not cost the caller a good response
+                if reading := received.reading:
+                    listener(reading)
+            except Exception:  # a callback must not cost the caller a good response
                 _log.exception("An on_reading callback failed")
-        return received
 
 
 def _hide_key(response: httpx.Response, redacted: Callable[[str], str]) -> None:
-    """Take the key out of what httpx shows, and out of its cookies; and a terminal's controls."""
+    """Remove the key from the reason phrase and the cookies, and control characters from both."""
     if (reason := response.reason_phrase) not in _USUAL_REASONS:
         shown = CONTROLS.sub(" ", redacted(reason))
         response.extensions["reason_phrase"] = shown.encode("ascii", "replace")
@@ -117,9 +125,9 @@ def _hide_key(response: httpx.Response, redacted: Callable[[str], str]) -> None:
 
 @dataclass(eq=False, repr=False)
 class ObservingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
-    """Sends a request once, keeps the response, and writes it to the ``cassette`` if there is one.
+    """Sends a request once, keeps the response, and records it if there is a ``cassette``.
 
-    ``clock`` returns seconds since the Unix epoch; latencies are differences of ``timer``, also in
+    ``clock`` returns seconds since the Unix epoch. Latencies are differences of ``timer``, in
     seconds.
     """
 
@@ -142,7 +150,7 @@ class ObservingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         if self.cassette is None:
             self._observe_live(request, response, started)
             return response
-        # No local holds the bytes: a traceback with locals would print what they echo.
+        # Without a local for the bytes: a traceback with locals would print what they echo.
         with closing(body), _time_limit(request, response, self.timer) as check:
             response.stream = httpx.ByteStream(b"".join(map(check, body)))
         return self._record(self.cassette, request, response, started)
@@ -170,21 +178,21 @@ class ObservingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         return self.observe(self.recording, request, response, at=self.clock(), elapsed_s=elapsed_s)
 
     def _body(self, request: httpx.Request, response: httpx.Response, started: float) -> _Body:
-        """Return the body of a response, which is kept as far as it came if it breaks off."""
+        """Return the body of a response. If it breaks off, the part that arrived is kept."""
 
         def unpacked(body: bytes) -> bytes:
             return unpack(body, response.headers.get("content-encoding", ""))
 
         def cut_short(body: bytes, *, is_aborted: bool) -> None:
             received = of(response)
-            if not received.number:  # it was read for a cassette, which gets none of it
+            if not received.number:  # read for a cassette, which does not get a part
                 received = self._observe_live(request, response, started)
             with suppress(ValueError):
                 body = unpacked(body)
             received.cut_short(body, is_aborted=is_aborted)
 
         def complete(body: bytes) -> None:
-            with suppress(ValueError):  # it is not compressed as it says
+            with suppress(ValueError):  # not compressed as its headers say
                 of(response).add_body(unpacked(body))
 
         # The session's own clients keep what httpx decoded: see `keep_body`.
@@ -192,7 +200,7 @@ class ObservingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         return _Body(response, cut_short, complete if is_kept_here else None)
 
     def _aborted(self, request: httpx.Request, started: float) -> None:
-        """Keep that a request was sent, and that its caller did not wait for the response."""
+        """Keep a request that was sent, although its caller did not wait for the response."""
         if call_of(request).first_sent is not None:
             received = self._observe_live(request, httpx.Response(0), started)
             received.cut_short(b"", is_aborted=True)
@@ -201,7 +209,7 @@ class ObservingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
     def _record(
         self, cassette: Cassette, request: httpx.Request, response: httpx.Response, started: float
     ) -> httpx.Response:
-        """Record a response before the caller has the whole of it: nothing seen is ever lost."""
+        """Record a response before the caller gets it, so that nothing seen is ever lost."""
         elapsed_s, at, call = round(self.timer() - started, 6), self.clock(), call_of(request)
         recorded, response = _as_recorded(request, response)
         about: dict[str, Any] = {"at": at, "elapsed_s": elapsed_s, "body": recorded.body}
@@ -209,17 +217,17 @@ class ObservingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         interaction = Interaction(sent, recorded, recorded_at, elapsed_s, call.recorded + 1)
         try:
             if written := cassette.record(interaction):
-                call.recorded += 1  # what is left out is no attempt of the recording
+                call.recorded += 1  # what before_record leaves out does not count
                 about |= {"source": "recorded", "cassette": cassette.name}
-                about["cassette_number"] = written.number
+                about |= {"cassette_number": written.number, "is_clean": written.is_clean}
         except CassetteError as error:
             error.add_note(
-                f"The service had answered {recorded.status} to the {request.method}: "
+                f"The service had responded with {recorded.status} to the {request.method}: "
                 "the request was carried out, and only its recording failed. interactions() has "
                 "the response."
             )
             raise
-        finally:  # a response that was not recorded is in the session's recording
+        finally:  # the session keeps the response even if it was not recorded
             self.observe(self.recording, request, response, **about)
         return response
 
@@ -227,8 +235,8 @@ class ObservingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
 class _Body(httpx.SyncByteStream, httpx.AsyncByteStream):
     """The body of a live response.
 
-    ``complete`` gets it once it was read whole. If the connection breaks, or the caller is
-    interrupted as it reads, ``cut_short`` gets what came until then.
+    ``complete`` gets the whole body once it is read. If the connection breaks, or the caller is
+    interrupted while reading, ``cut_short`` gets the part that arrived.
     """
 
     def __init__(
@@ -256,7 +264,7 @@ class _Body(httpx.SyncByteStream, httpx.AsyncByteStream):
             async for part in self._stream:
                 yield self._kept(part)
         except BaseException as error:
-            part = b""  # no traceback shows what it echoes
+            part = b""  # so that no traceback shows what it echoes
             self._tell(error)
             raise
         self._end()
@@ -286,8 +294,8 @@ class _Body(httpx.SyncByteStream, httpx.AsyncByteStream):
         await self._release().aclose()
 
     def _release(self) -> Any:
-        """Forget the transports: a response that is held must not hold a dropped session's key."""
-        # urllib3 closes it before it asks for the end.
+        """Forget the transports: a response must not keep the key of a dropped session alive."""
+        # urllib3 closes the body before it asks for its end.
         if self._complete is not None and str(self._size) == self._headers.get("content-length"):
             self._end()
         stream, self._stream = self._stream, httpx.ByteStream(b"")
@@ -300,10 +308,10 @@ class _Body(httpx.SyncByteStream, httpx.AsyncByteStream):
 def _time_limit(
     request: httpx.Request, response: httpx.Response, timer: Callable[[], float]
 ) -> Iterator[Callable[[bytes], bytes]]:
-    """Yield a function that returns a part of the body if it came in time.
+    """Yield a function that returns a part of the body, or raises an error if it is too late.
 
-    It ends the reading of a stream that is recorded and does not end: its caller has nothing yet. A
-    body with a ``Content-Length`` has an end, and no limit but the one for each of its parts.
+    Without this, recording a stream that never ends would block its caller. A body with a
+    ``Content-Length`` does end, so only the client's own timeout for each part applies.
     """
     timeout_s: float | None = request.extensions.get("timeout", {}).get("read")
     end = math.inf
@@ -330,16 +338,16 @@ def _time_limit(
 def _as_recorded(
     request: httpx.Request, response: httpx.Response
 ) -> tuple[RecordedResponse, httpx.Response]:
-    """Return a response as it is recorded, and as the caller gets it.
+    """Return a response in the form to record, and in the form for the caller.
 
-    If it was compressed, both are what a replay will give: the decoded body, with headers that fit
-    it. A body that is too large, or cannot be decoded, is the caller's alone.
+    If it was compressed, both are what a replay will return: the decoded body, with matching
+    headers. If the body is too large or cannot be decoded, only the caller gets it.
     """
     recorded = recorded_response(response, b"".join(cast("httpx.ByteStream", response.stream)))
     body, coding = recorded.body, header(recorded.headers, "content-encoding")
     try:
         plain = unpack(body, coding) if coding else body
-        # What is not compressed as its header says is an error, which httpx tells the caller.
+        # If the body is not compressed as its header says, httpx raises an error for the caller.
         if len(plain) > MAX_UNPACKED_BYTES or (coding and body and plain is body):
             raise ValueError
     except ValueError:

@@ -1,4 +1,4 @@
-"""The transport that waits until a request may be sent, and retries reads that failed."""
+"""The transport that waits until a request may be sent, and retries failed reads."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ if TYPE_CHECKING:
     from . import Transport
 
 _ATTEMPTS: Final = 4
-# If no connection can be made there is usually no service: one more attempt, and then the error.
+# If no connection can be made, there is usually no service. So there is just one more attempt.
 _ATTEMPTS_TO_CONNECT: Final = 2
 _RETRIED_STATUSES: Final = frozenset({429, 502, 503, 504})
 # The connection failed. A timeout is not retried: the user has waited long enough.
 _RETRIED_ERRORS: Final = (httpx.NetworkError, httpx.RemoteProtocolError)
 
-# A shorter wait gets no progress bar; a longer one is slept in pieces, since a clock may be set.
+# A shorter wait gets no progress bar. A long one is slept in pieces, since the clock may be set.
 _SHOWN_FROM_S: Final = 1.0
 _LONGEST_PIECE_S: Final = 0.5
 
 
 class Allowances:
-    """The allowances of a session, by operation. Any number of threads and tasks may use them.
+    """The allowances of a session, by operation, for any number of threads and tasks.
 
     Parameters
     ----------
@@ -55,9 +55,9 @@ class Allowances:
     Attributes
     ----------
     lock
-        Acquired while an `Allowance` is asked or changed, which never blocks.
+        Acquired while an `Allowance` is read or changed, which takes no time.
     shown
-        Acquired while a progress bar is shown: only one of several waits has one.
+        Acquired while a progress bar is shown, so that only one of several waits has a bar.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class Allowances:
 
     def of(self, operation: str) -> Allowance:
         """Return an operation's allowance."""
-        if self._process != os.getpid():  # no thread that waits or has the lock is in a child
+        if self._process != os.getpid():  # a forked child has none of the threads that wait
             self._start()
         allowance = self._allowances.get(operation)
         if allowance is None:
@@ -88,9 +88,9 @@ class Allowances:
 
     @property
     def waiting_until(self) -> dict[str, float]:
-        """When the allowances renew that requests wait for, by operation.
+        """When each allowance renews that a request waits for, by operation.
 
-        A time that is over means that a request waits for the response to another one.
+        If the time is past, the request waits for the response to another one.
         """
         known = list(self._allowances.items())
         return {operation: each.renews_at for operation, each in known if each.waiting}
@@ -112,23 +112,23 @@ class PacingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
     """Sends while requests remain, waits for the renewal if none do, and retries failed reads.
 
     Any number of threads, tasks and event loops may use one. ``inner`` must set the `Reading` of
-    each response (see `Received`). A read that is refused with status 429 waits
-    for the renewal and is sent again; it does not count as failed. Clients of other libraries wait
-    and repeat by themselves, so their requests pass at once.
+    each response (see `Received`). A read that is refused with 429 waits for the renewal and is
+    sent again; it does not count as failed. Clients of other libraries wait and retry by
+    themselves, so their requests pass at once.
 
     Parameters
     ----------
     retry
-        Whether it retries; it waits in any case.
+        Whether it retries. It waits in any case.
     clock
         Returns the time, in seconds since the Unix epoch; readings must have times by this clock.
     sleep, sleep_async
-        Sleep for so many seconds; the second one is for tasks.
+        Sleep for a number of seconds; the second one is for tasks.
     progress
-        Shows a wait of a second or more: called with its seconds and its reason; its result is
-        updated with the seconds that pass. None shows nothing. The default is a tqdm bar.
+        Called with the seconds and the reason of a wait of a second or more. It returns a progress
+        bar, which is updated with the seconds that pass. None shows no bar.
     own_origin
-        That of the base address: an operation of another one has an allowance of its own.
+        The origin of the base address. Operations of other origins have their own allowances.
     backoff
         Returns the seconds before the next attempt of a read, given how many have failed.
     """
@@ -189,7 +189,9 @@ class _Attempts:
 
     def __init__(self, transport: PacingTransport, request: httpx.Request) -> None:
         self._transport, self._request, self._call = transport, request, call_of(request)
-        method = "GET" if request.method == "HEAD" else request.method  # they share an allowance
+        method = (
+            "GET" if request.method == "HEAD" else request.method
+        )  # HEAD and GET share an allowance
         url = request.url
         is_own = transport.own_origin in (None, origin(url))
         place = "" if is_own else f"{url.scheme}://{url.netloc.decode('ascii')}"
@@ -202,12 +204,12 @@ class _Attempts:
         self._bar: Any = None
 
     def wait_s(self) -> float:
-        """Return in how many seconds to ask again; 0 if the request may be sent.
+        """Return after how many seconds to ask again, or 0 if the request may be sent.
 
         Raises
         ------
         AllowanceExhaustedError
-            The allowance renews after the time until which the request may wait.
+            The request may not wait until the allowance renews.
         """
         if self._call.cancelled is not None and self._call.cancelled.is_set():
             raise DirectMailLabError("The request was cancelled while it waited.", "Send it again.")
@@ -234,7 +236,7 @@ class _Attempts:
         )
 
     def show(self, seconds: float) -> float:
-        """Return how much of a wait is slept at once; a progress bar shows a long one."""
+        """Return how many seconds to sleep at once, and show a long wait in a progress bar."""
         progress = self._transport.progress if seconds >= _SHOWN_FROM_S else None
         shown = self._transport.allowances.shown
         if progress and self._bar is None and shown.acquire(blocking=False):
@@ -252,10 +254,10 @@ class _Attempts:
             self._transport.allowances.shown.release()
 
     def is_repeated_after(self, outcome: httpx.Response | httpx.TransportError) -> bool:
-        """Return whether the request is sent again, after the waits that come next.
+        """Return whether to send the request again, after the waits that come next.
 
-        After a refusal (429) the allowance decides how long to wait. After a failure it is what
-        ``Retry-After`` asks for, else what ``backoff`` returns.
+        After a refusal (429), the allowance decides how long to wait. After a failure,
+        ``Retry-After`` does, or else ``backoff``.
         """
         self._close_bar()
         reading = None
@@ -295,7 +297,7 @@ class _Attempts:
 
 
 def _may_repeat(request: httpx.Request) -> bool:
-    """Return whether a request may be sent again: GET or HEAD, with a body that can be reread."""
+    """Return whether a request may be sent again: a GET or HEAD whose body can be read again."""
     repeatable = request.method in ("GET", "HEAD") and not is_write(request)
     return repeatable and isinstance(request.stream, httpx.ByteStream)
 

@@ -1,18 +1,17 @@
-"""Responds as the session's mode says: replays a response, or passes the request on."""
+"""The outermost transport: it replays a response or passes the request on, by the mode."""
 
 from __future__ import annotations
 
 import asyncio
-import math
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from ..cassettes import Cassette, SessionRecording
+from ..cassettes import Cassette, Played, SessionRecording
 from ..errors import AddressError, NotConnectedError
-from ..exchange.values import Interaction, RecordedRequest
+from ..exchange.values import RecordedRequest
 from ..http import as_response, httpx, recorded_request
 from . import Transport
 from .extensions import call_of
@@ -21,7 +20,7 @@ from .observing import Observer
 ModeName = Literal["live", "record", "replay"]
 
 _LONGEST_PAUSE_S: Final = 30.0
-"""A replay in recorded time waits no longer for one response, whatever its cassette says."""
+"""The longest wait for one response in a replay with recorded latencies."""
 
 
 class RefusingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
@@ -49,13 +48,13 @@ class Mode:
     name
         The value of `Session.mode`.
     inner
-        The transport for a request that the cassette has no response to.
+        The transport for requests that the cassette has no response for.
     recording
-        What keeps the responses.
+        The recording that keeps the responses.
     cassette
         The cassette that replays or records; None if the session is live.
     latency_factor
-        How much of the recorded latencies a replay waits: 0 none, 1 as recorded, 2 twice as long.
+        The factor of the recorded latencies that a replay waits: 0 for no wait, 1 as recorded.
     """
 
     name: ModeName
@@ -68,7 +67,7 @@ class Mode:
         return self.name if self.cassette is None else f"{self.name} {self.cassette.name!r}"
 
     def pause(self) -> None:
-        """Close the cassette: write its end line, and release its lock."""
+        """Close the cassette, which writes its end line and releases its lock."""
         if self.cassette is not None:
             self.cassette.close()
 
@@ -79,7 +78,7 @@ class Mode:
 
 
 class SessionTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
-    """Responds as the session's ``mode`` says, which `change` and `enter` replace."""
+    """Responds as the session's ``mode`` says. `change` and `enter` replace the mode."""
 
     def __init__(self, mode: Mode, observe: Observer) -> None:
         self.mode = mode
@@ -87,11 +86,11 @@ class SessionTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         self._lock = threading.RLock()
 
     def change(self, open_mode: Callable[[], Mode]) -> tuple[Mode, Mode]:
-        """Enter the mode that ``open_mode`` returns; return the previous mode and the new one."""
+        """Enter the mode that ``open_mode`` returns. Return the previous mode and the new one."""
         with self._lock:
             previous = self.mode
             try:
-                # The cassette that is opened next may be the same one.
+                # Close the cassette first: the next mode may open the same one.
                 previous.pause()
                 mode = open_mode()
             except BaseException:
@@ -101,13 +100,13 @@ class SessionTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
             return previous, mode
 
     def enter(self, mode: Mode) -> None:
-        """Replace the mode, whose cassette is closed; the new mode's one goes on."""
+        """Replace the mode: close its cassette, and continue with the one of the new mode."""
         with self._lock:
             previous = self.mode
             try:
                 if previous.cassette is not mode.cassette:
                     previous.pause()
-            finally:  # even if a full disk keeps the cassette from being closed
+            finally:  # even if the cassette cannot be closed, because the disk is full
                 mode.resume()
                 self.mode = mode
 
@@ -118,7 +117,7 @@ class SessionTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         if not (played := _recorded_for(request, mode)):
             return mode.inner.handle_request(request)
         if mode.latency_factor:
-            time.sleep(_pause_s(mode, played[-1][1]))
+            time.sleep(_pause_s(mode, played[-1]))
         return self._played(request, played, mode)
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
@@ -128,46 +127,31 @@ class SessionTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         if not (played := _recorded_for(request, mode)):
             return await mode.inner.handle_async_request(request)
         if mode.latency_factor:
-            await asyncio.sleep(_pause_s(mode, played[-1][1]))
+            await asyncio.sleep(_pause_s(mode, played[-1]))
         return self._played(request, played, mode)
 
-    def _played(
-        self, request: httpx.Request, played: list[tuple[int, Interaction]], mode: Mode
-    ) -> httpx.Response:
+    def _played(self, request: httpx.Request, played: list[Played], mode: Mode) -> httpx.Response:
         """Observe each attempt, and return the response to the last one.
 
-        Another program's may have credentials: its caller gets it so, and nothing else sees them.
+        A response that another program recorded may contain credentials. Only the caller gets them.
         """
         assert mode.cassette is not None
-        for number, recorded in played:
-            at = recorded.recorded_at
-            response = as_response(recorded.response)
-            self._observe(
-                mode.recording,
-                request,
-                response,
-                # The time of the recording: the chart of a replay is that of the recording.
-                at=math.nan if at is None else at.timestamp(),
-                elapsed_s=recorded.elapsed_s,
-                source="replayed",
-                cassette=mode.cassette.name,
-                cassette_number=number,
-                uri=recorded.request.uri,
-                body=recorded.response.body,
-            )
-        if (original := mode.cassette.as_recorded(number)) is not None:
+        for each in played:
+            response = as_response(each.response)
+            self._observe.played(mode.recording, request, response, mode.cassette, each)
+        if (original := mode.cassette.as_recorded(each)) is not None:
             observed, response = response, as_response(original)
             response.extensions.update(observed.extensions)
         return response
 
 
-def _recorded_for(request: httpx.Request, mode: Mode) -> list[tuple[int, Interaction]]:
-    """Return what the cassette plays for a request, with numbers; nothing if it is to be sent."""
+def _recorded_for(request: httpx.Request, mode: Mode) -> list[Played]:
+    """Return the responses that the cassette plays for a request; none if it must be sent."""
     call = call_of(request)
     if request.url.userinfo and call.send is None:
         raise AddressError(
-            "The address holds a user name or password before its host, where httpx would print "
-            "it.",
+            "The address contains a user name or password before its host, where httpx would "
+            "print it.",
             "Leave it out: the session adds the key by itself.",
         )
     call.attempt = call.recorded = 0
@@ -178,5 +162,7 @@ def _recorded_for(request: httpx.Request, mode: Mode) -> list[tuple[int, Interac
     return mode.cassette.play(RecordedRequest(request.method, str(request.url)))
 
 
-def _pause_s(mode: Mode, played: Interaction) -> float:
-    return min(mode.latency_factor * (played.elapsed_s or 0.0), _LONGEST_PAUSE_S)
+def _pause_s(mode: Mode, played: Played) -> float:
+    assert mode.cassette is not None
+    elapsed_s = mode.cassette.interaction_of(played).elapsed_s or 0.0
+    return min(mode.latency_factor * elapsed_s, _LONGEST_PAUSE_S)

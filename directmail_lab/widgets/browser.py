@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ..arguments import argument_error
-from ..cassettes import Recording, read_cassette
+from ..cassettes import Recording, SessionRecording, read_cassette
 from ..cassettes.library import files_of, is_folder
 from ..current import session
 from ..errors import CassetteError, DirectMailLabError
@@ -20,9 +20,12 @@ from ..sessions import Session
 from ..sources import Source
 from . import browser_data
 from .composer import Composer
+from .history import History, locate, with_history
 from .widget import Follower, Widget, can_show_widgets, describe_mode, nothing_played
 
 _UPDATE_S: Final = 0.2
+_STATIC_S: Final = 0.5
+"""How long after a selection the static output is updated, which takes longer than the response."""
 _READ_S: Final = 1.0
 """A file that takes longer than this to read is read while a notebook's page is shown."""
 
@@ -37,7 +40,9 @@ def browse(source: Source = None) -> BrowserWidget:
     The browser of a session also sends: ``n`` writes a new request, ``e`` changes the selected one,
     Control+Enter sends it, Escape aborts it, ``i`` inserts a cell that sends it. It is sent as
     `request` would send it: below the base address, paced, and recorded while the session records.
-    Each write is asked for first.
+    Each write is asked for first. A curl command that is pasted into the address fills the form,
+    without its credentials. Above its own, it shows what earlier sessions of this kernel sent
+    to the same address with the same key, until `logout`.
 
     Parameters
     ----------
@@ -101,12 +106,14 @@ class BrowserWidget(Widget):
     Attributes
     ----------
     selected
-        The number of the selected interaction, None if none is.
+        The number of the selected interaction, in the session that it is of; None if none is.
     """
 
     _esm, _css = browser_data.read_page("browser")
-    selected: int | None = None
+    _selected: tuple[Recording, int] | None = None
+    _session_recording: SessionRecording | None = None
     _composer: Composer | None = None
+    _static: threading.Timer | None = None
 
     def __init__(self, source: Session | Opening, name: str = "") -> None:
         self._name = name
@@ -115,18 +122,22 @@ class BrowserWidget(Widget):
         if isinstance(source, Session):
             self._show_recording(source.recording)
             self.follower = follower = Follower(self, source, interval_s=_UPDATE_S)
-            self._composer = Composer(lambda: follower.session)
+            self._composer = Composer(lambda: follower.session, lambda: self._opening.result())
         else:
             self._opening = source
             source.on_progress = self._tell_progress
             source.add_done_callback(lambda _: self.update_static_output())
 
-    def _show_recording(self, recording: Recording) -> None:
-        self._opening, self.selected = Future(), None
-        self._opening.set_result(recording)
+    def _show_recording(self, recording: SessionRecording) -> None:
+        self._opening, self._selected, self._session_recording = Future(), None, recording
+        self._opening.set_result(with_history(recording))
 
     def __repr__(self) -> str:
         return str(self.static_output()[0]["text/plain"])
+
+    @property
+    def selected(self) -> int | None:
+        return self._selected and self._selected[1]
 
     @property
     def response(self) -> httpx.Response:
@@ -137,15 +148,15 @@ class BrowserWidget(Widget):
         CassetteError
             None is selected, it cannot be read, or its body was not kept.
         """
-        if self.selected is None:
+        if self._selected is None:
             raise CassetteError("No interaction is selected.", "Select one in the list above.")
-        return browser_data.response_of(self._opening.result(), self.selected)
+        return browser_data.response_of(*self._selected)
 
     def update_page(self) -> None:
         """Tell the page that a session's recording has more, or that it has another recording."""
         assert self.follower is not None
         recording = self.follower.session.recording
-        is_new = recording is not self._opening.result()
+        is_new = recording is not self._session_recording
         if is_new:
             self._show_recording(recording)
         self.send({"type": "changed", "restart": is_new})
@@ -168,15 +179,17 @@ class BrowserWidget(Widget):
 
     def _handle(self, request: dict[str, Any], files: Sequence[bytes | memoryview]) -> None:
         def respond(response: dict[str, Any], bodies: Sequence[bytes] = ()) -> None:
+            if isinstance(recording, History) and response.get("number"):
+                response["number"] += recording.last_head
             about = {"type": "response", "request_id": request["request_id"]}
             self.send({**about, "response": response}, bodies)
 
+        recording: Recording | None = None
         try:
             recording = self._opening.result()
             if request["action"] == "select":
-                self.selected = request["number"]
+                self._select(*locate(recording, request["number"]))
                 respond({})
-                self.update_static_output()
                 return
             body = b"".join(map(bytes, files))
             if self._composer and self._composer.handle(request, body, respond):
@@ -186,12 +199,22 @@ class BrowserWidget(Widget):
             response, bodies = {"problem": str(error)}, []
         if self.follower is not None and "title" in response:
             response["title"] = describe_mode(self.follower.session)
-            response["note"] = nothing_played(recording)
+            response["note"] = nothing_played(self.follower.session.recording)
             response["sends"] = True
         respond(response, bodies)
 
+    def _select(self, recording: Recording, number: int) -> None:
+        self._selected = recording, number
+        if self._static is not None:
+            self._static.cancel()
+        self._static = threading.Timer(_STATIC_S, self.update_static_output)
+        self._static.daemon = True
+        self._static.start()
+
     def close(self) -> None:
         """Close the widget, and end the thread that sends."""
+        if self._static is not None:
+            self._static.cancel()
         if self._composer is not None:
             self._composer.close()
         super().close()
@@ -201,7 +224,8 @@ class BrowserWidget(Widget):
         if not self._opening.done():
             return {"text/plain": f"Reading {self._name} …"}, {}
         try:
-            table, text = browser_data.static_table(self._opening.result(), self.selected)
+            recording = self._session_recording or self._opening.result()
+            table, text = browser_data.static_table(recording, self._selected)
         except CassetteError as error:
             return {"text/plain": str(error)}, {}
         return {"text/html": table, "text/plain": text}, {}

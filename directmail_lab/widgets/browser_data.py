@@ -28,13 +28,14 @@ from ..questions.snippets import copy_as
 from ..readings.reading import ABORTED, CUT_SHORT, Reading, is_exhausted
 from ..readings.reset_unit import renewal_time
 from ..transports.extensions import KEY, Received
+from .history import History, locate
 
 Response = tuple[dict[str, Any], list[bytes]]
 Message = RecordedRequest | RecordedResponse
 
 MAX_ROWS: Final = 5_000
 _MAX_PATH: Final = 300
-_MAX_SHOWN_BYTES: Final = 2 * 1024**2
+MAX_SHOWN_BYTES: Final = 2 * 1024**2
 _MAX_WHOLE_BYTES: Final = 16 * 1024**2
 _IMAGE_TYPES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 _STATIC: Final = Path(__file__).with_name("static")
@@ -48,7 +49,7 @@ _COLUMNS: Final = ("time", "method", "path", "status", "remaining", "ms", "bytes
 def handle_request(recording: Recording, request: object) -> Response:
     """Return JSON and bodies. It raises nothing, whatever the request.
 
-    Interactions are named by their numbers, from 1 on.
+    Interactions are named by their numbers, from 1 on; in a `History`, by their places.
 
     Parameters
     ----------
@@ -65,9 +66,9 @@ def handle_request(recording: Recording, request: object) -> Response:
     dict, list of bytes
         ``{"problem": …}`` if the request cannot be handled: a sentence that says why.
     """
-    asked = request if isinstance(request, dict) else {}
     try:
-        match request:
+        recording, asked = _located(recording, request if isinstance(request, dict) else {})
+        match asked:
             case {"action": "list", "first": int(first), "limit": int(limit)}:
                 part = {"total": len(recording), "rows": rows(recording, first, limit)}
                 about = {"title": recording.title, "base_url": recording.base_url}
@@ -98,6 +99,15 @@ def handle_request(recording: Recording, request: object) -> Response:
     return {"problem": "The page's request is not known. Reload the page."}, []
 
 
+def _located(recording: Recording, asked: dict[Any, Any]) -> tuple[Recording, dict[Any, Any]]:
+    """Return the recording that a request is about, and the request with that one's number."""
+    match asked:
+        case {"number": int(place)}:
+            own, number = locate(recording, place)
+            return own, {**asked, "number": number}
+    return recording, asked
+
+
 def read_page(name: str) -> tuple[str, str]:
     """Return the script and the style of a page in ``static``.
 
@@ -111,11 +121,13 @@ def read_static(name: str) -> str:
     return (_STATIC / name).read_text("utf-8")
 
 
-def static_table(recording: Recording, selected: int | None = None) -> tuple[str, str]:
+def static_table(
+    recording: Recording, selected: tuple[Recording, int] | None = None
+) -> tuple[str, str]:
     """Return the first ten rows, and the selected interaction, for a notebook without a kernel.
 
-    Both are HTML, with every value escaped, and text. A note below the table says how many rows
-    there are.
+    What is selected may be of another recording. Both are HTML, with every value escaped, and
+    text. A note below the table says how many rows there are.
     """
     import pandas as pd
 
@@ -134,7 +146,7 @@ def static_table(recording: Recording, selected: int | None = None) -> tuple[str
     table, text = as_html(frame), as_text(frame, width=100)
     if selected is not None:
         with suppress(CassetteError):  # that it cannot be read, its row says
-            view = view_of(recording, selected)
+            view = view_of(*selected)
             table, text = f"{table}{view._repr_html_()}", f"{text}\n\n{view!r}"
     return table, text
 
@@ -151,8 +163,9 @@ def rows(recording: Recording, first: int = 1, limit: int = MAX_ROWS) -> list[li
         ``time`` (when the response came, in milliseconds since the Unix epoch), ``method``,
         ``path`` (below the base address, with its query), ``status``, ``remaining``, ``ms`` (how
         long the response took), ``bytes`` (of the response's body), each None if unknown;
-        ``mark``: as `mark_of` says, or ``"unreadable"`` (then ``path`` says why); and ``attempt``,
-        from 1 on, of one call.
+        ``mark``: as `mark_of` says, ``"unreadable"`` (then ``path`` says why), or ``"session"`` for
+        the head of a session (then ``path`` is its text); ``attempt``, from 1 on, of one call; and
+        ``number``, which is 0 for a head.
     """
     return [_row(recording, number) for number in _numbers(recording, first, limit)]
 
@@ -162,10 +175,15 @@ def _numbers(recording: Recording, first: int, limit: int) -> range:
 
 
 def _row(recording: Recording, number: int) -> list[Any]:
+    if isinstance(recording, History):
+        own, own_number = recording.locate(number)
+        if own_number == 0:
+            return [None, "", recording.head_of(own), None, None, None, None, "session", 1, 0]
+        return _row(own, own_number)
     try:
         reading, interaction = recording.reading(number), recording.interaction(number)
     except CassetteFormatError as error:
-        return [None, "", str(error), None, None, None, None, "unreadable", 1]
+        return [None, "", str(error), None, None, None, None, "unreadable", 1, number]
     is_missing = not recording.has_bodies(number) or shown_missing(interaction.response.body)
     query = urlsplit(interaction.request.uri).query
     path = f"{reading.path}?{query}" if query else reading.path
@@ -179,6 +197,7 @@ def _row(recording: Recording, number: int) -> list[Any]:
         None if is_missing else len(interaction.response.body),
         mark_of(reading),
         interaction.attempt,
+        number,
     ]
 
 
@@ -205,9 +224,9 @@ def detail(recording: Recording, number: int, *, whole: bool = False) -> Respons
     """
     reading, interaction = recording.reading(number), recording.interaction(number)
     is_kept = recording.has_bodies(number)
-    most = _MAX_WHOLE_BYTES if whole else _MAX_SHOWN_BYTES
-    request, sent = _describe_message(interaction.request, most, is_kept=is_kept)
-    response, received = _describe_message(interaction.response, most, is_kept=is_kept)
+    most = _MAX_WHOLE_BYTES if whole else MAX_SHOWN_BYTES
+    request, sent = describe_message(interaction.request, most, is_kept=is_kept)
+    response, received = describe_message(interaction.response, most, is_kept=is_kept)
     renews_at = renewal_time(reading, recording.evidence.unit)
     values = {
         "Limit": reading.limit,
@@ -218,7 +237,6 @@ def detail(recording: Recording, number: int, *, whole: bool = False) -> Respons
         "Problem": reading.problem,
     }
     details = {
-        "number": number,
         "row": _row(recording, number),
         "uri": interaction.request.uri,
         "path": reading.path,
@@ -245,7 +263,7 @@ def _format_time(seconds: float | None) -> str | None:
         return None
 
 
-def _describe_message(
+def describe_message(
     message: Message, most: int, *, is_kept: bool
 ) -> tuple[dict[str, object], bytes]:
     """Return a message's headers and the description of its body, and the bytes that are shown."""
@@ -348,7 +366,7 @@ def response_of(recording: Recording, number: int) -> httpx.Response:
     response = as_response(normalize_headers(plain, method=sent.method))
     headers = [(name.encode(), value.encode()) for name, value in sent.headers]
     response.request = httpx.Request(sent.method, sent.uri, headers=headers, content=sent.body)
-    response.extensions[KEY] = Received(recording.reading(number))
+    response.extensions[KEY] = Received(recording, number)
     response.read()
     return response
 

@@ -20,15 +20,17 @@ from ..display import plural
 from ..errors import CassetteError, DirectMailLabError, WriteRefusedError
 from ..exchange.bodies import declared_charset
 from ..exchange.operations import operation_of
-from ..exchange.values import Interaction, RecordedResponse
+from ..exchange.values import Interaction, RecordedRequest, RecordedResponse
 from ..http import httpx, is_write, origin, parse_url, recorded_request
 from ..questions.snippets import copy_as
 from ..redaction.key import has_placeholder
 from ..sessions import Session
 from ..transports.extensions import call_of
-from .browser_data import digest_of
+from .browser_data import MAX_SHOWN_BYTES, describe_message, digest_of
+from .curl import read_curl
+from .history import locate
 
-Respond = Callable[[dict[str, Any]], None]
+Respond = Callable[..., None]
 _Sending = tuple[Session, httpx.Request]
 
 _MOST_INTERACTIONS: Final = 200
@@ -41,10 +43,10 @@ _SET_BY_SESSION: Final = frozenset(
 
 
 class Composer:
-    """Handles what the form asks of ``session()``: see `handle`."""
+    """Handles what the form asks of ``session()``, beside ``shown()``: see `handle`."""
 
-    def __init__(self, session: Callable[[], Session]) -> None:
-        self._session = session
+    def __init__(self, session: Callable[[], Session], shown: Callable[[], Recording]) -> None:
+        self._session, self._shown = session, shown
         self._is_sending = threading.Lock()
         self._last: _Sending | None = None
         self._task: asyncio.Future[httpx.Response] | None = None
@@ -70,8 +72,9 @@ class Composer:
             for how long the request waits; ``{"action": "abort"}`` drops its connection.
             ``{"action": "cell", "request": {…}}`` returns the request as Python. ``{"action":
             "hint", "method": "GET", "path": "/v1"}`` tells what is left, and what can be typed.
+            ``{"action": "curl"}`` returns the request of a curl command.
         body
-            That of the request to send.
+            That of the request to send; or the command.
         """
         match request:
             case {"action": "send", "request": form}:
@@ -91,6 +94,8 @@ class Composer:
                 respond({"text": self._cell(form, body)})
             case {"action": "hint", "method": str(method), "path": str(path)}:
                 respond(self._hint(method, path))
+            case {"action": "curl"}:
+                respond(*self._from_curl(body.decode()))
             case _:
                 return False
         return True
@@ -99,7 +104,7 @@ class Composer:
 
     def _ask_or_send(self, form: Any, body: bytes, respond: Respond) -> None:
         session = self._session()
-        request = _written(session, form, body)
+        request = _written(session, self._shown(), form, body)
         texts = [str(request.url), *request.headers.values(), request.content.decode("latin-1")]
         if session.mode != "replay" and any(map(has_placeholder, texts)):
             raise DirectMailLabError(
@@ -168,23 +173,52 @@ class Composer:
 
     def _cell(self, form: Any, body: bytes) -> str:
         session = self._session()
-        request = recorded_request(_written(session, form, body))
+        request = recorded_request(_written(session, self._shown(), form, body))
         unanswered = Interaction(request, RecordedResponse(200, "", (), b""), None, None)
         redacted = session.recording.redactor.interaction(unanswered)
         return copy_as(redacted, "request", base_url=session.base_url)
 
+    def _from_curl(self, text: str) -> tuple[dict[str, Any], list[bytes]]:
+        """Return what fills the form, a body apart, and what to say of the rest."""
+        session, command = self._session(), read_curl(text)
+        try:
+            url = httpx.URL(_with_scheme(session, command.url))
+        except httpx.InvalidURL:
+            raise DirectMailLabError(
+                "The address of this curl command cannot be read.", "Correct it."
+            ) from None
+        if origin(url) != origin(httpx.URL(session.base_url)):
+            raise _elsewhere(session, url.host)
+        headers = [pair for pair in command.headers if pair[0].lower() not in _SET_BY_SESSION]
+        address = str(url.copy_with(userinfo=b""))
+        request = RecordedRequest(command.method.upper(), address, tuple(headers), command.body)
+        redacted = session.recording.redactor.request(request)
+        about, shown = describe_message(redacted, MAX_SHOWN_BYTES, is_kept=True)
+        has_own = command.has_credentials or bool(url.userinfo) or headers != command.headers
+        notes = ["Credentials were left out: the session sends its own."] * has_own
+        if redacted != request:
+            notes.append("A value was replaced. Put in your own.")
+        if command.left_out:
+            notes.append(f"Left out: {', '.join(command.left_out)}.")
+        return {
+            "row": {"method": redacted.method},
+            "uri": redacted.uri,
+            "path": session.recording.path_of(redacted),
+            "request": about,
+            "notes": session.recording.redactor.text(" ".join(notes)),
+        }, [shown]
+
     def _hint(self, method: str, address: str) -> dict[str, Any]:
-        """Return what this session has seen, and what was left at the operation's last response."""
-        session = self._session()
-        recording = session.recording
-        if self._seen.recording is not recording:
-            self._seen = _Seen(recording)
+        """Return what this account has seen, and what was left at the operation's last response."""
+        session, shown = self._session(), self._shown()
+        if self._seen.recording is not shown:
+            self._seen = _Seen(shown)
         seen = self._seen.learned()
         path = urlsplit(address).path if "://" in address else address.partition("?")[0]
         operation = operation_of(f"/{path.lstrip('/')}")
         left = (
             f"{each.remaining} of {each.limit} left"
-            for each in reversed(recording.readings())
+            for each in reversed(session.recording.readings())
             if (each.method, each.operation) == (method, operation) and each.remaining is not None
         )
         return {
@@ -196,7 +230,7 @@ class Composer:
 
 
 class _Seen:
-    """The operations, their parameters and the headers of a session's own interactions."""
+    """The operations, their parameters and the headers of the interactions that are shown."""
 
     def __init__(self, recording: Recording | None) -> None:
         self.recording = recording
@@ -209,6 +243,8 @@ class _Seen:
         assert self.recording is not None
         first, self._count = self._count, len(self.recording)
         for number in range(max(first, self._count - _MOST_INTERACTIONS) + 1, self._count + 1):
+            if locate(self.recording, number)[1] == 0:  # the head of a session
+                continue
             interaction = self.recording.interaction(number)
             if interaction.response.status != 404:
                 path = self.recording.path_of(interaction.request)
@@ -258,8 +294,10 @@ def _aborted(request: httpx.Request) -> str:
 # -- what is written -------------------------------------------------------------------------
 
 
-def _written(session: Session, form: Any, body: bytes) -> httpx.Request:
+def _written(session: Session, shown: Recording, form: Any, body: bytes) -> httpx.Request:
     """Return the request that a form holds, as the session sends it.
+
+    A body that was recorded is one of the recording that is ``shown``.
 
     Raises
     ------
@@ -272,7 +310,7 @@ def _written(session: Session, form: Any, body: bytes) -> httpx.Request:
         if name.strip().lower() in _SET_BY_SESSION:
             raise DirectMailLabError(f"The session sets {name} itself.", "Leave out this header.")
     headers = [*map(tuple, form["headers"])]
-    content = _content(session.recording, form, body, headers)
+    content = _content(shown, form, body, headers)
     try:
         request = session.client.build_request(
             form["method"], address, headers=headers, content=content
@@ -301,6 +339,10 @@ def _below(session: Session, address: str) -> str:
     if not address:
         raise DirectMailLabError("There is no address.", "Type a path, such as /v1/users/me.")
     return address
+
+
+def _with_scheme(session: Session, address: str) -> str:
+    return address if "://" in address else f"{httpx.URL(session.base_url).scheme}://{address}"
 
 
 def _elsewhere(session: Session, host: str) -> DirectMailLabError:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final, Unpack, cast, get_args
+from typing import TYPE_CHECKING, Any, Final, cast, get_args
 
 from .. import credentials, errors, settings
-from ..arguments import check_choice, check_options
+from ..arguments import check_choice
 from ..cassettes import SessionRecording, cassettes_by_name, new_cassette_path
 from ..credentials import ApiKey
 from ..current import connect, current_session, logout
@@ -18,6 +18,7 @@ from ..display import plural
 from ..http import httpx
 from ..sessions import Session, SessionOptions
 from ..tracebacks import hide_frames
+from ..transports.allowance import Pace
 from ..transports.session import ModeName
 from .browser_data import read_page
 from .widget import Widget, can_show_widgets
@@ -25,12 +26,13 @@ from .widget import Widget, can_show_widgets
 if TYPE_CHECKING:
     import pandas as pd
 
+    from ..readings.reset_unit import ResetUnit
 
 _MAX_TIMEOUT_S: Final = 15.0
 
 _WITHOUT_KEY: Final = "Without a key, dm.record(…) in a cell below replays what was recorded."
 
-# service.md part 2 leaves the record's fields open, so the first of these that is there is used.
+# service.md part 2 leaves the record's fields open, so the first of these that exists is used.
 _NAME_FIELDS: Final = ("name", "full_name", "email", "login", "username", "user_name", "id")
 
 
@@ -38,8 +40,8 @@ _NAME_FIELDS: Final = ("name", "full_name", "email", "login", "username", "user_
 class SignInRequest:
     """How to sign in.
 
-    An ``address`` that is empty, or a ``key`` that is None, is looked up in the environment and the
-    keyring. ``options`` are those of `Session`.
+    If ``address`` is empty or ``key`` is None, it is looked up in the environment and the keyring.
+    ``options`` are those of `Session`.
     """
 
     mode: str = "live"
@@ -57,29 +59,47 @@ def login(
     mode: ModeName = "live",
     cassette: str = "",
     remember: bool = False,
-    **options: Unpack[SessionOptions],
+    timeout_s: float = 30.0,
+    pace: Pace = "burst",
+    max_wait_s: float = 120.0,
+    reset_unit: ResetUnit | None = None,
+    allow_writes: bool = False,
+    retry: bool = True,
+    paths: Collection[str] = (),
 ) -> LoginWidget | Session:
-    """Show the sign-in form; signing in opens the current session.
+    """Show the sign-in form. Signing in opens a session and makes it the current one.
 
-    At a terminal it asks for the address and the key instead, if they are not found, and returns
-    the session.
+    At a terminal, it asks for the address and the key instead, unless they are configured.
 
     Parameters
     ----------
     base_url
-        The address that the form shows first: a base address, or the name of a configured region;
-        by default ``DIRECTMAIL_BASE_URL``, else the first configured region.
+        The address that the form shows first: a base address, or the name of a configured region.
+        By default ``DIRECTMAIL_BASE_URL``, or else the first configured region.
     mode
-        The mode that it shows first: ``"live"``, ``"record"`` or ``"replay"``.
+        The mode that the form shows first: ``"live"``, ``"record"`` or ``"replay"``.
     cassette
-        The cassette that it shows first.
+        The cassette that the form shows first.
     remember
-        Keep the key in the operating system's keyring once it is accepted; `logout` removes it.
-    **options
-        Those of `Session`, such as ``timeout_s``, ``pace``, ``max_wait_s``, ``reset_unit`` and
-        ``allow_writes``.
+        Keep the key in the operating system's keyring after the service has accepted it. `logout`
+        removes it.
+    timeout_s, pace, max_wait_s, reset_unit, allow_writes, retry, paths
+        See `connect`.
+
+    Returns
+    -------
+    LoginWidget or Session
+        The form in a notebook, the session at a terminal.
     """
-    check_options("login", options, SessionOptions.__annotations__)
+    options = SessionOptions(
+        timeout_s=timeout_s,
+        pace=pace,
+        max_wait_s=max_wait_s,
+        reset_unit=reset_unit,
+        allow_writes=allow_writes,
+        retry=retry,
+        paths=paths,
+    )
     check_choice("mode", mode, get_args(ModeName))
     request = SignInRequest(
         mode=mode, address=base_url, cassette=cassette, remember=remember, options=options
@@ -94,7 +114,7 @@ def login(
 
 
 def _ask_at_terminal(request: SignInRequest) -> SignInRequest:
-    """Ask for the address and the key, if they are not found; the key is typed unseen.
+    """Ask for the address and the key if they are not configured. The key is not shown.
 
     Raises
     ------
@@ -138,7 +158,7 @@ class LoginWidget(Widget):
             self.update_page()
         typed = [bytes(buffer).decode("utf-8", "replace") for buffer in buffers]
         with contextlib.suppress(AttributeError, TypeError):
-            # ipykernel keeps the message that it handles; emptied, it does not keep the key.
+            # ipykernel keeps the message that it handles, so the key is removed from it.
             cast("list[bytes]", buffers).clear()
         if kind not in ("sign_in", "sign_out") or not self._busy.acquire(blocking=False):
             return  # unknown, or the second click of a double click
@@ -160,7 +180,7 @@ class LoginWidget(Widget):
         self.update_page()
 
     def update_page(self) -> None:
-        """Send all that the form shows, which never includes the key."""
+        """Send everything that the form shows. That never includes the key."""
         current = current_session()
         if self._account is not None and current is not self._session:
             self._session = self._account = None
@@ -218,19 +238,19 @@ class LoginWidget(Widget):
 
 
 def sign_in(request: SignInRequest) -> tuple[Session, dict[str, Any]]:
-    """Try the key with one request, then open the session as the current one.
+    """Try the key with one request, then open a session and make it the current one.
 
-    If that fails, the current session stays as it was. To replay, nothing is sent.
+    If that fails, the current session stays unchanged. To replay, nothing is sent.
 
     Returns
     -------
     Session, dict
-        The session, and what the form shows of it; its ``note`` is a warning, if any.
+        The session, and what the form shows about it. Its ``note`` is a warning, if any.
 
     Raises
     ------
     DirectMailLabError, httpx.TransportError
-        As `Session` and its `me` raise them; `explain` turns them into texts for the form.
+        The errors of `Session` and `Session.me`; `explain` turns them into texts for the form.
     """
     options, cassette = request.options, request.cassette
     if request.mode == "replay":
@@ -261,17 +281,17 @@ def sign_in(request: SignInRequest) -> tuple[Session, dict[str, Any]]:
 
 
 def key_source(address: str) -> str:
-    """Return where a key is found if none is typed: a variable or the keyring; or an empty text."""
+    """Return where a key is found if none is typed: a variable, the keyring, or ``""``."""
     if settings.variable(settings.API_KEY_VARIABLE):
         return settings.API_KEY_VARIABLE
     return "the keyring" if address and credentials.remembered_api_key(address) is not None else ""
 
 
 def _try(address: str, key: ApiKey, options: SessionOptions) -> tuple[str, SessionRecording]:
-    """Return the account's name and the recording of one request.
+    """Send one request, and return the account's name and the recording of the request.
 
-    Its session does not wait for an allowance, since a person is waiting for the form. It does not
-    record either, so that a refused key leaves no cassette behind: see `_keep_trial`.
+    It does not wait for an allowance, since a person is waiting for the form. It does not write a
+    cassette, so that a refused key leaves none behind; see `_keep_trial`.
     """
     timeout_s = min(options.get("timeout_s", _MAX_TIMEOUT_S), _MAX_TIMEOUT_S)
     trial_options: SessionOptions = {**options, "pace": "off", "timeout_s": timeout_s}
@@ -283,8 +303,8 @@ def _try(address: str, key: ApiKey, options: SessionOptions) -> tuple[str, Sessi
 def _keep_trial(session: Session, tried: SessionRecording) -> str:
     """Make the trial of an accepted key the session's first interaction, and record it.
 
-    A cassette that has a response to this request already does not get another one. Returns a
-    warning if the trial cannot be recorded, or an empty text.
+    If the cassette already has a response to this request, it does not get another one. Return a
+    warning if the trial cannot be recorded, or an empty string.
     """
     cassette, interaction, about, note = session.open_cassette, tried.interaction(1), {}, ""
     try:
@@ -302,14 +322,14 @@ def _keep_trial(session: Session, tried: SessionRecording) -> str:
 
 
 def _find_name(record: pd.DataFrame) -> str:
-    """Return the account's name as its record gives it, or ``the account``."""
+    """Return the account's name from its record, or ``"the account"``."""
     row: dict[Any, Any] = next(iter(record.to_dict("records")), {})
     names = [row[field].strip() for field in _NAME_FIELDS if isinstance(row.get(field), str)]
     return next(filter(None, names), "the account")[:80]
 
 
 def _remember(request: SignInRequest, address: str) -> str:
-    """Keep a typed key in the keyring if that is wanted; return a warning about it, if any."""
+    """Keep a typed key in the keyring if the user wants that; return a warning or ``""``."""
     if request.key is not None and request.remember:
         try:
             credentials.remember_api_key(request.key, base_url=address)
@@ -335,6 +355,6 @@ def explain(error: BaseException) -> dict[str, str]:
         text = f"The service did not accept this key (status {error.status})."
     elif not isinstance(error, errors.DirectMailLabError | httpx.TransportError):
         text = f"Signing in failed with an unexpected error ({type(error).__name__})."
-        hint = "Call connect(…) in a cell to see where."  # its own may hold anything
+        hint = "Call connect(…) in a cell to see where."  # the error's own text may have anything
     field = next((name for name, kinds in fields.items() if isinstance(error, kinds)), "")
     return {"text": text, "hint": hint, "field": field}

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 MAX_POINTS: Final = 400
-"""How many responses of an operation are drawn: somewhat more than a usual window has."""
+"""How many responses of an operation are drawn: somewhat more than a typical window allows."""
 _MAX_SHOWN: Final = 8
 _UPDATE_S: Final = 0.1
 
@@ -33,8 +33,8 @@ def monitor() -> MonitorWidget:
 
     Requests may come from any loop, thread or task; the page is updated at most ten times a second.
     It draws the last 400 responses of each operation, and counts down while a request waits.
-    ``.close()`` or its button stops it. A PNG stays in the notebook: all readings of the recording
-    that the monitor showed first, whichever session or replay it follows later.
+    ``.close()`` or its button stops it. The saved notebook keeps a PNG with all readings of the
+    first recording that the monitor showed, even if it follows another session or replay later.
 
     Raises
     ------
@@ -45,9 +45,9 @@ def monitor() -> MonitorWidget:
 
 
 class Operation:
-    """One operation: its latest reading, counts of its responses, and the last of them.
+    """One operation: its latest reading, counts of its responses, and its latest points.
 
-    A point is a response's ``remaining`` (None if unknown) and its mark, see `mark_of`.
+    A point is the ``remaining`` of a response (None if unknown) and its mark; see `mark_of`.
     """
 
     def __init__(self, name: str) -> None:
@@ -121,7 +121,7 @@ class MonitorWidget(Widget):
                 "live": is_live,
                 "source": source,
                 "note": note,
-                # One that is over waits for the response to another request.
+                # A wait that is over is left out: the request now waits for another's response.
                 "waits_s": min((each for each in waits_s if is_live and each > 0), default=None),
                 "responses": self._history.responses,
                 "operations": [self._describe(operation, is_live=is_live) for operation in shown],
@@ -130,25 +130,25 @@ class MonitorWidget(Widget):
     def _describe(self, operation: Operation, *, is_live: bool) -> dict[str, object]:
         latest, followed = operation.latest, self.follower.session
         renews_at = renewal_time(latest, followed.recording.evidence.unit)
-        if not is_live or followed.mode == "replay":  # whose windows renewed long ago
+        if not is_live or followed.mode == "replay":  # the windows of a replay renewed long ago
             renews_at = None
         return {
             "name": operation.name,
             **operation.counts,
             "limit": latest.limit,
             "remaining": latest.remaining,
-            # No point in time: the page may run on a machine with another clock.
+            # A duration, since the page may run on a machine with another clock.
             "renews_in_s": None if renews_at is None else renews_at - time.time(),
             "points": list(operation.points),
         }
 
     def _describe_state(self) -> tuple[str, str]:
-        """Return what is followed, and advice if there is nothing to see."""
+        """Return what the monitor follows, and advice if there is nothing to see."""
         followed = self.follower.session
         if self._is_stopped:
             return "Stopped", "Run this cell again to follow the current session."
         if current_session() is not followed:
-            return "No session is open", "Sign in with login(), and this follows the new session."
+            return "No session is open", "Sign in with login(). The monitor follows your session."
         return describe_mode(followed), nothing_played(followed.recording)
 
     def receive(self, kind: str, _buffers: Sequence[bytes | memoryview] = ()) -> None:
@@ -174,7 +174,7 @@ class MonitorWidget(Widget):
             super().close()
 
     def static_output(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return the pictured readings as a PNG, and as text where no picture can be shown."""
+        """Return the pictured readings as a PNG, and as text if no picture can be shown."""
         recording = self._pictured
         if not len(recording):
             return super().static_output()

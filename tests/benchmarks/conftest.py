@@ -1,24 +1,78 @@
-"""What the benchmarks share: a narrow table, and below it what no column of it says."""
+"""Shared by the benchmarks: a narrow table, and comparisons below it."""
 
 from __future__ import annotations
 
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
 if TYPE_CHECKING:
-    pass
+    from collections.abc import Callable
 
-# The tests' own samples stand one folder up.
+# The tests' own samples are in the parent folder.
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 _ON_TOP: Final[list[str]] = []
 
 
+class Turns:
+    """Times several calls in turns, since a machine's speed drifts, and shows how they compare."""
+
+    def __init__(self, title: str) -> None:
+        self.title = title
+
+    def __call__(
+        self,
+        calls: dict[str, Callable[[], object]],
+        goals: dict[str, str],
+        *,
+        rounds: int,
+        requests: int = 1,
+        before: Callable[[], object] = lambda: None,
+        timer: Callable[[], float] = time.process_time,
+    ) -> None:
+        """Compare each call's least time with the first one's.
+
+        Parameters
+        ----------
+        calls
+            What is timed, by its name.
+        goals
+            What is aimed at, by the same names.
+        requests
+            How many a call sends.
+        before
+            Called before each round, and not timed.
+        timer
+            Returns seconds.
+        """
+        least_s = dict.fromkeys(calls, float("inf"))
+        for _ in range(rounds):  # the first of which warms up
+            before()
+            for name, call in calls.items():
+                start_s = timer()
+                call()
+                least_s[name] = min(least_s[name], timer() - start_s)
+        first, first_s = next(iter(least_s.items()))
+        for name, each_s in least_s.items():
+            extra_us = (each_s - first_s) / requests * 1e6
+            line = f"{self.title}: {name} takes {each_s / requests * 1e6:.1f} us"
+            if name != first:
+                line += f", {each_s / first_s:.3f} times {first}, {extra_us:+.1f} us"
+            _ON_TOP.append(line + (f" (goal: {goals[name]})" if name in goals else ""))
+
+
+@pytest.fixture
+def in_turns(request: pytest.FixtureRequest) -> Turns:
+    """What times calls in turns, titled as the test is."""
+    return Turns(request.node.name.removeprefix("test_").replace("_", " "))
+
+
 def pytest_configure(config: pytest.Config) -> None:
-    """Show the columns that are compared; in parallel, measure nothing, without a warning of it."""
+    """Show only the compared columns, and measure nothing if tests run in parallel."""
     config.option.benchmark_columns = config.option.benchmark_columns or [
         *("min", "median", "rounds", "iterations")
     ]
@@ -27,7 +81,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_benchmark_group_stats(benchmarks: list[dict[str, Any]]) -> None:
-    """Take down how a benchmark compares with the one of its group that it names."""
+    """Note how a benchmark compares with the one in its group that ``on_top_of`` names."""
     least_s = {(each["group"], each["name"].partition("[")[0]): each["min"] for each in benchmarks}
     for each in benchmarks:
         info, peer = each["extra_info"], each["extra_info"].get("on_top_of")
@@ -42,7 +96,7 @@ def pytest_benchmark_group_stats(benchmarks: list[dict[str, Any]]) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Show it below pytest-benchmark's table."""
+    """Show the comparisons below pytest-benchmark's table."""
     if _ON_TOP:
         terminalreporter.section("on top")
         for line in _ON_TOP:

@@ -19,23 +19,23 @@ BODY: Final = (
     b'"ada@example.test", "company": {"name": "Analytical Engines Ltd", "address": {"city": '
     b'"London"}}, "plan": "starter", "n": 1}'
 )
-"""The record of the issue's 200 bytes: with the id and the address that slow a search down most."""
+"""A record of about 200 bytes. Its id and its e-mail address slow a search down most."""
 
 
 @cache
 def polled() -> Interaction:
-    """Return what one poll of the record is."""
+    """Return the interaction of one poll of the record."""
     headers = tuple(httpx.Client().build_request("GET", ME).headers.multi_items())
     return answered(replace(get(), headers=headers), BODY)
 
 
 def alike(size: int) -> list[Interaction]:
-    """Return one interaction over and over, as a poll makes it."""
+    """Return the same interaction ``size`` times, as polling records it."""
     return [polled()] * size
 
 
 def different(size: int) -> list[Interaction]:
-    """Return interactions of which no two have the same address or body."""
+    """Return interactions that all have different addresses and bodies."""
     return [
         answered(
             replace(polled().request, uri=f"{BASE_URL}/v1/lists/{index}?page={index}"),
@@ -46,6 +46,6 @@ def different(size: int) -> list[Interaction]:
 
 
 def mocked() -> httpx.MockTransport:
-    """Return what has a function answer: the least that an answer can cost."""
+    """Return a transport that calls a function, which is the least a response can cost."""
     headers = dict(polled().response.headers)
     return httpx.MockTransport(lambda _: httpx.Response(200, headers=headers, content=BODY))

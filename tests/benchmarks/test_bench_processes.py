@@ -18,13 +18,14 @@ from polled import BODY, different
 import directmail_lab as dm
 from directmail_lab.cassettes import read_cassette
 from directmail_lab.questions.audit import audit
-from directmail_lab.widgets import page
+from directmail_lab.widgets import browser_data
 from directmail_lab.widgets.browser import browse
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from conftest import Turns
     from pytest_benchmark.fixture import BenchmarkFixture
 
 TESTS: Final = 400
@@ -53,23 +54,29 @@ def run(*arguments: str) -> None:
     subprocess.run([sys.executable, *arguments], check=True, stdout=subprocess.DEVNULL)
 
 
-@pytest.mark.benchmark(group="a process", timer=children_s)
-@pytest.mark.parametrize("name", ["pandas and httpx", "ours"])
-def test_a_process(benchmark: BenchmarkFixture, tour: Path, name: str) -> None:
-    """One that imports, replays and calls `me`: at most 0.15 s more than pandas and httpx."""
+def test_a_process(in_turns: Turns, tour: Path) -> None:
+    """One that imports, replays and calls `me`, beside one that imports pandas and httpx."""
     ours = "import directmail_lab as dm; dm.replay('tour'); dm.me()"
-    benchmark.pedantic(run, ["-c", ours if name == "ours" else "import pandas, httpx"], rounds=7)
+    calls = {
+        "pandas and httpx": lambda: run("-c", "import pandas, httpx"),
+        "ours": lambda: run("-c", ours),
+    }
+    in_turns(calls, {"ours": "+100,000 us"}, rounds=7, timer=children_s)
 
 
-@pytest.mark.benchmark(group=f"{TESTS} tests", timer=children_s)
-@pytest.mark.parametrize("fixture", ["mock", "directmail"])
-def test_a_suite(benchmark: BenchmarkFixture, tmp_path: Path, fixture: str) -> None:
-    """Each test replays a cassette of its own: at most 1.5 times a mock."""
-    (tmp_path / "test_it.py").write_text(ONE_REQUEST.replace("FIXTURE", fixture))
-    for number, each in enumerate(different(TESTS)):
-        recorded(tmp_path / f"cassettes/test_it/test[{number}].yaml", each)
+def test_a_suite(in_turns: Turns, tmp_path: Path) -> None:
+    """Each of 400 tests replays a cassette of its own."""
     plain = ("-p", "no:cassetter", "-p", "no:cacheprovider", "-c", "/dev/null", "--rootdir", ".")
-    benchmark.pedantic(run, ["-m", "pytest", "-q", *plain, "test_it.py"], rounds=5)
+    for fixture in ("mock", "directmail"):
+        (tmp_path / f"test_{fixture}.py").write_text(ONE_REQUEST.replace("FIXTURE", fixture))
+    for number, each in enumerate(different(TESTS)):
+        recorded(tmp_path / f"cassettes/test_directmail/test[{number}].yaml", each)
+
+    def suite(fixture: str) -> None:
+        run("-m", "pytest", "-q", *plain, str(tmp_path / f"test_{fixture}.py"))
+
+    calls = {"MockTransport": lambda: suite("mock"), "ours": lambda: suite("directmail")}
+    in_turns(calls, {"ours": "1.20"}, rounds=5, requests=TESTS, timer=children_s)
 
 
 @pytest.mark.benchmark(group="browse", timer=time.process_time)
@@ -80,7 +87,8 @@ def test_the_first_rows_of_ten_thousand(benchmark: BenchmarkFixture, tmp_path: P
     def first_rows() -> int:
         widget = browse(path)
         request = {"action": "list", "first": 1, "limit": 1000}
-        return len(page.handle_request(widget._opening.result(), request)[0]["rows"])
+        response, _ = browser_data.handle_request(widget._opening.result(), request)
+        return len(response["rows"])
 
     assert benchmark.pedantic(first_rows, rounds=5) == 1000
 

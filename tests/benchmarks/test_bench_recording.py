@@ -6,37 +6,46 @@ request costs no more than the first.
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import multiprocessing
+import sys
 import time
 import tracemalloc
+from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import httpx
 import pytest
 from polled import KEY, polled
 
+import directmail_lab as dm
 from directmail_lab import Session
 from directmail_lab.cassettes import Cassette, read_cassette
+from directmail_lab.current import make_current
 from directmail_lab.redaction import Redactor
 from directmail_lab.standin import stand_in
+from directmail_lab.widgets.browser_data import rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from multiprocessing.connection import Connection
     from pathlib import Path
 
+    from conftest import Turns
     from pytest_benchmark.fixture import BenchmarkFixture
 
-pytestmark = pytest.mark.benchmark(timer=time.process_time)
-
-REQUESTS: Final = 300
-# By what is done: a session's options, whether it records, and the most microseconds a request.
-ROWS: Final[dict[str, tuple[dict[str, Any], bool, int]]] = {
-    "live, unpaced": ({"pace": "off"}, False, 80),
-    "live, default options": ({}, False, 220),
-    "recorded, unpaced": ({"pace": "off"}, True, 150),
+REQUESTS: Final = 20  # few: on a busy machine, a short turn may have the processor for itself
+TASKS: Final = 50
+# By what is done: a session's options, whether it records, and the goal.
+ROWS: Final[dict[str, tuple[dict[str, Any], bool, str]]] = {
+    "live, unpaced": ({"pace": "off"}, False, "+10 us"),
+    "live, default options": ({}, False, "+20 us"),
+    "recorded, unpaced": ({"pace": "off"}, True, "+80 us"),
+    "recorded, default options": ({}, True, "+120 us"),
 }
+GOALS: Final = {name: goal for name, (_, _, goal) in ROWS.items()}
 
 
 def serve(pipe: Connection) -> None:
@@ -57,39 +66,95 @@ def account() -> Iterator[tuple[str, str]]:
     process.join()
 
 
-def measure(benchmark: BenchmarkFixture, client: httpx.Client) -> None:
-    """Time requests of which no two have the same address."""
-    numbers = itertools.count()
+@pytest.fixture
+def sessions(account: tuple[str, str], tmp_path: Path) -> Iterator[dict[str, Session]]:
+    """A session for each row: each interaction is in the file when the caller has the response."""
+    with ExitStack() as opened:
+        made = {}
+        for name, (options, records, _) in ROWS.items():
+            made[name] = opened.enter_context(Session(*account, **options))
+            if records:
+                made[name].record(tmp_path / f"{name}.yaml")
+        yield made
 
-    def send() -> None:
+
+def addresses() -> Iterator[str]:
+    """Yield addresses of which no two are the same."""
+    return (f"/v1/users/me?n={number}" for number in itertools.count())
+
+
+def test_a_request(in_turns: Turns, account: tuple[str, str], sessions: dict[str, Session]) -> None:
+    """Each kind of session beside httpx alone, which paces, keeps and records nothing."""
+    address = addresses()
+
+    def send(client: httpx.Client) -> None:
         for _ in range(REQUESTS):
-            client.get(f"/v1/users/me?n={next(numbers)}")
+            client.get(next(address))
 
-    benchmark.group = "a request"
-    benchmark.extra_info["requests"] = REQUESTS
-    benchmark.pedantic(send, rounds=7, warmup_rounds=1)
-
-
-def test_plain_httpx(benchmark: BenchmarkFixture, account: tuple[str, str]) -> None:
-    """Nothing is paced, kept or recorded."""
-    base_url, key = account
-    with httpx.Client(base_url=base_url, auth=(key, "")) as client:
-        measure(benchmark, client)
+    with httpx.Client(base_url=account[0], auth=(account[1], "")) as plain:
+        clients = {"httpx": plain, **{name: each.client for name, each in sessions.items()}}
+        calls = {name: partial(send, client) for name, client in clients.items()}
+        in_turns(calls, GOALS, rounds=100, requests=REQUESTS)
 
 
-@pytest.mark.parametrize("row", ROWS)
-def test_ours(
-    benchmark: BenchmarkFixture, account: tuple[str, str], tmp_path: Path, row: str
+def test_a_request_by_50_tasks(
+    in_turns: Turns, account: tuple[str, str], sessions: dict[str, Session]
 ) -> None:
-    """A session's own client: each interaction is in the file when the caller has the response."""
-    options, records, at_most_us = ROWS[row]
-    benchmark.extra_info.update(on_top_of="test_plain_httpx", at_most_us=at_most_us)
-    with Session(*account, **options) as session:
-        if records:
-            session.record(tmp_path / "tour.yaml")
-        measure(benchmark, session.client)
+    """The same by the asynchronous clients."""
+    address = addresses()
+
+    async def task(client: httpx.AsyncClient) -> None:
+        await client.get(next(address))
+
+    async def send(client: httpx.AsyncClient) -> None:
+        await asyncio.gather(*[task(client) for _ in range(TASKS)])
+
+    with asyncio.Runner() as runner:
+        plain = httpx.AsyncClient(base_url=account[0], auth=(account[1], ""))
+        clients = {"httpx": plain, **{name: each.async_client for name, each in sessions.items()}}
+
+        def call(client: httpx.AsyncClient) -> None:
+            runner.run(send(client))
+
+        calls = {name: partial(call, client) for name, client in clients.items()}
+        in_turns(calls, {}, rounds=20, requests=TASKS)
+        for client in clients.values():
+            runner.run(client.aclose())
 
 
+def test_what_is_kept_in_view_does_not_slow_a_session(
+    account: tuple[str, str], tmp_path: Path
+) -> None:
+    """Ten requests, and what the monitor and the list then show: as many steps after 10,000."""
+    steps: dict[int, int] = {}
+    with Session(*account, pace="off") as session:
+        make_current(session)
+        session.record(tmp_path / "tour.yaml")
+        monitor, address = dm.monitor(), addresses()
+
+        def ten_more() -> None:
+            for _ in range(10):
+                session.client.get(next(address))
+            monitor.snapshot()
+            rows(session.recording, len(session.recording) - 9, 10)
+
+        def count(frame: Any, event: str, arg: Any) -> None:
+            steps[done] += event == "call"
+
+        for done in range(0, 10_000, 10):
+            if done not in (1000, 9990):
+                ten_more()
+                continue
+            steps[done] = 0
+            sys.setprofile(count)
+            ten_more()
+            sys.setprofile(None)
+        monitor.close()
+
+    assert steps[9990] <= 1.05 * steps[1000]
+
+
+@pytest.mark.benchmark(timer=time.process_time)
 @pytest.mark.parametrize("size", [0, 95_000])
 def test_recording_into_a_cassette_of(
     benchmark: BenchmarkFixture, tmp_path: Path, size: int

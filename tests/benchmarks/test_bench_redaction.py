@@ -1,6 +1,6 @@
-"""What redaction costs for a megabyte: of what is usual, and of the worst inputs known.
+"""What redaction costs for a megabyte of usual input, and of the worst inputs known.
 
-Each of the latter is quadratic in its size in a redactor that is written without care.
+A careless redactor takes time that is quadratic in the size of each of the worst inputs.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ PERSON: Final = {"name": "Ada %d", "email": "a%d@corp.com", "address": {"city": 
 
 
 def over(text: str, *, start: str = "") -> str:
-    """Return a megabyte of one text over and over."""
+    """Return a megabyte of repetitions of a text."""
     return start + text * (SIZE // len(text))
 
 
 def each(text: str) -> str:
-    """Return a text with another number in it each time."""
+    """Return repetitions of a text, each with another number in it."""
     return " ".join(text.replace("%d", f"{number:05}") for number in range(70_000))
 
 
@@ -72,7 +72,7 @@ INPUTS: Final[dict[str, str | bytes]] = {
 @pytest.mark.parametrize("redact", [(), ("personal",)], ids=["the key", "personal data"])
 @pytest.mark.parametrize("name", INPUTS)
 def test_a_megabyte(benchmark: BenchmarkFixture, name: str, redact: tuple[str, ...]) -> None:
-    """The body of a response, whatever it is."""
+    """The time limit applies to any response body, with and without personal data."""
     given = INPUTS[name]
     body = given if isinstance(given, bytes) else given.encode()
     exchange = Interaction(RecordedRequest("GET", "/"), RecordedResponse(200, "", (), body))

@@ -1,10 +1,11 @@
-"""What a replayed request costs: at most 1.25 times one that a function answers, at every size."""
+"""What a replayed request costs: as much as one that a function answers, at every size."""
 
 from __future__ import annotations
 
-import time
+import asyncio
+import tracemalloc
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import httpx
 import pytest
@@ -12,69 +13,132 @@ from cassette_samples import recorded
 from polled import BASE_URL, different, mocked
 
 from directmail_lab import Session
+from directmail_lab.cassettes import Cassette, read_cassette
 from directmail_lab.cassettes.vcr_files import block_text
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pytest_benchmark.fixture import BenchmarkFixture
+    from conftest import Turns
 
-pytestmark = pytest.mark.benchmark(timer=time.process_time)
-
-REQUESTS = 100
-ALL = pytest.mark.parametrize("size", [100, 10_000, 100_000])
-
-
-def ask(client: httpx.Client, size: int) -> None:
-    """Send a hundred requests, of which no two have the same address, to all of a cassette."""
-    for index in range(0, size, size // REQUESTS):
-        assert client.get(f"{BASE_URL}/v1/lists/{index}?page={index}").status_code == 200
+REQUESTS: Final = 100
+TASKS: Final = 50
+ADDRESS: Final = BASE_URL + "/v1/lists/{0}?page={0}"
+SIZES = pytest.mark.parametrize(
+    ("size", "goal"), [(100, "1.00"), (10_000, "1.05"), (100_000, "1.05")]
+)
 
 
-def grouped(benchmark: BenchmarkFixture, size: int) -> None:
-    benchmark.group = f"replay, {size:,}"
-    benchmark.extra_info["requests"] = REQUESTS
+class Asking:
+    """Asks for a part of a cassette, of which no two have the same address."""
+
+    def __init__(self, size: int) -> None:
+        self.size, self._first = size, 0
+        self.turn()
+
+    def turn(self) -> None:
+        """Go on to the next part."""
+        numbers = range(self._first, self._first + REQUESTS)
+        self._addresses = [ADDRESS.format(number % self.size) for number in numbers]
+        self._first += REQUESTS
+
+    def by(self, client: httpx.Client) -> None:
+        for address in self._addresses:
+            assert client.get(address).status_code == 200
+
+    async def by_tasks(self, client: httpx.AsyncClient) -> None:
+        left = iter(self._addresses)
+
+        async def task() -> None:
+            for address in left:
+                assert (await client.get(address)).status_code == 200
+
+        await asyncio.gather(*[task() for _ in range(TASKS)])
 
 
-@ALL
-def test_mock(benchmark: BenchmarkFixture, size: int) -> None:
-    """What httpx has for tests."""
-    grouped(benchmark, size)
-    with httpx.Client(transport=mocked()) as client:
-        benchmark.pedantic(ask, [client, size], rounds=50)
-
-
-@pytest.mark.parametrize("again", [False, True], ids=["first", "again"])
-@ALL
-def test_ours(benchmark: BenchmarkFixture, tmp_path: Path, size: int, again: bool) -> None:
-    """A session's own client; asked again, it gives the last response once more."""
-    grouped(benchmark, size)
-    benchmark.extra_info.update(on_top_of="test_mock", at_most_times=1.25)
+@SIZES
+def test_replay(in_turns: Turns, tmp_path: Path, size: int, goal: str) -> None:
+    """A session's own client, first and again, beside what httpx has for tests."""
     path = recorded(tmp_path / "ours.yaml", *different(size))
-    with Session(BASE_URL) as session:
+    asking = Asking(size)
+    with (
+        httpx.Client(transport=mocked()) as mock,
+        Session(BASE_URL) as first,
+        Session(BASE_URL) as again,
+    ):
+        first.replay(path)
+        again.replay(path)
+        asking.by(again.client)
 
-        def opened() -> tuple[tuple[httpx.Client, int], dict[str, object]]:
-            session.replay(path)
-            if again:
-                ask(session.client, size)
-            return (session.client, size), {}
+        def before() -> None:
+            if size == REQUESTS:  # else each round has a part of its own
+                first.replay(path)
+                again.replay(path)
+            asking.turn()
+            asking.by(again.client)
 
-        benchmark.pedantic(ask, setup=opened, rounds=50 if size < 100_000 else 10)
+        calls = {
+            "MockTransport": lambda: asking.by(mock),
+            "ours": lambda: asking.by(first.client),
+            "ours, again": lambda: asking.by(again.client),
+        }
+        in_turns(calls, {"ours": goal}, rounds=100, requests=REQUESTS, before=before)
+
+
+@SIZES
+def test_replay_by_50_tasks(in_turns: Turns, tmp_path: Path, size: int, goal: str) -> None:
+    """The same by the asynchronous clients."""
+    path = recorded(tmp_path / "ours.yaml", *different(size))
+    asking = Asking(size)
+    with asyncio.Runner() as runner, Session(BASE_URL) as session:
+        session.replay(path)
+        mock = httpx.AsyncClient(transport=mocked())
+        calls = {
+            "MockTransport": lambda: runner.run(asking.by_tasks(mock)),
+            "ours": lambda: runner.run(asking.by_tasks(session.async_client)),
+        }
+        goals = {"ours": goal}
+        in_turns(calls, goals, rounds=100, requests=REQUESTS, before=asking.turn)
 
 
 @pytest.mark.parametrize("library", ["vcr", "cassetter"])
-def test_others(benchmark: BenchmarkFixture, tmp_path: Path, library: str) -> None:
+def test_replay_by_others(in_turns: Turns, tmp_path: Path, library: str) -> None:
     """They play each interaction once, so each round opens the cassette anew."""
-    grouped(benchmark, REQUESTS)
-    benchmark.extra_info["on_top_of"] = "test_mock"
     use_cassette = pytest.importorskip(library).use_cassette
-    path = tmp_path / "theirs.yaml"
+    path, asking = tmp_path / "theirs.yaml", Asking(REQUESTS)
     path.write_text(block_text(different(REQUESTS), metadata={}))
-    with ExitStack() as cassette, httpx.Client() as client:
+    with ExitStack() as cassette, httpx.Client() as theirs:
+        mock = httpx.Client(transport=mocked())  # made here: they replace the transports of httpx
 
-        def opened() -> tuple[tuple[httpx.Client, int], dict[str, object]]:
+        def opened() -> None:
             cassette.close()
             cassette.enter_context(use_cassette(str(path), record_mode="none"))
-            return (client, REQUESTS), {}
 
-        benchmark.pedantic(ask, setup=opened, rounds=10)
+        calls = {"MockTransport": lambda: asking.by(mock), library: lambda: asking.by(theirs)}
+        in_turns(calls, {}, rounds=10, requests=REQUESTS, before=opened)
+
+
+@pytest.fixture
+def large(tmp_path: Path) -> Path:
+    """A cassette of a hundred thousand."""
+    return recorded(tmp_path / "large.yaml", *different(100_000))
+
+
+def test_opening_a_hundred_thousand(in_turns: Turns, large: Path) -> None:
+    """To replay them; beside it what Python takes to read the bytes."""
+    calls = {
+        "reading the bytes": large.read_bytes,
+        "ours": lambda: Cassette(read_cassette(large), base_url=BASE_URL),
+    }
+    in_turns(calls, {"ours": "0.4 s for 54 MB"}, rounds=5)
+
+
+def test_memory_of_a_hundred_thousand(large: Path) -> None:
+    """Beside the bytes of the file, the index takes a third of them at most."""
+    tracemalloc.start()
+    held = Cassette(read_cassette(large), base_url=BASE_URL)
+    grown_bytes = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+
+    assert len(held) == 100_000
+    assert grown_bytes <= 1.3 * large.stat().st_size

@@ -1,4 +1,4 @@
-"""One Jupyter server and one Chromium for all browser tests; a page of its own for each."""
+"""One Jupyter server and one Chromium for all browser tests, and a new page for each test."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _HERE = Path(__file__).parent
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark every test of this folder, and skip it where there is no Chromium."""
+    """Mark every test in this folder, and skip it if there is no Chromium."""
     missing = find_chromium() is None
     for item in items:
         if item.path.is_relative_to(_HERE):
@@ -37,7 +37,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A Jupyter server, for JupyterLab and Notebook 7."""
+    """A Jupyter server for JupyterLab and Notebook 7."""
     with running_server(tmp_path_factory.mktemp("jupyter")) as started:
         yield started
 
@@ -55,7 +55,10 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def new_page(browser: Browser, server: Server) -> Iterator[Callable[..., Page]]:
-    """Open a page, of a size; a request to anything but the Jupyter server fails the test."""
+    """Return a function that opens a page of a given size.
+
+    If a page sends a request to anything but the Jupyter server, the test fails.
+    """
     tabs: list[Tab] = []
 
     def opened(*, width: int = 1280, height: int = 900) -> Page:
@@ -71,5 +74,5 @@ def new_page(browser: Browser, server: Server) -> Iterator[Callable[..., Page]]:
 
 @pytest.fixture
 def page(new_page: Callable[..., Page]) -> Page:
-    """A page that reaches the Jupyter server alone."""
+    """A page that can reach only the Jupyter server."""
     return new_page()

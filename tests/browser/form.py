@@ -1,4 +1,4 @@
-"""The sign-in form in a page, by what a user sees and a screen reader says."""
+"""The sign-in form in a page, located by what users see and screen readers announce."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """One of the forms in a page: the ``n``-th from the top."""
+    """The ``n``-th form in a page, from the top."""
 
     page: Page
     n: int = 0
@@ -25,31 +25,31 @@ class Form:
 
     @property
     def key(self) -> Locator:
-        """Where the key is typed."""
+        """The field for the key."""
         return self.root.get_by_label("API key")
 
     @property
     def address(self) -> Locator:
-        """Where the address is typed."""
+        """The field for the address."""
         return self.root.get_by_role("textbox", name="address")
 
     @property
     def button(self) -> Locator:
-        """What signs in."""
+        """The button that signs in."""
         return self.root.locator("button[type=submit]")
 
     @property
     def problem(self) -> Locator:
-        """What went wrong."""
+        """The error message."""
         return self.root.get_by_role("alert")
 
     @property
     def account(self) -> Locator:
-        """Who is signed in."""
+        """The panel that shows who is signed in."""
         return self.root.get_by_role("region")
 
     def ready(self) -> Form:
-        """Wait until the kernel has answered."""
+        """Wait until the kernel has responded."""
         expect(self.button).to_be_enabled()
         return self
 

@@ -1,4 +1,4 @@
-"""A real JupyterLab or Notebook server, and a real Chromium to drive it with."""
+"""A real JupyterLab or Notebook server, and a real Chromium to drive it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 App = Literal["lab", "notebook"]
 Theme = Literal["Light", "Dark", "Dark High Contrast"]
 
-# What keeps Debian's Chromium off the network, and running as root in a container.
+# These flags keep Debian's Chromium off the network, and let it run as root in a container.
 _CHROMIUM_FLAGS: Final = (
     "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
     "--disable-component-update --disable-sync"
@@ -36,7 +36,7 @@ _WAIT_MS: Final = 60_000
 
 
 def find_chromium() -> str | None:
-    """Return where a Chromium is installed, or None."""
+    """Return the path of an installed Chromium, or None."""
     names = ("chromium", "chromium-browser", "google-chrome")
     return next((path for name in names if (path := shutil.which(name))), None)
 
@@ -48,13 +48,13 @@ def launch(kind: BrowserType) -> Browser:
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A Jupyter server that runs, and every folder that it and its kernels write to."""
+    """A running Jupyter server, and every folder that it and its kernels write to."""
 
     url: str
     home: Path
     process: subprocess.Popen[bytes]
     address: str
-    """What it says to open."""
+    """The address that it prints for the user to open."""
 
     @property
     def notebooks(self) -> Path:
@@ -63,7 +63,7 @@ class Server:
 
     @property
     def log(self) -> Path:
-        """What it and its kernels logged, at DEBUG."""
+        """The log of the server and its kernels, at level DEBUG."""
         return self.home / "server.log"
 
     def write(self, name: str, *cells: str) -> str:
@@ -78,7 +78,7 @@ class Server:
         return name
 
     def set_theme(self, theme: Theme) -> None:
-        """Let pages opened from now on have this theme."""
+        """Set the theme of pages that are opened from now on."""
         self._set("@jupyterlab/apputils-extension/themes", theme=f"JupyterLab {theme}")
 
     def save_widget_state(self, *, automatically: bool) -> None:
@@ -86,7 +86,7 @@ class Server:
         self._set("@jupyter-widgets/jupyterlab-manager/plugin", saveState=automatically)
 
     def autosave_every(self, seconds: int) -> None:
-        """Let pages opened from now on save by themselves so often; JupyterLab's own is 120."""
+        """Set the autosave interval of pages that are opened from now on. The default is 120 s."""
         self._set("@jupyterlab/docmanager-extension/plugin", autosaveInterval=seconds)
 
     def _set(self, name: str, **settings: object) -> None:
@@ -95,7 +95,7 @@ class Server:
 
 @contextlib.contextmanager
 def running_server(home: Path) -> Iterator[Server]:
-    """Start a server with folders of its own below ``home``; it serves ``home / "work"``."""
+    """Start a server with its own folders in ``home``; it serves ``home / "work"``."""
     work = home / "work"
     work.mkdir(parents=True, exist_ok=True)
     profile = home / "ipython" / "profile_default"
@@ -103,7 +103,7 @@ def running_server(home: Path) -> Iterator[Server]:
     (profile / "ipython_kernel_config.py").write_text(
         "c.IPKernelApp.log_level = 10\nc.InteractiveShell.xmode = 'Verbose'\n"
     )
-    # It keeps JupyterLab's news away.
+    # This turns off JupyterLab's news.
     news = {"disabledExtensions": {"@jupyterlab/apputils-extension:announcements": True}}
     arguments = [
         *("--debug", "--no-browser", "--allow-root", "--ip=127.0.0.1", "--port=0"),
@@ -119,7 +119,7 @@ def running_server(home: Path) -> Iterator[Server]:
 
 @contextlib.contextmanager
 def started(home: Path, module: str, *arguments: str, at: Path) -> Iterator[Server]:
-    """Run a module that starts JupyterLab, in a folder, with a newcomer's settings."""
+    """Run a module that starts JupyterLab in a folder, with the settings of a new user."""
     _write_json(
         home / "config" / "jupyter_lab_config.json", {"LabApp": {"expose_app_in_browser": True}}
     )
@@ -163,12 +163,12 @@ def _write_json(path: Path, settings: dict[str, Any]) -> None:
 
 
 def _address(process: subprocess.Popen[bytes], log: Path) -> str:
-    """Return the address that a server says to open, once it is there."""
+    """Return the address that a server prints, once it accepts connections."""
     deadline = time.monotonic() + _START_S
     while time.monotonic() < deadline and process.poll() is None:
         if found := re.search(r"(?m)(?:ServerApp\] |^)(http://\S+)", log.read_text()):
             port = urlsplit(found[1]).port
-            # It prints its address before it listens.
+            # The server prints its address before it listens.
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
                 return found[1]
         time.sleep(0.1)
@@ -177,7 +177,7 @@ def _address(process: subprocess.Popen[bytes], log: Path) -> str:
 
 @dataclass(slots=True)
 class Tab:
-    """A page of the browser, and every address outside the Jupyter server that it asked for."""
+    """A browser page, and every address outside the Jupyter server that it requested."""
 
     page: Page
     foreign: list[str] = field(default_factory=list)
@@ -186,7 +186,10 @@ class Tab:
 def new_tab(
     browser: Browser, server: Server, *, width: int = 1280, height: int = 900, scale: float = 1.0
 ) -> Tab:
-    """Open an empty page that reaches the Jupyter server alone; all else is refused and noted."""
+    """Open an empty page that can reach only the Jupyter server.
+
+    Every other request is blocked and noted.
+    """
     context = browser.new_context(
         viewport={"width": width, "height": height}, device_scale_factor=scale
     )
@@ -220,14 +223,14 @@ _READY = """async () => {
 
 
 def open_app(page: Page, server: Server, at: str = "/lab?reset") -> None:
-    """Open a page of JupyterLab or Notebook, and wait until it is there."""
+    """Open a page of JupyterLab or Notebook, and wait until it is ready."""
     page.goto(server.url + at)
     page.wait_for_function("() => window.jupyterapp")
     page.evaluate("async () => { await jupyterapp.restored; return true }")
 
 
 def open_notebook(page: Page, server: Server, path: str, *, app: App = "lab") -> None:
-    """Open a notebook and wait until its kernel is idle."""
+    """Open a notebook, and wait until its kernel is idle."""
     at = f"/lab/tree/{quote(path)}?reset" if app == "lab" else f"/notebooks/{quote(path)}"
     open_app(page, server, at)
     page.wait_for_selector(".jp-NotebookPanel:not(.lm-mod-hidden) .jp-Cell")
@@ -235,7 +238,7 @@ def open_notebook(page: Page, server: Server, path: str, *, app: App = "lab") ->
 
 
 def shown_documents(page: Page) -> list[list[str]]:
-    """Return the name of each open document, and of the model that it is shown by."""
+    """Return the name and the widget factory of each open document."""
     shown: list[list[str]] = page.evaluate(
         "() => [...jupyterapp.shell.widgets('main')].filter((each) => each.context)"
         ".map((each) => [each.title.label, each.context.factoryName])"
@@ -244,18 +247,18 @@ def shown_documents(page: Page) -> list[list[str]]:
 
 
 def run_notebook(page: Page, server: Server, name: str, *cells: str, app: App = "lab") -> None:
-    """Write a notebook with these cells, open it, and run all."""
+    """Write a notebook with these cells, open it, and run all cells."""
     open_notebook(page, server, server.write(f"{name}.ipynb", *cells), app=app)
     run_all(page)
 
 
 def wait_for_kernel(page: Page) -> None:
-    """Wait until there is a kernel and it is idle."""
+    """Wait until there is an idle kernel."""
     wait_for(page, lambda: page.evaluate(_READY) == "idle")
 
 
 def wait_for(page: Page, condition: Callable[[], bool]) -> None:
-    """Wait until something is so."""
+    """Wait until a condition is true."""
     deadline = time.monotonic() + _WAIT_MS / 1000
     while not condition():
         if time.monotonic() > deadline:
@@ -272,24 +275,24 @@ def command(page: Page, name: str, **arguments: Any) -> None:
 
 
 def run_all(page: Page) -> None:
-    """Run every cell, and wait for the last."""
+    """Run all cells, and wait for the last."""
     command(page, "notebook:run-all-cells")
 
 
 def run_cells(page: Page, *numbers: int) -> None:
-    """Run some of the cells, one after the other, and wait for each; one that fails is fine."""
+    """Run some cells one after the other, and wait for each; a cell may fail."""
     for number in numbers:
         page.evaluate("n => { jupyterapp.shell.currentWidget.content.activeCellIndex = n }", number)
         command(page, "notebook:run-cell")
 
 
 def save(page: Page) -> None:
-    """Save the notebook, and its checkpoint."""
+    """Save the notebook and its checkpoint."""
     command(page, "docmanager:save")
 
 
 def restart_kernel(page: Page) -> None:
-    """Restart the kernel, without the question whether to."""
+    """Restart the kernel without the confirmation dialog."""
     page.evaluate(
         "() => jupyterapp.shell.currentWidget.sessionContext.session.kernel.restart()"
         ".then(() => true)"
@@ -298,5 +301,5 @@ def restart_kernel(page: Page) -> None:
 
 
 def shut_down_kernels(page: Page) -> None:
-    """End every kernel of the server: they are a hundred megabytes each."""
+    """Shut down all kernels of the server, because each takes a hundred megabytes."""
     page.evaluate("async () => { await window.jupyterapp?.serviceManager.sessions.shutdownAll() }")

@@ -1,4 +1,4 @@
-"""Where a key is found in files, in any form that a program might have written it in."""
+"""Find a key in files, in any form in which a program might have written it."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ if TYPE_CHECKING:
 
 
 def forms_of(key: str) -> set[bytes]:
-    """Return the key as it would look in a file, alone and as the user name of HTTP Basic."""
+    """Return the forms of the key in a file, alone and as the user name of HTTP Basic."""
     raw = key.encode()
     texts = {key, quote(key, safe=""), quote_plus(key), json.dumps(key)[1:-1]}
     texts |= {raw.hex(), raw.hex().upper()}
     for encode in (b64encode, urlsafe_b64encode):
-        # Inside a longer text, base64 looks one of three ways; its ends depend on the neighbours.
+        # In a longer text, base64 of the key has three forms. Its ends depend on the neighbours.
         texts |= {encode(b"x" * shift + raw)[4:-4].decode() for shift in range(3)}
     return {text.encode(code) for text in texts for code in ("utf-8", "utf-16-le")}
 
 
 def leaks(folders: Iterable[Path], *keys: str) -> list[str]:
-    """Return every file below the folders that holds one of the keys, and at what place."""
+    """Return each file in the folders that contains one of the keys, and the position."""
     wanted = [form for key in keys for form in forms_of(key)]
     return [
         f"{path} at {content.index(form)}"

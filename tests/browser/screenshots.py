@@ -1,4 +1,4 @@
-"""Take the pictures of what we show: in the folder ``tests``, ``python -m browser.screenshots``."""
+"""Take screenshots of our widgets: ``python -m browser.screenshots`` in the folder ``tests``."""
 
 from __future__ import annotations
 
@@ -30,8 +30,9 @@ if TYPE_CHECKING:
 IMAGES: Final = Path(__file__).parents[2] / "notebooks" / "images"
 LARGEST_BYTES: Final = 150_000
 
-# Around the form whose picture stands in a saved notebook, where no form can: without it, a reader
-# clicks on the picture and types a key, and JupyterLab takes each letter for a command.
+# A frame for the screenshot of the form, which a saved notebook shows in place of the widget.
+# Without it, a reader may click the picture and type a key, and JupyterLab takes each letter for a
+# command.
 MARK_AS_PICTURE: Final = """(form, width) => {
   const mark = document.createElement('div');
   const caption = document.createElement('div');
@@ -72,7 +73,7 @@ TRAFFIC = """for n in range(230):
 
 
 def main() -> None:
-    """Take each picture in the light and in the dark theme."""
+    """Take each screenshot in the light and in the dark theme."""
     themes: tuple[Theme, ...] = ("Light", "Dark")
     with (
         tempfile.TemporaryDirectory() as home,
@@ -90,7 +91,7 @@ def main() -> None:
 
 
 def take_sign_in(page: Page, server: Server, folder: Path, theme: str) -> None:
-    """Take the form, what it becomes, and the form marked as a picture of a cell yet to be run."""
+    """Take the form, the panel after signing in, and the form marked as a picture."""
     with stand_in() as service:
         cell = SIGN_IN.format(service.base_url)
         run_notebook(page, server, f"sign-in-{theme}", cell)
@@ -112,14 +113,14 @@ def take_sign_in(page: Page, server: Server, folder: Path, theme: str) -> None:
 
 
 def take_monitor(page: Page, server: Server, folder: Path, theme: str) -> None:
-    """Take the monitor after some windows."""
+    """Take the monitor after several windows."""
     run_notebook(page, server, f"monitor-{theme}", MONITOR.replace("{tests}", str(TESTS)), TRAFFIC)
     expect(page.locator(".dml-row")).to_have_count(2)
     take(page, ".dml-monitor", folder / f"monitor-{theme}.png")
 
 
 def take_recording(page: Page, server: Server, folder: Path, theme: str) -> None:
-    """Take a cassette that was opened by a double click."""
+    """Take a cassette that is open as a document."""
     cassettes = server.notebooks / "cassettes"
     own = shutil.ignore_patterns("my-*")
     shutil.copytree(IMAGES.parents[1] / "cassettes", cassettes, dirs_exist_ok=True, ignore=own)
@@ -132,7 +133,7 @@ def take_recording(page: Page, server: Server, folder: Path, theme: str) -> None
 
 
 def take_browser(page: Page, server: Server, folder: Path, theme: str) -> None:
-    """Take the browser of interactions, with one that failed open."""
+    """Take the browser of interactions, with a failed one open."""
     cell = "import directmail_lab as dm\ndm.browse('explore-an-unknown-api')"
     run_notebook(page, server, f"browse-{theme}", cell)
     command(page, "application:toggle-left-area")
@@ -142,7 +143,7 @@ def take_browser(page: Page, server: Server, folder: Path, theme: str) -> None:
 
 
 def take_composer(page: Page, server: Server, folder: Path, theme: str) -> None:
-    """Take a request that was sent, above its response; marked as a picture for the tutorial."""
+    """Take a sent request above its response; for the tutorial, marked as a picture."""
     with stand_in() as service:
         run_notebook(page, server, f"compose-{theme}", EXPLORE.format(service))
         command(page, "application:toggle-left-area")
@@ -165,7 +166,7 @@ def take_composer(page: Page, server: Server, folder: Path, theme: str) -> None:
             take(page, ".a-picture", folder / "composer-picture.png")
 
 
-# Width and height in CSS pixels, and how many of the picture's there are to one.
+# Width and height in CSS pixels, and the picture's pixels for each of them.
 PICTURES: Final = {
     take_sign_in: (900, 760, 2.0),
     take_monitor: (1160, 800, 2.0),
@@ -176,7 +177,7 @@ PICTURES: Final = {
 
 
 def take(page: Page, selector: str, path: Path) -> None:
-    """Take a part of the page."""
+    """Take a screenshot of a part of the page, and print its size in kB."""
     page.mouse.move(0, 0)
     page.wait_for_timeout(300)
     page.locator(selector).first.screenshot(path=path)

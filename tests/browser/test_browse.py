@@ -1,4 +1,4 @@
-"""The browser of interactions in a real JupyterLab: found, read, copied, saved, and harmless."""
+"""The browser of interactions in a real JupyterLab: finding, reading, copying and saving."""
 
 from __future__ import annotations
 
@@ -61,12 +61,12 @@ def browse(page: Page, server: Server, name: str, *, app: App = "lab") -> Locato
 
 
 def rows(root: Locator) -> Locator:
-    """Return the rows that are drawn, without the one of headings."""
+    """Return the rows on screen, without the header row."""
     return root.locator(".dml-b-row:has([role=gridcell]):not([hidden])")
 
 
 def opened(root: Locator, number: int) -> Locator:
-    """Open an interaction by a click, and return its response."""
+    """Click an interaction, and return the region with its response."""
     root.locator(f".dml-b-row[aria-rowindex='{number + 1}']").click()
     response = root.get_by_role("region", name="Response")
     expect(response.get_by_role("heading")).to_contain_text(f"{number} ")
@@ -77,7 +77,7 @@ def opened(root: Locator, number: int) -> Locator:
 def test_interactions_are_found_by_filter_order_and_keys(
     page: Page, server: Server, app: App
 ) -> None:
-    """The arrows, Enter, `/` and Escape do what they do in a browser's network panel."""
+    """The arrows, Enter, `/` and Escape work as in a browser's network panel."""
     root = browse(page, server, "explore-an-unknown-api", app=app)
     list_ = root.get_by_role("grid")
     expect(root.locator(".dml-title")).to_have_text("explore-an-unknown-api")
@@ -112,17 +112,20 @@ def test_interactions_are_found_by_filter_order_and_keys(
     ):
         root.get_by_role("searchbox").fill(text)
         expect(list_).to_have_attribute("aria-rowcount", str(count + 1))
+    root.get_by_role("searchbox").fill("nothing-has-this")
+    expect(root.get_by_text("No interaction passes this filter.")).to_be_visible()
     root.get_by_role("searchbox").fill("")
     root.get_by_role("columnheader", name="ms").get_by_role("button").press("Enter")
     expect(root.get_by_role("columnheader", name="ms")).to_have_attribute("aria-sort", "ascending")
     shown = [float(text) for text in rows(root).locator(".dml-c-elapsed").all_inner_texts()]
 
     assert shown == sorted(shown)
-    assert page.locator(".jp-Cell").count() == 1  # a typed "d d" or "b" reached no other
+    # Typing "d d" or "b" must not change the notebook's cells.
+    assert page.locator(".jp-Cell").count() == 1
 
 
 def test_each_body_is_shown_as_what_it_is(page: Page, server: Server) -> None:
-    """JSON folds and keeps its digits and letters; a picture is seen; what is binary is saved."""
+    """JSON folds and keeps its digits, pictures are shown, and binary data can be saved."""
     name = recorded(
         server,
         "bodies",
@@ -158,27 +161,30 @@ def test_each_body_is_shown_as_what_it_is(page: Page, server: Server) -> None:
 
 
 def test_large_json_is_shown_in_part_and_its_words_are_found(page: Page, server: Server) -> None:
-    """All of it on request. The filter finds real letters, and says what it has."""
+    """A button shows all of it, and the filter finds words that JSON escapes."""
     members = json.dumps([{"id": n, "name": f"Jürg {n}", "at": ["Zürich"]} for n in range(60_000)])
     large = answered(get("/v1/members"), members)
-    root = browse(page, server, recorded(server, "large", large, answered()))
+    other = answered(get("/v1/other"), json.dumps([{"n": n} for n in range(500)]))
+    root = browse(page, server, recorded(server, "large", large, other, answered()))
     response = opened(root, 1)
     expect(response.get_by_text("The start of 3,")).to_be_visible()
     response.get_by_role("button", name="Show all").click()
+    expect(response).to_be_focused()
     expect(response.locator(".cm-line", has_text='"Jürg 0"')).to_be_visible()
     response.locator(".cm-content").click()
     page.keyboard.press("Control+End")
     expect(response.locator(".cm-line", has_text='"Jürg 59999"')).to_be_visible()
+    expect(opened(root, 2).locator(".cm-line", has_text='"n": 0')).to_be_visible()
     root.get_by_role("searchbox").fill("jürg")
     expect(rows(root)).to_have_count(1)
     root.get_by_role("searchbox").fill("-jürg")
-    expect(rows(root)).to_have_count(1)
+    expect(rows(root)).to_have_count(2)
 
-    expect(rows(root).first).to_contain_text("/v1/users/me")
+    expect(rows(root).last).to_contain_text("/v1/users/me")
 
 
 def test_a_value_and_its_path_are_copied(page: Page, server: Server) -> None:
-    """Where the cursor is; a text without its quotes."""
+    """The cursor selects the value, and a text is copied without its quotes."""
     body = '{"data": [{"id": 1}, {"a b": {"name": "Z\\u00fcrich", "n": 1.50}}]}'
     root = browse(page, server, recorded(server, "paths", answered(get(), body)))
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
@@ -195,7 +201,7 @@ def test_a_value_and_its_path_are_copied(page: Page, server: Server) -> None:
 
 
 def test_attempts_of_one_call_are_one_row_that_opens(page: Page, server: Server) -> None:
-    """It is the last one's; the others are found by their arrow key."""
+    """The row shows the last attempt. The arrow key, or a click on the arrow, opens the others."""
     tries = [
         replace(answered(get("/v1/a"), status=status), attempt=number)
         for number, status in enumerate((503, 503, 200), 1)
@@ -213,12 +219,15 @@ def test_attempts_of_one_call_are_one_row_that_opens(page: Page, server: Server)
     expect(rows(root)).to_have_count(5)
     expect(rows(root).nth(1)).to_contain_text("503")
     page.keyboard.press("ArrowLeft")
-
     expect(rows(root)).to_have_count(3)
+    rows(root).nth(1).get_by_text("3 attempts").click()
+
+    expect(rows(root)).to_have_count(5)
+    expect(root.get_by_role("grid")).to_be_focused()
 
 
 def test_no_cell_is_cut_while_there_is_room(new_page: Callable[..., Page], server: Server) -> None:
-    """Each column is as wide as what it holds; one that holds nothing is not there."""
+    """Each column is as wide as its contents, and an empty column is hidden."""
     long = answered(get("/v1/campaigns/summer/letters"), "x" * 1_234_567)
     bare = replace(long, recorded_at=None, elapsed_s=None)
     root = browse(new_page(width=800), server, recorded(server, "wide", bare, bare))
@@ -228,13 +237,13 @@ def test_no_cell_is_cut_while_there_is_room(new_page: Callable[..., Page], serve
     expect(heads).to_have_text(["#", "Method", "Path", "Status", "Left", "Bytes"])
     cut = "cells => cells.filter(cell => cell.scrollWidth > cell.clientWidth).length"
 
-    assert root.get_by_role("gridcell").evaluate_all(cut) == 0
+    assert root.locator("[role=gridcell], [role=gridcell] span").evaluate_all(cut) == 0
 
 
 def test_nothing_of_a_hostile_cassette_is_markup_in_the_page_or_in_the_notebook(
     new_page: Callable[..., Page], server: Server
 ) -> None:
-    """In the address, header names and values, reasons, JSON's names and values, and its name."""
+    """Every text in the cassette is escaped: addresses, headers, reasons, JSON, and its name."""
     one = answered(get(f"/v1/{MARKUP}?q={MARKUP}"), f'{{"{MARKUP}": ["{MARKUP}"], "__proto__": 1}}')
     headers = (("X-A", MARKUP), ("X-RateLimit-Reset", MARKUP))
     response = replace(one.response, reason=MARKUP, headers=headers)
@@ -249,7 +258,7 @@ def test_nothing_of_a_hostile_cassette_is_markup_in_the_page_or_in_the_notebook(
     for tab in ("Table", "Headers", "Request as sent", "Body"):
         details.get_by_role("tab", name=tab).click()
     save(page)
-    restart_kernel(page)  # a reader's page has no widget, which would hide the table
+    restart_kernel(page)  # a page without a kernel has no widget, which would hide the table
     later = new_page()
     open_notebook(later, server, f"browse-{name}-lab.ipynb")
     expect(later.locator(".jp-OutputArea td", has_text="<b class=taken>").first).to_be_visible()
@@ -262,7 +271,10 @@ def test_nothing_of_a_hostile_cassette_is_markup_in_the_page_or_in_the_notebook(
 def test_what_the_session_does_is_shown_as_it_happens(
     page: Page, server: Server, service: FaultyService
 ) -> None:
-    """Headers, status and what is recorded, at once, while the cell runs."""
+    """The list shows new interactions, and what is recorded, while the cell is still running.
+
+    After `connect` for the same account, the rows stay, each with the number it had.
+    """
     connect = f"session = dm.connect({service.base_url!r}, {service.api_key!r}, pace='off')"
     busy = """
 import pathlib, time
@@ -272,7 +284,7 @@ while not pathlib.Path("rows seen").exists():
     time.sleep(0.05)
 """
     shown = f"import directmail_lab as dm\n{connect}\ndm.get('/v1/lists')\ndm.browse()"
-    open_notebook(page, server, server.write("live.ipynb", shown, busy))
+    open_notebook(page, server, server.write("live.ipynb", shown, busy, connect))
     run_cells(page, 0)
     root = page.locator(".dml-browser")
     expect(rows(root)).to_have_count(1)
@@ -286,12 +298,26 @@ while not pathlib.Path("rows seen").exists():
     expect(page.get_by_text("[*]:")).to_have_count(1)
     (server.notebooks / "rows seen").touch()
     expect(page.get_by_text("[*]:")).to_have_count(0)
+    run_cells(page, 2)
+    numbers = rows(root).locator(".dml-c-number")
+    expect(numbers).to_have_text(["0", "1", "2", "0"])  # a head's is not visible
+    expect(rows(root).last).to_have_text(re.compile("This session"))
+    root.get_by_role("button", name="New request").click()
+    root.get_by_label("Address").fill("/v1/users/me")
+    page.keyboard.press("Control+Enter")
+    expect(response.get_by_role("heading")).to_have_text("1 GET /v1/users/me")
+    page.keyboard.press("Escape")
+    page.keyboard.press("ArrowUp")
+    expect(response.get_by_role("heading")).to_have_text("2 GET /v1/users/me")
+    root.get_by_role("searchbox").fill("number:1")
+    expect(rows(root)).to_have_count(2)
+    expect(root.get_by_role("status").first).to_contain_text("2 shown · 3 interactions")
 
 
 def test_a_key_that_was_sent_is_in_no_file_no_copy_and_not_on_the_page(
     new_page: Callable[..., Page], server: Server
 ) -> None:
-    """Also where a caller put it into an address and a header."""
+    """The key is redacted even if a caller put it into an address and a header."""
     server.save_widget_state(automatically=True)
     page = new_page()
     (server.home / "key").write_text(KEY)
@@ -322,7 +348,7 @@ def test_a_key_that_was_sent_is_in_no_file_no_copy_and_not_on_the_page(
 def test_any_number_of_interactions_is_a_small_page_and_a_small_notebook(
     page: Page, server: Server
 ) -> None:
-    """Only the rows in view are drawn, and the notebook holds ten of them."""
+    """The page draws only the visible rows, and the notebook contains ten of them."""
     path = server.notebooks / "cassettes" / f"{recorded(server, 'many', answered(get('/0')))}.yaml"
     head, line = path.read_text().split("interactions:\n")
     line = line[: line.index("# end")]
@@ -351,7 +377,7 @@ def test_any_number_of_interactions_is_a_small_page_and_a_small_notebook(
 def test_a_screen_reader_is_told_what_each_part_is_and_that_the_kernel_is_gone(
     page: Page, server: Server
 ) -> None:
-    """Names, roles, how many rows there are, and which is chosen."""
+    """A screen reader announces names, roles, the number of rows and the selected row."""
     failed = answered(get("/v1/b"), status=500)
     root = browse(page, server, recorded(server, "named", answered(get("/v1/a")), failed))
     opened(root, 2)

@@ -1,4 +1,4 @@
-"""Requests written in the browser of interactions, in a real JupyterLab: sent, kept, run again."""
+"""Requests written in the browser of interactions, in a real JupyterLab."""
 
 from __future__ import annotations
 
@@ -26,7 +26,11 @@ if TYPE_CHECKING:
     from faulty_service import FaultyService
 
 TYPED = "typed and not sent"
-# What a choice of a list of completions does.
+PASTE = """(input, text) => { const clipboardData = new DataTransfer();
+  clipboardData.setData('text/plain', text);
+  const event = new ClipboardEvent('paste', { clipboardData, bubbles: true, cancelable: true });
+  input.dispatchEvent(event) }"""
+# This is what choosing from a list of completions does.
 CHOOSE = """(input, value) => { input.value = value; input.dispatchEvent(
   new InputEvent('input', { bubbles: true, inputType: 'insertReplacementText' })) }"""
 
@@ -39,7 +43,7 @@ def explore(
     app: App = "lab",
     options: str = "",
 ) -> Locator:
-    """Open a notebook that browses a live session, after other cells, and return its browser."""
+    """Open a notebook that browses a live session, after other cells; return its browser."""
     connect = f"session = dm.connect({service.base_url!r}, {service.api_key!r}{options})"
     name = f"explore-{service.base_url[-5:]}-{app}"
     first = "\n".join(
@@ -69,17 +73,27 @@ def fill(root: Locator, method: str, path: str) -> None:
 
 
 def body_editor(root: Locator, kind: str) -> Locator:
-    """Choose the kind of body, and return CodeMirror once it is there."""
+    """Choose the kind of body, and return the editor once it is ready."""
     root.get_by_role("tab", name="Body").first.click()
     root.get_by_role("combobox", name="Body", exact=True).select_option(kind)
     return root.locator(".dml-e-body .cm-content")
 
 
 def place(node: Locator) -> dict[str, float]:
-    """Return where a node is, and its size."""
+    """Return the position and the size of a node."""
     box = node.bounding_box()
     assert box is not None
     return {**box}
+
+
+def drag(border: Locator, down_px: float) -> None:
+    """Drag the middle of a border down."""
+    box, mouse = place(border), border.page.mouse
+    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    mouse.move(x, y)
+    mouse.down()
+    mouse.move(x, y + down_px)
+    mouse.up()
 
 
 def lines(editor: Locator) -> list[str]:
@@ -90,13 +104,14 @@ def lines(editor: Locator) -> list[str]:
 def test_a_request_is_written_sent_kept_and_run_by_keyboard_alone(
     page: Page, server: Server, service: FaultyService, app: App
 ) -> None:
-    """It is recorded while the session records; it can be sent again at once; its cell runs."""
+    """The request is recorded and can be sent again at once, and the inserted cell runs."""
     root = explore(page, server, service, f"dm.record('kept-{app}')", app=app)
     keyboard = page.keyboard
     keyboard.press("n")
     expect(address(root)).to_be_focused()
     keyboard.type("v1/lists")
-    for text in ("", "", "", "", "limit", "2"):  # buttons, tabs, whether it is sent
+    # The buttons, the tabs and the checkbox come before the parameter.
+    for text in ("", "", "", "", "limit", "2"):
         keyboard.press("Tab")
         keyboard.type(text)
     expect(address(root)).to_have_value("v1/lists?limit=2")
@@ -124,7 +139,7 @@ def test_a_request_is_written_sent_kept_and_run_by_keyboard_alone(
 def test_a_write_is_refused_allowed_asked_for_and_sent_once(
     page: Page, server: Server, service: FaultyService
 ) -> None:
-    """Neither Control+Enter twice, nor a key held down, nor a double click sends a second one."""
+    """A second Control+Enter, a repeated key, or a double click must not send another request."""
     root = explore(page, server, service)
     page.keyboard.press("n")
     fill(root, "POST", "/v1/letters")
@@ -146,7 +161,7 @@ def test_a_write_is_refused_allowed_asked_for_and_sent_once(
     page.keyboard.press("Escape")
     address(root).focus()
     for _ in range(5):
-        page.keyboard.down("Enter")  # from the second on, the event says that it repeats
+        page.keyboard.down("Enter")  # from the second time on, the event is a repeat
     expect(question(root)).to_be_visible()
     before = dict(service.requests)
     page.keyboard.up("Enter")
@@ -161,7 +176,7 @@ def test_a_write_is_refused_allowed_asked_for_and_sent_once(
 def test_a_wait_counts_down_and_is_aborted(
     page: Page, server: Server, service: FaultyService
 ) -> None:
-    """Nothing is sent later; the kernel stays free meanwhile, and no bar is left in a cell."""
+    """The request is not sent later, the kernel stays free, and no progress bar stays in a cell."""
     service.limit, service.window_s = 1, 9.0
     root = explore(page, server, service, "dm.me()", options=", reset_unit='seconds_left'")
     page.keyboard.press("n")
@@ -187,7 +202,7 @@ def test_a_wait_counts_down_and_is_aborted(
 def test_a_slow_request_counts_up_and_is_aborted_by_one_key(
     page: Page, server: Server, service: FaultyService
 ) -> None:
-    """Its row says so; the form is free at once for the next one."""
+    """The row says that it was aborted, and the next request can be sent at once."""
     root = explore(page, server, service)
     page.keyboard.press("n")
     page.keyboard.type("/v1/users/me")
@@ -205,7 +220,7 @@ def test_a_slow_request_counts_up_and_is_aborted_by_one_key(
 def test_a_hostile_recording_fills_the_form_with_text_and_no_host(
     page: Page, server: Server, service: FaultyService
 ) -> None:
-    """What is edited goes below the session's own base address; nothing of it is markup."""
+    """The edited request goes below the session's own base address, and all text is escaped."""
     path = f"/v1/{quote(MARKUP, safe='')}?q={quote(MARKUP, safe='')}"
     headers = (("X-A", MARKUP), ("Host", "elsewhere.test"))
     body = json.dumps({MARKUP: [MARKUP], "__proto__": {"constructor": MARKUP}})
@@ -239,7 +254,7 @@ def test_a_hostile_recording_fills_the_form_with_text_and_no_host(
 
 
 def test_json_is_written_in_an_editor(page: Page, server: Server, service: FaultyService) -> None:
-    """It marks the lines with errors, formats and undoes; its keys stay its own; Escape leaves."""
+    """The editor marks errors, formats and undoes, and JupyterLab's shortcuts do not fire in it."""
     root = explore(page, server, service)
     page.keyboard.press("n")
     page.keyboard.type("/v1/lists")
@@ -261,7 +276,7 @@ def test_json_is_written_in_an_editor(page: Page, server: Server, service: Fault
     page.keyboard.press("Control+f")
     expect(root.get_by_role("textbox", name="Find")).to_be_focused()
     page.keyboard.press("Escape")
-    page.keyboard.type("dd")  # in JupyterLab's command mode, these delete the cell
+    page.keyboard.type("dd")  # in JupyterLab's command mode, this would delete the cell
     page.keyboard.press("Escape")
     expect(root.get_by_role("tab", name="Body: JSON")).to_be_focused()
     page.keyboard.press("Escape")
@@ -276,7 +291,10 @@ def test_json_is_written_in_an_editor(page: Page, server: Server, service: Fault
 def test_an_address_completes_and_a_body_is_of_any_kind(
     page: Page, server: Server, service: FaultyService
 ) -> None:
-    """A template puts the cursor in its braces; a form and a file are sent as what they are."""
+    """Choosing a template puts the cursor in its braces, and each body gets its content type.
+
+    A pasted curl command fills the form, without its credentials.
+    """
     root = explore(page, server, service, "dm.get('/v1/lists/lst_stand_in_1')")
     page.keyboard.press("n")
     expect(root.locator("option[value='/v1/lists/{id}']")).to_be_attached()
@@ -307,12 +325,19 @@ def test_an_address_completes_and_a_body_is_of_any_kind(
     root.get_by_role("button", name="Send", exact=True).click()
     expect(response.get_by_text("text/csv")).to_be_visible()
     expect(response.locator(".cm-line", has_text="1,2")).to_be_visible()
+    command = f"curl {service.base_url}/v1/lists -u {service.api_key}: -H 'X-A: b' --json '[1, 2]'"
+    address(root).evaluate(PASTE, command)
+    expect(root.get_by_role("alert").first).to_contain_text("Credentials were left out")
+    expect(root.get_by_label("Method")).to_have_value("POST")
+    expect(address(root)).to_have_value("/v1/lists")
+    expect(root.get_by_role("tab", name="Headers (3)").first).to_be_visible()
+    expect(root.locator(".dml-e-body .cm-content")).to_contain_text("[1, 2]")
 
 
 def test_a_recorded_body_is_sent_as_it_was_unless_it_is_changed(
     page: Page, server: Server, service: FaultyService
 ) -> None:
-    """One that is not all shown can be replaced; text keeps its character set and line ends."""
+    """A body that is not fully shown can be replaced; text keeps its charset and line ends."""
     latin = "headers={'Content-Type': 'text/plain; charset=latin-1'}"
     calls = [
         f"session.client.request('OPTIONS', '/a', content={body!r}, {latin})"
@@ -349,7 +374,10 @@ def test_a_recorded_body_is_sent_as_it_was_unless_it_is_changed(
 def test_borders_are_moved_by_mouse_and_keys_and_stay(
     page: Page, server: Server, service: FaultyService
 ) -> None:
-    """Another browser of the same page has them where they were put."""
+    """A second browser in the notebook uses the same positions, and both follow the mouse.
+
+    Until its border is moved, a request without a body is as high as its parameters.
+    """
     root = explore(page, server, service)
     command(page, "application:toggle-left-area")
     border = root.get_by_role("separator", name="Border of the list")
@@ -359,25 +387,31 @@ def test_borders_are_moved_by_mouse_and_keys_and_stay(
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowRight")
     moved = place(root.get_by_role("grid"))
-    box = place(lower)
-    page.mouse.move(box["x"] + 50, box["y"] + 4)
-    page.mouse.down()
-    page.mouse.move(box["x"] + 50, box["y"] - 60)
-    page.mouse.up()
-    higher = place(lower)
+    initial = place(lower)
+    drag(lower, 64)
+    lowered = place(lower)
     values = [each.get_attribute("aria-valuenow") for each in (border, lower)]
     run_cells(page, 0)
-    again = [each.get_attribute("aria-valuenow") for each in (border, lower)]
+    again = []
+    for each in (border, lower):
+        each.focus()
+        again.append(each.get_attribute("aria-valuenow"))
+    page.set_viewport_size({"width": 800, "height": 1000})
+    expect(border).to_have_css("cursor", "row-resize")
+    narrow = place(border)
+    drag(border, 90)
 
     assert moved["width"] > before["width"] + 20
-    assert higher["y"] < box["y"] - 40
+    assert initial["y"] < moved["y"] + 150
+    assert lowered["y"] == pytest.approx(initial["y"] + 64, abs=6)
     assert again == values
+    assert place(border)["y"] == pytest.approx(narrow["y"] + 90, abs=6)
 
 
 def test_values_that_are_typed_stay_out_of_every_file(
     new_page: Callable[..., Page], server: Server, service: FaultyService
 ) -> None:
-    """Of the notebook, its checkpoint and the logs, also where widget state is saved."""
+    """No notebook, checkpoint or log contains them, even if widget state is saved."""
     server.save_widget_state(automatically=True)
     page = new_page()
     root = explore(page, server, service)
@@ -397,7 +431,7 @@ def test_values_that_are_typed_stay_out_of_every_file(
 def test_a_screen_reader_is_told_what_each_control_is(
     page: Page, server: Server, service: FaultyService
 ) -> None:
-    """Names and roles, in the order of the Tab key."""
+    """Names and roles follow the order of the Tab key."""
     root = explore(page, server, service)
     page.keyboard.press("n")
 
@@ -435,7 +469,7 @@ def test_a_screen_reader_is_told_what_each_control_is(
 def test_every_text_is_readable(
     new_page: Callable[..., Page], server: Server, service: FaultyService, theme: Theme, width: int
 ) -> None:
-    """In the editors, the question and the table too, and nothing is wider than the page."""
+    """Editors, questions and tables have enough contrast, and nothing is wider than the page."""
     server.set_theme(theme)
     page = new_page(width=width)
     root = explore(page, server, service, "dm.get('/v1/lists')", options=", allow_writes=True")

@@ -1,4 +1,4 @@
-"""A key that is typed into the form is in no file that anything of Jupyter writes."""
+"""A key that is typed into the form is in no file that Jupyter writes."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ from .leaks import leaks
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# Distinct, so that a leak tells which step left it; with signs that encodings change.
+# The keys are distinct, so a leak shows which step caused it, and have characters that encodings
+# change.
 TYPED_ONLY = "ty+3/pqX8~only~never-sent"
 ACCEPTED = "ac+9/Wk2Z~accepted~by-service"
 REFUSED = "re+5/Vb7Q~refused~by-service"
 AFTER_RESTART = "rs+1/Hm4T~typed-after~restart"
 KEYS = (TYPED_ONLY, ACCEPTED, REFUSED, AFTER_RESTART)
 
-# What users do to look at their variables, with tracebacks set to show locals.
+# The usual ways to look at variables, while tracebacks show locals.
 LOOKING_ROUND = """
 import gc, pickle
 from directmail_lab.sessions import Session
@@ -45,7 +46,7 @@ look_at(dm.session(), dm.session().client)
 def test_no_file_holds_a_key(
     new_page: Callable[..., Page], server: Server, *, automatically: bool
 ) -> None:
-    """Typed, accepted, refused, re-run, shown again, restarted: saved after each."""
+    """The notebook is saved after typing, accepting, refusing, re-running and restarting."""
     server.save_widget_state(automatically=automatically)
     page = new_page()
     with stand_in(api_key=ACCEPTED) as service:
@@ -90,7 +91,7 @@ def test_no_file_holds_a_key(
 
 
 def test_no_autosave_holds_a_key(new_page: Callable[..., Page], server: Server) -> None:
-    """JupyterLab's own timer saves while a key is typed, and after it was accepted."""
+    """JupyterLab's timer saves while a key is typed, and after it was accepted."""
     server.save_widget_state(automatically=True)
     server.autosave_every(1)
     page = new_page()
@@ -116,7 +117,7 @@ def test_no_autosave_holds_a_key(new_page: Callable[..., Page], server: Server) 
 
 
 def test_the_search_finds_a_field_that_leaks(new_page: Callable[..., Page], server: Server) -> None:
-    """ipywidgets' own password field leaks this way, so a leak of ours would be found too."""
+    """ipywidgets' password field leaks in this way, so the search would also find our leak."""
     server.save_widget_state(automatically=True)
     page = new_page()
     leaking = "lk+2/Jd6Y~of-ipywidgets~password"

@@ -1,4 +1,4 @@
-"""The sign-in form as a user meets it, in a real JupyterLab."""
+"""The sign-in form as a user sees it, in a real JupyterLab."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def opened(page: Page, server: Server, *cells: str, app: App = "lab") -> Form:
 
 
 def run_in_last_cell(page: Page, code: str) -> None:
-    """Type into the last cell and run it."""
+    """Type code into the last cell and run it."""
     page.locator(".jp-Notebook .jp-Cell").last.locator(".cm-content").click()
     page.keyboard.insert_text(code)
     command(page, "notebook:run-cell")
@@ -47,7 +47,7 @@ def form(page: Page, server: Server, service: FaultyService) -> Form:
 def test_enter_signs_in_and_says_who_and_what_is_left(
     page: Page, server: Server, service: FaultyService, app: App
 ) -> None:
-    """The form works in JupyterLab and in Notebook 7, and the next cell uses the session."""
+    """The form works in JupyterLab and Notebook 7, and the next cell uses the session."""
     form = opened(page, server, login_cell(service), "", app=app)
     form.sign_in(service.api_key)
     expect(form.account).to_contain_text("Signed in as Stand-in User")
@@ -59,7 +59,7 @@ def test_enter_signs_in_and_says_who_and_what_is_left(
 
 
 def test_a_refused_key_is_cleared_and_asked_for_again(form: Form, service: FaultyService) -> None:
-    """Focus goes to the field with the problem. A key that was not refused stays in its field."""
+    """The field with the problem gets the focus. A key that was not refused stays in its field."""
     form.sign_in(KEY_OF_NOBODY)
     expect(form.problem).to_contain_text("did not accept this key (status 401)")
     expect(form.key).to_be_focused()
@@ -77,7 +77,7 @@ def test_a_refused_key_is_cleared_and_asked_for_again(form: Form, service: Fault
 def test_the_key_is_gone_from_the_page_at_once(
     page: Page, form: Form, service: FaultyService
 ) -> None:
-    """While the service is asked the field is empty; a second click or Enter does nothing."""
+    """The field is empty while the request is sent, and a second click or Enter does nothing."""
     with service.fault(latency_s=5.0):
         form.key.fill(service.api_key)
         form.button.dblclick()
@@ -94,7 +94,7 @@ def test_the_key_is_gone_from_the_page_at_once(
 def test_the_keyboard_is_enough_and_its_keys_are_the_forms_own(
     page: Page, form: Form, service: FaultyService
 ) -> None:
-    """In JupyterLab's command mode "d d" deletes a cell and "a" inserts one."""
+    """Typing in the form must not trigger JupyterLab's commands, such as "d d" (delete cell)."""
     form.address.focus()
     page.keyboard.press("Tab")
     page.keyboard.press("Tab")
@@ -112,7 +112,7 @@ def test_the_keyboard_is_enough_and_its_keys_are_the_forms_own(
 
 
 def test_replaying_needs_no_key_and_no_service(form: Form, service: FaultyService) -> None:
-    """The offline choice lists the cassettes that are found; an earlier problem is gone."""
+    """The offline choice lists the cassettes, and clears an earlier problem."""
     form.button.click()
     expect(form.problem).to_contain_text("Type your API key")
     form.root.get_by_text("Replay").first.click()
@@ -126,8 +126,8 @@ def test_replaying_needs_no_key_and_no_service(form: Form, service: FaultyServic
     assert not service.requests
 
 
-def test_two_forms_tell_the_same_story(page: Page, server: Server, service: FaultyService) -> None:
-    """A form that is shown twice is one; another one takes over; logout() is seen by both."""
+def test_two_forms_show_the_same_state(page: Page, server: Server, service: FaultyService) -> None:
+    """A form shown twice is one form; another form takes over; both notice a `logout()`."""
     shown = f"form = dm.login(base_url={service.base_url!r})\nform"
     again, another = "form", login_cell(service)
     first = opened(page, server, f"import directmail_lab as dm\n{shown}", again, another, "")
@@ -145,7 +145,7 @@ def test_two_forms_tell_the_same_story(page: Page, server: Server, service: Faul
 
 
 def test_a_restarted_kernel_is_told(page: Page, form: Form, service: FaultyService) -> None:
-    """A form whose kernel is gone claims nothing, and says how to go on."""
+    """Without its kernel the form shows no account, and says what to do."""
     form.sign_in(service.api_key)
     expect(form.account).to_be_visible()
     restart_kernel(page)
@@ -159,7 +159,7 @@ def test_a_restarted_kernel_is_told(page: Page, form: Form, service: FaultyServi
 def test_a_reopened_notebook_does_not_say_signed_in(
     new_page: Callable[..., Page], server: Server, service: FaultyService, *, automatically: bool
 ) -> None:
-    """With a kernel that knows nothing of the widgets, it says what to run."""
+    """The new kernel knows nothing about the widget, so the cell says what to run."""
     server.save_widget_state(automatically=automatically)
     page = new_page()
     form = opened(page, server, login_cell(service))

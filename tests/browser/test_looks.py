@@ -1,4 +1,4 @@
-"""What both widgets look like: readable in every theme, and named for screen readers."""
+"""The look of the widgets: readable in every theme, and labelled for screen readers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 READABLE = 4.5  # WCAG 2.2, success criterion 1.4.3
 
-# The contrast of each text with what is painted behind it, and the text; layers may be translucent.
+# Returns the contrast of each text with its background, and the text. Layers may be translucent.
 CONTRASTS = """root => {
   const rgba = (text) => {
     const [r, g, b, a = 1] = text.match(/[\\d.]+/g).map(Number);
@@ -59,7 +59,7 @@ def unreadable(page: Page, selector: str) -> list[tuple[float, str]]:
 def test_every_text_is_readable_in_every_theme(
     new_page: Callable[..., Page], server: Server, service: FaultyService, theme: Theme
 ) -> None:
-    """The form, its errors, who is signed in, the monitor with nothing left, and a browser."""
+    """Form, errors, account, an exhausted monitor and a browser all have enough contrast."""
     server.set_theme(theme)
     page = new_page(width=900, height=1400)
     cells = f"import directmail_lab as dm\ndm.login(base_url={service.base_url!r}, pace='off')"
@@ -85,6 +85,7 @@ def test_every_text_is_readable_in_every_theme(
     browser.locator(".dml-b-row[aria-rowindex='9']").click()
     browser.get_by_text("Copy as", exact=True).click()
     browser.get_by_role("button", name="Copy as curl").click()
+    expect(browser.get_by_text("Copy as", exact=True)).to_be_focused()
     expect(browser.locator(".dml-b-copied pre")).to_be_visible()
     texts += unreadable(page, ".dml-browser")
 
@@ -95,7 +96,7 @@ def test_every_text_is_readable_in_every_theme(
 def test_a_screen_reader_is_told_what_each_part_is(
     page: Page, server: Server, service: FaultyService
 ) -> None:
-    """Names and roles, with configured regions to choose from, and with an error at its field."""
+    """Parts have names and roles, regions can be chosen, and an error belongs to its field."""
     regions = "import os; os.environ['DIRECTMAIL_REGIONS'] = 'eu=https://eu.example.com'\n"
     cells = f"{regions}import directmail_lab as dm\ndm.login()"
     run_notebook(page, server, "named", cells)

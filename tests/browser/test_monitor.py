@@ -1,4 +1,4 @@
-"""The live monitor in a real JupyterLab: it moves while code runs, and leaves a picture."""
+"""The live monitor in a real JupyterLab: it updates while code runs, and leaves a picture."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from faulty_service import FaultyService
 
-# Each makes its requests, and then keeps the kernel busy until the test has seen them.
+# Each cell makes its requests, and then keeps the kernel busy until the test has seen them.
 LOOP = """
 for _ in range(30):
     dm.get("/v1/users/me")
@@ -49,7 +49,7 @@ def show(service: FaultyService) -> str:
 
 
 def start_cell(page: Page, number: int) -> None:
-    """Start a cell, and do not wait for it."""
+    """Start a cell without waiting for it."""
     page.evaluate(
         "n => { jupyterapp.shell.currentWidget.content.activeCellIndex = n;"
         " jupyterapp.commands.execute('notebook:run-cell') }",
@@ -61,7 +61,7 @@ def start_cell(page: Page, number: int) -> None:
 def test_it_moves_while_a_loop_a_thread_and_a_task_make_requests(
     page: Page, server: Server, service: FaultyService, app: App
 ) -> None:
-    """The cell that makes them is still running: only the page can tell that something moves."""
+    """The monitor must not wait until the cell with the requests ends."""
     folder = server.notebooks / app
     name = server.write(f"{app}/moves.ipynb", show(service), WAIT_FOR, LOOP, TASK)
     open_notebook(page, server, name, app=app)
@@ -79,7 +79,7 @@ def test_it_moves_while_a_loop_a_thread_and_a_task_make_requests(
 
 
 def test_a_request_that_waits_is_said_and_counted_down(page: Page, server: Server) -> None:
-    """While the cell that waits is running."""
+    """The countdown runs while the waiting cell is still running."""
     cell = (
         "import directmail_lab as dm\nservice = dm.stand_in(limit=2, window_s=30)\n"
         "dm.connect(service.base_url, service.api_key)\ndm.monitor()"
@@ -98,7 +98,7 @@ def test_a_request_that_waits_is_said_and_counted_down(page: Page, server: Serve
 def test_what_is_exhausted_or_failed_is_marked(
     page: Page, server: Server, service: FaultyService
 ) -> None:
-    """In words and in the course, for eyes and for screen readers."""
+    """The text and the graph mark it, for eyes and for screen readers."""
     name = server.write("marks.ipynb", show(service), "dm.get('/v1/users/me')")
     open_notebook(page, server, name)
     run_cells(page, 0)
@@ -118,7 +118,7 @@ def test_what_is_exhausted_or_failed_is_marked(
 def test_stopping_leaves_a_picture_in_the_notebook(
     new_page: Callable[..., Page], server: Server, service: FaultyService
 ) -> None:
-    """While it is live the picture is hidden; a notebook that is opened again shows it."""
+    """A live monitor hides the picture, and a notebook that is opened again shows it."""
     page = new_page()
     name = server.write("stays.ipynb", show(service), "for _ in range(9): dm.get('/v1/users/me')")
     open_notebook(page, server, name)

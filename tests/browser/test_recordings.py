@@ -21,7 +21,7 @@ EXTENSION = ROOT / "directmail_lab" / "jupyter" / "labextension"
 
 @pytest.fixture
 def folder(server: Server) -> Path:
-    """A folder with recordings, and files that look like some."""
+    """A folder with recordings, and with files that look like recordings."""
     cassettes = server.notebooks / "seen" / "cassettes"
     shutil.rmtree(cassettes.parent, ignore_errors=True)
     cassettes.mkdir(parents=True)
@@ -35,7 +35,7 @@ def folder(server: Server) -> Path:
 
 
 def test_the_installed_extension_is_this_one() -> None:
-    """`pip install` copies its first file, an editable install too; all else is read from here."""
+    """`pip install` copies the extension's first file, even if editable, so a copy may be old."""
     name = "share/jupyter/labextensions/directmail-lab/static/remoteEntry.js"
     installed = Path(sys.prefix, name)
 
@@ -44,7 +44,7 @@ def test_the_installed_extension_is_this_one() -> None:
 
 
 def listed(page: Page, path: str) -> Locator:
-    """Return a file in JupyterLab's file browser, after going to its folder."""
+    """Go to a file's folder in JupyterLab's file browser, and return the file's entry."""
     folder, _, name = path.rpartition("/")
     command(page, "filebrowser:go-to-path", path=f"/{folder}")
     return page.locator(f'.jp-DirListing-item[title*="Name: {name}"][title*="Path: {folder}"]')
@@ -59,7 +59,7 @@ def double_click(page: Page, path: str) -> None:
 def test_a_double_click_on_a_recording_opens_the_browser(
     page: Page, server: Server, folder: Path, path: str
 ) -> None:
-    """With no kernel, and without a change to the file or anything beside it."""
+    """No kernel starts, and neither the file nor its folder changes."""
     open_app(page, server)
     before = {path: path.read_bytes() for path in folder.parent.rglob("*.*") if path.is_file()}
     double_click(page, f"seen/{path}")
@@ -78,7 +78,7 @@ def test_a_double_click_on_a_recording_opens_the_browser(
 
 
 def test_open_with_editor_gives_the_text(page: Page, server: Server, folder: Path) -> None:
-    """By the menu of the file browser, also while the recording is shown."""
+    """The file browser's menu opens the text, also while the recording is shown."""
     open_app(page, server)
     double_click(page, "seen/cassettes/tour.yaml")
     expect(page.get_by_role("grid", name="Interactions")).to_be_visible()
@@ -93,7 +93,7 @@ def test_open_with_editor_gives_the_text(page: Page, server: Server, folder: Pat
 def test_what_is_no_cassette_opens_as_it_did(
     page: Page, server: Server, folder: Path, path: str
 ) -> None:
-    """By what it holds; a cassette outside of a `cassettes` folder is a text too."""
+    """The contents decide, and a cassette outside a `cassettes` folder opens as text."""
     open_app(page, server)
     double_click(page, f"seen/{path}")
     name = path.rpartition("/")[2]
@@ -108,7 +108,7 @@ def test_what_is_no_cassette_opens_as_it_did(
 def test_a_link_of_openapi_opens_the_interactions_that_it_is_about(
     page: Page, server: Server, folder: Path
 ) -> None:
-    """Also in a viewer that is open already."""
+    """The link also works if the viewer is already open."""
     cell = "import directmail_lab as dm; dm.openapi('cassettes/tour.yaml')"
     run_notebook(page, server, "seen/operations", cell)
     viewer = page.get_by_role("region", name="Recorded interactions")
@@ -122,7 +122,7 @@ def test_a_link_of_openapi_opens_the_interactions_that_it_is_about(
 
 
 def has_saved_the_layout(response: Response) -> bool:
-    """Whether JupyterLab's layout, with a recording in it, is saved."""
+    """Return whether JupyterLab saved a layout that contains the recording."""
     request = response.request
     is_layout = request.method == "PUT" and "/api/workspaces/" in request.url
     return is_layout and "tour.har" in (request.post_data or "")
@@ -131,7 +131,7 @@ def has_saved_the_layout(response: Response) -> bool:
 def test_a_page_that_is_reloaded_shows_the_recording_again(
     page: Page, server: Server, folder: Path
 ) -> None:
-    """As JupyterLab does with every document."""
+    """JupyterLab restores every document in this way."""
     open_app(page, server)
     with page.expect_response(has_saved_the_layout):
         double_click(page, "seen/tour.har")
@@ -143,7 +143,7 @@ def test_a_page_that_is_reloaded_shows_the_recording_again(
 
 @pytest.mark.parametrize("name", ["tour.yaml", "notes.yaml"])
 def test_notebook_7_shows_them_too(page: Page, server: Server, folder: Path, name: str) -> None:
-    """At the address that its list of files opens; what is no cassette is the editor's."""
+    """Notebook's file list opens this address. Other YAML files open in the editor."""
     page.goto(f"{server.url}/edit/seen/cassettes/{name}")
 
     if name == "tour.yaml":
@@ -153,7 +153,7 @@ def test_notebook_7_shows_them_too(page: Page, server: Server, folder: Path, nam
 
 
 def test_the_launchers_cards_open_notebooks(page: Page, server: Server) -> None:
-    """A new one in the folder that is looked at, and the tutorials."""
+    """One card creates a notebook in the current folder, the other opens the tutorials."""
     (server.notebooks / "here").mkdir(exist_ok=True)
     open_app(page, server)
     command(page, "filebrowser:go-to-path", path="/here")

@@ -1,4 +1,4 @@
-"""A recorded web page in a real Chromium, as `serve` sends it."""
+"""A recorded web page from `serve`, in a real Chromium."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SEND = "fetch('/v1/letters', {method: 'POST', body: '{}'}).then((response) => re
 def test_a_page_of_the_server_may_fetch_from_it_but_runs_no_script(
     browser: Browser, tmp_path: Path, host: str
 ) -> None:
-    """A person can try requests in the page's console; a stranger's page does nothing itself."""
+    """A person can try requests in the page's console, but a stranger's page runs nothing."""
     page = answered(get("/page"), "<title>still</title><script>document.title = 'ran'</script>")
     page = replace(page, response=replace(page.response, headers=(("Content-Type", "text/html"),)))
     path = recorded(

@@ -1,4 +1,4 @@
-"""The command `directmail-lab`, as its user meets it: JupyterLab with the first tutorial."""
+"""The command `directmail-lab` as its user sees it: JupyterLab with the first tutorial."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import Browser, Page
 
-# Set it to a folder to keep the pictures that the README files show.
+# Set this to a folder to save the pictures for the README files.
 PICTURES = os.environ.get("DIRECTMAIL_LAB_PICTURES")
 ROOT = checkout()
 assert ROOT is not None
@@ -35,10 +35,10 @@ NOTEBOOKS = sorted(path.name for path in (ROOT / "notebooks").glob("*.ipynb"))
 
 @pytest.fixture(scope="module")
 def lab(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tab]:
-    """The page that the command's address opens; what it asks for outside is noted."""
+    """The page that the command's address opens. Requests to the outside are noted."""
     home = tmp_path_factory.mktemp("command")
     with started(home, "directmail_lab", "lab", "--no-browser", "--port", "0", at=ROOT) as server:
-        server.autosave_every(3600)  # the tutorials are the repository's own
+        server.autosave_every(3600)  # must not change the repository's tutorials
         tab = new_tab(browser, server, width=1360, height=1000)
         tab.page.goto(server.address)
         tab.page.wait_for_selector(".jp-NotebookPanel:not(.lm-mod-hidden) .jp-Cell")
@@ -49,7 +49,7 @@ def lab(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 
 def test_the_command_opens_the_first_notebook(lab: Tab) -> None:
-    """The address that the command prints is the notebook's, with no pop-up over it."""
+    """The printed address is that of the notebook, and no pop-up covers it."""
     opened = lab.page.evaluate("jupyterapp.shell.currentWidget.title.label")
 
     assert opened == FIRST
@@ -59,7 +59,7 @@ def test_the_command_opens_the_first_notebook(lab: Tab) -> None:
 
 @pytest.mark.parametrize("name", NOTEBOOKS)
 def test_a_tutorial_is_not_changed_by_opening_it(page: Page, server: Server, name: str) -> None:
-    """JupyterLab finds in the file what it would write itself, so autosave leaves it alone."""
+    """JupyterLab would write the file as it is, so autosave does not change it."""
     copy_tutorials(ROOT, server.notebooks / "opened")
     open_notebook(page, server, f"opened/notebooks/{name}")
 
@@ -68,7 +68,7 @@ def test_a_tutorial_is_not_changed_by_opening_it(page: Page, server: Server, nam
 
 @pytest.mark.parametrize("name", NOTEBOOKS)
 def test_every_cell_of_a_tutorial_runs(lab: Tab, name: str) -> None:
-    """No key, no network: Run All goes through to the end, and the charts are drawn."""
+    """Without key and network, Run All reaches the end, and the charts are drawn."""
     page = lab.page
     command(page, "docmanager:open", path=f"notebooks/{name}")
     page.wait_for_selector(".jp-NotebookPanel:not(.lm-mod-hidden) .jp-Cell")

@@ -1,4 +1,4 @@
-"""A client of 15 operations, as a user of the package may have one to test."""
+"""A client with 15 operations, like one that a user of the package might test."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import httpx
 
 
 class Account:
-    """The service's operations, over the `httpx.Client` that is given."""
+    """The service's operations, sent through the `httpx.Client` that is passed in."""
 
     def __init__(self, http: httpx.Client) -> None:
         self.http = http
@@ -71,7 +71,7 @@ class Account:
 
 
 class AsyncAccount:
-    """Some of the operations, over an `httpx.AsyncClient`."""
+    """Some of the operations, sent through an `httpx.AsyncClient`."""
 
     def __init__(self, http: httpx.AsyncClient) -> None:
         self.http = http

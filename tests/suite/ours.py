@@ -1,4 +1,4 @@
-"""The suite's conftest.py with this package's fixtures."""
+"""The conftest.py that runs the suite with this package's fixtures."""
 
 import pytest
 from client import Account, AsyncAccount

@@ -1,4 +1,4 @@
-"""Clients as SDKs are: each takes an httpx client, adds a key of its own, repeats what fails."""
+"""Clients that work like SDKs: each takes an httpx client, adds its own key, and retries."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 class Completions:
-    """As OpenAI's: whole addresses, a bearer token, its own requests that it sends."""
+    """Works like OpenAI's SDK: it builds a request with a bearer token, then sends it."""
 
     def __init__(self, *, api_key: str, base_url: str, http_client: Any) -> None:
         self.http = http_client
@@ -32,7 +32,7 @@ class Completions:
 
 
 class Messages:
-    """As Anthropic's: a header of its own for the key, and a stream of events."""
+    """Works like Anthropic's SDK: it sends the key in its own header and reads events."""
 
     def __init__(self, *, api_key: str, base_url: str, http_client: Any) -> None:
         self.http, self._url = http_client, f"{base_url}/v1/messages"

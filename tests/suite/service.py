@@ -1,4 +1,4 @@
-"""The service that the client is for. It is careless: here and there it repeats the key."""
+"""The service that the client calls. Some of its responses carelessly repeat the key."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NAMES: Final = ["spring", "summer", "autumn", "winter", "new year"]
 
 
 class Asked(NamedTuple):
-    """A request: its path in parts, its query, whose key it has, how often it was sent."""
+    """A request in its parts. ``times`` counts the requests for its operation so far."""
 
     request: RecordedRequest
     path: list[str]
@@ -89,7 +89,7 @@ ANSWERS: Final[dict[str, Callable[[Asked], object]]] = {
 
 
 class Service(LoopbackServer):
-    """It counts the requests that it gets, by ``"METHOD /path"``."""
+    """Counts the requests it receives by ``"METHOD /path"``."""
 
     def __init__(self) -> None:
         self.requests: Counter[str] = Counter()

@@ -1,4 +1,4 @@
-"""Seventeen tests of the client, as its users may have them; ``account`` is the client."""
+"""Seventeen tests of the client, as its users might write them. ``account`` is the client."""
 
 from __future__ import annotations
 

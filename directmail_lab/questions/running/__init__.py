@@ -1,4 +1,4 @@
-"""Runs notebooks as a reader does: in the folder that is shared, with no key and no network."""
+"""Run notebooks as a reader will: in the shared folder, with no key and no network."""
 
 from __future__ import annotations
 
@@ -28,27 +28,27 @@ _ADVICE: Final = {
         "A name is looked up from the notebook's folder: record the cassette, or correct its name."
     ),
     "NotRecordedError": (
-        "Run the notebook once with your key, in the mode dm.record(…), so that the cassette holds "
+        "Run the notebook once with your key and with dm.record(…), so that the cassette contains "
         "this request."
     ),
-    "NetworkBlockedError": "Only what dm.record(…) recorded is there without a network.",
-    "FileNotFoundError": "The zip holds notebooks and cassettes, and no other files.",
+    "NetworkBlockedError": "Without a network, only what dm.record(…) recorded can be replayed.",
+    "FileNotFoundError": "The zip contains notebooks and cassettes, and no other files.",
 }
-# What a program that the cell starts, such as Python 3.13, puts into its error.
+# Colours, which a program that the cell starts may put into its error, such as Python 3.13.
 _COLOUR: Final = re.compile(r"\x1b\[[\d;]*m")
 _NO_RUN: Final = "To share it as it is: run=False, or --no-run."
 
 
 def run_notebooks(folder: Path, notebooks: Sequence[Path], *, timeout_s: float) -> set[Path]:
-    """Run notebooks, each in a fresh kernel, and return which files below ``folder`` were opened.
+    """Run notebooks, each in a fresh kernel, and return the files below ``folder`` they opened.
 
-    A kernel has none of the ``DIRECTMAIL_`` variables, no keyring, and none of the user's settings
-    of IPython. It connects to this machine alone. What the notebooks hold on disk is unchanged.
+    The kernel gets no ``DIRECTMAIL_`` variable, no keyring, and no IPython settings of the user. It
+    can connect only to this machine. The notebooks on disk stay unchanged.
 
     Parameters
     ----------
     folder
-        A folder of the run's own, without symbolic links in its path.
+        A temporary folder for this run, without symbolic links in its path.
     notebooks
         Files below it.
     timeout_s
@@ -112,7 +112,7 @@ def _run(
         "timeout_func": lambda _: max(1, math.ceil(end - time.monotonic())),
     }
     try:
-        # What the kernel's process prints besides the outputs of cells is no concern of the user.
+        # The kernel's own messages are not outputs of cells, and do not concern the user.
         quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
         NotebookClient(notebook, **options).execute(env=environment, **quiet)
         return

@@ -1,6 +1,6 @@
-"""Python imports this first in the kernel that runs a notebook, and in what the notebook starts.
+"""Refuse connections to other machines, and write down which files of the run are opened.
 
-It refuses connections to other machines, and writes down which files of the run are opened.
+Python imports this module first in the kernel that runs a notebook, and in programs it starts.
 """
 
 import os
@@ -16,7 +16,7 @@ _HERE = ("", "0.0.0.0", "::", "localhost", socket.gethostname())
 
 
 class NetworkBlockedError(Exception):
-    """A connection to another machine. It is no OSError, which a client would try again after."""
+    """A connection to another machine. Not an OSError, after which a client would try again."""
 
 
 def _watch(event: str, args: tuple[object, ...]) -> None:
@@ -28,7 +28,7 @@ def _watch(event: str, args: tuple[object, ...]) -> None:
     elif event in ("socket.connect", "socket.sendto", "socket.sendmsg"):
         sock, address = args[:2]
         if isinstance(sock, socket.socket) and sock.family in _INTERNET:
-            # A datagram is how programs ask which address of theirs goes out.
+            # Programs connect a datagram socket only to learn their own address.
             kind = OSError if sock.type == socket.SOCK_DGRAM else NetworkBlockedError
             _refuse(address[0] if isinstance(address, tuple) else "", kind)
     elif event in ("socket.getaddrinfo", "socket.gethostbyname"):

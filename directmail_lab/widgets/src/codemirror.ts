@@ -27,7 +27,8 @@ import {
 import { classHighlighter } from "@lezer/highlight";
 import type { Editor, EditorOptions, Language, Place } from "./editor";
 
-type SyntaxNode = ReturnType<ReturnType<typeof syntaxTree>["resolveInner"]>;
+type Tree = ReturnType<typeof syntaxTree>;
+type SyntaxNode = ReturnType<Tree["resolveInner"]>;
 
 const PATIENCE_MS = 200;
 const MOST_ERRORS = 20;
@@ -56,6 +57,19 @@ const THEME = EditorView.theme({
   ".cm-panel.cm-search button": { backgroundImage: "none" },
 });
 
+/** Return the errors of a tree, the first of each line; its end is one where not all is parsed. */
+function errorsIn(tree: Tree, { doc }: EditorState): Map<number, Diagnostic> {
+  const found = new Map<number, Diagnostic>();
+  tree.iterate({
+    enter: ({ type, from, to }) => {
+      if (!type.isError || found.size === MOST_ERRORS || (to >= tree.length && tree.length < doc.length)) return;
+      const { number } = doc.lineAt(from);
+      if (!found.has(number)) found.set(number, { from, to, severity: "error", message: "This is not JSON." });
+    },
+  });
+  return found;
+}
+
 /** Mark where JSON breaks off: its first error by the grammar, and more on other lines. */
 function findErrors({ state }: EditorView): Diagnostic[] {
   const text = state.doc.toString();
@@ -64,14 +78,9 @@ function findErrors({ state }: EditorView): Diagnostic[] {
     JSON.parse(text);
     return [];
   } catch (error) {
-    const found = new Map<number, Diagnostic>();
-    (ensureSyntaxTree(state, text.length, PATIENCE_MS) ?? syntaxTree(state)).iterate({
-      enter: ({ type, from, to }) => {
-        const { number } = state.doc.lineAt(from);
-        if (!type.isError || found.has(number) || found.size === MOST_ERRORS) return;
-        found.set(number, { from, to, severity: "error", message: "This is not JSON." });
-      },
-    });
+    // Of a large text, first what is parsed already: to wait for the rest would stop the typing.
+    const known = errorsIn(syntaxTree(state), state);
+    const found = known.size ? known : errorsIn(ensureSyntaxTree(state, text.length, PATIENCE_MS) ?? syntaxTree(state), state);
     const place = Number(/position (\d+)/.exec((error as Error).message)?.[1] ?? text.length);
     const from = Math.min(place, Math.max(0, text.trimEnd().length - 1));
     return found.size ? [...found.values()] : [{ from, to: from, severity: "error", message: (error as Error).message }];
@@ -116,7 +125,7 @@ function placeAt(state: EditorState, position: number): Place | null {
 
 function languageOf(language: Language, readOnly: boolean): Extension {
   if (language !== "json") return [];
-  return [json(), readOnly ? [] : [linter(findErrors, { delay: 300 }), lintGutter()]];
+  return [json(), readOnly ? [] : [linter(findErrors, { delay: 300, needsRefresh: ({ startState, state }) => syntaxTree(startState) !== syntaxTree(state) }), lintGutter()]];
 }
 
 const folding = codeFolding({
@@ -173,6 +182,7 @@ export function createEditor({ parent, label, readOnly = false, onChange, onPlac
       ending = text.includes("\r\n") ? "\r\n" : "\n";
       isFilling = true;
       view.setState(stateOf(text));
+      view.dispatch({ effects: EditorView.scrollIntoView(0) });
       isFilling = false;
       onPlace?.(null);
     },

@@ -16,8 +16,8 @@ export const formatStatus = (status: number | null, mark: Mark) =>
 export interface Column {
   name: string;
   heading: string;
-  text: (row: Row, number: number, spansDays: boolean) => string;
-  key: (row: Row, number: number) => string | number | null;
+  text: (row: Row, spansDays: boolean) => string;
+  key: (row: Row, place: number) => string | number | null;
   /** The width that a list with this column needs, in pixels. */
   room: number;
 }
@@ -25,8 +25,8 @@ export interface Column {
 const column = (name: string, heading: string, text: Column["text"], key: Column["key"], room = 0): Column => ({ name, heading, text, key, room });
 
 export const COLUMNS = [
-  column("number", "#", (_, number) => String(number), (_, number) => number),
-  column("time", "Time (UTC)", (row, _, spansDays) => formatTime(row.at, spansDays ? 5 : 11), (row) => row.at, 560),
+  column("number", "#", (row) => String(row.number), (_, place) => place),
+  column("time", "Time (UTC)", (row, spansDays) => formatTime(row.at, spansDays ? 5 : 11), (row) => row.at, 560),
   column("method", "Method", (row) => row.method, (row) => row.method),
   column("path", "Path", (row) => row.path, (row) => row.path),
   column("status", "Status", (row) => formatStatus(row.status, row.mark), (row) => row.status),

@@ -5,7 +5,7 @@
  */
 
 import { formatMs } from "./columns";
-import { div, make, makeButton, makeSelect, newId, plural, setText, soft } from "./dom";
+import { activeElement, div, make, makeButton, makeSelect, newId, plural, setText, soft } from "./dom";
 import { createEditor, type LoadEditor } from "./editor";
 import { layOutJson } from "./json";
 import { createPairs } from "./pairs";
@@ -53,7 +53,7 @@ export function createComposer({ send, loadEditor, onSent, onInsert, onLeave }: 
   let typing: ReturnType<typeof setTimeout> | undefined;
 
   const method = makeSelect("Method", Object.fromEntries(METHODS.map((name) => [name, name])));
-  const address = make("input", { ariaLabel: "Address", className: "dml-e-path", spellcheck: false, autocomplete: "off", placeholder: "/v1/…" });
+  const address = make("input", { ariaLabel: "Address", className: "dml-e-path", spellcheck: false, autocomplete: "off", placeholder: "/v1/…, or paste a curl command" });
   const [paths, names, headerNames] = ["paths", "names", "headers"].map((name) => make("datalist", { id: `${id}-${name}` }));
   address.setAttribute("list", paths.id);
   const sending = make("button", { type: "submit", className: "dml-primary", title: "Send (Ctrl+Enter)" });
@@ -98,6 +98,12 @@ export function createComposer({ send, loadEditor, onSent, onInsert, onLeave }: 
     if (target === kind) onKind();
     dirty = true;
     onChange();
+  });
+  address.addEventListener("paste", (event) => {
+    const text = event.clipboardData?.getData("text/plain") ?? "";
+    if (!/^\s*curl\s/.test(text)) return;
+    event.preventDefault(); // its credentials are never on the page
+    fillFromCurl(text);
   });
   show();
 
@@ -162,7 +168,7 @@ export function createComposer({ send, loadEditor, onSent, onInsert, onLeave }: 
       editor.replace(layOutJson(editor.text()));
       say("");
     } catch (error) {
-      say(`This is not JSON: ${(error as Error).message}`);
+      say(`Nothing was formatted. ${(error as Error).message}`);
     }
   }
 
@@ -192,6 +198,15 @@ export function createComposer({ send, loadEditor, onSent, onInsert, onLeave }: 
     hint();
   }
 
+  async function fillFromCurl(text: string) {
+    const { problem, notes, ...details } = await send({ action: "curl" }, text);
+    if (problem) return say(`Nothing was filled in. ${problem}`);
+    fill(details);
+    [recorded, bodyChanged, dirty] = [null, true, true];
+    show();
+    say(notes);
+  }
+
   /** Show what there is to type, and what is left of this operation's allowance. */
   async function hint() {
     const asking = (turn += 1);
@@ -205,8 +220,8 @@ export function createComposer({ send, loadEditor, onSent, onInsert, onLeave }: 
 
   /* Sending. A write is asked for first; the token of the question sends it, once. */
   function put(next: Question | null) {
-    if (next && !asking.contains(document.activeElement)) before = document.activeElement as HTMLElement;
-    const wasInside = asking.contains(document.activeElement);
+    if (next && !asking.contains(activeElement(root))) before = activeElement(root) as HTMLElement;
+    const wasInside = asking.contains(activeElement(root));
     asked = next;
     asking.hidden = next === null;
     setText(question, next?.question ?? "");
@@ -260,7 +275,7 @@ export function createComposer({ send, loadEditor, onSent, onInsert, onLeave }: 
   async function transmit(...request: Parameters<Send>) {
     busy = true;
     say("");
-    const hadFocus = document.activeElement === sending;
+    const hadFocus = activeElement(root) === sending;
     show();
     if (hadFocus) aborting.focus();
     const started = performance.now();
@@ -270,7 +285,7 @@ export function createComposer({ send, loadEditor, onSent, onInsert, onLeave }: 
     const { number = null, problem = "", allow, ...rest }: Response = await send(...request);
     clearInterval(polling);
     clearInterval(counting);
-    const isAborting = document.activeElement === aborting;
+    const isAborting = activeElement(root) === aborting;
     busy = false;
     setText(left, "");
     show();

@@ -24,6 +24,9 @@ export function make<Tag extends keyof HTMLElementTagNameMap>(
   return node;
 }
 
+/** Return what has the focus, also where a page is in a shadow root, as in marimo. */
+export const activeElement = (node: Node) => (node.getRootNode() as Document | ShadowRoot).activeElement;
+
 export const div = (className: string, ...children: Child[]) => make("div", { className }, ...children);
 
 export const soft = (textContent: string) => make("p", { className: "dml-soft", textContent });

@@ -1,6 +1,6 @@
 /* The place of a body: a plain text box at once, and CodeMirror in it as soon as that is loaded. */
 
-import { make } from "./dom";
+import { activeElement, make } from "./dom";
 
 export type Language = "json" | "text";
 
@@ -39,6 +39,7 @@ export interface EditorModule {
 /** Load the module of this address, which is made when it is first needed in this page. */
 export type LoadEditor = () => Promise<string>;
 
+const MOST_PLAIN = 50_000;
 declare const EDITOR: string; // build.mjs sets what names the bundle's content
 const loaded: Record<string, Promise<EditorModule> | undefined> = ((globalThis as Record<string, any>)["directmail-lab"] ??= {});
 
@@ -50,7 +51,7 @@ export function createEditor(options: EditorOptions, load: LoadEditor): Editor {
     isLoading = true;
     const module = await (loaded[EDITOR] ??= load().then((address) => import(address)));
     if (isDestroyed) return;
-    const hasFocus = options.parent.contains(document.activeElement);
+    const hasFocus = options.parent.contains(activeElement(options.parent));
     const typed = plain.text();
     plain.destroy();
     editor = module.createEditor(options);
@@ -62,11 +63,13 @@ export function createEditor(options: EditorOptions, load: LoadEditor): Editor {
     text: () => editor.text(),
     fill: (...shown) => {
       [text, language] = shown;
-      editor.fill(text, language);
+      // A text box takes seconds for megabytes: until the editor is there, it shows their start.
+      editor.fill(editor === plain && options.readOnly ? text.slice(0, MOST_PLAIN) : text, language);
       if (isLoading) return;
       upgrade().catch(() => {
         loaded[EDITOR] = undefined; // the text box stays, and is good enough
         isLoading = false;
+        editor.fill(text, language);
       });
     },
     replace: (changed) => editor.replace(changed),

@@ -2,7 +2,7 @@
 
 import type { Row } from "./protocol";
 
-type Test = (row: Row, value: string, number: number) => boolean | undefined;
+type Test = (row: Row, value: string) => boolean | undefined;
 
 export interface Filter {
   /** What is looked for in the bodies too. */
@@ -38,11 +38,11 @@ const FIELDS: Record<string, Test> = {
   ms: (row, value) => compare(row.ms, value),
   bytes: (row, value) => compare(row.bytes, value),
   left: (row, value) => compare(row.remaining, value),
-  number: (_, value, number) =>
-    /^\d+(-\d+)?(,\d+(-\d+)?)*$/.test(value) ? value.split(",").some((range) => isIn(range, number)) : undefined,
+  number: (row, value) =>
+    /^\d+(-\d+)?(,\d+(-\d+)?)*$/.test(value) ? value.split(",").some((range) => isIn(range, row.number)) : undefined,
   is: (row, value) => (/^(exhausted|failed|aborted|unreadable)$/.test(value) ? row.mark === value : undefined),
 };
-const NOTHING: Row = { at: null, method: "", path: "", status: null, remaining: null, ms: null, bytes: null, mark: "", attempt: 1 };
+const NOTHING: Row = { at: null, method: "", path: "", status: null, remaining: null, ms: null, bytes: null, mark: "", attempt: 1, number: 0 };
 
 export const KNOWN = [...Object.keys(FIELDS), "header"].join(", ");
 
@@ -53,7 +53,7 @@ export function parseFilter(text: string): Filter {
     const term = wanted ? typed : typed.slice(1);
     const [, name = "", value = ""] = /^(\w+):(?!\/\/)(.+)$/.exec(term) ?? [];
     const has = Object.hasOwn(FIELDS, name) ? FIELDS[name] : undefined;
-    if (has?.(NOTHING, value, 0) !== undefined) return (row, number) => has!(row, value, number) === wanted;
+    if (has?.(NOTHING, value) !== undefined) return (row) => has!(row, value) === wanted;
     if (name === "header" && /^[^=]+(=|$)/.test(value)) {
       headers.push(value);
       return (_, number, found) => found(`header:${value}`, number) === wanted;

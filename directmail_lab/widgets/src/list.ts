@@ -1,9 +1,10 @@
 /* The list of interactions. Only the rows in view have nodes. Above them is the widest cell of each column, unseen.
+ * A number here is a row's place, from 1 on; a head of a session has one too, and is never selected.
  *
  * The attempts of one call are one row, that of the last; it opens to show them all.
  */
 
-import { COLUMNS, formatStatus } from "./columns";
+import { COLUMNS } from "./columns";
 import { div, make, makeButton, newId, scheduler, setText } from "./dom";
 import type { Row } from "./protocol";
 
@@ -54,7 +55,9 @@ export function createList({ passes, onSelect, onOpen }: ListOptions) {
   resized.observe(grid);
 
   const textOf = (column: number, number: number | undefined) =>
-    number ? COLUMNS[column].text(rows[number - 1], number, spansDays) : "";
+    number ? COLUMNS[column].text(rows[number - 1], spansDays) : "";
+
+  const isHead = (number: number) => rows[number - 1].mark === "session";
 
   function makeRow() {
     const cells = makeCells("gridcell");
@@ -62,12 +65,14 @@ export function createList({ passes, onSelect, onOpen }: ListOptions) {
     const folding = makeButton("", (event) => {
       event.stopPropagation();
       toggle(node.number);
+      grid.focus({ preventScroll: true }); // another row may have this button's node now
     }, { className: "dml-b-attempts", tabIndex: -1 });
     cells[PATH].append(path, folding);
     const bar = cells[TIMELINE].appendChild(make("div"));
     const root = make("div", { className: "dml-b-row", role: "row" }, ...cells);
     const node = { root, cells, bar, path, folding, number: 0 };
     root.addEventListener("click", () => {
+      if (isHead(node.number)) return;
       select(node.number);
       onOpen();
     });
@@ -108,7 +113,7 @@ export function createList({ passes, onSelect, onOpen }: ListOptions) {
     const tracks: Record<string, string> = { path: `minmax(8em, ${rest})`, timeline: "minmax(60px, 1fr)" };
     const template = NAMES.filter((_, i) => has[i]).map((name) => tracks[name] ?? "max-content").join(" ");
     if (grid.style.gridTemplateColumns !== template) grid.style.gridTemplateColumns = template;
-    widestCells.forEach((cell, i) => i !== TIMELINE && setText(cell, textOf(i, widest[i])));
+    widestCells.forEach((cell, i) => i !== TIMELINE && setText(cell, textOf(i, widest[i]) + (i === PATH && attempts.size ? " ▾ 9 attempts" : "")));
     for (const cells of [heads, widestCells, ...nodes.map((node) => node.cells)]) {
       cells.forEach((cell, i) => (cell.hidden = !has[i]));
     }
@@ -136,6 +141,7 @@ export function createList({ passes, onSelect, onOpen }: ListOptions) {
   /** Filter and sort the rows, and draw them. */
   function arrange() {
     const isShown = (number: number) => {
+      if (isHead(number) && (sorted || descending)) return false;
       const last = lastOf.get(number);
       return (last === undefined || opened.has(last)) && passes(rows[number - 1], number);
     };
@@ -180,9 +186,11 @@ export function createList({ passes, onSelect, onOpen }: ListOptions) {
   }
 
   function add(added: Row[]) {
-    const follows = rows.length > 0 && grid.scrollTop + grid.clientHeight >= grid.scrollHeight - ROW_PX;
+    // Of several sessions, the last one is in view.
+    const follows = rows.length === 0 ? added[0]?.mark === "session" : grid.scrollTop + grid.clientHeight >= grid.scrollHeight - ROW_PX;
     for (const row of added) {
       const number = rows.push(row);
+      if (isHead(number)) continue;
       addAttempt(row, number);
       NAMES.forEach((_, i) => {
         const least = widest[i] === undefined ? 0 : textOf(i, widest[i]).length;
@@ -228,9 +236,10 @@ export function createList({ passes, onSelect, onOpen }: ListOptions) {
     const page = Math.max(1, Math.floor(grid.clientHeight / ROW_PX) - 2);
     const steps: Record<string, number> = { ArrowUp: -1, ArrowDown: 1, PageUp: -page, PageDown: page, Home: -Infinity, End: Infinity };
     if (!(key in steps)) return false;
-    const last = shown.length - 1;
-    const at = selected === null ? -1 : shown.indexOf(selected);
-    if (last >= 0) select(shown[Math.min(last, Math.max(0, at + steps[key]))]);
+    const places = shown.filter((number) => !isHead(number));
+    const last = places.length - 1;
+    const at = selected === null ? -1 : places.indexOf(selected);
+    if (last >= 0) select(places[Math.min(last, Math.max(0, at + steps[key]))]);
     return true;
   }
 
@@ -241,9 +250,8 @@ export function createList({ passes, onSelect, onOpen }: ListOptions) {
   return {
     grid, rows, add, arrange, clear, draw, select, move, destroy,
     selected: () => selected,
-    shownCount: () => shown.length,
-    describe: (number: number) => `${number} ${rows[number - 1].method} ${rows[number - 1].path}`,
-    status: (number: number) => formatStatus(rows[number - 1].status, rows[number - 1].mark),
+    count: () => rows.filter(({ mark }) => mark !== "session").length,
+    shownCount: () => shown.filter((number) => !isHead(number)).length,
   };
 }
 

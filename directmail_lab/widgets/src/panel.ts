@@ -5,7 +5,7 @@
 
 import { SYMBOLS } from "./columns";
 import { createComposer } from "./composer";
-import { div, formatCount, keepKeys, make, makeButton, plural, setText } from "./dom";
+import { activeElement, div, formatCount, keepKeys, make, makeButton, plural, setText } from "./dom";
 import type { LoadEditor } from "./editor";
 import { KNOWN, parseFilter } from "./filter";
 import { createList } from "./list";
@@ -59,7 +59,7 @@ export function createBrowser(root: HTMLElement, { send, loadEditor, onChange, o
   const status = make("div", { className: "dml-soft dml-b-note", role: "status", textContent: "Reading …" });
 
   const list = createList({
-    passes: (row, number) => filter.passes(row, number, (term, at) => bodies.get(term)?.found.has(at) ?? false),
+    passes: (row, number) => row.mark === "session" ? !searching.value.trim() : filter.passes(row, number, (term, at) => bodies.get(term)?.found.has(at) ?? false),
     onSelect: (number) => onSelect?.(number),
     onOpen: () => open(),
   });
@@ -67,7 +67,7 @@ export function createBrowser(root: HTMLElement, { send, loadEditor, onChange, o
     send,
     loadEditor,
     hint,
-    onWhole: () => open({ whole: true }),
+    onWhole: () => open({ whole: true }).then(() => response.root.focus()),
     onEdit: () => edit(),
     onInsert: () => insertSelected(),
     onClose: () => leave(),
@@ -87,11 +87,11 @@ export function createBrowser(root: HTMLElement, { send, loadEditor, onChange, o
   const middle = div("dml-b-middle");
   const whole = make("section", { className: `dml dml-box dml-browser${fill ? " dml-b-fills" : ""}`, ariaLabel: "Recorded interactions" });
   const isWide = () => list.grid.offsetTop === side.offsetTop;
-  const border = createSeparator({ name: "--dml-list", label: "Border of the list", root: whole, whole: middle, isVertical: isWide, initial: 40 });
-  const lower = createSeparator({ name: "--dml-request", label: "Border of the request", root: whole, whole: side, isVertical: () => false, initial: 45 });
+  const border = createSeparator({ name: "--dml-list", label: "Border of the list", root: whole, whole: middle, isVertical: isWide });
+  const lower = createSeparator({ name: "--dml-request", label: "Border of the request", root: whole, whole: side, isVertical: () => false });
   side.append(composer.root, lower, response.root);
   middle.append(list.grid, border, side);
-  whole.append(div("dml-top", title, count, progress, searching, writing), middle, status);
+  whole.append(div("dml-top", title, count, progress, searching, writing), status, middle);
   keepKeys(whole);
   whole.addEventListener("keydown", onKey);
   searching.addEventListener("input", onFilter);
@@ -104,7 +104,7 @@ export function createBrowser(root: HTMLElement, { send, loadEditor, onChange, o
     return make("dl", { className: "dml-b-keys" }, ...items);
   }
 
-  // What went wrong is said below the list.
+  // What went wrong is said above the list.
   const told = (promise: Promise<unknown>) => promise.catch((error: Error) => setText(status, (note = error.message)));
 
   /* Loading. Rows are loaded in parts, a small one first: the list is there at once, however long it is. */
@@ -171,9 +171,10 @@ export function createBrowser(root: HTMLElement, { send, loadEditor, onChange, o
 
   function showCount() {
     const { rows } = list;
-    const parts = [plural(total, "interaction")];
-    if (rows.length < total) parts[0] = `${formatCount(rows.length)} of ${parts[0]} read`;
-    if (list.shownCount() < rows.length && searching.value) parts.unshift(`${formatCount(list.shownCount())} shown`);
+    const heads = rows.length - list.count();
+    const parts = [plural(total - heads, "interaction")];
+    if (rows.length < total) parts[0] = `${formatCount(list.count())} of ${parts[0]} read`;
+    if (list.shownCount() < list.count() && searching.value) parts.unshift(`${formatCount(list.shownCount())} shown`);
     for (const [mark, symbol] of Object.entries(SYMBOLS)) {
       const marked = rows.filter((row: Row) => row.mark === mark).length;
       if (marked) parts.push(`${symbol} ${formatCount(marked)} ${mark}`);
@@ -181,7 +182,9 @@ export function createBrowser(root: HTMLElement, { send, loadEditor, onChange, o
     if (isSearching) parts.push("searching the bodies …");
     setText(count, parts.join(" · "));
     const unknown = filter.unknown.join(", ");
-    setText(status, unknown ? `${unknown}: no such filter, so looked for as text. Filters are ${KNOWN}.` : note);
+    const isEmpty = rows.length > 0 && !list.shownCount() && !isSearching;
+    const nothing = isEmpty ? "No interaction passes this filter." : "";
+    setText(status, unknown ? `${unknown}: no such filter, so looked for as text. Filters are ${KNOWN}.` : note || nothing);
   }
 
   function arrange() {
@@ -233,6 +236,7 @@ export function createBrowser(root: HTMLElement, { send, loadEditor, onChange, o
     try {
       const details: Details = await ask(send, "detail", { number, whole: isWhole });
       if (own !== turn || isDestroyed) return null;
+      details.number = number;
       details.row = rowOf(details.row as unknown as unknown[]);
       response.show(details);
       // What a person wrote stays.
@@ -246,11 +250,11 @@ export function createBrowser(root: HTMLElement, { send, loadEditor, onChange, o
 
   /* Show the response to what was just sent, as soon as its row is there. */
   function showAwaited() {
-    const hadFocus = composer.root.contains(document.activeElement);
+    const hadFocus = composer.root.contains(activeElement(root));
     list.select(awaited!);
     awaited = null;
     told(open({ fills: false }));
-    if (!hadFocus && !whole.contains(document.activeElement)) list.grid.focus();
+    if (!hadFocus && !whole.contains(activeElement(root))) list.grid.focus();
   }
 
   function leave() {

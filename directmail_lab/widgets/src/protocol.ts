@@ -1,6 +1,7 @@
 /* What Python's `browser_data` and `composer` send: see there. */
 
-export type Mark = "" | "exhausted" | "failed" | "aborted" | "unreadable";
+/** Of the outcome; or that the row is the head of a session, above its interactions. */
+export type Mark = "" | "exhausted" | "failed" | "aborted" | "unreadable" | "session";
 
 /** What is null is not known. */
 export interface Row {
@@ -13,6 +14,8 @@ export interface Row {
   bytes: number | null;
   mark: Mark;
   attempt: number;
+  /** The number of the interaction in its own session or file. All else goes by its place in the list. */
+  number: number;
 }
 
 export type Pair = [name: string, value: string];
@@ -32,13 +35,13 @@ export interface Message {
 }
 
 export interface Details {
+  /** Its place in the list. */
   number: number;
   row: Row;
   uri: string;
   path: string;
   reason: string;
   reading: Pair[];
-  renews_at: number | null;
   request: Message;
   response: Message;
   buffers: Uint8Array<ArrayBuffer>[];
@@ -56,7 +59,7 @@ export async function ask(send: Send, action: string, details: object = {}): Pro
   return response;
 }
 
-const FIELDS = ["at", "method", "path", "status", "remaining", "ms", "bytes", "mark", "attempt"];
+const FIELDS = ["at", "method", "path", "status", "remaining", "ms", "bytes", "mark", "attempt", "number"];
 
 /** Rows come as arrays: there may be many. */
 export const rowOf = (values: unknown[]) => Object.fromEntries(FIELDS.map((name, i) => [name, values[i]])) as unknown as Row;

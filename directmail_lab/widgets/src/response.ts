@@ -43,6 +43,9 @@ export function createResponse({ send, loadEditor, hint, onWhole, onEdit, onInse
   const copying = make("details", { className: "dml-b-menu" }, make("summary", { textContent: "Copy as" }));
   copying.append(div("", ...Object.entries(FORMATS).map(([format, name]) =>
     makeButton(name, () => told(copyAs(format)), { ariaLabel: `Copy as ${name}` }))));
+  copying.addEventListener("focusout", ({ relatedTarget }) => {
+    if (relatedTarget && !copying.contains(relatedTarget as Node)) copying.open = false;
+  });
   const editing = makeButton("Edit", onEdit, { title: "Change the request and send it again (e)" });
   const inserting = makeButton("Insert cell", onInsert, { title: "Insert a cell that sends it (i)" });
   const closing = makeButton("×", onClose, { title: "Close (Escape)", ariaLabel: "Close" });
@@ -59,18 +62,23 @@ export function createResponse({ send, loadEditor, hint, onWhole, onEdit, onInse
   const whole = div("dml-b-pane", head, div("dml-b-line", status, facts), problem, copied, tabs.bar, body.root, table, headers, sent);
   const empty = div("dml-b-empty", hint());
   const root = make("section", { className: "dml-b-response", tabIndex: -1, ariaLabel: "Response" }, whole, empty);
+  root.addEventListener("pointerdown", ({ target }) => {
+    if (!copying.contains(target as Node)) copying.open = false;
+  });
   clear();
 
   const told = (promise: Promise<unknown>) =>
     promise.then(() => setText(problem, ""), (error: Error) => setText(problem, error.message));
 
   function show(details: Details) {
-    const { row, number, reason, reading, request, response, buffers, uri } = details;
+    const { row, reason, reading, request, response, buffers, uri } = details;
     shown = details;
     tabled = 0;
     [whole.hidden, empty.hidden] = [false, true];
     copied.replaceChildren();
-    setText(heading, `${number} ${row.method} ${row.path}`);
+    copying.open = false;
+    heading.title = row.path;
+    setText(heading, `${row.number} ${row.method} ${row.path}`);
     setText(status, `${row.status ?? ""} ${reason}`.trim());
     root.dataset.mark = row.mark;
     const known = Object.fromEntries(reading);
@@ -113,6 +121,7 @@ export function createResponse({ send, loadEditor, hint, onWhole, onEdit, onInse
 
   async function copyAs(format: string) {
     copying.open = false;
+    copying.querySelector("summary")!.focus(); // a hidden button would lose the keyboard to JupyterLab
     const { text } = await ask(send, "copy", { number: shown!.number, format });
     await copy(text, true);
   }

@@ -6,7 +6,7 @@ const STEP = 3; // percent
 const places: Record<string, number> = ((globalThis as Record<string, any>)["directmail-lab-borders"] ??= {});
 
 export interface SeparatorOptions {
-  /** The CSS variable, set on `root`, that has the percentage. */
+  /** The CSS variable, set on `root`, that has the percentage; with `-x` or `-y` for the direction of the move. */
   name: string;
   label: string;
   root: HTMLElement;
@@ -14,35 +14,46 @@ export interface SeparatorOptions {
   whole: HTMLElement;
   /** Whether it lies between two parts that are side by side. */
   isVertical: () => boolean;
-  initial: number;
 }
 
-export function createSeparator({ name, label, root, whole, isVertical, initial }: SeparatorOptions) {
+export function createSeparator({ name, label, root, whole, isVertical }: SeparatorOptions) {
   const node = make("div", { className: "dml-b-border", role: "separator", tabIndex: 0, ariaLabel: label });
-  const move = (percent: number) => {
-    const place = Math.round(Math.min(85, Math.max(15, percent)) * 10) / 10;
-    places[name] = place;
-    root.style.setProperty(name, `${place}%`);
-    node.setAttribute("aria-valuenow", String(Math.round(place)));
+  const percentOf = (x: number, y: number) => {
+    const { left, top, width, height } = whole.getBoundingClientRect();
+    return isVertical() ? (100 * (x - left)) / width : (100 * (y - top)) / height;
+  };
+  const place = () => {
+    const { left, top } = node.getBoundingClientRect();
+    return percentOf(left, top);
+  };
+  const tell = () => {
+    node.setAttribute("aria-valuenow", String(Math.round(place())));
     node.setAttribute("aria-orientation", isVertical() ? "vertical" : "horizontal");
   };
+  const move = (percent: number) => {
+    const variable = `${name}-${isVertical() ? "x" : "y"}`;
+    places[variable] = Math.round(Math.min(85, Math.max(15, percent)) * 10) / 10;
+    root.style.setProperty(variable, `${places[variable]}%`);
+    tell();
+  };
+  node.addEventListener("focus", tell);
   node.addEventListener("pointerdown", (event) => {
     node.setPointerCapture(event.pointerId);
     event.preventDefault();
     node.focus();
   });
   node.addEventListener("pointermove", (event) => {
-    if (!node.hasPointerCapture(event.pointerId)) return;
-    const { left, top, width, height } = whole.getBoundingClientRect();
-    move(isVertical() ? (100 * (event.clientX - left)) / width : (100 * (event.clientY - top)) / height);
+    if (node.hasPointerCapture(event.pointerId)) move(percentOf(event.clientX, event.clientY));
   });
   node.addEventListener("keydown", (event) => {
     const keys: Record<string, number> = isVertical() ? { ArrowLeft: -STEP, ArrowRight: STEP } : { ArrowUp: -STEP, ArrowDown: STEP };
     if (!(event.key in keys)) return;
-    move(places[name] + keys[event.key]);
+    move(place() + keys[event.key]);
     event.preventDefault();
     event.stopPropagation();
   });
-  move(places[name] ?? initial);
+  for (const variable of [`${name}-x`, `${name}-y`]) {
+    if (variable in places) root.style.setProperty(variable, `${places[variable]}%`);
+  }
   return node;
 }

@@ -1,5 +1,5 @@
-// JupyterLab loads this file and gets the extension from it, as from a webpack container. All
-// other files come from our server extension, and so are always of the installed version.
+// JupyterLab loads this file like a webpack container, and gets the extension from it. All other
+// files come from our server extension, so they always have the installed version.
 (() => {
   let scope;
 
@@ -15,7 +15,7 @@
     }
   }
 
-  // A package of JupyterLab's own, in the version that it uses itself.
+  // Return one of JupyterLab's own packages, in the version that JupyterLab uses.
   async function shared(name) {
     const versions = Object.values(scope[name] ?? {});
     const version = versions.find(({ loaded }) => loaded) ?? versions[0];
