@@ -21,7 +21,7 @@ from .library import (
 )
 from .matching import DEFAULT_MATCH_ON as DEFAULT_MATCH_ON, Matcher as Matcher
 from .recorder import Recorded as Recorded
-from .recording import Recording as Recording
+from .recording import Recording as Recording, uncollected as uncollected
 from .session import (
     PlayedRecording as PlayedRecording,
     RawInteraction as RawInteraction,

@@ -35,7 +35,7 @@ from ..exchange.values import (
     normalize_headers,
     unreadable,
 )
-from ..readings.reading import Reading, raw_values
+from ..readings.reading import Reading, raw_values, reading_of
 from ..redaction import Redactor, redact_foreign
 from . import layout
 from .layout import Address
@@ -128,6 +128,10 @@ class FileRecording(Recording):
         return Reading(
             at_s, method, path, status, raw, elapsed_s, "recorded", self.name, None, attempt
         )
+
+    def responses(self) -> Iterator[tuple[Reading, Interaction]]:
+        for each in self:
+            yield reading_of(each, self.path_of(each.request), cassette=self.name), each
 
     def answer(self, number: int) -> Interaction:
         """Return an interaction with the response to play; raise the errors of `response`."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from functools import cached_property
 from numbers import Integral
@@ -22,6 +23,22 @@ from ..readings.reset_unit import Evidence, infer_reset_unit
 
 _READINGS_FOR_UNIT: Final = 1_000
 _AGE: Final = re.compile(r"(\d{1,5}) days?")
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """Pause Python's garbage collector for cycles while many values without cycles are made.
+
+    It would visit all of them again and again: for two thirds of the time of reading 10,000
+    interactions in vcrpy's layout, and for a third of the time of `openapi` of 100,000.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 class Recording(ABC):
@@ -106,6 +123,10 @@ class Recording(ABC):
     def readings(self) -> list[Reading]:
         """Return the readings of all responses, in their order."""
         return list(map(self.reading, range(1, len(self) + 1)))
+
+    def responses(self) -> Iterable[tuple[Reading, Interaction]]:
+        """Return the reading and the interaction of each response, in their order."""
+        return zip(self.readings(), self, strict=False)  # a session may get one more meanwhile
 
     def has_bodies(self, number: int) -> bool:  # noqa: ARG002
         """Return whether an interaction still has its bodies: a session drops old ones."""

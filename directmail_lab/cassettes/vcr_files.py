@@ -6,7 +6,6 @@ objects.
 
 from __future__ import annotations
 
-import gc
 import json
 import logging
 import math
@@ -46,6 +45,7 @@ from ..exchange.values import (
 )
 from .layout import IS_RECORDED, elapsed_s_of, headers_of, recorded_at_of, response_of, text_of
 from .matching import Matcher
+from .recording import uncollected
 
 # The share of a large file's time in which it becomes YAML nodes; how often progress is reported.
 _COMPOSING: Final = 0.7
@@ -141,7 +141,7 @@ def load_cassette_text(
     if not isinstance(entries, list | None):
         raise CassetteFormatError("It has no list of interactions.")
     interactions = []
-    with _unlogged(), _uncollected():
+    with _unlogged(), uncollected():
         for number, entry in enumerate(entries or [], 1):
             interactions.append(_interaction(entry, number))
             if number % _TOLD_INTERACTIONS == 0:
@@ -160,22 +160,6 @@ def _unlogged() -> Iterator[None]:
         logger.removeFilter(refuse)
 
 
-@contextmanager
-def _uncollected() -> Iterator[None]:
-    """Pause Python's garbage collector for cycles, which a file's nodes do not form.
-
-    Otherwise it visits all nodes again and again, for two thirds of the time of 10,000
-    interactions.
-    """
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
-
-
 def load_yaml(text: str, progress: Progress = lambda _: None) -> Any:
     """Load a text with vcrpy's YAML loader.
 
@@ -185,7 +169,7 @@ def load_yaml(text: str, progress: Progress = lambda _: None) -> Any:
         It is not YAML, or has a tag that would build an object.
     """
     try:
-        with _uncollected():
+        with uncollected():
             return _Loader(text, progress).get_single_data()
     except (yaml.YAMLError, *MALFORMED) as error:
         name = type(error).__name__

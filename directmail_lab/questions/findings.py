@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from operator import attrgetter
 from typing import Final, Literal
@@ -15,10 +15,10 @@ from weakref import WeakKeyDictionary
 
 import pandas as pd
 
-from ..cassettes import Recording
+from ..cassettes import Recording, uncollected
 from ..contract import ME_PATH, PASSWORD, RESET_HEADER, TYPICAL_LIMIT
 from ..current import session as current
-from ..display import ranges, readable
+from ..display import Progress, ProgressBar, ranges, readable
 from ..errors import NotConnectedError
 from ..exchange.bodies import read_json_body, shown_missing
 from ..exchange.operations import operations_of
@@ -96,7 +96,9 @@ def findings(source: Source | Iterable[Source] = None) -> pd.DataFrame:
         There is no such cassette, or it cannot be read.
     """
     recordings = list(recordings_of(source))
-    rows = _rows(recordings, named_paths(source))
+    total = sum(map(len, recordings))
+    with ProgressBar(total, desc="Findings", unit="interaction") as bar, uncollected():
+        rows = _rows(recordings, named_paths(source), bar.update)
     frame = pd.DataFrame(rows, columns=list(_COLUMNS), dtype="string")
     frame.attrs["notes"] = notes_on(recordings)
     return readable(frame, hidden=["section"])
@@ -132,7 +134,7 @@ def explore(*, pause_s: float = 1.0) -> pd.DataFrame:
 # -- what was seen -----------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class _Response:
     """A response, the recording that has it, and its number there.
 
@@ -176,12 +178,13 @@ class _Response:
 _Responses = Sequence[_Response]
 
 
-def _responses(recording: Recording) -> Iterator[_Response]:
+def _responses(recording: Recording, progress: Progress) -> Iterator[_Response]:
     address = recording.base_url or "unknown"
-    for number, reading in enumerate(recording.readings(), 1):
+    for number, (reading, interaction) in enumerate(recording.responses(), 1):
+        progress(1)
         if not reading.status:
             continue  # no response came
-        response, has_body = recording.interaction(number).response, recording.has_bodies(number)
+        response, has_body = interaction.response, recording.has_bodies(number)
         has_body &= shown_missing(response.body) is None
         yield _Response(recording.name, number, address, reading, response, has_body)
     for number, (interaction, key) in enumerate(_explored.get(recording, ()), 1):
@@ -190,13 +193,13 @@ def _responses(recording: Recording) -> Iterator[_Response]:
         yield _Response("explore", number, address, reading, interaction.response, key=key)
 
 
-def _rows(recordings: Sequence[Recording], paths: Collection[str]) -> list[tuple[str, ...]]:
-    every = [response for recording in recordings for response in _responses(recording)]
+def _rows(
+    recordings: Sequence[Recording], paths: Collection[str], progress: Progress
+) -> list[tuple[str, ...]]:
+    every = [response for recording in recordings for response in _responses(recording, progress)]
     operations = operations_of({each.reading.path for each in every}, paths)
-    every = [
-        replace(each, operation=f"{each.reading.method} {operations[each.reading.path]}")
-        for each in every
-    ]
+    for each in every:
+        each.operation = f"{each.reading.method} {operations[each.reading.path]}"
     good = [each for each in every if 200 <= each.status < 300]
     others = [each for each in good if each.operation != _ME]
     other_json = [each for each in others if each.kind == "JSON"]

@@ -20,9 +20,9 @@ from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 import yaml
 
-from ..cassettes import Recording
+from ..cassettes import Recording, uncollected
 from ..contract import MEANINGS
-from ..display import plural, ranges
+from ..display import Progress, ProgressBar, plural, ranges
 from ..errors import CassetteError
 from ..exchange.bodies import read_form, read_json_body, shown_missing
 from ..exchange.operations import operations_of, pattern_of
@@ -132,13 +132,24 @@ def openapi(
         One of ``paths`` is not a template.
     """
     recordings = list(recordings_of(source))
-    calls = [call for recording in recordings for call in _calls(recording)]
+    total = sum(map(len, recordings))
+    with ProgressBar(total, desc="OpenAPI", unit="interaction") as bar, uncollected():
+        return _document(recordings, title, version, paths or named_paths(source), bar.update)
+
+
+def _document(
+    recordings: Sequence[Recording],
+    title: str,
+    version: str,
+    given: Collection[str],
+    progress: Progress,
+) -> Document:
+    calls = [call for recording in recordings for call in _calls(recording, progress)]
     notes = shapes.notes_on(recordings)
     if not calls:
         names = ", ".join(recording.name for recording in recordings) or "no recording"
         raise CassetteError(" ".join([f"There are no interactions in {names}.", *notes]))
     made = f"Made from {plural(len(calls), 'recorded interaction')}; x-seen counts them."
-    given = paths or named_paths(source)
     operations = operations_of({call.path for call in calls}, given)
     templates = {p: each if each in given else _template(each) for p, each in operations.items()}
     found = {templates[call.path] for call in calls if call.status != "404"}
@@ -174,9 +185,10 @@ class _Call(NamedTuple):
     headers: _Pairs
 
 
-def _calls(recording: Recording) -> Iterator[_Call]:
+def _calls(recording: Recording, progress: Progress) -> Iterator[_Call]:
     base_url = recording.base_url or ""
     for number, each in enumerate(recording, 1):
+        progress(1)
         request, response = each.request, each.response
         if not response.status:
             continue  # no response came
@@ -188,8 +200,8 @@ def _calls(recording: Recording) -> Iterator[_Call]:
         method, status = request.method.lower(), response.status
         method = method if method in _METHODS else f"x-{method}"
         code = str(status) if 100 <= status < 600 else "default"
-        query = parse_qsl(address.query, keep_blank_values=True)
-        query = [pair for pair in query if pair[1] != REDACTED]
+        pairs = parse_qsl(address.query, keep_blank_values=True) if address.query else ()
+        query = [pair for pair in pairs if pair[1] != REDACTED]
         named = [(name.lower(), value) for name, value in response.headers]
         headers = [(_NAMES.get(name, name), v) for name, v in named if name not in _LEFT_OUT]
         yield _Call(
@@ -311,7 +323,8 @@ def _response(calls: Sequence[_Call], name: str, schemas: Components) -> dict[st
     status = calls[0].response.status
     # A response to HEAD has headers about a body, but no body.
     bodies = [call.response for call in calls if call.request.method != "HEAD"]
-    headers = sorted({name for call in calls for name, _ in call.headers if not is_value(name)})
+    names = {name for call in calls for name, _ in call.headers}
+    headers = sorted(name for name in names if not is_value(name))
     response = {
         "description": http.client.responses.get(status, "Another status"),
         "x-seen": len(calls),
@@ -367,21 +380,33 @@ def _body_schema(media_type: str, messages: Sequence[_Message]) -> Schema:
 def _values(pairs: _Pairs) -> dict[str, list[object]]:
     """Return parameters or headers with lists of values; ``"7"`` becomes 7, ``"true"`` True."""
     return {
-        name: [json.loads(text) if _PLAIN_VALUE.fullmatch(text) else text for _, text in same]
+        name: [_value(text) for _, text in same]
         for name, same in grouped(pairs, itemgetter(0)).items()
     }
 
 
+def _value(text: str) -> object:
+    return json.loads(text) if _PLAIN_VALUE.fullmatch(text) else text
+
+
 def _texts(messages: Iterable[_Pairs]) -> dict[str, dict[str, Any]]:
     """Return the parameter or header objects of the messages, by name."""
-    sent = [_values(pairs) for pairs in messages]
+    # By name: in how many messages it is, and its values, each once.
+    counts, values = Counter[str](), dict[str, dict[str, None]]()
+    repeated, total = set[str](), 0
+    for pairs in messages:
+        total += 1
+        names = set[str]()
+        for name, text in pairs:
+            values.setdefault(name, {})[text] = None
+            (repeated if name in names else names).add(name)
+        counts.update(names)
     texts = {}
-    for name in sorted({name for values in sent for name in values if not is_value(name)}):
-        lists = [values[name] for values in sent if name in values]
-        schema = schema_of([value for values in lists for value in values])
+    for name in sorted(name for name in values if not is_value(name)):
+        schema = schema_of(list(map(_value, values[name])))
         if len(schema["type"]) > 1:
             schema = {"type": ["string"]}
-        if name.endswith("[]") or any(len(values) > 1 for values in lists):
+        if name.endswith("[]") or name in repeated:
             schema = {"type": ["array"], "items": schema}
-        texts[name] = {"required": len(lists) == len(sent), "schema": schema}
+        texts[name] = {"required": counts[name] == total, "schema": schema}
     return texts

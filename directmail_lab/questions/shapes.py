@@ -79,9 +79,10 @@ def schema_of(values: Sequence[object], *, depth: int = 0) -> Schema:
     names that are values themselves become ``additionalProperties``. It describes 30 levels.
     """
     schema = _typed(map(type_of, values))
-    formats = {_format_of(value) for value in values if isinstance(value, str)}
-    if len(formats) == 1 and None not in formats:
-        schema["format"] = formats.pop()
+    formats = (_format_of(value) for value in values if isinstance(value, str))
+    first = next(formats, None)
+    if first is not None and all(each == first for each in formats):
+        schema["format"] = first
     if depth == _DEEPEST:
         return schema
     objects = [value for value in values if isinstance(value, dict)]

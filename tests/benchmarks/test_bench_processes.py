@@ -12,13 +12,17 @@ import time
 from typing import TYPE_CHECKING, Final
 
 import pytest
-from cassette_samples import BASE_URL, recorded
+from cassette_samples import BASE_URL, recorded, theirs
 from polled import BODY, different
 
+import directmail_lab as dm
+from directmail_lab.cassettes import read_cassette
+from directmail_lab.questions.audit import audit
 from directmail_lab.widgets import browser_data
 from directmail_lab.widgets.browser import browse
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from conftest import Turns
@@ -87,3 +91,22 @@ def test_the_first_rows_of_ten_thousand(benchmark: BenchmarkFixture, tmp_path: P
         return len(response["rows"])
 
     assert benchmark.pedantic(first_rows, rounds=5) == 1000
+
+
+@pytest.mark.benchmark(group="questions", timer=time.process_time)
+@pytest.mark.parametrize("question", ["read", "rate_limits", "interactions", "findings", "openapi"])
+def test_questions_of_a_hundred_thousand(
+    benchmark: BenchmarkFixture, tmp_path: Path, question: str
+) -> None:
+    """What each takes in times of opening the file, which all of them do first."""
+    path = recorded(tmp_path / "tour.yaml", *different(100_000))
+    ask = read_cassette if question == "read" else getattr(dm, question)
+    benchmark.pedantic(ask, [path], rounds=2)
+
+
+@pytest.mark.benchmark(group="audit", timer=time.process_time)
+@pytest.mark.parametrize("ask", [read_cassette, audit])
+def test_an_audit_of_a_suite(benchmark: BenchmarkFixture, tmp_path: Path, ask: Callable) -> None:
+    """Files of vcrpy's layout; the command audits several at once, on each core."""
+    paths = [theirs(tmp_path / f"{number}.yaml", *different(20)) for number in range(60)]
+    benchmark.pedantic(lambda: list(map(ask, paths)), rounds=3)
