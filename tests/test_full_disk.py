@@ -41,7 +41,7 @@ def test_a_full_disk_stops_the_request_and_says_that_it_was_carried_out(live: Se
     """
     with live.record("tour"):
         live.me()
-        with full_disk(), pytest.raises(CassetteError, match="Make room in its folder") as caught:
+        with full_disk(), pytest.raises(CassetteError, match="Make room on the disk") as caught:
             live.me()
         live.me()
 

@@ -45,7 +45,7 @@ class Look:
     Attributes
     ----------
     kind
-        Whose it is.
+        Who wrote it: us, another program, or neither.
     problems
         A sentence each.
     replays
