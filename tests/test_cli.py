@@ -482,10 +482,10 @@ def test_adopt_names_what_it_finds_and_changes_nothing(suite: object, service: S
     ]
     text = " ".join(done.stdout.split())
     for said in (
-        "holds an api_key parameter (interaction 1, address)",
-        "when it is redacted, vcrpy finds no response to it",
-        "stays as it is: suite/config.yaml is not a cassette. It has no list of interactions.",
-        "holds credentials of HTTP Basic (interaction 1, request headers)",
+        "contains an api_key parameter (interaction 1, address)",
+        "once that is redacted, vcrpy finds no response to it",
+        "cannot be adopted: suite/config.yaml is not a cassette. It has no list of interactions.",
+        "contains credentials of HTTP Basic (interaction 1, request headers)",
         "days old, and max_age is 365 days",
     ):
         assert said in text
@@ -523,7 +523,7 @@ def test_adopt_reads_many_files_side_by_side() -> None:
         theirs(f"suite/{number}.yaml", answered(asked, "x" * 1_000_000))
     done = invoke("cassette", "adopt", "suite", "--max-age", "99999 days")
 
-    named = re.findall(r"^suite/(\d)[.]yaml\n    holds", done.stdout, re.MULTILINE)
+    named = re.findall(r"^suite/(\d)[.]yaml\n    contains", done.stdout, re.MULTILINE)
     assert named == ["0", "1", "2", "3", "4"]
     assert "suite: 5 of 5 cassettes replay" in done.stdout
 

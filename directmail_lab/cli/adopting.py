@@ -1,4 +1,4 @@
-"""What ``cassette adopt`` finds in each file, and the settings with which the files replay."""
+"""`cassette adopt`: what it finds in each file, and the settings with which the files replay."""
 
 from __future__ import annotations
 
@@ -6,11 +6,9 @@ import ast
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
 from textwrap import indent
 from typing import Final
@@ -26,14 +24,13 @@ from ..contract import SAFE_METHODS
 from ..display import plural
 from ..errors import CassetteFormatError, DirectMailLabError
 from ..exchange.values import Interaction
-from ..questions.audit import audit, credentials_in, parts_of_cassette, search_for
+from ..questions.audit import audit, credentials_in, map_files, parts_of_cassette, search_for
 from ..redaction import Redactor
 
 THEIRS: Final = "of another program"
 _OURS: Final = "of ours"
 _NEITHER: Final = "that cannot be adopted"
 
-_MANY_BYTES: Final = 4_000_000  # from here on, the time in which processes start is won back
 _OTHER_BODY: Final = re.compile(r"^(?: {4}| {6})(\w+_body|body_\w+):", re.MULTILINE)
 _FILTERED: Final = re.compile(r"filter_query_parameters[\"']?\s*[:=]\s*(\[[^\]]*\])")
 
@@ -47,7 +44,7 @@ class Look:
     kind
         Who wrote it: us, another program, or neither.
     problems
-        A sentence each.
+        Sentences about what is wrong with it.
     replays
         Whether it replays in the order of its recording, by default and with ``like="vcrpy"``.
     has_repeats
@@ -64,14 +61,9 @@ class Look:
 def look_through(
     paths: Sequence[Path], max_age: str, *, write: bool, ignore: Collection[str]
 ) -> Iterator[Look]:
-    """Yield what is found in each file; with ``write``, each is adopted."""
+    """Yield what was found in each file; with ``write``, adopt them."""
     look = partial(_look, max_age=max_age, write=write, matching=Matching(None, ignore, "vcrpy"))
-    if sum(path.stat().st_size for path in paths) < _MANY_BYTES:
-        yield from map(look, paths)
-        return
-    # Not forked: the process may have threads.
-    with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
-        yield from pool.map(look, paths, chunksize=max(1, min(16, len(paths) // 8)))
+    yield from map_files(look, paths)
 
 
 def _look(path: Path, *, max_age: str, write: bool, matching: Matching) -> Look:
@@ -82,7 +74,7 @@ def _look(path: Path, *, max_age: str, write: bool, matching: Matching) -> Look:
         secrets = _secrets(path) if theirs is None else _secrets_of(theirs, path)
         problems = list(look.problems) + _problems(path, secrets, look.kind, write=write)
     except (DirectMailLabError, OSError) as error:
-        return Look(path, _NEITHER, (f"stays as it is: {error}",))
+        return Look(path, _NEITHER, (f"cannot be adopted: {error}",))
     dated = [each for each in recording if each.recorded_at]
     if dated and (old := age_problem(dated, max_age)):
         problems.append(old)
@@ -90,7 +82,7 @@ def _look(path: Path, *, max_age: str, write: bool, matching: Matching) -> Look:
 
 
 def _read_theirs(path: Path) -> FileRecording | None:
-    """Return another program's recording as it is in the file; None for any other file."""
+    """Return another program's recording, unchanged; None for any other file."""
     data = path.read_bytes() if path.stat().st_size <= MAX_FILE_BYTES else b""
     if not data.strip() or read_header(data) is not None:
         return None
@@ -110,40 +102,40 @@ def _read_theirs(path: Path) -> FileRecording | None:
 
 
 def _problems(path: Path, secrets: dict[str, str], kind: str, *, write: bool) -> list[str]:
-    """Return what is to be said of a file's secrets and comments; with ``write`` adopt it."""
+    """Return sentences about a file's secrets and comments; with ``write``, adopt the file."""
     comments = count_comments(path) if kind == THEIRS else 0
     is_in_address = any(where.endswith("address") for where in secrets.values())
     if write and kind == THEIRS:
         files.adopt(path)
         secrets = _secrets(path)
-    problems = [f"holds {what} ({where})" for what, where in secrets.items()]
+    problems = [f"contains {what} ({where})" for what, where in secrets.items()]
     if comments:
         had, are = ("had", "were") if write else ("has", "would be")
         problems.insert(0, f"{had} {plural(comments, 'comment')}, which {are} dropped")
     if is_in_address:
         problems.append(
-            "holds a secret in an address: when it is redacted, vcrpy finds no response to it"
+            "has a secret in an address: once that is redacted, vcrpy finds no response to it"
         )
     return problems
 
 
 def _secrets(path: Path) -> dict[str, str]:
-    """Return each kind of secret in a file, and where it is."""
+    """Return each kind of secret in a file, with its place."""
     found = (each for each in audit(path) if each.kind == "secret")
     return {each.what: each.where.removeprefix(f"{path}, ") for each in found}
 
 
 def _secrets_of(recording: FileRecording, path: Path) -> dict[str, str]:
-    """Return the same of a recording that was read; personal data, which takes long, is left."""
+    """Return each kind of secret in a recording, with its place, and skip personal data."""
     search, secrets = search_for([recording.base_url]), dict[str, str]()
-    places: dict[str, str] = {}  # of each text the last: most headers are in every interaction
+    places: dict[str, str] = {}  # each text once: most headers are in every interaction
     for where, content in parts_of_cassette(recording, str(path)):
         text = content if isinstance(content, str) else content.decode("utf-8", "surrogateescape")
         places[text] = where.removeprefix(f"{path}, ")
     for text, where in places.items():
         found = ["your API key"] if search.holds(text) else []
         for what in (*found, *credentials_in(text)):
-            if not secrets.get(what, "").endswith("address"):  # which matters most
+            if not secrets.get(what, "").endswith("address"):  # the place that matters most
                 secrets[what] = where
     return secrets
 
@@ -152,8 +144,8 @@ def _secrets_of(recording: FileRecording, path: Path) -> dict[str, str]:
 
 
 def _replay(recording: FileRecording, matching: Matching) -> Look:
-    """Play a recording in its order, by default and with the settings that are proposed."""
-    request = Redactor().request  # as it is compared in a replay
+    """Play a recording in its order, by default and with the proposed settings."""
+    request = Redactor().request  # a replay compares redacted requests
     asked = [replace(each, request=request(each.request)) for each in recording]
     compared = replace(recording, interactions=asked)
     replays = _replays(compared, Matching()), _replays(compared, matching)
@@ -187,7 +179,7 @@ def _request_of(interaction: Interaction) -> object:
 
 
 def filtered_parameters(folder: Path) -> list[str]:
-    """Return what ``ignore`` has to name: what ``conftest.py`` tells vcrpy to filter of queries.
+    """Return the query parameters that a ``conftest.py`` lets vcrpy filter, for ``ignore``.
 
     vcrpy removes these parameters from its recordings, so the requests of a test differ in them.
     """
@@ -201,7 +193,7 @@ def filtered_parameters(folder: Path) -> list[str]:
 
 
 def settings(folder: Path, looks: Iterable[Look], ignore: Collection[str]) -> Iterator[str]:
-    """Yield for each folder with its own settings how its cassettes replay, and the settings."""
+    """Yield how the cassettes of each folder replay, and the settings for it."""
     by_fixture: dict[str, dict[Path, list[Look]]] = defaultdict(lambda: defaultdict(list))
     for look in looks:
         if look.kind == THEIRS:
@@ -227,9 +219,9 @@ def _counts(place: Path, looks: list[Look]) -> Iterator[str]:
 
 
 def _place(path: Path, folder: Path) -> tuple[str, Path]:
-    """Return what says where a cassette is, beside the other settings, and for which folder.
+    """Return the setting that says where a cassette is, and the folder that it is for.
 
-    By default it is in ``cassettes/<module>/`` beside the module.
+    There is none for the default, ``cassettes/<module>/`` next to the module.
     """
     parent = path.parent
     if (parent.parent.parent / f"{parent.name}.py").is_file():

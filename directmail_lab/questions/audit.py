@@ -13,14 +13,14 @@ import html
 import json
 import re
 from base64 import b64decode
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
 from multiprocessing import get_context
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 from ..cassettes.files import read_as_written
 from ..contract import STAND_IN_KEY
@@ -34,6 +34,8 @@ from ..settings import BASE_URL_VARIABLE, configured_regions, variable
 
 if TYPE_CHECKING:
     from ..exchange.values import Interaction
+
+_T = TypeVar("_T")
 
 Part = tuple[str, str | bytes]
 """A place, and what to search there: a text, or the bytes of a body or a picture."""
@@ -140,13 +142,18 @@ def audit(path: str | Path) -> list[Finding]:
 
 
 def audit_many(paths: Sequence[Path]) -> Iterator[list[Finding]]:
-    """Yield the findings in each of several files, with several processes for many files."""
+    """Yield the findings in each of several files."""
+    return map_files(audit, paths)
+
+
+def map_files(function: Callable[[Path], _T], paths: Sequence[Path]) -> Iterator[_T]:
+    """Yield the result of a function for each file, in several processes if the files are large."""
     if sum(path.stat().st_size for path in paths if path.exists()) < _MANY_BYTES:
-        yield from map(audit, paths)
+        yield from map(function, paths)
         return
     # Spawned and not forked, since this process may have threads.
     with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
-        yield from pool.map(audit, paths, chunksize=max(1, min(16, len(paths) // 8)))
+        yield from pool.map(function, paths, chunksize=max(1, min(16, len(paths) // 8)))
 
 
 def parts_of_cassette(interactions: Iterable[Interaction], where: str) -> Iterator[Part]:
