@@ -403,7 +403,16 @@ def ended(service: FaultyService, haul: Haul, end: Callable[[Any], object]) -> l
     return [kept, played]
 
 
-@pytest.mark.parametrize("end", [Session.close, lambda _: dm.logout(), make_current, replace])
+@pytest.mark.parametrize(
+    "end",
+    [
+        Session.close,
+        *(
+            pytest.param(end, marks=pytest.mark.slow)
+            for end in (lambda _: dm.logout(), make_current, replace)
+        ),
+    ],
+)
 def test_what_a_session_kept_outlives_it_without_the_key(
     service: FaultyService, haul: Haul, end: Callable[[Any], object]
 ) -> None:

@@ -365,10 +365,15 @@ raise OSError(done.stderr.splitlines()[-1])"""
             "dm.record('shared-tour')\ndm.get('/v1/lists')",
             r"NotRecordedError: .*\n  Nearest.*\n Run",
         ),
-        (IN_ANOTHER_PYTHON, r"\n  OSError: .*NetworkBlockedError: No connection to 192\.0\.2\.1"),
-        ("import httpx\nhttpx.get('https://api.test')", "NetworkBlockedError: .* to api.test"),
-        ("import os\nos._exit(1)", "ended its kernel"),
-        ("import time\ntime.sleep(60)", "still ran after 1 second"),
+        *(
+            pytest.param(*row, marks=pytest.mark.slow)
+            for row in (
+                (IN_ANOTHER_PYTHON, r"OSError: .*NetworkBlockedError: No connection to 192\.0\.2"),
+                ("import httpx\nhttpx.get('https://api.test')", "NetworkBlockedError: .* to api"),
+                ("import os\nos._exit(1)", "ended its kernel"),
+                ("import time\ntime.sleep(60)", "still ran after 1 second"),
+            )
+        ),
     ],
 )
 def test_the_first_cell_that_needs_more_is_told_and_nothing_is_written(
