@@ -31,7 +31,7 @@ from .mismatch import Differences, differences, place_of, unescaped
 _MAX_COMPARED: Final = 500
 _LONGEST_QUERY: Final = 200
 _USER_INFO: Final = re.compile(r"(?<=://)[^/]*@")
-_RESPELLED: Final = re.compile(r"%|\?.*[&+]")
+_RESPELLED: Final = re.compile(r"%|\?[^?]*[&+]")
 
 
 class Player:

@@ -32,7 +32,7 @@ _OURS: Final = "of ours"
 _NEITHER: Final = "that cannot be adopted"
 
 _OTHER_BODY: Final = re.compile(r"^(?: {4}| {6})(\w+_body|body_\w+):", re.MULTILINE)
-_FILTERED: Final = re.compile(r"filter_query_parameters[\"']?\s*[:=]\s*(\[[^\]]*\])")
+_FILTERED: Final = re.compile(r"filter_query_parameters[\"']?\s*[:=]\s*(\[[^\[\]]*\])")
 
 
 @dataclass(frozen=True, slots=True)

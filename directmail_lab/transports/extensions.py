@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -111,6 +112,8 @@ def keep_body(response: httpx.Response) -> httpx.Response:
     if response.is_closed:
         if (received := of(response)).keeper is not None:
             received.add_body(response.content)
+        with suppress(RuntimeError):  # only a client measures it
+            response.elapsed = response.elapsed  # httpx2 keeps it in the stream
         # httpx's stream refers to the response, so only the garbage collector would free them.
         response.stream = httpx.ByteStream(b"")
     return response
