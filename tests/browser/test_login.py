@@ -171,8 +171,8 @@ def test_a_reopened_notebook_does_not_say_signed_in(
     later = new_page()
     open_notebook(later, server, "login.ipynb")
     server.save_widget_state(automatically=False)
-    what = "again to sign in" if automatically else "to get the sign-in form"
+    said = "run this cell again" if automatically else "Run this cell to get the sign-in form"
 
-    expect(later.get_by_text(f"Run this cell {what}")).to_be_visible()
+    expect(later.get_by_text(said)).to_be_visible()
     expect(Form(later).account).to_be_hidden()
     assert "Signed in as" not in (server.notebooks / "login.ipynb").read_text()
