@@ -182,6 +182,7 @@ export function createEditor({ parent, label, readOnly = false, onChange, onPlac
       ending = text.includes("\r\n") ? "\r\n" : "\n";
       isFilling = true;
       view.setState(stateOf(text));
+      view.scrollDOM.scrollTop = 0; // the new text may be measured before the effect below counts
       view.dispatch({ effects: EditorView.scrollIntoView(0) });
       isFilling = false;
       onPlace?.(null);

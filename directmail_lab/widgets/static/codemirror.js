@@ -39,4 +39,4 @@ var Xs=[],Gl=[];(()=>{let n="lc,34,7n,7,7b,19,,,,2,,2,,,20,b,1c,l,g,,2t,7,2,6,2,
 `,l),fill:(g,m)=>{f=m,l=g.includes(`\r
 `)?`\r
 `:`
-`,a=!0,d.setState(u(g)),d.dispatch({effects:O.scrollIntoView(0)}),a=!1,s?.(null)},replace:g=>d.dispatch({changes:{...p(),insert:g},annotations:bl.of("full")}),setLanguage:g=>{f=g,d.dispatch({effects:r.reconfigure([gu(g,t),mu(d.state.doc.toString())])})},focus:()=>d.focus(),find:()=>_s(d),fold:()=>ll(d),unfold:()=>al(d),destroy:()=>d.destroy()}}export{zb as createEditor};
+`,a=!0,d.setState(u(g)),d.scrollDOM.scrollTop=0,d.dispatch({effects:O.scrollIntoView(0)}),a=!1,s?.(null)},replace:g=>d.dispatch({changes:{...p(),insert:g},annotations:bl.of("full")}),setLanguage:g=>{f=g,d.dispatch({effects:r.reconfigure([gu(g,t),mu(d.state.doc.toString())])})},focus:()=>d.focus(),find:()=>_s(d),fold:()=>ll(d),unfold:()=>al(d),destroy:()=>d.destroy()}}export{zb as createEditor};
