@@ -7,14 +7,15 @@ import socket
 import weakref
 from typing import TYPE_CHECKING, Any
 
+import hypothesis
 import pytest
 from cassette_samples import BASE_URL, answered, get, post
 from faulty_service import FaultyService
-from hypothesis import settings
 
-from directmail_lab import credentials, current
+from directmail_lab import credentials, current, settings
 from directmail_lab.cassettes import Cassette
 from directmail_lab.credentials import ApiKey
+from directmail_lab.questions import findings
 from directmail_lab.redaction import Redactor
 from directmail_lab.sessions import Session
 from directmail_lab.settings import is_loopback
@@ -27,9 +28,9 @@ pytest_plugins = ["pytester"]
 
 # On a developer's machine Hypothesis tries new examples on each run, so it may find new bugs. In CI
 # (`.ci/run` sets the variable) the examples are fixed, so a run never fails by chance.
-settings.register_profile("ci", derandomize=True, deadline=None, print_blob=True)
-settings.register_profile("developer", deadline=None, print_blob=True)
-settings.load_profile("ci" if os.environ.get("CI") else "developer")
+hypothesis.settings.register_profile("ci", derandomize=True, deadline=None, print_blob=True)
+hypothesis.settings.register_profile("developer", deadline=None, print_blob=True)
+hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "developer")
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -72,6 +73,9 @@ def nobody(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     monkeypatch.setattr(current._current, "session", None)
     # A widget that an earlier test left open would follow this test's sessions and keep them alive.
     monkeypatch.setattr(current._current, "callbacks", {})
+    # Another test's service may have had the same port: forget what is known by address.
+    monkeypatch.setattr(settings, "_connected", set())
+    monkeypatch.setattr(findings, "_wrong_key_sent", set())
     # Forget the keys of earlier tests that are not yet garbage-collected.
     monkeypatch.setattr(credentials, "_holders", weakref.WeakValueDictionary())
     yield
