@@ -304,6 +304,38 @@ def test_a_line_that_was_spoilt_is_an_error_when_it_is_asked_for(
         assert Cassette(path).play(get("/0"))[-1].response.status == 200
 
 
+def test_of_a_repeated_name_all_show_the_last_value(tmp_path: Path) -> None:
+    """JSON and vcrpy keep the last. What is shown must be what a replay plays."""
+    path = write(tmp_path / "tour.yaml")
+    twice = '"X-RateLimit-Limit": ["7"], "X-RateLimit-Limit": ["8"]'
+    path.write_text(path.read_text().replace('"X-RateLimit-Limit": ["300"]', twice))
+    recording = read_cassette(path)
+    shown = dict(recording.interaction(1).response.headers)
+    played = dict(recording.response(1, "GET").headers)
+
+    assert recording.reading(1).raw.limit == "8"
+    assert (shown["X-RateLimit-Limit"], played["X-RateLimit-Limit"]) == ("8", "8")
+    assert len(recording.interaction(1).response.headers) == len(
+        recording.response(1, "GET").headers
+    )
+
+
+@pytest.mark.parametrize("between", ["", " ", ",,"])
+def test_headers_that_are_not_json_are_an_error_wherever_they_are_read(
+    tmp_path: Path, between: str
+) -> None:
+    """The quick way of reading accepts no more than the usual one."""
+    path = write(tmp_path / "tour.yaml")
+    path.write_text(
+        path.read_text().replace(', "X-RateLimit-Limit"', f'{between}"X-RateLimit-Limit"')
+    )
+    recording = read_cassette(path)
+
+    for ask in (recording.interaction, recording.reading, lambda _: recording.response(1, "GET")):
+        with pytest.raises(CassetteFormatError, match="Interaction 1 of cassette 'tour'"):
+            ask(1)
+
+
 def test_a_line_that_a_person_wrote_in_yaml_is_read(tmp_path: Path) -> None:
     """vcrpy reads single quotes, extra keys and block style, so directmail_lab does too."""
     path = write(tmp_path / "tour.yaml")

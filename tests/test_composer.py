@@ -519,6 +519,20 @@ def test_the_sessions_of_an_account_share_what_is_kept(
     assert kinds == [None, "absent", "json", None, "json", "json"]
 
 
+def test_a_session_that_left_the_history_keeps_no_more_than_the_others(
+    service: FaultyService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The history has 20 sessions. An earlier one may still be used."""
+    monkeypatch.setattr("directmail_lab.cassettes.session._MAX_KEPT_BYTES", 14_000)
+    first, *_, last = (dm.connect(service.base_url, service.api_key, pace="off") for _ in range(21))
+    with first:
+        for _ in range(20):
+            first.me()
+
+    assert first.sent not in last.sent.history
+    assert [first.sent.has_bodies(number) for number in (1, 19, 20)] == [False, True, True]
+
+
 def test_the_selected_response_is_there_in_python(browsed: Callable[..., Page]) -> None:
     """`response` is a decoded httpx response, and gives the same frame as a live one."""
     rows = gzip.compress(b'[{"id": "01"}]')

@@ -48,7 +48,8 @@ _ADDRESS_PATTERN: Final = (
 _ADDRESS: Final = re.compile(_ADDRESS_PATTERN)
 # Most interactions are like this: each header has one value, and only bodies contain escapes.
 _PAIR: Final = re.compile(r'"([^"]*)": \["([^"]*)"\]')
-_PAIRS: Final = rb'\{((?:"[^"\\\x00-\x1f]*": \["[^"\\\x00-\x1f]*"\](?:, )?)*)\}'
+_PAIR_BYTES: Final = rb'"[^"\\\x00-\x1f]*": \["[^"\\\x00-\x1f]*"\]'
+_PAIRS: Final = rb"\{((?:" + _PAIR_BYTES + rb"(?:, " + _PAIR_BYTES + rb")*)?)\}"
 _PLAIN: Final = re.compile(
     _ADDRESS_PATTERN
     + rb'(null|"[^\n]*"), "headers": '
@@ -146,7 +147,7 @@ def plain_at(data: bytes, start: int) -> Interaction | None:
     Raises
     ------
     ValueError
-        A part is not UTF-8, or a body not JSON.
+        A part is not UTF-8, a body not JSON, or a header's name repeated.
     """
     match = _PLAIN.match(data, start)
     if match is None:
@@ -184,7 +185,10 @@ def head_of(data: bytes, start: int) -> Head | None:
 
 
 def _pairs(text: bytes) -> Headers:
-    return tuple(_PAIR.findall(text.decode()))
+    pairs = tuple(_PAIR.findall(text.decode()))
+    if len(dict(pairs)) < len(pairs):  # of equal names, JSON keeps the last
+        raise ValueError("A header's name is repeated.")
+    return pairs
 
 
 def _text_body(literal: bytes) -> bytes | None:

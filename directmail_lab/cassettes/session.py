@@ -150,8 +150,12 @@ class SessionRecording(Recording):
 
     def _drop_oldest(self) -> None:
         """Drop the oldest messages, those of the oldest session first, until 64 MB are left."""
+        recordings = list(self.history)
+        if self not in recordings:  # there is no account, or it has had many sessions since
+            recordings.insert(0, self)
+        if sum(each._kept_bytes for each in recordings) <= _MAX_KEPT_BYTES:
+            return
         # Not while this recording is locked: two sessions may do this at the same time.
-        recordings = list(self.history) or [self]
         for each in recordings:
             with each._lock:
                 while each._exchanges and sum(r._kept_bytes for r in recordings) > _MAX_KEPT_BYTES:
