@@ -340,7 +340,7 @@ def read_as_written(data: bytes, path: Path) -> tuple[Sequence[Interaction], str
     `read_cassette`.
     """
     _check_size(len(data), path)
-    if not data.strip():
+    if not data or data.isspace():
         return (), None
     if ours := _parse_lines(data, path):
         return ours.interactions, ours.base_url

@@ -14,24 +14,24 @@ from textwrap import indent
 from typing import Final
 
 from ..cassettes import FileRecording, convert as files, read_cassette
-from ..cassettes.files import MAX_FILE_BYTES
+from ..cassettes.files import MAX_FILE_BYTES, read_as_written
 from ..cassettes.layout import read_header
 from ..cassettes.matching import Matching
 from ..cassettes.player import Player
 from ..cassettes.recording import age_problem
-from ..cassettes.vcr_files import count_comments, load_cassette_text
+from ..cassettes.vcr_files import count_comments
 from ..contract import SAFE_METHODS
 from ..display import plural
 from ..errors import CassetteFormatError, DirectMailLabError
 from ..exchange.values import Interaction
-from ..questions.audit import audit, credentials_in, map_files, parts_of_cassette, search_for
+from ..questions.audit import audit, map_files, parts_of_cassette, search_for, secrets_in
 from ..redaction import Redactor
 
 THEIRS: Final = "of another program"
 _OURS: Final = "of ours"
 _NEITHER: Final = "that cannot be adopted"
 
-_OTHER_BODY: Final = re.compile(r"^(?: {4}| {6})(\w+_body|body_\w+):", re.MULTILINE)
+_OTHER_BODY: Final = re.compile(rb"^(?: {4}| {6})(\w+_body|body_\w+):", re.MULTILINE)
 _FILTERED: Final = re.compile(r"filter_query_parameters[\"']?\s*[:=]\s*(\[[^\[\]]*\])")
 
 
@@ -84,20 +84,15 @@ def _look(path: Path, *, max_age: str, write: bool, matching: Matching) -> Look:
 def _read_theirs(path: Path) -> FileRecording | None:
     """Return another program's recording, unchanged; None for any other file."""
     data = path.read_bytes() if path.stat().st_size <= MAX_FILE_BYTES else b""
-    if not data.strip() or read_header(data) is not None:
+    if not data or data.isspace() or read_header(data) is not None:
         return None
-    try:
-        text = data.decode("utf-8-sig")
-        if other := _OTHER_BODY.search(text):
-            raise CassetteFormatError(
-                f"It has {other[1]} in the place of a body: the suite has a serializer of its own.",
-                "Load it with that serializer, and save it with vcrpy's.",
-            )
-        interactions = load_cassette_text(text)[1]
-    except UnicodeDecodeError:
-        return None
-    except CassetteFormatError as error:
-        raise CassetteFormatError(f"{path} is not a cassette. {error}") from None
+    if other := _OTHER_BODY.search(data):
+        raise CassetteFormatError(
+            f"{path} is not a cassette. It has {other[1].decode()} in the place of a body: the "
+            "suite has a serializer of its own.",
+            "Load it with that serializer, and save it with vcrpy's.",
+        )
+    interactions, _ = read_as_written(data, path)
     return FileRecording(path.stem, interactions, path=path, layout="vcrpy")
 
 
@@ -133,10 +128,9 @@ def _secrets_of(recording: FileRecording, path: Path) -> dict[str, str]:
         text = content if isinstance(content, str) else content.decode("utf-8", "surrogateescape")
         places[text] = where.removeprefix(f"{path}, ")
     for text, where in places.items():
-        found = ["your API key"] if search.holds(text) else []
-        for what in (*found, *credentials_in(text)):
-            if not secrets.get(what, "").endswith("address"):  # the place that matters most
-                secrets[what] = where
+        for found in secrets_in(where, text, search):
+            if not secrets.get(found.what, "").endswith("address"):  # the place that matters most
+                secrets[found.what] = where
     return secrets
 
 

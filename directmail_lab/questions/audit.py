@@ -85,7 +85,7 @@ def find(parts: Iterable[Part], search: KeySearch) -> list[Finding]:
 
 def _find_in_text(where: str, text: str, search: KeySearch) -> Iterator[Finding]:
     """Yield the findings in a text, in which the names of fields do not show personal data."""
-    yield from _secrets(where, text, search)
+    yield from secrets_in(where, text, search)
     yield from _personal(where, count_personal([text], by_field=False))
 
 
@@ -95,12 +95,13 @@ def _find_in_bytes(where: str, content: bytes, search: KeySearch) -> Iterator[Fi
     Bytes that are not text may look like an e-mail address by chance, so only keys count there.
     """
     text = content.decode("utf-8", "surrogateescape")
-    yield from _secrets(where, text, search)
+    yield from secrets_in(where, text, search)
     if not re.search("[\udc80-\udcff]", text):
         yield from _personal(where, count_personal([text]))
 
 
-def _secrets(where: str, text: str, search: KeySearch) -> Iterator[Finding]:
+def secrets_in(where: str, text: str, search: KeySearch) -> Iterator[Finding]:
+    """Yield the keys and other credentials that a text contains."""
     if search.holds(text):
         yield Finding("secret", "your API key", where)
     yield from (Finding("secret", what, where) for what in credentials_in(text))
@@ -137,7 +138,7 @@ def audit(path: str | Path) -> list[Finding]:
     findings = find(parts_of_cassette(interactions, str(path)), search)
     if not any(finding.kind == "secret" for finding in findings):
         # Also search the rest of the file: comments, other fields, an unfinished line.
-        findings += dict.fromkeys(_secrets(str(path), whole, search))
+        findings += dict.fromkeys(secrets_in(str(path), whole, search))
     return findings
 
 
