@@ -13,7 +13,7 @@ import ssl
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
-from functools import lru_cache, partial, wraps
+from functools import partial, wraps
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Final
@@ -23,8 +23,8 @@ import pytest
 
 from ..clients import ClientsTransport, adapters_of, as_httpx
 from ..http import httpx
-from ..settings import variable
 from ..transports.extensions import KEY, Call
+from ..transports.network import shared_certificates
 
 _ORIGINAL: Final = "directmail_original"
 _DEFAULTS: Final = {"verify": True, "cert": None, "trust_env": True}
@@ -62,16 +62,10 @@ def _sharing_certificates(
     def init(transport: Any, *args: Any, **options: Any) -> None:
         asked = {name: options.get(name, default) for name, default in _DEFAULTS.items()}
         if asked == _DEFAULTS and not args:
-            files = variable("SSL_CERT_FILE"), variable("SSL_CERT_DIR")
-            options["verify"] = _certificates(create, *files)
+            options["verify"] = shared_certificates(create)
         original(transport, *args, **options)
 
     return init
-
-
-@lru_cache
-def _certificates(create: Callable[[], ssl.SSLContext], *_: str | None) -> ssl.SSLContext:
-    return create()  # reads the files that the two variables name
 
 
 def _replacement(

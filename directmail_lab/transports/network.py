@@ -287,18 +287,24 @@ def lost_response(request: httpx.Request, error: BaseException) -> OutcomeUnknow
 
 def _certificates() -> ssl.SSLContext:
     """Return the TLS context that checks servers' certificates; all sessions share it."""
-    return _read_certificates(variable("SSL_CERT_FILE"), variable("SSL_CERT_DIR"))
-
-
-@lru_cache(maxsize=1)  # reading them takes 25 ms, which each recorded test would pay
-def _read_certificates(file: str | None, _: str | None) -> ssl.SSLContext:
     try:
-        return httpx.create_ssl_context()  # it reads the files that the two variables name
+        return shared_certificates(httpx.create_ssl_context)
     except OSError as error:  # or an SSLError; neither names the file
         reason = error.strerror
     raise DirectMailLabError(
-        f"SSL_CERT_FILE, {file}, cannot be read: {reason}.", "Correct or unset it."
+        f"SSL_CERT_FILE, {variable('SSL_CERT_FILE')}, cannot be read: {reason}.",
+        "Correct or unset it.",
     )
+
+
+def shared_certificates(create: Callable[[], ssl.SSLContext]) -> ssl.SSLContext:
+    """Return what ``create`` makes of the default certificates, once until others are named."""
+    return _read_certificates(create, variable("SSL_CERT_FILE"), variable("SSL_CERT_DIR"))
+
+
+@lru_cache(maxsize=2)  # for httpx and httpx2: reading them takes 30 ms, which each test would pay
+def _read_certificates(create: Callable[[], ssl.SSLContext], *_: str | None) -> ssl.SSLContext:
+    return create()  # it reads the files that the two variables name
 
 
 def _proxy_for(url: httpx.URL) -> str | None:
