@@ -27,10 +27,8 @@ def origin(url: httpx.URL) -> tuple[bytes, bytes, int | None]:
 
 def is_write(request: httpx.Request) -> bool:
     """Return whether a request's method, or one that overrides it, may change something."""
-    headers = request.headers.raw
     # This runs for each live request, and few have a header that overrides the method.
-    if b"method" not in b"\n".join([name for name, _ in headers]).lower():
-        headers = []
+    headers = [each for each in request.headers.raw if b"method" in each[0].lower()]
     return may_change(request.method, request.url.query.decode("ascii"), text_headers(headers))
 
 

@@ -260,11 +260,7 @@ class PlayedRecording(SessionRecording):
         cassette, in_file, *_ = self._played[number - 1]
         return self._reading_of(self._plain(number), cassette, in_file)
 
-    def readings(self) -> list[Reading]:
-        return list(map(self.reading, range(1, len(self) + 1)))
-
-    def has_bodies(self, number: int) -> bool:  # noqa: ARG002
-        return True
+    readings, has_bodies = Recording.readings, Recording.has_bodies
 
 
 def _asked(played: Interaction, address: Address, attempt: int) -> Interaction:

@@ -12,7 +12,6 @@ from difflib import SequenceMatcher
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final, NamedTuple
-from urllib.parse import urlsplit
 
 import pandas as pd
 
@@ -21,7 +20,7 @@ from ..cassettes import Recording
 from ..current import session as current
 from ..display import plural, readable
 from ..exchange.bodies import decode_text, read_json_body, shown_missing
-from ..exchange.operations import operations_of
+from ..exchange.operations import operations_of, query_of
 from ..exchange.values import Interaction, RecordedRequest
 from ..http import may_change, recorded_response
 from ..redaction import Redactor, has_placeholder
@@ -146,7 +145,7 @@ def _reads(recording: Recording) -> tuple[dict[int, Interaction], list[RecordedR
     not_sent: list[RecordedRequest] = []
     for number, recorded in enumerate(recording, 1):
         request = recorded.request
-        query = urlsplit(request.uri).query
+        query = query_of(request.uri)
         is_read = request.method in ("GET", "HEAD") and not may_change(request.method, query)
         if not (is_read and _is_whole(request.uri)):
             not_sent.append(request)
@@ -167,7 +166,7 @@ def _send_again(session: Session, recording: Recording, recorded: Interaction) -
     """Send a request again; raise `UnauthorizedError` if the service now refuses the key."""
     request, status = recorded.request, recorded.response.status
     chosen = [pair for pair in request.headers if pair[0].lower() in _RESENT and _is_whole(pair[1])]
-    path, query = recording.path_of(request).lstrip("/"), urlsplit(request.uri).query
+    path, query = recording.path_of(request).lstrip("/"), query_of(request.uri)
     address = f"{session.base_url}/{path}" + (f"?{query}" if query else "")
     response = session.request(request.method, address, headers=chosen)
     if response.status_code in _REFUSED and status not in _REFUSED:

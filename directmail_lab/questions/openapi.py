@@ -25,7 +25,7 @@ from ..contract import MEANINGS
 from ..display import Progress, ProgressBar, plural, ranges
 from ..errors import CassetteError
 from ..exchange.bodies import read_form, read_json_body, shown_missing
-from ..exchange.operations import operations_of, pattern_of
+from ..exchange.operations import operations_of, pattern_of, query_of
 from ..exchange.values import RecordedRequest, RecordedResponse, header
 from ..redaction.key import REDACTED
 from ..sources import Source, named_paths, recordings_of
@@ -218,7 +218,7 @@ def _security(recording: Recording) -> Iterator[tuple[str, dict[str, str]]]:
         sent, asked = each.request.headers, header(each.response.headers, "WWW-Authenticate")
         if scheme := _TOKEN.match((header(sent, "Authorization") or asked or "").lower()):
             yield scheme[0], {"type": "http", "scheme": scheme[0]}
-        query = parse_qsl(urlsplit(each.request.uri).query)
+        query = parse_qsl(query_of(each.request.uri))
         for where, pairs in (("header", sent), ("query", query)):
             for name, value in pairs:
                 if value == REDACTED and _TOKEN.fullmatch(name):

@@ -21,7 +21,7 @@ from ..arguments import check_choice
 from ..contract import SAFE_METHODS
 from ..errors import CassetteError
 from ..exchange.bodies import plain_text, read_json, read_json_body
-from ..exchange.operations import base_path, path_below
+from ..exchange.operations import base_path, path_below, query_of
 from ..exchange.values import TOKEN, Interaction, RecordedRequest, RecordedResponse, header
 from ..redaction.key import has_placeholder
 from ..settings import API_KEY_VARIABLE, origin_of, trusted_origins
@@ -122,7 +122,7 @@ def _as_curl(request: RecordedRequest, *, has_key: bool) -> str:
 
 
 def _as_cell(request: RecordedRequest, response: RecordedResponse, base_url: str) -> str:
-    path, query = path_below(request.uri, base_path(base_url)), urlsplit(request.uri).query
+    path, query = path_below(request.uri, base_path(base_url)), query_of(request.uri)
     params = parse_qsl(query, keep_blank_values=True)
     # If a name has no "=", or a value is not UTF-8, the query stays in the address, unchanged.
     if unquote_to_bytes(query.replace("+", " ")) != "&".join(map("=".join, params)).encode():

@@ -16,12 +16,12 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 from ..cassettes import Recording
 from ..display import as_html, as_text, plural
 from ..errors import CassetteError, CassetteFormatError, DirectMailLabError
 from ..exchange.bodies import declared_charset, decode_text, read_json, shown_missing, unpack
+from ..exchange.operations import query_of
 from ..exchange.values import RecordedRequest, RecordedResponse, header, normalize_headers
 from ..http import as_response, httpx
 from ..questions.snippets import copy_as
@@ -194,7 +194,7 @@ def _row(recording: Recording, number: int) -> list[Any]:
     except CassetteFormatError as error:
         return [None, "", str(error), None, None, None, None, "unreadable", 1, number]
     is_missing = not recording.has_bodies(number) or shown_missing(interaction.response.body)
-    query = urlsplit(interaction.request.uri).query
+    query = query_of(interaction.request.uri)
     path = f"{reading.path}?{query}" if query else reading.path
     return [
         None if math.isnan(reading.at) else round(reading.at * 1000, 3),

@@ -19,7 +19,7 @@ from ..cassettes import Recording
 from ..display import plural
 from ..errors import CassetteError, DirectMailLabError, WriteRefusedError
 from ..exchange.bodies import declared_charset
-from ..exchange.operations import operation_of
+from ..exchange.operations import operation_of, query_of
 from ..exchange.values import Interaction, RecordedRequest, RecordedResponse
 from ..http import httpx, is_write, origin, parse_url, recorded_request
 from ..questions.snippets import copy_as
@@ -259,7 +259,7 @@ class _Seen:
             interaction = self.recording.interaction(number)
             if interaction.response.status != 404:
                 path = self.recording.path_of(interaction.request)
-                query = parse_qsl(urlsplit(interaction.request.uri).query, keep_blank_values=True)
+                query = parse_qsl(query_of(interaction.request.uri), keep_blank_values=True)
                 known = self.parameters.setdefault(operation_of(path), set())
                 known.update(name for name, _ in query)
                 names = {name.lower() for name, _ in interaction.request.headers}
