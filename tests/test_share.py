@@ -96,6 +96,7 @@ IN_PLACE_OF_A_KEY = [
     "directmail --api-key ¤",
     "<apiKey>¤</apiKey>",
     "name     Ada\napi_key  ¤",
+    "the_settings_of_the_client_for_the_second_account_api_key = '¤'",
 ]
 
 

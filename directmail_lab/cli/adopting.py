@@ -31,7 +31,7 @@ THEIRS: Final = "of another program"
 _OURS: Final = "of ours"
 _NEITHER: Final = "that cannot be adopted"
 
-_OTHER_BODY: Final = re.compile(rb"^(?: {4}| {6})(\w+_body|body_\w+):", re.MULTILINE)
+_OTHER_BODY: Final = re.compile(rb"\n {4}(?: {2})?(\w+_body|body_\w+):")
 _FILTERED: Final = re.compile(r"filter_query_parameters[\"']?\s*[:=]\s*(\[[^\[\]]*\])")
 
 

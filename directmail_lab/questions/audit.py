@@ -276,9 +276,12 @@ _CALL_HINTS: Final = (
 )
 _ARGUMENT = re.compile(r"[\"']([^\s\"'\\]{8,512})\\*[\"']")
 # A name and its value: `key: str = f"x"`, `auth=("x", "")`, `{"key": "x"}`, `<key>x`,
-# `environ["KEY"] = "x"`, `--key x`, `key is x`. The quotes may be escaped.
+# `environ["KEY"] = "x"`, `--key x`, `key is x`. The quotes may be escaped. The match begins within
+# the name, at the word that says what it is: trying each name from its start takes six times as
+# long.
+_OUTSIDE_NAMES = re.compile(r"[^\w-]")
 _ASSIGNMENT = re.compile(
-    r"(?<![\w-])(?P<name>[\w-]{0,40}(?i:key|token|secret|pass|pwd|auth|credential)[\w-]{0,40})"
+    r"(?P<name>[kKtTsSpPaAcC](?i:ey|oken|ecret|ass|wd|uth|redential)[\w-]{0,40})"
     r"\\*[\"']?\]?(?:\s{0,9}:\s{0,9}[\w.|]{1,40}(?=\s{0,9}=))?(?:[ \t:=>]|\bis\b){1,40}"
     r"[(\[]?[bfruBFRU]{0,2}\\*(?P<quote>[\"']?)(?P<secret>[^\s\"'\\<>(),;&]{8,512})"
 )
@@ -335,7 +338,9 @@ def _is_basic(digits: str) -> bool:
 
 
 def _is_key_beside_name(match: re.Match[str]) -> bool:
-    words, secret = [word.lower() for word in _WORD.findall(match["name"])], match["secret"]
+    before = match.string[max(0, match.start() - 40) : match.start()]
+    name, secret = _OUTSIDE_NAMES.split(before)[-1] + match["name"], match["secret"]
+    words = [word.lower() for word in _WORD.findall(name)]
     if not any(map(_KEY_WORD.fullmatch, words)) or any(map(_OTHER_WORD.fullmatch, words)):
         return False
     is_sure = any(map(_SURE_WORD.fullmatch, words))
