@@ -34,7 +34,7 @@ def ask(recording: Recording, action: str, **request: object) -> Any:
     return json.loads(json.dumps(response, allow_nan=False))
 
 
-def test_a_row_has_what_a_list_shows() -> None:
+def test_a_row_has_the_time_the_request_the_response_and_a_mark() -> None:
     """A row has the time, the request below the base address, the response and a mark."""
     none_left = (("X-RateLimit-Limit", "5"), ("X-RateLimit-Remaining", "0"))
     refused = answered(get("/eu/v1/a?b=1"), status=429)
@@ -69,7 +69,9 @@ def test_a_row_has_what_a_list_shows() -> None:
         pytest.param("image/png", b"\xff" * 17_000_000, "binary", marks=pytest.mark.slow),
     ],
 )
-def test_a_body_is_shown_as_what_it_is(content_type: str, body: bytes, kind: str) -> None:
+def test_a_body_is_shown_according_to_its_content(
+    content_type: str, body: bytes, kind: str
+) -> None:
     """The content type only counts for pictures. Large texts are shown in part.
 
     The complete body can be saved.
@@ -121,7 +123,7 @@ def test_a_body_is_edited_only_if_all_of_it_is_shown(
     assert ask(tape(answered(sent)), **DETAIL)["request"]["body"]["editable"] is editable
 
 
-def test_details_have_what_the_rate_limit_headers_say() -> None:
+def test_details_explain_the_rate_limit_headers() -> None:
     """The details show the headers in words, and the time of the renewal if the unit is known."""
     first_look = read_cassette(Path(__file__).parents[1] / "cassettes" / "first-look.yaml")
     faulty = tape(typed("x/y", b"", ("X-RateLimit-Limit", "many")))
@@ -136,7 +138,7 @@ def test_details_have_what_the_rate_limit_headers_say() -> None:
     assert reading["Problem"].startswith("X-RateLimit-Limit is not an integer")
 
 
-def test_words_are_found_in_bodies_as_they_are_read() -> None:
+def test_the_search_finds_words_in_decoded_bodies() -> None:
     """The search ignores case, decodes JSON escapes and charsets, and covers requests.
 
     It returns a part of the recording at a time.
@@ -161,14 +163,14 @@ def test_headers_are_found_by_name_and_value() -> None:
     assert found == [[1], [2], [1], []]
 
 
-def test_every_request_gets_a_response() -> None:
+def test_an_invalid_request_gets_an_error_message() -> None:
     """An invalid request gets a sentence, not an exception."""
     recording = tape(answered())
     for request in (None, "list", {}, {**LIST, "first": "1"}, {**DETAIL, "number": -1}):
         assert handle_request(recording, request)[0]["problem"].endswith(".")
 
 
-def test_an_interaction_that_cannot_be_read_is_a_row_that_says_so() -> None:
+def test_an_unreadable_interaction_has_a_row_marked_as_unreadable() -> None:
     """The other interactions stay readable."""
     path = recorded("torn.yaml", answered(get("/a")), answered(get("/b"), '{"id": 2}'))
     path.write_text(path.read_text().replace('"code": 200', '"code": "x"', 1))
@@ -183,7 +185,7 @@ def test_an_interaction_that_cannot_be_read_is_a_row_that_says_so() -> None:
     assert ask(recording, "search", words=["id"], first=1, limit=9)["found"] == [[2]]
 
 
-def test_the_table_in_a_notebook_is_small_and_no_markup() -> None:
+def test_the_table_in_a_notebook_is_small_and_escaped() -> None:
     """A notebook on GitHub shows at most ten rows, and every value is escaped."""
     hostile = answered(get("/<script>\x1b[2J</script>"))
     shown, text = static_table(tape(*[hostile] * 1_200, name="<b>many"))

@@ -59,7 +59,7 @@ EXPECTED = [*range(7), httpx.ReadError, *range(8, 30)]
 
 
 @pytest.mark.parametrize("concurrency", [1, 8, 100])
-def test_results_come_in_the_order_of_the_paths_and_a_failure_is_a_value(
+def test_results_have_the_order_of_the_paths_and_include_failures(
     items: StandIn, concurrency: int
 ) -> None:
     """One failed path must not lose the responses of the others."""
@@ -70,7 +70,7 @@ def test_results_come_in_the_order_of_the_paths_and_a_failure_is_a_value(
     assert numbers(got) == EXPECTED
 
 
-def test_what_was_asked_for_at_once_replays(items: StandIn) -> None:
+def test_concurrent_requests_replay_their_own_responses(items: StandIn) -> None:
     """Each place in the list replays its own response, also for a path that occurs twice."""
     paths = ["/v1/users/me", *PATHS[:7], "/v1/users/me", *PATHS[8:], "/v1/users/me"]
     session_of(items)
@@ -109,7 +109,7 @@ needs_ctrl_c = pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="a
 
 
 @needs_ctrl_c
-def test_an_interrupt_keeps_what_came(items: StandIn) -> None:
+def test_an_interrupt_keeps_the_responses_received_so_far(items: StandIn) -> None:
     """The other results are errors, also for the request in flight, and the session still works."""
     session = session_of(items)
     with items.fault(path="/v1/items/13", latency_s=60.0), interrupted_after(5, session):
@@ -202,7 +202,7 @@ PLAIN: dict[str, Answer] = {
 
 
 @pytest.mark.parametrize("answer", PLAIN.values(), ids=PLAIN)
-def test_the_next_page_is_where_the_service_says(lists: Lists, answer: Answer) -> None:
+def test_paging_follows_the_next_page_that_the_service_names(lists: Lists, answer: Answer) -> None:
     """One frame has all pages, live and replayed, and each page was requested once."""
     requests = lists(answer)
     with dm.record("pages"):
@@ -251,7 +251,7 @@ FLAG = numbered("cursor", lambda r, n, _: {"data": r, "next_cursor": str(n + 1),
         (numbered("p", lambda r, number, _: {"data": r, "next": f"?p={number % 3 + 1}"}), {}, 25),
     ],
 )
-def test_pages_are_as_the_caller_says_and_end(
+def test_paging_follows_the_callers_options_and_ends(
     lists: Lists, answer: Answer, options: dict[str, Any], count: int
 ) -> None:
     """Paging stops at a short, an empty or a repeated page, at the last link, or at a limit."""
@@ -288,7 +288,7 @@ ENDS: list[tuple[object, dict[str, Any], int]] = [
 
 
 @pytest.mark.parametrize(("says", "options", "pages"), ENDS)
-def test_a_list_that_never_answers_empty_ends_where_its_pages_say(
+def test_a_list_without_an_empty_page_ends_at_its_total_or_last_link(
     lists: Lists, says: object, options: dict[str, Any], pages: int
 ) -> None:
     """A total of records or pages shows the end, or a page without a link to the next one."""
@@ -317,7 +317,7 @@ WRONG: list[object] = [
 
 
 @pytest.mark.parametrize("says", WRONG)
-def test_no_page_is_left_out_where_what_pages_say_is_wrong(lists: Lists, says: object) -> None:
+def test_no_page_is_skipped_if_the_paging_data_is_wrong(lists: Lists, says: object) -> None:
     """A total is ignored if it is malformed or contradicts another number."""
 
     def answer(query: dict[str, str]) -> object:
@@ -330,7 +330,7 @@ def test_no_page_is_left_out_where_what_pages_say_is_wrong(lists: Lists, says: o
 
 
 @pytest.mark.parametrize("says", [{"total": 25}, {"total_pages": 3}, {"next": "?page=3"}])
-def test_a_short_page_is_not_the_last_where_it_says_that_there_are_more(
+def test_a_short_page_that_announces_more_is_not_the_last(
     lists: Lists, says: dict[str, object]
 ) -> None:
     """A service may filter records after splitting them into pages."""
@@ -372,7 +372,7 @@ def test_a_link_to_another_origin_is_not_followed(lists: Lists, response: httpx.
     assert set(requests) == {f"{ADDRESS}/v1/lists"}
 
 
-def test_a_recording_of_another_address_is_paged_at_this_one(lists: Lists) -> None:
+def test_paging_a_replay_stays_at_the_address_of_the_session(lists: Lists) -> None:
     """The recorded bodies contain links to the old address, but paging stays at this one."""
     lists(PLAIN["absolute"])
     with dm.record("pages"):
@@ -381,7 +381,7 @@ def test_a_recording_of_another_address_is_paged_at_this_one(lists: Lists) -> No
         assert len(dm.frame(dm.pages("/v1/lists"))) == 25
 
 
-def test_an_error_is_no_page(service: FaultyService) -> None:
+def test_a_failed_page_raises_an_error(service: FaultyService) -> None:
     """A failed page must not look like the end of the list."""
     session_of(service, pace="off", retry=False)
     with service.fault(status=500), pytest.raises(dm.errors.ServiceError, match="500"):

@@ -90,7 +90,9 @@ def test_a_conversion_there_and_back_loses_nothing(tour: Path, to: Layout, via: 
 @pytest.mark.parametrize(
     ("to", "serializer"), [("vcrpy", yamlserializer), ("json", jsonserializer)]
 )
-def test_vcrpy_loads_what_we_convert_for_it(tour: Path, to: Layout, serializer: object) -> None:
+def test_vcrpy_loads_a_cassette_converted_to_its_layout(
+    tour: Path, to: Layout, serializer: object
+) -> None:
     """vcrpy's own persister loads the file, and a replay returns the same as from our layout."""
     target = Path(f"theirs{ENDINGS[to]}")
     convert(tour, target, to)
@@ -158,7 +160,7 @@ def test_redacting_again_changes_values_and_replays(tour: Path) -> None:
 
 
 @pytest.mark.parametrize(("suffix", "rules"), [(".json", ("personal",)), (".har", ())])
-def test_what_is_redacted_again_stays_what_its_name_says(
+def test_redacting_again_keeps_the_layout_that_the_suffix_names(
     tour: Path, suffix: str, rules: tuple[str, ...]
 ) -> None:
     """Browsers and vcrpy choose how to read a file by its suffix. JSON also keeps the rules."""
@@ -187,7 +189,7 @@ def test_repair_keeps_every_whole_interaction(tour: Path) -> None:
 
 
 @pytest.mark.parametrize("to", ENDINGS)
-def test_an_empty_cassette_is_converted_and_nothing_is_an_error(to: Layout) -> None:
+def test_an_empty_cassette_is_converted_and_a_missing_file_is_an_error(to: Layout) -> None:
     """A HAR file without entries counts as empty. A missing file is named in the error."""
     Path("empty.yaml").touch()
     Path("empty.har").write_text('{"log": {"entries": []}}')
@@ -205,7 +207,7 @@ def test_an_empty_cassette_is_converted_and_nothing_is_an_error(to: Layout) -> N
     assert not Path("out.yaml").exists()
 
 
-def test_bytes_do_not_fit_into_vcrpys_json() -> None:
+def test_converting_a_binary_body_to_vcrpys_json_is_an_error() -> None:
     """vcrpy's JSON has only text bodies; no file is written."""
     recorded("tour.yaml", answered(), answered(body=b"\xff"))
     with pytest.raises(CassetteError, match="body is not text"):
@@ -215,7 +217,9 @@ def test_bytes_do_not_fit_into_vcrpys_json() -> None:
 
 
 @pytest.mark.parametrize("write", [lambda tour: convert(tour, Path("out.har"), "har"), repair])
-def test_what_is_written_goes_through_no_link(tour: Path, write: Callable[[Path], object]) -> None:
+def test_a_rewrite_does_not_write_through_a_symlink(
+    tour: Path, write: Callable[[Path], object]
+) -> None:
     """A symlink at the temporary file's path is replaced, and its target is unchanged."""
     victim = Path("victim")
     victim.write_text("mine")
@@ -248,7 +252,7 @@ def test_a_cassette_in_use_is_not_rewritten(live: Session) -> None:
         ("yesterday", None),
     ],
 )
-def test_the_time_of_vcrpys_interaction_is_what_the_response_says(
+def test_a_vcrpy_interaction_takes_its_time_from_the_date_header(
     date: str, at: datetime | None
 ) -> None:
     """A malformed date gives no time, and the cassette is still read."""
@@ -262,7 +266,7 @@ def test_the_time_of_vcrpys_interaction_is_what_the_response_says(
 
 
 @pytest.mark.parametrize("name", ["convert", "redact", "repair", "adopt"])
-def test_a_file_that_another_program_changes_meanwhile_stays_as_that_left_it(
+def test_a_file_that_another_program_changes_meanwhile_is_not_overwritten(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     """The file lock only stops this package, so each rewrite checks for other changes."""
@@ -319,7 +323,7 @@ exchanges = st.builds(
 
 
 @given(interactions=st.lists(exchanges, max_size=3))
-def test_a_round_trip_loses_nothing(interactions: list[Interaction]) -> None:
+def test_a_har_round_trip_loses_nothing(interactions: list[Interaction]) -> None:
     """Bytes that are not text, repeated headers and times are unchanged."""
     assert read_har(har_text(interactions).encode(), "a.har") == interactions
 
@@ -368,7 +372,7 @@ def test_a_browsers_file_is_read_and_its_key_is_learned_and_removed() -> None:
     assert exchange.elapsed_s == 0.0425
 
 
-def test_a_form_and_a_query_kept_apart_are_put_together() -> None:
+def test_separate_form_fields_and_query_parameters_are_merged() -> None:
     """Insomnia writes form fields and query parameters apart from the body and the address."""
     entry = {
         "request": {
@@ -414,7 +418,7 @@ def only(entry: object) -> Interaction:
         ("HEAD", {"content": {"size": -1}, "headers": "7"}, b""),
     ],
 )
-def test_a_response_body_that_is_left_out_is_no_empty_one(
+def test_an_omitted_response_body_is_not_read_as_empty(
     method: str, response: dict[str, Any], body: bytes
 ) -> None:
     """A note with its size, if known, replaces the body."""
@@ -426,7 +430,7 @@ def test_a_response_body_that_is_left_out_is_no_empty_one(
     assert only(entry).response.body == body
 
 
-def test_what_a_file_left_out_is_not_replayed_as_a_body(tmp_path: Path) -> None:
+def test_a_response_with_an_omitted_body_is_not_replayed(tmp_path: Path) -> None:
     """No caller must take the note about a missing body for the service's response."""
     request = {"method": "GET", "url": "https://api.test/"}
     entry = {"request": request, "response": {"status": 200, "content": {"size": 5000}}}
@@ -450,7 +454,7 @@ def test_what_a_file_left_out_is_not_replayed_as_a_body(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_an_upload_that_is_left_out_is_no_missing_one(
+def test_an_omitted_upload_differs_from_a_request_without_a_body(
     request_: dict[str, Any], body: bytes | None
 ) -> None:
     """A request that never had a body still has none."""
@@ -477,7 +481,7 @@ PDF = b"%PDF-1.7\n" + bytes(range(128, 256)) * 2
         ("text/plain", "€", 1, "€".encode()),
     ],
 )
-def test_text_of_another_size_is_tried_as_latin_1(
+def test_text_that_does_not_match_its_size_is_tried_as_latin_1(
     mime_type: str, text: str, size: int, body: bytes
 ) -> None:
     """A response or an upload may have a type that names no charset; the size shows Latin-1."""

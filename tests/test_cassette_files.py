@@ -94,7 +94,7 @@ def test_a_name_that_no_file_can_have_is_a_clear_error(name: str | Path) -> None
             Cassette(name, record_mode=mode)
 
 
-def test_the_environments_folder_comes_first(
+def test_the_folder_in_the_environment_variable_comes_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`DIRECTMAIL_CASSETTES` comes first for reads and writes; other folders are still searched."""
@@ -120,7 +120,7 @@ def test_a_path_is_the_file_itself(tmp_path: Path) -> None:
             new_cassette_path(Path(name))
 
 
-def test_yml_and_yaml_are_one_thing(tmp_path: Path) -> None:
+def test_yml_and_yaml_suffixes_are_equivalent(tmp_path: Path) -> None:
     """Finding, listing and recording treat both suffixes alike."""
     path = write(tmp_path / "cassettes" / "tour.yml")
     for name in ("tour", "tour.yml", "tour.yaml", path, path.with_suffix(".yaml")):
@@ -134,7 +134,7 @@ def test_yml_and_yaml_are_one_thing(tmp_path: Path) -> None:
     assert list(path.parent.iterdir()) == [path]
 
 
-def test_of_tour_yaml_and_tour_yml_the_name_finds_the_first(tmp_path: Path) -> None:
+def test_tour_yaml_is_preferred_to_tour_yml(tmp_path: Path) -> None:
     """A notice names the other file, which is found by its full name."""
     paths = [tmp_path / "cassettes" / name for name in ("tour.yaml", "tour.yml")]
     paths[1].write_bytes(write(paths[0]).read_bytes())
@@ -178,7 +178,7 @@ def test_a_link_that_leads_out_of_the_folder_is_not_followed(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("name", ["tour", Path("cassettes/tour")])
-def test_a_cassette_that_is_nowhere_says_where_it_was_looked_for(
+def test_the_error_for_a_missing_cassette_names_the_searched_folders(
     tmp_path: Path, name: str | Path
 ) -> None:
     """The error also says how to record it."""
@@ -187,13 +187,13 @@ def test_a_cassette_that_is_nowhere_says_where_it_was_looked_for(
         Cassette(name)
 
 
-def test_a_file_that_is_nowhere_is_not_said_to_be_in_the_parent_folder(tmp_path: Path) -> None:
+def test_the_error_for_a_missing_file_shows_the_full_path_of_its_folder(tmp_path: Path) -> None:
     """The error shows the full path, because "in .." at the end of a sentence is misleading."""
     with pytest.raises(CassetteNotFoundError, match=rf" in {re.escape(str(tmp_path))}\. "):
         Cassette(Path("tour.yaml"))
 
 
-def test_all_cassettes_of_ones_own_are_listed_first(tmp_path: Path) -> None:
+def test_the_users_cassettes_are_listed_before_packaged_cassettes(tmp_path: Path) -> None:
     """Each name is listed once, for its nearest file; packaged cassettes have no path."""
     first = write(tmp_path / "cassettes" / "a.yaml")
     second = write(tmp_path / "cassettes" / "parts" / "b.yaml")
@@ -253,7 +253,9 @@ BAD_FILES = {
 
 
 @pytest.mark.parametrize("name", BAD_FILES)
-def test_what_is_no_cassette_is_a_typed_error_and_runs_nothing(tmp_path: Path, name: str) -> None:
+def test_an_invalid_cassette_raises_a_format_error_and_runs_nothing(
+    tmp_path: Path, name: str
+) -> None:
     """Whatever the file contains, there is no other exception and no side effect."""
     path = tmp_path / "bad.yaml"
     path.write_bytes(BAD_FILES[name])
@@ -264,7 +266,7 @@ def test_what_is_no_cassette_is_a_typed_error_and_runs_nothing(tmp_path: Path, n
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_an_answer_without_a_body_has_an_empty_one(tmp_path: Path) -> None:
+def test_a_response_without_a_body_gets_an_empty_body(tmp_path: Path) -> None:
     """Some programs omit the body, and vcrpy replays such cassettes."""
     path = tmp_path / "tour.yaml"
     answer = b"  response: {status: {code: 204, message: ''}, headers: {}}\n"
@@ -284,7 +286,7 @@ def test_an_answer_without_a_body_has_an_empty_one(tmp_path: Path) -> None:
         ("elapsed_s: 0.04", "elapsed_s: -4"),
     ],
 )
-def test_a_line_that_was_spoilt_is_an_error_when_it_is_asked_for(
+def test_a_damaged_line_is_an_error_only_when_it_is_read(
     tmp_path: Path, old: str, new: str
 ) -> None:
     """The other interactions can still be read, and the error has the number of the damaged one.
@@ -304,7 +306,7 @@ def test_a_line_that_was_spoilt_is_an_error_when_it_is_asked_for(
         assert Cassette(path).play(get("/0"))[-1].response.status == 200
 
 
-def test_of_a_repeated_name_all_show_the_last_value(tmp_path: Path) -> None:
+def test_the_last_value_of_a_repeated_header_name_is_used_everywhere(tmp_path: Path) -> None:
     """JSON and vcrpy keep the last. What is shown must be what a replay plays."""
     path = write(tmp_path / "tour.yaml")
     twice = '"X-RateLimit-Limit": ["7"], "X-RateLimit-Limit": ["8"]'
@@ -352,7 +354,7 @@ def test_a_line_that_a_person_wrote_in_yaml_is_read(tmp_path: Path) -> None:
     assert [each.response.body for each in recording] == [b'{"id": 1}', b"hand"]
 
 
-def test_what_cannot_be_read_is_a_typed_error(
+def test_an_unreadable_path_raises_a_cassette_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The path may be a folder, a pipe, a device, or a file of a terabyte, or lack permission."""
@@ -376,7 +378,7 @@ def test_what_cannot_be_read_is_a_typed_error(
         read_cassette(path)
 
 
-def test_windows_line_ends_are_read_and_mended_when_added_to(tmp_path: Path) -> None:
+def test_windows_line_ends_are_read_and_converted_when_recording(tmp_path: Path) -> None:
     """A version control checkout may have changed the line ends."""
     path = write(tmp_path / "tour.yaml")
     path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
@@ -389,7 +391,7 @@ def test_windows_line_ends_are_read_and_mended_when_added_to(tmp_path: Path) -> 
     assert read_cassette(path).problem is None
 
 
-def test_the_reading_of_a_large_file_of_vcrpys_tells_how_far_it_is(tmp_path: Path) -> None:
+def test_loading_a_large_vcrpy_file_reports_progress(tmp_path: Path) -> None:
     """The parts add up to the whole file; small files report no progress."""
     one = answered(get("/0"), b'"' + b"long " * 200 + b'"')
     path, parts = tmp_path / "theirs.yaml", list[float]()
@@ -404,7 +406,7 @@ def test_the_reading_of_a_large_file_of_vcrpys_tells_how_far_it_is(tmp_path: Pat
     assert not told
 
 
-def test_a_command_names_the_file_where_the_name_finds_another(tmp_path: Path) -> None:
+def test_a_command_names_the_path_if_the_name_finds_another_file(tmp_path: Path) -> None:
     """A cassette that was recorded by its path needs its path in the command."""
     found = recorded(Path("cassettes/tour.yaml"), answered())
     other = recorded(tmp_path / "elsewhere" / "tour.yaml", answered())

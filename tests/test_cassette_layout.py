@@ -83,7 +83,7 @@ def vcrpys(text: str) -> tuple[Any, Any]:
     at=st.none() | st.datetimes(*YEARS, timezones=st.just(UTC)),
     attempt=st.integers(1, 9),
 )
-def test_any_interaction_is_read_as_it_was_written_by_us_and_by_vcrpy(
+def test_our_reader_and_vcrpy_read_any_interaction_unchanged(
     request: RecordedRequest, response: RecordedResponse, at: datetime | None, attempt: int
 ) -> None:
     """Any body, header, address and reason phrase is unchanged, byte for byte."""
@@ -107,7 +107,7 @@ MARKS = '"string": null, "body": null, "headers": {} !!binary "AAAA" # end: 1 in
 @pytest.mark.parametrize(
     ("name", "value"), [("X-" + "é" * 3000, "v" * 100_000), (MARKS, f'{MARKS}\n- recorded_at: "x"')]
 )
-def test_no_name_of_a_header_and_no_text_is_taken_for_the_layout(name: str, value: str) -> None:
+def test_no_header_name_or_text_is_mistaken_for_the_layout(name: str, value: str) -> None:
     """libyaml limits implicit keys to 1,024 characters, so longer names are explicit keys."""
     headers = ((name, value),)
     request = RecordedRequest("GET", f"https://x.test/{MARKS}", headers, b"\xff")
@@ -141,7 +141,7 @@ def test_the_file_is_yaml_and_its_metadata_is_readable(elapsed_s: float, expecte
 
 @settings(max_examples=500, deadline=None)
 @given(st.from_regex("https?://[ab0.@[-]{0,5}(:[0-9]{0,9})?([/?#][ -~é\t]{0,9})?", fullmatch=True))
-def test_an_address_that_is_taken_unparsed_needs_no_check(uri: str) -> None:
+def test_the_fast_pattern_accepts_only_addresses_that_parse_unchanged(uri: str) -> None:
     """The fast pattern for plain addresses must accept only what Python parses unchanged."""
     text = cassette(Interaction(RecordedRequest("GET", uri), RecordedResponse(200), attempt=2))
     plain = layout.address_of(text.encode(), text.index("- recorded_at"))
@@ -181,13 +181,13 @@ DEFLATED = zlib.compress(UNPACKED)[2:-4]  # some services send it without zlib's
         (UNPACKED, "something"),
     ],
 )
-def test_what_is_compressed_is_opened_and_text_is_taken_as_it_is(body: bytes, coding: str) -> None:
+def test_compressed_bodies_are_decompressed_and_text_is_unchanged(body: bytes, coding: str) -> None:
     """The header or the first bytes show it, or both if a compressed file is compressed again."""
     assert unpack(body, coding) == UNPACKED
 
 
 @pytest.mark.parametrize(("name", "library"), [("br", "brotli"), ("zstd", "zstandard")])
-def test_a_coding_of_a_library_is_opened_where_that_is_installed(
+def test_an_optional_coding_is_decoded_if_its_library_is_installed(
     name: str, library: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A decompression bomb is refused before it fills the memory."""
@@ -215,13 +215,15 @@ def test_a_coding_of_a_library_is_opened_where_that_is_installed(
         (b"\xff\xfe\xfd" * 9, "compress", "compressed in an unknown way"),
     ],
 )
-def test_what_cannot_be_opened_within_bounds_is_refused(body: bytes, coding: str, why: str) -> None:
+def test_a_body_that_cannot_be_decompressed_within_limits_is_refused(
+    body: bytes, coding: str, why: str
+) -> None:
     """The error says why, and contains nothing of the body."""
     with pytest.raises(ValueError, match=why):
         unpack(body, coding)
 
 
-def test_a_bomb_is_refused_however_often_it_is_packed() -> None:
+def test_a_decompression_bomb_is_refused_at_any_nesting_depth() -> None:
     """No body is expanded to more than 64 MB."""
     packed = bytes(80_000_000)
     for coding in ("", "gzip", "gzip"):

@@ -203,7 +203,7 @@ def test_ctrl_c_anywhere_in_recording_leaves_a_whole_cassette(tmp_path: Path) ->
     assert lines > 30
 
 
-def test_one_file_has_one_recording_whatever_its_names(tour: Path) -> None:
+def test_a_link_to_a_cassette_uses_the_same_lock(tour: Path) -> None:
     """A link to the file is the same cassette and uses the same lock."""
     link = tour.with_name("link.yaml")
     link.symlink_to(tour)
@@ -227,7 +227,7 @@ def test_no_lock_is_taken_through_a_link(tour: Path) -> None:
     assert victim.read_text() == "mine"
 
 
-def test_nothing_is_recorded_through_a_link_in_the_place_of_a_new_file(tour: Path) -> None:
+def test_a_re_recording_does_not_write_through_a_link(tour: Path) -> None:
     """The temporary file of a re-recording must not be a link, even one made at the last moment."""
     link, victim = tour.with_name("tour.unfinished.yaml"), tour.with_name("victim")
     link.symlink_to(victim)
@@ -252,7 +252,7 @@ def test_a_recording_is_synced_to_disk_meanwhile_and_at_its_end(
     assert synced.call_count == times
 
 
-def test_a_file_that_was_edited_afterwards_says_so(tour: Path) -> None:
+def test_the_checksum_shows_that_a_file_was_edited(tour: Path) -> None:
     """The checksum on the last line shows that the file was edited."""
     tour.write_text(tour.read_text().replace('"300"', '"301"', 1))
 
@@ -284,7 +284,7 @@ def test_a_recording_without_an_interaction_changes_nothing(tour: Path, mode: st
     assert list(tour.parent.iterdir()) == [tour]
 
 
-def test_recording_anew_replaces_only_at_close(tour: Path) -> None:
+def test_a_re_recording_replaces_the_cassette_only_at_close(tour: Path) -> None:
     """Until then, every other reader sees the complete old cassette."""
     before = tour.read_bytes()
     with opened(tour, "all") as cassette:
@@ -298,7 +298,7 @@ def test_recording_anew_replaces_only_at_close(tour: Path) -> None:
     assert list(tour.parent.iterdir()) == [tour]
 
 
-def test_killing_a_recording_anew_keeps_the_old_cassette(tour: Path) -> None:
+def test_a_killed_re_recording_leaves_the_old_cassette_unchanged(tour: Path) -> None:
     """The partial recording is in a readable file, which the next recording and repair name."""
     before = tour.read_bytes()
     code = """
@@ -369,7 +369,7 @@ def test_another_programs_cassette_is_rewritten_whole_at_the_first_interaction(
     assert loads_in_vcrpy(path) == 3
 
 
-def test_what_is_written_is_redacted_and_what_still_leaks_is_not_written(
+def test_an_interaction_is_redacted_and_not_written_if_it_still_leaks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The interaction is redacted first; then the text is scanned before it is written."""
@@ -411,7 +411,7 @@ CODED = (("Content-Encoding", "gzip"), ("Transfer-Encoding", "chunked"), LENGTH,
         ("HEAD", (LENGTH, OTHER), (LENGTH, OTHER)),
     ],
 )
-def test_headers_are_made_true_to_the_decoded_body(
+def test_headers_are_corrected_for_the_decoded_body(
     tmp_path: Path, method: str, headers: Headers, expected: Headers
 ) -> None:
     """No header claims an encoding that was undone. HEAD keeps the headers that GET would have."""
@@ -423,7 +423,7 @@ def test_headers_are_made_true_to_the_decoded_body(
 
 
 @pytest.mark.parametrize("mode", ["new_episodes", "all"])
-def test_a_cassette_that_is_dropped_unclosed_is_closed(tmp_path: Path, mode: str) -> None:
+def test_garbage_collection_closes_an_unclosed_cassette(tmp_path: Path, mode: str) -> None:
     """Users may call `record(…)` without a block; garbage collection then finishes the file."""
     path = tmp_path / "tour.yaml"
     cassette = opened(path, mode)

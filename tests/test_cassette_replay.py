@@ -44,7 +44,7 @@ def refusal(cassette: Cassette, request: RecordedRequest) -> NotRecordedError:
     return caught.value
 
 
-def test_answers_come_in_the_order_of_their_recording_and_then_the_last_again(path: Path) -> None:
+def test_responses_replay_in_recorded_order_and_then_the_last_repeats(path: Path) -> None:
     """A cell that runs again gets the last response, while a strict replay, as in tests, raises."""
     recorded(path, answered(body="1"), answered(get("/other"), body="x"), answered(body="2"))
     lenient, strict = Cassette(path), Cassette(path, repeat="strict")
@@ -58,7 +58,7 @@ def test_answers_come_in_the_order_of_their_recording_and_then_the_last_again(pa
     assert "played" in str(error)
 
 
-def test_an_unknown_request_names_the_nearest_and_what_differs(path: Path) -> None:
+def test_the_error_for_an_unknown_request_names_the_nearest_requests(path: Path) -> None:
     """The error names the three nearest requests, what is unplayed, and the call, but no values."""
     paths = ("/v1/lists", "/v1/users/me?fields=name", "/v1/users", *["/v2"] * 3, "/v1/users/me")
     recorded(path, *(answered(get(each)) for each in paths))
@@ -113,7 +113,7 @@ def test_the_parameters_of_an_unknown_request_are_named_without_their_values(pat
         (replace(post(b"{}"), uri="https://other.test/v1/letter"), ["host", "path"]),
     ],
 )
-def test_what_differs_is_named_by_its_fields(
+def test_differences_are_named_by_field(
     path: Path, sent: RecordedRequest, names: list[str]
 ) -> None:
     """JSON and form fields are named; for another operation, only method, host or path."""
@@ -124,7 +124,7 @@ def test_what_differs_is_named_by_its_fields(
     assert list(differing) == names
 
 
-def test_a_matcher_of_ones_own_is_named_even_if_it_fails(path: Path) -> None:
+def test_a_custom_matcher_is_named_as_a_difference_unless_it_raises(path: Path) -> None:
     """A matcher that raises for a pair of requests is not listed for that pair."""
 
     def same_agent(sent: Any, kept: Any) -> bool:
@@ -242,7 +242,7 @@ PART = '--b\r\nContent-Disposition: form-data; name="%s"\r\n\r\n%s\r\n'
         ),
     ],
 )
-def test_what_is_ignored_is_left_out_on_both_sides(
+def test_ignored_parts_are_not_compared_in_requests_or_recordings(
     path: Path,
     ignore: list[str],
     kept: RecordedRequest,
@@ -264,7 +264,7 @@ def test_what_is_ignored_is_left_out_on_both_sides(
 
 
 @pytest.mark.parametrize("match_on", [DEFAULT_MATCH_ON, [*DEFAULT_MATCH_ON, lambda *_: True]])
-def test_of_bodies_that_parse_the_same_the_one_with_the_same_bytes_answers(
+def test_identical_bytes_are_preferred_among_bodies_that_parse_the_same(
     path: Path, match_on: Sequence[str | Matcher]
 ) -> None:
     """Two versions of a client may have recorded the same JSON with different spacing."""
@@ -285,7 +285,7 @@ def test_of_bodies_that_parse_the_same_the_one_with_the_same_bytes_answers(
     ],
     ids=["JSON sent as a form", "reads, where that was asked for"],
 )
-def test_bodies_alone_may_tell_requests_apart(
+def test_requests_that_differ_only_in_their_bodies_are_distinguished(
     path: Path, requests: list[RecordedRequest], match_on: Sequence[str | Matcher]
 ) -> None:
     """Each request gets its own response, and an unrecorded one gets none."""
@@ -318,7 +318,7 @@ def test_bodies_of_reads_are_not_compared(path: Path, match_on: Sequence[str | M
         (("/a", "/b"), ["method"]),
     ],
 )
-def test_of_addresses_that_are_alike_the_order_of_recording_decides(
+def test_requests_with_matching_addresses_replay_in_recorded_order(
     path: Path, addresses: tuple[str, str], match_on: list[str]
 ) -> None:
     """vcrpy does the same, whichever of the addresses is requested first."""
@@ -359,7 +359,7 @@ def test_an_escaped_delimiter_is_another_path(path: Path, sent: str) -> None:
 
 
 @pytest.mark.parametrize("base", ["https://eu.test/a%3Ab", "https://eu.test/a:b"])
-def test_an_escape_in_a_base_address_is_the_same_too(path: Path, base: str) -> None:
+def test_a_base_address_matches_however_it_is_escaped(path: Path, base: str) -> None:
     """The session's base address may be escaped differently from the recording's."""
     recorded(path, answered(get(base="https://eu.test/a%3ab")), base_url="https://eu.test/a%3ab")
 
@@ -385,7 +385,7 @@ def test_addresses_of_any_characters_are_found(path: Path) -> None:
     assert bodies(Cassette(path), *requests) == [b"%d" % i for i in range(len(requests))]
 
 
-def test_a_matcher_of_ones_own_may_return_or_assert(path: Path) -> None:
+def test_a_custom_matcher_may_return_or_assert(path: Path) -> None:
     """Like vcrpy's, the function gets two of vcrpy's requests: the sent and the recorded one."""
 
     def same_last_segment(request: Any, other: Any) -> None:
@@ -403,7 +403,7 @@ def test_a_matcher_of_ones_own_may_return_or_assert(path: Path) -> None:
     assert refusal(cassette, get("/v2/a", base="https://other.test")).reason == "no_match"
 
 
-def test_once_records_a_cassette_that_is_not_there_or_empty(path: Path) -> None:
+def test_once_records_into_a_missing_or_empty_cassette(path: Path) -> None:
     """Afterwards ``once`` replays the cassette, and refuses new requests."""
     path.write_text("")
     assert refusal(Cassette(path), get()).reason == "no_match"
@@ -416,7 +416,7 @@ def test_once_records_a_cassette_that_is_not_there_or_empty(path: Path) -> None:
         assert refusal(cassette, get("/new")).reason == "no_match"
 
 
-def test_what_is_recorded_now_is_not_played_in_the_same_opening(path: Path) -> None:
+def test_an_interaction_is_not_replayed_by_the_cassette_that_records_it(path: Path) -> None:
     """While recording, a repeated request is sent again."""
     with opened(path, "new_episodes") as cassette:
         assert not cassette.play(get())
@@ -424,7 +424,7 @@ def test_what_is_recorded_now_is_not_played_in_the_same_opening(path: Path) -> N
         assert not cassette.play(get())
 
 
-def test_concurrent_callers_get_each_answer_once(path: Path) -> None:
+def test_concurrent_callers_get_each_response_once(path: Path) -> None:
     """However the threads interleave, no response is played twice or left out."""
     recorded(path, *(answered(get(f"/{i % 3}"), body=str(i)) for i in range(2400)))
     cassette = Cassette(path, repeat="strict")
@@ -461,7 +461,7 @@ def test_playing_takes_as_long_in_a_large_cassette_as_in_a_small_one(tmp_path: P
     assert steps[5000] < 150
 
 
-def test_an_empty_reason_phrase_plays_as_httpx_knows_it(path: Path) -> None:
+def test_an_empty_reason_phrase_replays_as_the_default_of_httpx(path: Path) -> None:
     """HTTP/2 has no reason phrase, and other programs may omit it."""
     silent = answered()
     recorded(path, replace(silent, response=replace(silent.response, reason="")))

@@ -70,7 +70,7 @@ def test_a_chart_of_any_number_of_readings_is_a_small_png(n: int) -> None:
 
 
 @pytest.mark.parametrize("page", ["#ffffff", "#111111"])
-def test_a_chart_reads_on_a_light_and_on_a_dark_page(page: str) -> None:
+def test_a_chart_is_readable_on_light_and_dark_pages(page: str) -> None:
     """The background is transparent, and texts, marks and windows stand out on both pages."""
     others = [reading(n, 9, f"/v1/{name}") for n, name in enumerate("abcde")]
     chart = draw([*countdown(60), *others, reading(13, 0, status=429), reading(14, None)])
@@ -105,7 +105,7 @@ def test_the_same_readings_are_the_same_bytes() -> None:
     assert b"atplotlib" not in first
 
 
-def test_each_operation_has_its_panel_with_its_name_and_what_is_left() -> None:
+def test_each_operation_has_a_panel_with_its_name_and_allowance() -> None:
     """The operations with most readings come first, at most six; methods are separate."""
     others = [reading(3, 9, f"/v1/{name}", method="POST") for name in "abcdef"]
     chart = draw([*countdown(3), *others])
@@ -117,7 +117,7 @@ def test_each_operation_has_its_panel_with_its_name_and_what_is_left() -> None:
     assert chart.alt_text.startswith(chart.get_suptitle())
 
 
-def test_the_line_is_the_readings_and_ends_with_its_window() -> None:
+def test_the_line_follows_the_readings_and_ends_with_its_window() -> None:
     """Times are in UTC. The line stops at a renewal, because what remains is then unknown."""
     chart = draw([reading(50, 9), reading(55, 8), reading(150, 9)])
     (line,) = [each for each in chart.axes[0].lines if each.get_drawstyle() == "steps-post"]
@@ -158,7 +158,7 @@ def test_refusals_and_bad_headers_are_marked_and_explained() -> None:
 
 
 @pytest.mark.slow
-def test_a_chart_is_shown_once_as_a_png_with_words_whatever_pyplot_set_up() -> None:
+def test_pyplot_does_not_change_how_a_chart_is_displayed() -> None:
     """IPython gives the same output before and after pyplot registers its printers."""
     program = """
 import sys

@@ -109,7 +109,7 @@ NOWHERE = {"DIRECTMAIL_BASE_URL": "http://127.0.0.1:9", "DIRECTMAIL_API_KEY": "a
         ("cassette openapi first-look --path v1", "'v1' in paths is not a template."),
     ],
 )
-def test_what_could_not_be_done_is_one_line_and_exit_code_2(words: str, says: str) -> None:
+def test_a_failed_command_prints_one_line_and_exits_with_2(words: str, says: str) -> None:
     """A script sees no traceback, and nothing on standard output."""
     done = subprocess.run(
         [*COMMAND, *words.split()], capture_output=True, text=True, env={**os.environ, **NOWHERE}
@@ -183,7 +183,7 @@ def test_advice_at_a_terminal_has_no_call_of_python(
     assert not re.search(r"\b(dm|connect|login|replay|record|live|get|frame)\(", message)
 
 
-def test_a_mismatch_keeps_its_lines_at_a_terminal(tour: Path) -> None:
+def test_a_mismatch_is_explained_line_by_line_at_a_terminal(tour: Path) -> None:
     """The details of the mismatch follow, one on each line, and the advice is a command."""
     tour.write_text(tour.read_text().replace("/users/me", "/users/us"))
     done = invoke("me", "--cassette", "tour")
@@ -222,7 +222,7 @@ def test_json_output_has_no_control_characters() -> None:
     assert json.loads(printed)[0]["path"] == "/\u202ea\u2028"
 
 
-def test_the_live_service_is_asked_where_no_cassette_is_named(account: StandIn) -> None:
+def test_a_command_without_a_cassette_calls_the_live_service(account: StandIn) -> None:
     """Without ``--cassette``, each command sends one request with the environment's key."""
     me = invoke("me", "--json")
     limits = invoke("rate-limits", "--json")
@@ -355,7 +355,7 @@ def test_convert_writes_another_layout(tour: Path) -> None:
     assert target.read_text().startswith("interactions:")
 
 
-def test_drift_exits_with_1_where_an_answer_changed(account: StandIn, live: Session) -> None:
+def test_drift_exits_with_1_if_a_response_changed(account: StandIn, live: Session) -> None:
     """The reads are sent again with the environment's key; equal responses are no drift."""
     with live.record("mine"):
         live.me()
@@ -390,7 +390,7 @@ def test_the_demonstration_is_ready_to_sign_in(monkeypatch: pytest.MonkeyPatch) 
     assert kinds.count("display_data") + kinds.count("execute_result") >= 5
 
 
-def test_lab_asks_no_server_outside(tmp_path: Path) -> None:
+def test_lab_contacts_no_external_server(tmp_path: Path) -> None:
     """The arguments switch off the news, update checks and the extension manager's listing."""
     given = programs.lab_arguments(tmp_path, "a.ipynb", None, no_browser=True)
 
@@ -528,7 +528,7 @@ def test_adopt_reads_many_files_side_by_side() -> None:
     assert "suite: 5 of 5 cassettes replay" in done.stdout
 
 
-def test_adopt_rewrites_redacted_and_loses_nothing(
+def test_adopt_redacts_cassettes_and_loses_no_response(
     suite: dict[str, httpx.Response], service: StandIn
 ) -> None:
     """The secrets are gone, and directmail_lab and vcrpy replay the same responses as before."""
@@ -551,7 +551,7 @@ def test_adopt_rewrites_redacted_and_loses_nothing(
         assert ours.status_code == theirs.status_code == answer.status_code
 
 
-def test_adopt_leaves_what_is_elsewhere_keeps_permissions_and_tells_of_comments(
+def test_adopt_leaves_outside_files_keeps_permissions_and_reports_comments(
     suite: object, tmp_path: Path
 ) -> None:
     """A link out of the folder is not followed, whether or not its name has a suffix."""

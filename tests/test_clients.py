@@ -221,7 +221,7 @@ def tour(client: Blocking, base_url: str) -> list[object]:
     ]
 
 
-def test_what_a_client_does_is_recorded_and_replayed(
+def test_uploads_redirects_errors_and_streams_are_recorded_and_replayed(
     over: Opened, session: Session, streams: ClientService, tmp_path: Path
 ) -> None:
     """Uploads, redirects, compressed bodies, errors and streams replay without a server."""
@@ -258,7 +258,7 @@ ERRORS = {
 
 
 @pytest.mark.parametrize("path", ERRORS)
-def test_an_error_is_of_the_clients_own_library(
+def test_a_client_raises_the_errors_of_its_own_library(
     over: Opened,
     session: Session,
     streams: ClientService,
@@ -292,7 +292,7 @@ def unused_address(session: Session, client: Blocking) -> str:
     return f"{address}/v1/users/me"
 
 
-def test_an_sdk_repeats_and_waits_by_itself(
+def test_the_session_does_not_retry_for_an_sdk(
     over_unpaced: Opened, streams: ClientService, tmp_path: Path
 ) -> None:
     """SDKs retry by themselves, so the session must not retry for them too."""
@@ -316,7 +316,7 @@ def test_a_live_stream_comes_as_it_is_sent(
     assert session.recording.reading(1).source == "live"
 
 
-def test_what_is_recorded_has_cookies_and_the_time_it_took(
+def test_a_response_has_cookies_and_its_elapsed_time_while_recording(
     over: Opened, session: Session, streams: ClientService, tmp_path: Path
 ) -> None:
     """requests reads cookies from the raw response and not from its headers."""
@@ -328,7 +328,7 @@ def test_what_is_recorded_has_cookies_and_the_time_it_took(
         assert client.elapsed > timedelta(0)
 
 
-def test_a_live_body_is_kept_by_the_session(
+def test_the_session_stores_the_decoded_body_of_a_live_response(
     over: Opened, session: Session, streams: ClientService
 ) -> None:
     """``interactions`` shows the decoded body, as for the session's own calls."""
@@ -339,7 +339,7 @@ def test_a_live_body_is_kept_by_the_session(
     assert session.recording.interaction(1).response.body == b"a,b\n" * 999
 
 
-def test_what_is_not_recorded_is_raised(
+def test_an_unrecorded_request_raises_an_error(
     over: Opened, streams: ClientService, session: Session, tmp_path: Path
 ) -> None:
     """In tests, foreign clients raise an error that SDKs do not catch and retry."""
@@ -443,7 +443,7 @@ def test_a_second_session_takes_the_clients_over(
         assert (len(session.recording), len(second.recording)) == (1, 3)
 
 
-def test_hosts_may_pass_through(streams: ClientService) -> None:
+def test_requests_to_listed_hosts_pass_through_to_the_network(streams: ClientService) -> None:
     """A test can reach its own server while everything else is replayed."""
     with Session(NO_ADDRESS) as session, patched(session.take_senders(), ["127.*", "LOCALHOST"]):
         for library in (httpx, httpx2, requests):

@@ -121,7 +121,7 @@ def test_a_large_file_is_read_while_the_page_is_shown(
     assert repr(page.widget) == "It is too large."
 
 
-def test_the_browser_of_a_session_follows_its_mode_and_the_current_one(
+def test_a_browser_follows_the_current_session_and_its_mode(
     browsed: Callable[..., Page], connected: Session, service: FaultyService
 ) -> None:
     """Each replay shows what it has played, if anything; a file's browser does not change."""
@@ -155,7 +155,7 @@ def test_the_browser_of_a_session_follows_its_mode_and_the_current_one(
 # -- sending -----------------------------------------------------------------------------------
 
 
-def test_what_is_written_is_sent_through_the_session(
+def test_a_composed_request_is_sent_through_the_session(
     service: FaultyService, browsed: Callable[..., Page]
 ) -> None:
     """The query, headers and body are sent as written and recorded, and the key appears nowhere."""
@@ -178,7 +178,7 @@ def test_what_is_written_is_sent_through_the_session(
 @pytest.mark.parametrize(
     "address", [ME, ME[1:], "{base}/v1/users/me", "{base}/v1/users/me#part", f"  {ME} "]
 )
-def test_an_address_is_taken_as_get_takes_it(
+def test_the_form_accepts_the_same_addresses_as_get(
     service: FaultyService, browsed: Callable[..., Page], connected: Session, address: str
 ) -> None:
     """The first slash may be missing, and a whole address may be pasted."""
@@ -219,7 +219,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("problem", "more"), REFUSED)
-def test_what_must_not_be_sent_is_refused(
+def test_an_invalid_or_unsafe_request_is_refused(
     browsed: Callable[..., Page],
     connected: Session,
     service: FaultyService,
@@ -231,7 +231,7 @@ def test_what_must_not_be_sent_is_refused(
     assert not service.requests
 
 
-def test_a_write_that_is_allowed_is_asked_for_and_sent_once(
+def test_an_allowed_write_is_confirmed_and_sent_once(
     service: FaultyService, browsed: Callable[..., Page]
 ) -> None:
     """A method or a header makes a request a write. Each token confirms one write once.
@@ -275,7 +275,9 @@ def test_one_request_is_sent_at_a_time(
     assert page.send() == {"number": 2}
 
 
-def test_a_wait_is_told_and_aborted(service: FaultyService, browsed: Callable[..., Page]) -> None:
+def test_a_wait_is_shown_and_can_be_aborted(
+    service: FaultyService, browsed: Callable[..., Page]
+) -> None:
     """The aborted request is never sent, and the next one works as usual."""
     service.limit, service.window_s = 1, 60.0
     dm.connect(service.base_url, service.api_key, reset_unit="seconds_left")
@@ -390,7 +392,7 @@ def test_text_is_sent_in_the_character_set_of_its_header(
     assert bodies == [b"Z\xfcrich", "Zürich".encode()]
 
 
-def test_what_is_written_becomes_a_cell(
+def test_a_composed_request_becomes_a_notebook_cell(
     service: FaultyService, browsed: Callable[..., Page], connected: Session
 ) -> None:
     """The code has the body as Python values and a relative path, and no key."""
@@ -404,7 +406,9 @@ def test_what_is_written_becomes_a_cell(
     assert not service.requests
 
 
-def test_in_a_replay_the_cassette_answers(browsed: Callable[..., Page]) -> None:
+def test_a_request_in_a_replay_gets_its_response_from_the_cassette(
+    browsed: Callable[..., Page],
+) -> None:
     """A missing response gives an error that names the nearest recorded request."""
     recorded("tour.yaml", answered(get("/v1/lists?page=2")))
     dm.replay(Path("tour.yaml"))
@@ -417,7 +421,7 @@ def test_in_a_replay_the_cassette_answers(browsed: Callable[..., Page]) -> None:
     assert "page" in missing["problem"].partition("Nearest: ")[2]
 
 
-def test_an_address_completes_from_what_the_session_has_seen(
+def test_address_completion_uses_only_what_the_session_has_seen(
     service: FaultyService, browsed: Callable[..., Page]
 ) -> None:
     """The form suggests parameters and headers of this session alone, and shows what is left."""
@@ -462,7 +466,7 @@ def heads(page: Page) -> list[str]:
     return [f"{row[-1]} {row[2]}" for row in page.list()["rows"]]
 
 
-def test_the_list_goes_on_after_connect_for_the_same_account_alone(
+def test_the_list_continues_after_connect_only_for_the_same_account(
     browsed: Callable[..., Page], service: FaultyService
 ) -> None:
     """Each session has its own numbers below its head; logging out ends that."""
@@ -500,7 +504,7 @@ def test_the_list_goes_on_after_connect_for_the_same_account_alone(
     assert heads(page) == []
 
 
-def test_the_sessions_of_an_account_share_what_is_kept(
+def test_the_sessions_of_an_account_share_one_limit_for_stored_bodies(
     browsed: Callable[..., Page], service: FaultyService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The oldest bodies are dropped first, whichever session is still used."""
@@ -519,7 +523,7 @@ def test_the_sessions_of_an_account_share_what_is_kept(
     assert kinds == [None, "absent", "json", None, "json", "json"]
 
 
-def test_a_session_that_left_the_history_keeps_no_more_than_the_others(
+def test_a_session_outside_the_history_still_limits_its_stored_bodies(
     service: FaultyService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The history has 20 sessions. An earlier one may still be used."""
@@ -572,7 +576,7 @@ def test_selecting_does_not_wait_for_the_output_of_a_saved_notebook(
     assert threading.current_thread() not in makers
 
 
-def test_a_body_that_was_not_kept_is_no_empty_response(
+def test_accessing_a_response_without_a_stored_body_is_an_error(
     browsed: Callable[..., Page], unpaced: Session
 ) -> None:
     """`response` raises an error instead, and a change of mode resets the selection."""
@@ -688,7 +692,7 @@ def test_the_usual_options_of_curl_are_read(
         ("wget /v1", "This curl command cannot be read."),
     ],
 )
-def test_a_curl_command_to_another_host_is_refused_by_name(
+def test_a_curl_command_to_another_host_is_refused_and_the_host_is_named(
     browsed: Callable[..., Page], connected: Session, command: str, problem: str
 ) -> None:
     """Text that is not a valid curl command is refused too. No credential is in the message."""

@@ -50,7 +50,7 @@ def test_more_remaining_than_allowed_violates_rule_2_and_not_rule_1() -> None:
     assert frame["detail"][1] == "all three in 1 of 2; X-RateLimit-Reset is missing"
 
 
-def test_a_rule_that_no_response_speaks_of_was_not_observed() -> None:
+def test_a_rule_without_data_is_reported_as_not_observed() -> None:
     """Without numbers, rules about numbers have no verdict.
 
     Without readings, columns are the same.
@@ -70,7 +70,7 @@ def test_a_rule_that_no_response_speaks_of_was_not_observed() -> None:
         ([60], "holds", (), "1 of 1 operations"),
     ],
 )
-def test_rule_3_says_how_many_of_how_many(
+def test_rule_3_states_how_many_operations_satisfy_it(
     limits: list[int], verdict: str, numbers: tuple[int, ...], detail: str
 ) -> None:
     """The rule is about a majority, so one operation above the limit is no violation."""

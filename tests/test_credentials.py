@@ -107,7 +107,7 @@ def test_a_key_is_neither_shown_nor_pickled() -> None:
         (f"{KEY}:", "contains a colon"),
     ],
 )
-def test_a_key_that_basic_cannot_carry_is_refused_and_shown_in_no_frame(
+def test_a_key_invalid_for_basic_auth_is_refused_and_shown_in_no_frame(
     make: Callable[[Any], object], wrong: str, reason: str
 ) -> None:
     """A verbose traceback prints the locals of all frames, so ours must not have the argument."""
@@ -146,7 +146,7 @@ def test_an_argument_wins_over_the_environment_and_that_over_the_keyring(
         (None, r"directmail-lab\[keyring\]"),
     ],
 )
-def test_without_a_working_keyring_nothing_is_kept(
+def test_no_key_is_stored_without_a_working_keyring(
     monkeypatch: pytest.MonkeyPatch, keyring: Any, backends: list[Any] | None, reason: str
 ) -> None:
     """Without a keyring there is an error with advice, and the key is never in a plain file."""
@@ -161,7 +161,7 @@ def test_without_a_working_keyring_nothing_is_kept(
     assert not any(getattr(backend, "kept", None) for backend in backends or ())
 
 
-def test_a_keyring_that_refuses_is_told_without_the_key(keyring: Any) -> None:
+def test_a_keyring_failure_is_reported_without_the_key(keyring: Any) -> None:
     """The key is in no message and no chained exception, and a failure to forget it is reported."""
     locked = LockedKeyring()
     keyring(locked)
@@ -175,7 +175,7 @@ def test_a_keyring_that_refuses_is_told_without_the_key(keyring: Any) -> None:
     assert kept.value.__context__ is None
 
 
-def test_a_prompt_gives_the_key_unless_it_would_echo() -> None:
+def test_the_user_is_prompted_for_the_key_unless_it_would_be_echoed() -> None:
     """If the terminal cannot hide the input, the user is not asked."""
 
     def echoing(_prompt: str) -> str:
@@ -217,7 +217,7 @@ def test_no_traceback_shows_a_key_of_the_environment_or_of_the_arguments(
     assert KEY not in shown
 
 
-def test_the_warning_of_a_literal_key_does_not_print_the_line_that_holds_it(
+def test_the_warning_about_a_literal_key_does_not_print_its_source_line(
     tmp_path: Path, cell: Any
 ) -> None:
     """Python prints a warning together with its source line, which contains the key."""
@@ -236,7 +236,7 @@ def test_the_warning_of_a_literal_key_does_not_print_the_line_that_holds_it(
     assert as_api_key(KEY) == ApiKey(KEY)
 
 
-def test_every_key_of_the_process_is_known_while_it_is_held(
+def test_every_key_of_the_process_is_known_while_it_is_in_use(
     monkeypatch: pytest.MonkeyPatch, keyring: Any
 ) -> None:
     """Redaction needs the keys of sessions, the environment and, on request, the keyring."""

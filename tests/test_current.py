@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from directmail_lab.sessions import Session
 
 
-def test_the_public_names_are_exactly_all() -> None:
+def test_the_public_names_are_exactly_those_in_all() -> None:
     """Each name in `__all__` exists, and completion offers it."""
     assert len(dm.__all__) <= 30
     assert {*dm.__all__, "__version__"} == set(dir(dm))
@@ -110,7 +110,9 @@ def test_the_environment_opens_a_session(account: FaultyService) -> None:
     assert dm.session() is dm.session()
 
 
-def test_the_one_region_is_taken(monkeypatch: pytest.MonkeyPatch, service: FaultyService) -> None:
+def test_a_single_configured_region_is_the_default(
+    monkeypatch: pytest.MonkeyPatch, service: FaultyService
+) -> None:
     """A single configured region needs no address, and its name is accepted instead."""
     monkeypatch.setenv("DIRECTMAIL_REGIONS", f"here={service.base_url}")
 
@@ -188,7 +190,7 @@ def test_logout_forgets_the_session(service: FaultyService) -> None:
             call()
 
 
-def test_readings_that_contradict_the_stated_unit_are_told(service: FaultyService) -> None:
+def test_readings_that_contradict_the_stated_unit_cause_a_warning(service: FaultyService) -> None:
     """If the user states a wrong unit, reading the rate limits warns."""
     dm.connect(service.base_url, service.api_key, reset_unit="epoch_s")
     dm.me()

@@ -66,7 +66,7 @@ def test_empty_columns_are_named_and_not_shown() -> None:
     assert text == "   a\n0  1\n1  2\nWithout a value: gone, blank."
 
 
-def test_a_statement_is_shown_once_and_hidden_columns_not_at_all() -> None:
+def test_repeated_values_and_hidden_columns_are_not_shown() -> None:
     """A value that repeats the row above is left out, and so are columns with whole documents."""
     frame = pd.DataFrame({"rule": ["x", "x", "y"], "schema": [{}, {}, {}], "n": [1, 2, 3]})
 
@@ -82,7 +82,7 @@ def test_times_are_to_the_second_and_durations_to_the_millisecond() -> None:
     assert as_text(frame).splitlines()[1] == "2026-11-21 04:00:00Z      0.017  0.0165481"
 
 
-def test_long_text_is_whole_over_several_lines() -> None:
+def test_long_text_is_wrapped_and_never_truncated() -> None:
     """No text is truncated in a page or a terminal. Columns that do not fit are listed."""
     frame = pd.DataFrame({"a": ["word " * 40, "x"], "b": ["y", "z"]})
     narrow = as_text(pd.DataFrame([WIDE, WIDE]), width=50)
@@ -92,7 +92,7 @@ def test_long_text_is_whole_over_several_lines() -> None:
     assert "Not shown here: field_3, field_4" in narrow
 
 
-def test_of_many_rows_both_ends_are_shown() -> None:
+def test_a_long_frame_shows_its_first_and_last_rows() -> None:
     """Ten rows of each end are shown, and the total."""
     frame = pd.DataFrame({"n": range(1000), "never": None})
 
@@ -111,7 +111,7 @@ def test_no_markup_and_no_control_character_gets_through() -> None:
     assert len(text.splitlines()) == 3
 
 
-def test_a_cell_nested_too_deeply_is_said_to_be() -> None:
+def test_a_cell_that_is_nested_too_deeply_shows_a_note() -> None:
     """A body may be nested too deeply for Python's recursion."""
     deep: Any = []
     for _ in range(100_000):

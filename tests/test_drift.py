@@ -124,7 +124,7 @@ def test_a_body_is_compared_by_path(was: object, is_now: object, expected: str) 
 # -- statuses and headers ----------------------------------------------------------------------
 
 
-def test_statuses_are_compared_and_the_rest_unless_one_is_an_error() -> None:
+def test_only_the_status_of_an_error_response_is_compared() -> None:
     """An error has another body, so its fields would all be listed; a HEAD has no body."""
     created = compare(response(), response({**RECORD, "name": "x"}, status=201))
     failed = compare(response(), response({"error": "x"}, status=500))
@@ -206,7 +206,7 @@ def test_an_unchanged_service_gives_an_empty_frame(
     assert notes[0] in as_html(table)
 
 
-def test_what_has_changed_is_listed_with_its_number_and_both_values(service: FaultyService) -> None:
+def test_each_change_is_listed_with_its_number_and_both_values(service: FaultyService) -> None:
     """A field, an allowance and a status are compared with the last response without an error."""
     path = record_tour(service)
     record = {**RECORD, "phone": 5}
@@ -231,7 +231,7 @@ def test_a_refused_key_is_an_error_and_no_drift(service: FaultyService) -> None:
         drift(path)
 
 
-def test_only_reads_that_are_whole_are_sent(service: FaultyService) -> None:
+def test_only_reads_that_redaction_did_not_change_are_sent(service: FaultyService) -> None:
     """Writes are never repeated, and neither are requests that redaction changed."""
     path = Path("writes.yaml").resolve()
     with live_session(service, allow_writes=True) as session:

@@ -105,7 +105,7 @@ def test_a_cell_shows_its_own_line_and_one_message(run: Callable[[str], list[str
         ("dm.login(timeout=3)", "TypeError: login.. got an unexpected .*'timeout'"),
     ],
 )
-def test_a_wrong_argument_is_told_in_two_lines(
+def test_a_wrong_argument_is_reported_in_two_lines(
     run: Callable[[str], list[str]], account: FaultyService, cell: str, message: str
 ) -> None:
     """The error has the cell's line and what to do, and no request is sent."""
@@ -140,7 +140,7 @@ def test_the_debugger_still_has_the_frames(run: Callable[[str], list[str]]) -> N
     assert "find_cassette" in [frame.name for frame in traceback.extract_tb(sys.last_traceback)]
 
 
-def test_an_interrupt_is_told_as_briefly(
+def test_an_interrupt_is_reported_in_two_lines(
     run: Callable[[str], list[str]], connected: Session
 ) -> None:
     """The stop button shows the cell's line and a short message, and the session still works."""
@@ -156,7 +156,7 @@ def test_an_interrupt_is_told_as_briefly(
 @pytest.mark.parametrize(
     "fault", [{"cut_after": 20}, {"headers": {"Content-Encoding": "gzip"}}], ids=str
 )
-def test_an_answer_that_breaks_in_its_body_shows_nothing_of_it(
+def test_the_error_for_a_broken_body_shows_nothing_of_the_body(
     run: Callable[[str], list[str]], fault: dict[str, Any]
 ) -> None:
     """A key that a body echoes is in no frame if the body is cut off or wrongly encoded."""
@@ -205,7 +205,7 @@ BUGS = {
 
 
 @pytest.mark.parametrize(("place", "bug", "cell"), BUGS.values(), ids=BUGS)
-def test_a_bug_is_found_in_its_traceback_and_the_key_is_not(
+def test_the_traceback_of_a_bug_shows_the_line_but_not_the_key(
     run: Callable[[str], list[str]],
     monkeypatch: pytest.MonkeyPatch,
     place: str,
@@ -232,7 +232,7 @@ def test_a_bug_is_found_in_its_traceback_and_the_key_is_not(
         assert KEY not in text
 
 
-def test_a_bug_leaves_the_locals_of_what_the_caller_was_handling(
+def test_a_bug_leaves_the_locals_of_an_exception_that_the_caller_handles(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """These locals belong to the caller, who may inspect them in the debugger."""
@@ -252,7 +252,7 @@ def test_a_bug_leaves_the_locals_of_what_the_caller_was_handling(
     assert frame.f_locals == {"mine": 1}
 
 
-def test_https_at_a_port_of_plain_http_is_told() -> None:
+def test_https_to_a_plain_http_port_is_reported() -> None:
     """The error blames neither the certificate nor the network."""
 
     def answer() -> None:

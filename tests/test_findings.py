@@ -47,7 +47,7 @@ def found(*interactions: Interaction) -> pd.DataFrame:
 
 
 @pytest.mark.parametrize("seen", [[], [sample({"id": "1"})]])
-def test_every_open_part_has_its_row(seen: list[Interaction]) -> None:
+def test_every_part_that_service_md_leaves_open_has_a_row(seen: list[Interaction]) -> None:
     """Rows follow service.md's order, and each has the call that would show more."""
     rows = found(*seen)
 
@@ -88,7 +88,9 @@ LISTS = "/v1/lists"
         (OTHER_LIMITS, [sample("", 200, LISTS, X_RateLimit_Limit="60")], "GET /v1/lists: 60"),
     ],
 )
-def test_a_part_says_what_was_seen(part: str, samples: list[Interaction], seen: str) -> None:
+def test_each_part_lists_what_was_seen_by_status_or_operation(
+    part: str, samples: list[Interaction], seen: str
+) -> None:
     """Each part lists what was seen by status or by operation."""
     assert found(*samples).loc[part, "seen"] == seen
 
@@ -167,7 +169,7 @@ def test_a_wrong_key_is_sent_once_by_all_sessions(
     ("headers", "reads"),
     [({"X-RateLimit-Reset": "1795262460000"}, 3), ({"X-RateLimit-Reset": None}, 3), ({}, 15)],
 )
-def test_reads_for_the_unit_end_where_it_is_known_or_cannot_be(
+def test_reads_for_the_unit_stop_once_it_is_known_or_cannot_be_learned(
     service: FaultyService, headers: dict[str, str | None], reads: int
 ) -> None:
     """A timestamp shows its unit by its size. Without the header nothing can be learned."""
@@ -182,7 +184,9 @@ def test_reads_for_the_unit_end_where_it_is_known_or_cannot_be(
         assert rows.loc[UNIT, "seen"].startswith("epoch_ms")
 
 
-def test_a_recording_has_no_response_to_another_key(connected: Session, tmp_path: Path) -> None:
+def test_a_recording_contains_no_response_to_a_wrong_key(
+    connected: Session, tmp_path: Path
+) -> None:
     """A replay would return the recorded 401 for the right key. A replay cannot be explored."""
     with connected.record(tmp_path / "tour.yaml"):
         explore(pause_s=0)

@@ -81,7 +81,7 @@ def test_the_shape_follows_the_json() -> None:
 
 
 @given(json_values())
-def test_any_json_gives_a_frame_by_the_row_rule(body: Any) -> None:
+def test_any_json_gives_a_frame_with_the_expected_number_of_rows(body: Any) -> None:
     """No JSON value raises, and only the length of a top-level array decides the number of rows."""
     table = frame(body, record_path=None)
 
@@ -90,7 +90,7 @@ def test_any_json_gives_a_frame_by_the_row_rule(body: Any) -> None:
 
 
 @given(st.lists(st.dictionaries(PLAIN_KEYS, json_values(PLAIN_KEYS), max_size=4), max_size=4))
-def test_values_are_kept_as_they_came(body: list[dict[str, Any]]) -> None:
+def test_values_keep_their_json_types(body: list[dict[str, Any]]) -> None:
     """Each value keeps its JSON type, except that integers among floats become floats."""
     table = frame(json.dumps(body).encode())
 
@@ -102,7 +102,7 @@ def test_values_are_kept_as_they_came(body: list[dict[str, Any]]) -> None:
                 assert same(column.iloc[row], leaf if exact else float(leaf)), path
 
 
-def test_paths_with_one_dotted_name_are_numbered() -> None:
+def test_paths_with_the_same_dotted_name_are_numbered() -> None:
     """If two fields have the same column name, both are kept."""
     table = frame([{"a": {"b": 2}, "a.b": 1}, 5])
 
@@ -171,7 +171,7 @@ def test_a_frame_goes_to_parquet_and_back() -> None:
 
 
 @pytest.mark.parametrize("data", [[{"id": 1}, {"id": 2}], {"id": 1}, None, "text"])
-def test_data_is_an_envelope_where_it_has_members(data: object) -> None:
+def test_data_is_unwrapped_if_it_is_an_object_or_an_array(data: object) -> None:
     """The other members go to attrs. A plain field that is named data stays a field."""
     body = {"data": data, "total": 2}
     table, whole = frame(body), frame(body, record_path=None)
@@ -182,7 +182,7 @@ def test_data_is_an_envelope_where_it_has_members(data: object) -> None:
     assert "envelope" not in whole.attrs
 
 
-def test_a_dotted_record_path_picks() -> None:
+def test_a_dotted_record_path_selects_nested_records() -> None:
     """The path leads through objects, and everything else goes to the envelope."""
     body = {"n": 1, "page": {"items": [{"id": 2}], "next": None}}
     table = frame(body, record_path="page.items")
@@ -202,7 +202,7 @@ def test_a_dotted_record_path_picks() -> None:
         ([1, 2], "It is an array of 2 elements, and has no members."),
     ],
 )
-def test_a_record_path_that_leads_nowhere_says_how_far_it_went(body: object, says: str) -> None:
+def test_the_error_for_a_wrong_record_path_says_how_far_it_matched(body: object, says: str) -> None:
     """The error repeats the path, lists the members that exist, and says what to do."""
     with pytest.raises(DirectMailLabError) as caught:
         frame(body, record_path="page.x.y")
@@ -213,7 +213,7 @@ def test_a_record_path_that_leads_nowhere_says_how_far_it_went(body: object, say
     )
 
 
-def test_a_key_that_a_body_has_for_a_name_is_in_no_message() -> None:
+def test_an_api_key_used_as_a_field_name_is_in_no_message() -> None:
     """A service may repeat the key as a field's name, so the list of members is redacted."""
     key = ApiKey("k-7Qf2-not-to-be-seen")
     body = json.dumps({key.reveal(): 1}).encode()
@@ -321,7 +321,7 @@ def test_a_body_that_is_not_json_is_refused(content: bytes, says: str) -> None:
 
 
 @pytest.mark.parametrize("charset", ["base64", "idna", "nonsense"])
-def test_any_declared_charset_gives_an_error_of_ours(charset: str) -> None:
+def test_any_declared_charset_raises_only_our_own_error(charset: str) -> None:
     """A service may declare any of Python's codecs, or an unknown one; the error must be ours."""
     broken = "{'é'}".encode("latin-1")
     with pytest.raises(NotJSONError):
@@ -339,7 +339,7 @@ def test_any_declared_charset_gives_an_error_of_ours(charset: str) -> None:
         ({"secret-body"}, "auto"),
     ],
 )
-def test_no_local_of_a_refusals_traceback_holds_the_body(given: object, record_path: str) -> None:
+def test_no_local_in_an_errors_traceback_contains_the_body(given: object, record_path: str) -> None:
     """A notebook that prints locals would otherwise save a key that the service echoed."""
     with pytest.raises(DirectMailLabError) as caught:
         frame(given, record_path=record_path)

@@ -34,7 +34,7 @@ def full_disk() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
-def test_a_full_disk_stops_the_request_and_says_that_it_was_carried_out(live: Session) -> None:
+def test_a_full_disk_error_says_that_the_request_was_carried_out(live: Session) -> None:
     """The error says what to do.
 
     Earlier interactions are safe, and recording goes on once there is space.
@@ -51,7 +51,7 @@ def test_a_full_disk_stops_the_request_and_says_that_it_was_carried_out(live: Se
     assert read_cassette(TOUR).problem is None
 
 
-def test_a_recording_that_cannot_be_ended_does_not_hold_the_session_in_it(live: Session) -> None:
+def test_a_session_leaves_a_recording_that_cannot_be_ended(live: Session) -> None:
     """The previous mode is restored, and requests go where that mode sends them."""
     change = live.record("tour")
     live.me()

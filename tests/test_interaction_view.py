@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from directmail_lab.sessions import Session
 
 
-def test_however_long_an_interaction_is_its_view_is_not() -> None:
+def test_the_view_of_a_long_interaction_is_truncated() -> None:
     """Long addresses, headers and bodies are truncated, and the view says so."""
     long = answered(get("/" + "a" * 100_000), '{"b": "' + "b" * 1_000_000 + '"}')
     many = tuple((f"X-{n}", "c" * 10_000) for n in range(1000))
@@ -33,7 +33,7 @@ def test_however_long_an_interaction_is_its_view_is_not() -> None:
     assert repr(view).count(" characters in all)") == 3
 
 
-def test_nothing_that_was_sent_is_taken_for_markup_or_moves_the_cursor() -> None:
+def test_a_view_escapes_markup_and_control_characters() -> None:
     """Special characters are escaped in the address, reason, headers and bodies of both sides."""
     hostile = "<script>\x1b[2J\x9b\u202e&"
     exchange = answered(replace(get("/" + hostile), body=hostile.encode()), hostile)
@@ -83,14 +83,14 @@ def test_a_recording_is_shown_as_a_frame(tour: Path) -> None:
     assert frame.attrs["problem"] is None
 
 
-def test_a_number_is_one_of_a_single_recording(tour: Path) -> None:
+def test_a_number_with_several_recordings_is_an_error(tour: Path) -> None:
     """With several recordings a number is ambiguous, so the call raises an error."""
     for several in (tour.parent, [tour, tour]):
         with pytest.raises(ValueError, match="Give one cassette"):
             interactions(several, number=1)  # type: ignore[call-overload]
 
 
-def test_a_body_that_was_not_kept_is_said_not_to_be(
+def test_a_dropped_body_does_not_look_like_an_empty_body(
     service: FaultyService, live: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A session drops old bodies. They must not look like empty bodies."""

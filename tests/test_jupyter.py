@@ -58,7 +58,7 @@ def ask(server: Server) -> Ask:
 
 @pytest.mark.parametrize("method", ["GET recording", "POST explore", "POST tutorials"])
 @pytest.mark.parametrize("headers", [{}, {"Authorization": "token wrong"}], ids=["no", "wrong"])
-def test_without_the_servers_token_nothing_is_sent(
+def test_a_request_without_the_servers_token_gets_403(
     server: Server, method: str, headers: dict[str, str]
 ) -> None:
     """The response reveals neither a file nor its contents, and no file is created."""
@@ -76,7 +76,7 @@ def test_without_the_servers_token_nothing_is_sent(
 
 
 @pytest.mark.parametrize("name", ["plugin.js", "browser.js", "browser.css"])
-def test_the_front_end_is_given_to_who_is_signed_in(server: Server, name: str) -> None:
+def test_only_signed_in_users_get_the_front_end(server: Server, name: str) -> None:
     """Others are redirected to the login page."""
     address = f"{server.url}/directmail-lab/{name}"
     response = call(server, "GET", name)
@@ -131,7 +131,7 @@ def test_no_path_leads_out_of_the_servers_folder(server: Server, ask: Ask) -> No
         ("broken.har", "{", 422),
     ],
 )
-def test_what_is_no_recording_is_told_from_one(
+def test_a_file_that_is_not_a_recording_gets_415_or_422(
     server: Server, ask: Ask, name: str, text: str, status: int
 ) -> None:
     """With 415 the front end opens the file as text. The error names the file, not its folder."""
@@ -154,7 +154,7 @@ def test_a_change_of_the_file_is_seen(server: Server, ask: Ask) -> None:
     assert before["version"] != after["version"]
 
 
-def test_credentials_of_another_program_are_in_no_answer_and_no_log(
+def test_credentials_of_another_program_are_in_no_response_and_no_log(
     server: Server, ask: Ask
 ) -> None:
     """The log contains no value of a recording either, even at debug level."""
@@ -193,7 +193,9 @@ def test_a_new_notebook_signs_in_records_and_makes_three_calls(server: Server) -
 
 
 @pytest.mark.parametrize("folder", ["../above", ".hidden", "not-there", "cassettes/tour.yaml"])
-def test_no_notebook_is_made_where_contents_may_not_be(server: Server, folder: str) -> None:
+def test_a_notebook_is_not_created_in_an_outside_hidden_or_missing_folder(
+    server: Server, folder: str
+) -> None:
     """A folder may be outside, hidden or missing; the response reveals no path of the server."""
     (server.notebooks / ".hidden").mkdir(exist_ok=True)
     response = call(server, "POST", "explore", folder=folder)

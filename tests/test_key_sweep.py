@@ -371,7 +371,7 @@ def served(haul: Haul) -> None:
             haul.add(f"served, {path}", f"{response.headers} {response.text}")
 
 
-def test_nothing_that_comes_out_has_the_key(service: FaultyService, haul: Haul) -> None:
+def test_no_output_contains_the_key(service: FaultyService, haul: Haul) -> None:
     """Files, logs, errors with the locals of our frames, reprs and pickles are all decoded."""
     drive(service, haul)
 
@@ -413,7 +413,7 @@ def ended(service: FaultyService, haul: Haul, end: Callable[[Any], object]) -> l
         ),
     ],
 )
-def test_what_a_session_kept_outlives_it_without_the_key(
+def test_recordings_outlive_their_session_without_the_key(
     service: FaultyService, haul: Haul, end: Callable[[Any], object]
 ) -> None:
     """The session may be closed, logged out, dropped or replaced, during a response too."""
@@ -429,7 +429,7 @@ def test_what_a_session_kept_outlives_it_without_the_key(
     assert any(b"<API_KEY>" in piece for _, piece in haul.pieces)
 
 
-def test_what_another_program_recorded_is_shown_without_its_credentials() -> None:
+def test_another_programs_cassette_is_shown_without_its_credentials() -> None:
     """Wherever the file repeats them, no browser, document or table shows the credentials."""
     basic = base64.b64encode(f"{UNKNOWN}:".encode()).decode()
     exchange = {
@@ -462,7 +462,7 @@ def test_what_another_program_recorded_is_shown_without_its_credentials() -> Non
 
 
 @pytest.mark.parametrize("mode", ["replay", "record"])
-def test_what_another_program_recorded_is_played_as_it_is_and_shown_without_its_credentials(
+def test_another_programs_credentials_are_replayed_but_not_shown(
     service: FaultyService, haul: Haul, mode: str
 ) -> None:
     """The caller gets and uses the cookie and the token, but no output shows them."""

@@ -85,7 +85,7 @@ def test_whatever_is_logged_is_redacted_by_every_session_that_is_open(
     assert [traces(written.encode(), key) for key in (KEY, OTHER)] == [[], []]
 
 
-def test_sessions_may_overlap_and_each_takes_back_only_its_own_guard(
+def test_a_session_that_ends_removes_only_its_own_log_guard(
     logger: logging.Logger, caplog: pytest.LogCaptureFixture
 ) -> None:
     """When the first session ends, the second is still guarded; the last removes the filter."""

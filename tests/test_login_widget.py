@@ -88,7 +88,7 @@ def test_signing_in_opens_the_current_session(page: Page) -> None:
         ({"mode": "replay", "cassette": "none"}, "cassette", "There is no cassette 'none'"),
     ],
 )
-def test_what_went_wrong_is_said_at_its_field(
+def test_a_problem_is_shown_at_its_field(
     page: Page, service: StandIn, typed: dict[str, str], field: str, words: str, tmp_path: Path
 ) -> None:
     """The problem is in plain words without the key, and nothing was written."""
@@ -110,7 +110,7 @@ def test_what_went_wrong_is_said_at_its_field(
         ({"latency_s": 1.0}, "did not respond in time"),
     ],
 )
-def test_a_service_that_fails_is_told_from_a_wrong_key(
+def test_a_failing_service_is_distinguished_from_a_wrong_key(
     show: Callable[..., Page], service: StandIn, fault: dict[str, Any], words: str
 ) -> None:
     """The advice must differ, because the key may be right."""
@@ -130,7 +130,7 @@ def test_an_unexpected_error_is_reported_without_its_own_text() -> None:
     assert "Interrupted" in explain(KeyboardInterrupt())["text"]
 
 
-def test_a_failed_sign_in_leaves_the_session_and_signing_out_ends_it(page: Page) -> None:
+def test_a_failed_sign_in_keeps_the_session_and_signing_out_ends_it(page: Page) -> None:
     """After a failure the old session stays. After signing out no session is open."""
     page.sign_in()
     opened = dm.session()
@@ -162,7 +162,7 @@ def test_the_form_says_when_its_session_is_no_longer_the_current_one(page: Page)
     assert page.received[-1]["notice"] == "Signed out: another session is the current one."
 
 
-def test_the_trial_of_an_accepted_key_is_recorded(page: Page, service: StandIn) -> None:
+def test_the_sign_in_request_of_an_accepted_key_is_recorded(page: Page, service: StandIn) -> None:
     """The session and the cassette agree: the request that signs in is the first of both."""
     page.sign_in(mode="record", cassette="tour")
     dm.me()
@@ -179,7 +179,7 @@ def test_the_trial_of_an_accepted_key_is_recorded(page: Page, service: StandIn) 
     assert service.requests.total() == 2
 
 
-def test_a_cassette_that_has_the_trial_gets_no_second_one(page: Page) -> None:
+def test_a_second_sign_in_adds_no_request_to_the_cassette(page: Page) -> None:
     """Each sign-in would add the same request again. The table shows this one as unrecorded."""
     for _ in range(2):
         page.sign_in(mode="record", cassette="tour")
@@ -190,7 +190,7 @@ def test_a_cassette_that_has_the_trial_gets_no_second_one(page: Page) -> None:
     assert len(dm.interactions("tour")) == 1
 
 
-def test_a_trial_that_cannot_be_recorded_is_told_after_signing_in(
+def test_a_sign_in_that_cannot_be_recorded_succeeds_with_a_note(
     page: Page, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With a full disk, the sign-in still succeeds, and the form says what failed."""
@@ -284,7 +284,7 @@ def test_a_key_is_remembered_on_request_until_one_signs_out(
     assert keyring == {}
 
 
-def test_a_key_that_no_keyring_keeps_is_told_after_signing_in(
+def test_a_key_that_no_keyring_stores_is_reported_after_signing_in(
     show: Callable[..., Page], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The sign-in succeeds, and the key is not written to a plain file instead."""
@@ -312,7 +312,7 @@ def test_no_form_shows_or_keeps_the_key(page: Page, service: StandIn) -> None:
         pickle.dumps(form)
 
 
-def test_at_a_terminal_it_asks_two_questions(
+def test_login_asks_two_questions_at_a_terminal(
     service: StandIn, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Plain Python has no form, so `login` asks for the address and, hidden, for the key."""
@@ -326,14 +326,16 @@ def test_at_a_terminal_it_asks_two_questions(
     assert session is dm.session()
 
 
-def test_where_nobody_can_be_asked_it_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_login_in_a_script_without_a_terminal_says_what_to_do(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A script without a terminal must not hang."""
     monkeypatch.setattr("sys.stdin", types.SimpleNamespace(isatty=lambda: False))
     with pytest.raises(NotConnectedError, match=r"needs a notebook or a terminal.*connect\("):
         login()
 
 
-def test_in_marimo_the_form_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_marimo_shows_the_form(monkeypatch: pytest.MonkeyPatch) -> None:
     """marimo has no IPython kernel, but it shows widgets."""
     marimo = types.SimpleNamespace(running_in_notebook=lambda: True)
     monkeypatch.setitem(sys.modules, "marimo", marimo)

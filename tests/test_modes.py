@@ -60,7 +60,7 @@ def test_a_decorator_acts_on_the_session_that_is_current_at_the_call(
     assert live.mode == "live"
 
 
-def test_calls_of_a_decorated_function_at_the_same_time_share_the_mode(
+def test_concurrent_calls_of_a_decorated_function_share_the_mode(
     live: Session, service: FaultyService
 ) -> None:
     """The first call that ends must not end the mode of the others: a replay would go live."""
@@ -79,7 +79,9 @@ def test_calls_of_a_decorated_function_at_the_same_time_share_the_mode(
     assert service.requests.total() == len(read_cassette(TOUR)) == 3
 
 
-def test_decorating_with_a_recording_anew_keeps_what_was_there(live: Session) -> None:
+def test_a_re_recording_decorator_keeps_the_old_cassette_until_the_first_call(
+    live: Session,
+) -> None:
     """Until the first call, nothing is recorded and the old cassette stays."""
     with live.record("tour"):
         live.me()
@@ -88,7 +90,7 @@ def test_decorating_with_a_recording_anew_keeps_what_was_there(live: Session) ->
     assert len(read_cassette(TOUR)) == 1
 
 
-def test_a_mode_tells_its_file(live: Session, tmp_path: Path) -> None:
+def test_the_repr_of_a_mode_shows_its_file(live: Session, tmp_path: Path) -> None:
     """A name may be found in several folders, so the path is shown; packaged files have none."""
     (tmp_path / "cassettes").mkdir()
     recording = repr(live.record("tour"))
@@ -103,7 +105,7 @@ def test_a_mode_tells_its_file(live: Session, tmp_path: Path) -> None:
     assert repr(live.live()) == f"Live at {live.base_url}"
 
 
-def test_what_must_match_is_told_as_to_vcrpy(connected: Session) -> None:
+def test_match_on_takes_names_or_functions_as_in_vcrpy(connected: Session) -> None:
     """Replays and recordings take matchers by name, or functions of two requests."""
     with dm.record("tour"):
         dm.get("/v1/lists", params={"page": 1})
@@ -117,7 +119,7 @@ def test_what_must_match_is_told_as_to_vcrpy(connected: Session) -> None:
         dm.me()
 
 
-def test_record_mode_none_redacts_what_is_asked(live: Session) -> None:
+def test_record_mode_none_redacts_a_request_before_comparing_it(live: Session) -> None:
     """The mode replays, and redacts personal data in a request before comparing it."""
     params = {"email": "reader@example.org"}
     with live.record("tour", redact=["personal"]):
@@ -131,7 +133,7 @@ def test_record_mode_none_redacts_what_is_asked(live: Session) -> None:
         assert live.mode == "replay"
 
 
-def test_connect_closes_what_it_opened_where_recording_fails(
+def test_connect_closes_the_new_session_if_recording_fails(
     service: FaultyService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The previous session stays the current one, and the failed one is closed."""
@@ -163,7 +165,7 @@ def test_a_burst_over_too_few_responses_says_that_the_last_is_repeated(connected
 # -- before_record -----------------------------------------------------------------------------
 
 
-def test_before_record_changes_and_leaves_out_and_redaction_follows(connected: Session) -> None:
+def test_redaction_follows_the_changes_and_omissions_of_before_record(connected: Session) -> None:
     """The caller and the session get the original response; the file gets what the hook returns."""
     key = connected.api_key
     assert key is not None
@@ -274,7 +276,7 @@ def test_without_a_key_the_recording_is_replayed_and_a_line_says_so(
     assert recorded.read_bytes() == before
 
 
-def test_where_nothing_may_be_replayed_in_place_of_a_recording_there_is_an_error(
+def test_record_without_a_key_raises_if_no_cassette_may_be_replayed_instead(
     recorded: Path, service: FaultyService
 ) -> None:
     """No missing or packaged cassette is replayed instead, nor one that would be replaced.
@@ -302,7 +304,7 @@ def test_where_nothing_may_be_replayed_in_place_of_a_recording_there_is_an_error
         dm.connect(service.base_url, cassette="tour", record_mode="once")
 
 
-def test_a_key_that_is_found_later_records_on(
+def test_a_recording_continues_once_a_key_is_found(
     recorded: Path, service: FaultyService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each call looks for a key again, in the environment and in the open session."""
@@ -320,7 +322,7 @@ def test_a_key_that_is_found_later_records_on(
     assert len(read_cassette(recorded)) == 3
 
 
-def test_a_second_author_in_another_region_records_on(
+def test_a_second_author_in_another_region_continues_the_recording(
     recorded: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The first author's recording is replayed there, below the other address."""
@@ -351,7 +353,7 @@ def test_a_write_that_is_replayed_for_want_of_a_key_warns(recorded: Path) -> Non
     assert [each.filename for each in caught] == [__file__]
 
 
-def test_what_was_left_out_of_the_recording_says_so(recorded: Path) -> None:
+def test_the_error_for_an_unrecorded_request_mentions_before_record(recorded: Path) -> None:
     """The error is that of a replay, with advice about the key and `before_record`."""
     dm.record("tour", before_record=lambda interaction: interaction)
     with pytest.raises(dm.errors.NotRecordedError, match="is not in cassette 'tour'") as caught:

@@ -78,7 +78,7 @@ def test_ten_times_the_readings_make_a_snapshot_of_the_same_size(
     assert sizes[1] < 1.1 * sizes[0]
 
 
-def test_it_says_in_which_mode_the_session_is(service: StandIn) -> None:
+def test_the_monitor_shows_the_mode_of_the_session(service: StandIn) -> None:
     """Each replay starts from zero, while a recording continues what was live.
 
     Renewals are counted down if the unit is known, but not in a replay, whose window is over.
@@ -145,7 +145,7 @@ def test_a_wait_and_a_mode_are_shown_without_a_response(
     ]
 
 
-def test_it_follows_the_current_session(monitor: MonitorWidget, service: StandIn) -> None:
+def test_the_monitor_follows_the_current_session(monitor: MonitorWidget, service: StandIn) -> None:
     """The monitor follows it like the module's calls. After a logout, the last state stays.
 
     The saved picture always shows the monitor's own session.

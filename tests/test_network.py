@@ -39,7 +39,7 @@ MODES = pytest.mark.parametrize("mode", [Session.live, partial(Session.record, c
 @pytest.mark.parametrize("base", ["https://h.test", "https://h.test:8443/a/b", "http://[::1]:8000"])
 @given(path=st.text("ab/.?%&=:@[]{}#\"'\\|~^`<> +;,!$*é2F", max_size=12))
 @example(path="/x").via("below two slashes stands a host")
-def test_a_path_below_the_base_address_is_where_httpx_has_it(base: str, path: str) -> None:
+def test_a_path_is_joined_to_the_base_address_as_in_httpx(base: str, path: str) -> None:
     """The client joins the two in fewer steps than httpx, for the same address."""
 
     def address(client: httpx.Client) -> tuple[bytes, bytes, str] | None:
@@ -76,7 +76,7 @@ def writing(service: FaultyService) -> Iterator[Session]:
     ids=str,
 )
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
-def test_a_read_that_asks_to_be_taken_for_a_write_is_one(
+def test_a_read_with_a_method_override_is_treated_as_a_write(
     service: FaultyService, live: Session, method: str, override: dict[str, Any]
 ) -> None:
     """Some frameworks take the method from a header or a parameter, so such a read may write."""
@@ -123,7 +123,7 @@ def test_a_write_whose_redirect_is_a_read_is_followed(
     ids=str,
 )
 @MODES
-def test_a_write_without_a_whole_answer_has_an_unknown_outcome(
+def test_a_write_without_a_complete_response_has_an_unknown_outcome(
     service: FaultyService,
     writing: Session,
     fault: dict[str, Any],
@@ -202,7 +202,7 @@ def test_an_excerpt_that_ends_within_the_key_has_nothing_of_it(
     assert caught.value.excerpt == ("-" * 190 + "<API_KEY>")[:200]
 
 
-def test_an_authorization_of_ones_own_is_sent_alone(
+def test_a_callers_own_authorization_is_sent_without_the_sessions_key(
     live: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The session does not add its own key."""
@@ -250,7 +250,7 @@ def test_a_body_that_is_compressed_more_than_once_is_not_opened(
     assert most < 5_000_000
 
 
-def test_what_is_installed_does_not_change_what_is_asked_for(
+def test_installed_packages_do_not_change_accept_encoding(
     service: FaultyService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """httpx would also accept brotli and zstd if installed, and the recordings would differ."""
@@ -386,7 +386,7 @@ NO_ADDRESSES = [
 
 
 @pytest.mark.parametrize("address", NO_ADDRESSES, ids=ascii)
-def test_what_is_no_address_is_our_error(
+def test_an_invalid_address_is_our_error(
     service: FaultyService, connected: Session, address: str
 ) -> None:
     """No request is sent, and the error does not repeat the address."""
@@ -410,7 +410,7 @@ def test_what_is_no_address_is_our_error(
 
 
 @pytest.mark.parametrize("host", NO_HOSTS, ids=len)
-def test_a_redirect_to_what_is_no_address_is_our_error(
+def test_a_redirect_to_an_invalid_address_is_our_error(
     service: FaultyService, connected: Session, host: str
 ) -> None:
     """The redirect is not followed."""
@@ -421,7 +421,7 @@ def test_a_redirect_to_what_is_no_address_is_our_error(
 
 # The first address makes the file invalid.
 @pytest.mark.parametrize("address", NO_ADDRESSES[1:], ids=ascii)
-def test_a_cassette_of_what_is_no_address_is_replayed(tour: Path, address: str) -> None:
+def test_a_cassette_with_an_invalid_base_address_is_replayed(tour: Path, address: str) -> None:
     """A replay needs only the paths."""
     text = tour.read_text(encoding="utf-8")
     changed = re.sub(r'("base_url": )"[^"]*"', lambda at: at[1] + json.dumps(address), text)
@@ -432,7 +432,7 @@ def test_a_cassette_of_what_is_no_address_is_replayed(tour: Path, address: str) 
     assert dm.interactions("tour")["status"].tolist() == [200, 200, 404, 201]
 
 
-def test_a_request_that_is_not_http_is_told_without_its_values(
+def test_the_error_for_an_invalid_request_does_not_contain_its_values(
     service: FaultyService, connected: Session
 ) -> None:
     """The error must not look like a broken connection, and must not repeat the header's value."""

@@ -154,7 +154,7 @@ ADA = {"id": 1, "name": "Ada", "company": {"name": "x", "city": "y"}}
 BOB = {"id": 2, "name": "Bob", "company": None, "phone": "5"}
 
 
-def test_an_operation_has_what_tools_and_people_need() -> None:
+def test_an_operation_has_an_id_a_tag_and_named_parameters() -> None:
     """Each operation has an id, a tag and named parameters. Title and version can be given."""
     paths = ["/v1/lists/7/members/8", "/v1/lists/7/members/8:copy", "/v1/a-b", "/v1/a_b", "/9"]
     tour = recorded("tour.yaml", *(answered(get(path)) for path in paths))
@@ -178,7 +178,7 @@ def test_an_operation_has_what_tools_and_people_need() -> None:
     }
 
 
-def test_equal_objects_are_one_component_named_after_its_place() -> None:
+def test_equal_objects_share_one_component_named_after_where_they_occur() -> None:
     """Objects that differ only by null or optional fields are equal, also in errors and arrays."""
     error = {"error": {"message": "no"}}
     document = described(
@@ -206,7 +206,7 @@ def test_equal_objects_are_one_component_named_after_its_place() -> None:
     }
 
 
-def test_the_429_and_each_header_stand_once() -> None:
+def test_the_429_and_each_header_are_defined_once() -> None:
     """Operations refer to the shared definitions."""
     limited = [*listed("/v1/lists", {}, status=429), *listed("/v1/letters", {}, status=429)]
     document = described(*limited, answered(get("/v1/lists")))
@@ -256,7 +256,7 @@ def test_another_programs_cassette_says_how_it_was_authenticated(
     assert described(answered())["security"] == [{"basic": []}]
 
 
-def test_optional_differs_from_nullable_and_formats_are_of_all_values() -> None:
+def test_optional_differs_from_nullable_and_a_format_needs_all_values() -> None:
     """Optional means sometimes missing. A format needs all values, not only some."""
     first = {"id": 1, "phone": None, "born": "1815-12-10", "seen": "2026-01-01"}
     second = {"id": 2.5, "phone": "5", "seen": "never", "site": "https://x.test/"}
@@ -275,7 +275,7 @@ def test_optional_differs_from_nullable_and_formats_are_of_all_values() -> None:
     }
 
 
-def test_what_is_always_null_or_empty_is_of_no_type() -> None:
+def test_a_field_that_is_always_null_or_empty_has_no_type() -> None:
     """The type is unknown, but an array needs ``items``, or generators skip the operation."""
     body = {"phone": None, "tags": [], "rows": [None], "known": [[1], []], "name": "Ada"}
     document = described(*listed("/v1/users/me", body, body))
@@ -291,7 +291,7 @@ def test_what_is_always_null_or_empty_is_of_no_type() -> None:
     }
 
 
-def test_servers_stand_with_a_path_where_they_differ() -> None:
+def test_a_path_that_is_not_on_all_servers_lists_its_own() -> None:
     """The most requested server comes first. A path on all servers needs no list of its own."""
     eu, us = "https://eu.example.test", "https://us.example.test"
     requests = [get("/v1/users/me", base=us), get("/v1/lists", base=us), get("/v1/lists", base=us)]
@@ -330,7 +330,7 @@ def test_parameters_have_the_types_that_were_seen() -> None:
     assert fields["properties"] == {"age": {"type": "integer"}, "name": {"type": "string"}}
 
 
-def test_no_value_of_a_person_is_in_it() -> None:
+def test_a_document_contains_no_personal_data() -> None:
     """A person's data may be in a body, but also be a field name or a path segment."""
     by = {"ada@lovelace.org": {"seen": 1}, "+49 30 123": {}, "Ann Lee": {}}
     friends = {"ada@lovelace.org": {"Eve": 1, "Bob": 2}, "bo%40x.org": {"Zoe": 3}, "Jo%20Po": {}}
@@ -350,7 +350,7 @@ def test_no_value_of_a_person_is_in_it() -> None:
     assert "additionalProperties" in schema["properties"]["by"]
 
 
-def test_a_key_that_another_program_recorded_is_not_in_it() -> None:
+def test_a_document_omits_a_key_that_another_program_recorded() -> None:
     """vcrpy does not redact, so the key may be in an address, a header, a field name or a body."""
     key = KEY
     basic = base64.b64encode(f"{key}:".encode()).decode()
@@ -365,7 +365,7 @@ def test_a_key_that_another_program_recorded_is_not_in_it() -> None:
     assert not [each for each in (key, basic, key[4:]) if each in text]
 
 
-def test_what_openapi_cannot_describe_is_there_all_the_same() -> None:
+def test_a_document_includes_interactions_that_openapi_cannot_describe() -> None:
     """An unusual method, an unknown status, truncated JSON and bytes must not be lost."""
     odd = RecordedRequest("PURGE", f"{BASE_URL}/v1/lists")
     document = described(
@@ -424,7 +424,7 @@ def test_every_interaction_of_any_service_fits_its_valid_document(
 # -- the calls ---------------------------------------------------------------------------------
 
 
-def test_a_session_is_described_with_the_bodies_that_it_kept(connected: dm.Session) -> None:
+def test_a_document_of_a_session_says_how_many_bodies_it_is_based_on(connected: dm.Session) -> None:
     """The document's description says how many bodies it is based on."""
     with pytest.raises(CassetteError, match="no interactions in this session"):
         dm.openapi()
@@ -437,7 +437,7 @@ def test_a_session_is_described_with_the_bodies_that_it_kept(connected: dm.Sessi
     assert "bodies of the last 1 of 2." in document["info"]["description"]
 
 
-def test_a_document_is_saved_by_its_name_and_by_the_command(tour: Path) -> None:
+def test_save_and_the_command_write_the_same_document(tour: Path) -> None:
     """YAML has no anchors, the command prints the same, and the document is a plain dict."""
     paths = ["--path", "/v1/{kind}/me", "--title", "Letters"]
     printed = invoke("cassette", "openapi", tour, *paths).stdout
@@ -476,7 +476,7 @@ def test_a_notebook_shows_the_operations_with_links_to_what_was_recorded() -> No
         ([{"Ada": 1, "Bob": 2}, {"Eve": 3}, {"Zoe": 4.5}], "{id} number"),
     ],
 )
-def test_shapes_in_words(values: list[object], words: str) -> None:
+def test_a_schema_is_described_in_words(values: list[object], words: str) -> None:
     """The words describe any JSON that a body may contain."""
     assert in_words(schema_of(values)) == words
 
@@ -485,7 +485,7 @@ def test_shapes_in_words(values: list[object], words: str) -> None:
 @example([[{"a": 1, "b": 1}], [{"a": 1, "b": 1}, {"a": 1}]])
 @example([[{"a": 1, "b": "2026-11-21"}], [{"a": None, "b": "x"}]])
 @example([[{"a": 1, "7": 1}], [{"a": 1, "8": "x"}]])
-def test_every_value_meets_its_schema_and_the_components_of_that(groups: list[Any]) -> None:
+def test_every_value_conforms_to_its_schema_with_shared_components(groups: list[Any]) -> None:
     """Merging equal objects into components must not make any schema wrong."""
     components = Components()
     schemas = [components.refer(schema_of(values), "a", "Response") for values in groups]
@@ -498,7 +498,7 @@ def test_every_value_meets_its_schema_and_the_components_of_that(groups: list[An
         assert all(map(validator.is_valid, values))
 
 
-def test_a_shape_is_bounded() -> None:
+def test_the_size_of_a_schema_is_bounded() -> None:
     """A body with countless fields, or extremely deep ones, must not make the document huge."""
     deep: Any = {}
     for _ in range(100_000):

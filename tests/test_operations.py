@@ -114,7 +114,9 @@ def test_a_segment_alone_is_a_name_or_an_id(segments: list[str], operation: str)
         ("/admin/api/2024-01/products/632910392.json", "/admin/api/2024-01/products/{id}.json"),
     ],
 )
-def test_a_version_has_its_place_and_a_verb_stays(path: str, operation: str) -> None:
+def test_versions_are_recognized_by_their_place_and_verbs_are_preserved(
+    path: str, operation: str
+) -> None:
     """Versions are at the start or after `api`. A verb after an id stays, as it is the action."""
     assert operation_of(path) == operation
 
@@ -139,7 +141,7 @@ def test_most_operations_of_a_service_are_recognized(service: str, each: int, sh
 
 
 @pytest.mark.parametrize("service", [REST, CLOUD, FORGE])
-def test_an_id_stays_one_as_more_paths_come(service: str) -> None:
+def test_an_id_is_still_recognized_when_more_paths_are_added(service: str) -> None:
     """A path that was recognized correctly stays so."""
     expected = recorded_paths(service, 30, seed=1)
     paths = random.Random(1).sample([*expected], len(expected))
@@ -167,7 +169,7 @@ RPC = "auth.test chat.post chat.update users.info users.list files.list pins.add
 
 
 @pytest.mark.parametrize("ending", ["", "s"])
-def test_names_above_the_same_paths_stay_names(ending: str) -> None:
+def test_collection_names_with_the_same_subpaths_are_not_ids(ending: str) -> None:
     """Many collections have the same paths below them, and a list may have actions beside ids."""
     lists = [f"/v1/{name}{ending}" for name in COLLECTIONS.split()]
     tails = ["", "/{id}", "/{id}/events", "/{id}/events/{id}", "/search", "/export", "/count"]
@@ -198,7 +200,7 @@ def test_the_callers_templates_come_first(connected: dm.Session) -> None:
 
 
 @pytest.mark.parametrize("paths", [["v1/lists"], "/v1/lists", ["/v1/{a b}"], ["/v1/{id"]])
-def test_what_is_no_template_is_refused_at_once(paths: Any) -> None:
+def test_an_invalid_template_is_refused_at_once(paths: Any) -> None:
     """The error contains an example."""
     with pytest.raises(ValueError, match=r"in paths is not a template\. Give a list such as"):
         dm.connect("https://api.example.test", "key", paths=paths)

@@ -90,7 +90,7 @@ def test_a_sliding_window_is_followed(unit: str) -> None:
 
 @pytest.mark.parametrize("ahead_s", [-80_000.0, -3.0, 3.0, 80_000.0])
 @pytest.mark.parametrize("unit", ["epoch_s", "epoch_ms"])
-def test_a_clock_that_is_off_is_seen_in_the_date_header(unit: str, ahead_s: float) -> None:
+def test_the_date_header_corrects_for_a_wrong_clock(unit: str, ahead_s: float) -> None:
     """A renewal on the service's clock is converted to ours, and never expected too early."""
     service = Service(Clock(), unit=unit, ahead_s=ahead_s)
 
@@ -100,7 +100,7 @@ def test_a_clock_that_is_off_is_seen_in_the_date_header(unit: str, ahead_s: floa
     assert took_s < 2.0 + 2.1
 
 
-def test_a_response_that_leaves_as_much_as_the_one_before_is_of_another_window() -> None:
+def test_a_response_with_unchanged_remaining_belongs_to_a_new_window() -> None:
     """Reset is 1 in every window here, so only Remaining shows that a new window began."""
     service = Service(Clock(), window_s=1.0, latency_s=0.4)
 
@@ -140,7 +140,7 @@ def test_another_origin_has_an_allowance_of_its_own() -> None:
     assert (first.requests["GET /v1/users/me"], second.requests["GET /v1/users/me"]) == (1, 1)
 
 
-def test_another_program_that_spends_the_allowance_is_believed() -> None:
+def test_pacing_trusts_the_remaining_header_over_its_own_count() -> None:
     """Pacing uses the Remaining that the service reports, not its own count."""
     service = Service(Clock(), limit=10)
 
@@ -180,7 +180,7 @@ def test_pace_off_never_waits() -> None:
         assert len(dm.rate_limits(session)) == 4
 
 
-def test_a_wait_that_is_too_long_says_until_when() -> None:
+def test_the_error_for_a_too_long_wait_contains_the_renewal_time() -> None:
     """The error contains the time of the renewal, and the session neither sleeps nor sends."""
     service = Service(Clock(), window_s=600.0, limit=1)
 
@@ -217,7 +217,7 @@ def test_an_interrupted_wait_ends_at_once_and_leaves_the_session_usable() -> Non
     assert service.statuses == [200, 200]
 
 
-def test_while_a_request_waits_it_is_known_until_when() -> None:
+def test_the_end_of_a_wait_is_known_while_the_request_waits() -> None:
     """The time is known by operation, and removed as soon as the request is sent."""
     service, seen = Service(Clock(), limit=1), []
 
@@ -234,7 +234,7 @@ def test_while_a_request_waits_it_is_known_until_when() -> None:
 
 
 @pytest.mark.parametrize("seen_s", [pytest.param(0.4, marks=pytest.mark.slow), 1.874])
-def test_in_a_notebook_the_bar_of_a_wait_is_full_and_then_gone(seen_s: float) -> None:
+def test_the_progress_bar_of_a_wait_fills_and_disappears_in_a_notebook(seen_s: float) -> None:
     """tqdm leaves a red bar if one is closed early, so ours is filled first."""
     cell = nbformat.v4.new_code_cell(
         "from directmail_lab.transports.pacing import waiting_bar\n"
@@ -281,7 +281,7 @@ def told(status: int = 429, **headers: str) -> httpx.Response:
         ),
     ],
 )
-def test_a_request_waits_as_long_as_it_is_told(
+def test_a_request_waits_as_long_as_the_response_asks_for(
     responses: list[httpx.Response | Exception], slept_s: float
 ) -> None:
     """The wait is exactly as long as the response asks for, and then the request succeeds."""
@@ -388,7 +388,7 @@ def test_a_read_that_is_always_refused_ends_when_its_time_is_over() -> None:
     assert 10.0 < service.clock.now - START < 20.0
 
 
-def test_a_task_that_is_cancelled_while_it_waits_gives_its_place_back() -> None:
+def test_a_task_that_is_cancelled_during_its_wait_does_not_delay_the_next() -> None:
     """After a cancelled wait, the next task is paced as if the first had never been there."""
     service = Service(Clock(), limit=1)
 
@@ -434,7 +434,7 @@ def reading(remaining: int, reset: int, at: float, elapsed_s: float = 0.0) -> Re
     return Reading(at, "GET", ME, 200, raw(5, remaining, reset), elapsed_s=elapsed_s)
 
 
-def test_the_first_request_of_many_asks_for_all() -> None:
+def test_concurrent_requests_wait_for_the_first_response() -> None:
     """Until the first response says what remains, one request is in flight and the others wait."""
     allowance = Allowance(lambda: "milliseconds_left")
 
@@ -446,7 +446,7 @@ def test_the_first_request_of_many_asks_for_all() -> None:
     assert [seconds > 0 for seconds in after] == [False, False, False, False, True]
 
 
-def test_a_response_that_was_overtaken_does_not_give_back_what_is_used() -> None:
+def test_an_overtaken_response_does_not_increase_the_allowance() -> None:
     """A slow response reports more than is left after a later request.
 
     The smaller number counts.
@@ -464,7 +464,7 @@ def test_a_response_that_was_overtaken_does_not_give_back_what_is_used() -> None
     assert [seconds > 0 for seconds in later] == [False, False, True]
 
 
-def test_who_waits_longest_comes_first() -> None:
+def test_the_request_that_waits_longest_is_sent_first() -> None:
     """A newcomer waits while an earlier request is in the queue, even if one request remains."""
     allowance = Allowance(remaining=1, renews_at=START + 60.0, answered_at=START)
 
@@ -499,21 +499,23 @@ def sent_while(allowance: Allowance, falls: list[int], gap_s: float = 0.01) -> i
         pytest.param([1, 90, *[1] * 20], 2, id="others, just now"),
     ],
 )
-def test_what_others_use_during_a_request_is_left_to_them(falls: list[int], sent: int) -> None:
+def test_each_request_reserves_what_other_programs_use_meanwhile(
+    falls: list[int], sent: int
+) -> None:
     """Each request reserves what the last ones cost: one, plus what others used meanwhile."""
     allowance = Allowance(lambda: "milliseconds_left")
 
     assert sent_while(allowance, falls) == sent
 
 
-def test_a_session_that_sends_now_and_then_is_not_held_back() -> None:
+def test_a_session_that_sends_occasionally_is_not_delayed() -> None:
     """Others used 90 in the five seconds between two requests, so hardly one during a request."""
     allowance = Allowance(lambda: "milliseconds_left")
 
     assert sent_while(allowance, [1, 90, *[1] * 20], gap_s=5.0) == 11
 
 
-def test_what_others_used_is_forgotten_when_the_allowance_renews() -> None:
+def test_usage_by_other_programs_is_forgotten_when_the_allowance_renews() -> None:
     """The first request of a window finds out what remains; then all of it may be used."""
     allowance = Allowance(lambda: "milliseconds_left")
 

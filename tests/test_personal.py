@@ -126,7 +126,7 @@ def test_personal_fields_are_known_by_their_names(field: str) -> None:
     assert [len(text.splitlines()) for text in written] == [len(t.splitlines()) for t in texts]
 
 
-def test_all_that_is_below_an_address_or_a_name_is_part_of_it() -> None:
+def test_fields_below_an_address_or_a_name_are_personal() -> None:
     """A company's fields stay, because its id is not a person's."""
     body = (
         '{"address": {"country": "NL", "lines": ["Quay 1", "", 1234], "main": true},'
@@ -145,7 +145,9 @@ def test_all_that_is_below_an_address_or_a_name_is_part_of_it() -> None:
 
 @pytest.mark.parametrize("before", ["Contact:\n", "\u00eb ", "\\"])
 @pytest.mark.parametrize("ascii_only", [True, False])
-def test_an_address_that_follows_an_escape_leaves_json_whole(before: str, ascii_only: bool) -> None:
+def test_replacing_an_email_address_after_an_escape_keeps_json_valid(
+    before: str, ascii_only: bool
+) -> None:
     """An escape is neither part of the address nor cut in half."""
     for address in ("john@corp.com", "zoë@corp.com"):
         body = json.dumps({"t": f"{before}{address}"}, ensure_ascii=ascii_only)
@@ -175,7 +177,7 @@ def test_different_values_of_each_kind_are_counted() -> None:
 
 
 @pytest.mark.parametrize("field", ["email", "phone", "firstName", "last_name", "city", "dob"])
-def test_a_name_is_a_persons_beside_another_field_of_a_person(field: str) -> None:
+def test_a_name_beside_another_personal_field_counts_as_personal(field: str) -> None:
     """Only the same object or form counts, but redaction replaces every name."""
     ours = [{"name": "Ada L", field: "x"}, {"name": "name 3", "id": 1, "owner": {field: "x"}}]
     forms = [get(f"https://a.test/?name=Ada+L&{field}=x"), get("https://a.test/?name=name+3&id=1")]
@@ -203,7 +205,7 @@ def notices(*interactions: Interaction, redact: Iterable[str] = ()) -> list[str]
     return lines
 
 
-def test_the_end_of_a_recording_says_what_is_personal_and_what_to_do() -> None:
+def test_a_notice_after_recording_counts_personal_data_and_says_what_to_do() -> None:
     """The notice is one line with the counts, the command to redact, and how to record without."""
     assert notices(JOE, JOE) == [
         "Cassette 'tour' contains 1 e-mail address, 1 telephone number. Before you share it: "
@@ -227,7 +229,7 @@ def test_there_is_no_notice_where_nothing_personal_was_recorded() -> None:
 
 
 @pytest.mark.parametrize(("count", "padding", "searched"), [(2500, 10, "834"), (4, 400_000, "2")])
-def test_of_a_large_recording_a_sample_is_searched_and_the_notice_says_how_much(
+def test_the_notice_for_a_large_recording_says_how_much_was_searched(
     count: int, padding: int, searched: str
 ) -> None:
     """The sample is spread over the whole recording, and no larger than a megabyte."""
@@ -237,7 +239,7 @@ def test_of_a_large_recording_a_sample_is_searched_and_the_notice_says_how_much(
     assert f" in the {searched} of its interactions that were searched. " in line
 
 
-def test_a_session_says_it_as_a_warning_that_a_notebook_shows(
+def test_a_session_warns_of_personal_data_when_a_recording_ends(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """The warning comes once, when the recording ends, and not for a replay."""

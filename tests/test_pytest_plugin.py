@@ -139,7 +139,7 @@ def test_a_missing_cassette_or_key_says_what_to_do(run: Run) -> None:
     assert not Path("cassettes").exists()
 
 
-def test_a_missing_cassette_names_one_that_lies_near(run: Run) -> None:
+def test_the_error_for_a_missing_cassette_names_one_in_another_folder(run: Run) -> None:
     """Suites that use vcrpy often keep all cassettes in one folder. The error names that file."""
     written_by_vcrpy("test_me", "test_more")
 
@@ -200,7 +200,7 @@ def test_responses_left_unplayed_fail_a_test_that_has_its_own_cassette(
 
 
 @pytest.mark.parametrize(("end", "errors"), [("directmail.get('/v1/lists')", 0), ("None", 1)])
-def test_a_fixture_may_request_the_rest_when_the_test_is_over(
+def test_a_fixture_may_request_the_remaining_responses_in_its_teardown(
     run: Run, account: StandIn, end: str, errors: int
 ) -> None:
     """A fixture may send requests in its teardown. Unplayed responses are counted after it."""
@@ -243,7 +243,7 @@ def test_nothing_is_sent_in_a_replay(run: Run, account: StandIn) -> None:
 
 
 @pytest.mark.parametrize("then", ["", "; directmail.replay('first-look')", "; directmail.close()"])
-def test_a_test_that_is_recorded_anew_has_what_it_requests_and_no_more(
+def test_a_re_recorded_cassette_contains_only_what_the_test_requests(
     run: Run, account: StandIn, then: str
 ) -> None:
     """The command in the failure message must help, whatever mode the session is in at the end."""
@@ -278,7 +278,7 @@ def test_a_test_that_is_recorded_anew_has_what_it_requests_and_no_more(
         ),
     ],
 )
-def test_a_recording_anew_that_fails_keeps_the_old_cassette(
+def test_a_failed_re_recording_keeps_the_old_cassette(
     run: Run, account: StandIn, source: str, outcomes: dict[str, int]
 ) -> None:
     """The report names the file with the new recording. If the test passes, it replaces the old."""
@@ -297,7 +297,7 @@ def test_a_recording_anew_that_fails_keeps_the_old_cassette(
 
 
 @pytest.mark.parametrize("before", ["directmail.me()", ""])
-def test_another_cassette_meanwhile_does_not_end_what_is_recorded_anew(
+def test_replaying_another_cassette_does_not_end_a_re_recording(
     run: Run, account: StandIn, before: str
 ) -> None:
     """Replaying another cassette closes the recording. What follows must not go to the old file."""
@@ -334,7 +334,7 @@ def lists(pytester: pytest.Pytester, service: StandIn) -> None:
 
 
 @pytest.mark.usefixtures("lists")
-def test_a_mismatch_is_told_in_two_lines_and_below_in_full(run: Run) -> None:
+def test_a_mismatch_is_reported_in_two_lines_and_then_in_full(run: Run) -> None:
     """The report has the names of parameters, not their values, and no frames of ours."""
     result = run(LIST_OF_PAGE.replace("short", "long" * 4), failed=1)
 
@@ -375,7 +375,7 @@ def test_values_are_shown_when_they_are_asked_for_and_redacted(run: Run) -> None
 
 @pytest.mark.usefixtures("lists")
 @pytest.mark.parametrize("args", ["", slow("-n2"), "--tb=native"])
-def test_a_client_that_raises_its_own_error_tells_it_too(run: Run, args: str) -> None:
+def test_a_clients_own_error_also_reports_the_mismatch(run: Run, args: str) -> None:
     """The two lines are in the client's error too, and the details in an xdist worker's report."""
     source = LIST_OF_PAGE.replace("raise\n", "raise OSError('no connection') from error\n")
     result = run(source, *args.split(), failed=1)
@@ -384,7 +384,9 @@ def test_a_client_that_raises_its_own_error_tells_it_too(run: Run, args: str) ->
     assert f"Record this test again: {AGAIN}" in str(result.stdout)
 
 
-def test_what_was_played_before_and_another_operation_are_said(run: Run, service: StandIn) -> None:
+def test_the_error_reports_a_used_up_response_or_another_operation(
+    run: Run, service: StandIn
+) -> None:
     """If all responses are used up there is no nearest one; another operation is only named."""
     recorded(OWN, service)
     calls = ("directmail.me(), directmail.me()", "directmail.get('/v1/users/mi')")
@@ -418,7 +420,9 @@ def test_the_nearest_marker_wins(run: Run, service: StandIn) -> None:
 
 
 @pytest.mark.parametrize(("there", "made"), [(False, ["tape.yaml"]), (True, ["tape"])])
-def test_a_path_without_a_suffix(run: Run, account: StandIn, there: bool, made: list[str]) -> None:
+def test_a_cassette_path_may_have_no_suffix(
+    run: Run, account: StandIn, there: bool, made: list[str]
+) -> None:
     """vcrpy's file without a suffix is replayed, and a new cassette is found by the given path."""
     if there:
         Path("tapes").mkdir()
@@ -525,7 +529,7 @@ def test_the_marker_wins_over_the_fixture_and_that_over_the_ini_file(
     assert {n for n, v in (("name", "N1"), ("email", "E1"), ("phone", "P1")) if v in text} == kept
 
 
-def test_settings_in_pyproject(
+def test_settings_are_read_from_pyproject(
     pytester: pytest.Pytester, run: Run, account: StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The environment's address overrides the ini file's, and the marker's overrides both."""
@@ -665,7 +669,7 @@ def test_another_cassette_is_looked_for_in_the_tests_own_folder_first(
     assert Path("cassettes/test_account/third.yaml").is_file()
 
 
-def test_a_module_sets_up_once(run: Run, account: StandIn) -> None:
+def test_a_module_scoped_fixture_sends_its_requests_only_once(run: Run, account: StandIn) -> None:
     """The module's session has its own cassette, and its unplayed responses fail no test."""
     source = """
         import pytest
@@ -942,7 +946,7 @@ def test_a_connection_to_another_machine_fails_the_test(
     )
 
 
-def test_what_stays_on_this_machine_is_not_blocked(run: Run, account: StandIn) -> None:
+def test_local_connections_are_not_blocked(run: Run, account: StandIn) -> None:
     """Loopback addresses and Unix sockets are allowed, and sockets are restored after the run."""
     connect = socket.socket.connect
     source = f"""
@@ -1107,7 +1111,7 @@ def test_a_test_that_vcrpy_records_too_is_refused(
         assert path.is_dir() or traces(path.read_bytes(), account.api_key) == []
 
 
-def test_the_refusal_beside_pytest_vcr_names_its_own_option(
+def test_the_refusal_names_the_option_that_disables_pytest_vcr(
     pytester: pytest.Pytester, run: Run, service: StandIn
 ) -> None:
     """pytest-vcr is here by its name alone, so that it need not be installed."""
@@ -1124,7 +1128,7 @@ def test_the_refusal_beside_pytest_vcr_names_its_own_option(
     refused.stdout.fnmatch_lines(["*marked vcr, so vcrpy would*, or run it with --disable-vcr."])
 
 
-def test_the_mark_of_vcrpy_is_no_error_where_nothing_reads_it(run: Run, account: StandIn) -> None:
+def test_the_vcr_mark_is_allowed_if_no_vcrpy_plugin_is_active(run: Run, account: StandIn) -> None:
     """A suite that moves may keep its marks, if pytest-recording and pytest-vcr are uninstalled."""
     source = f"import pytest\n@pytest.mark.vcr\n{ONE_CALL}"
     alone = ("-p", "no:recording", "--strict-markers")
@@ -1134,7 +1138,7 @@ def test_the_mark_of_vcrpy_is_no_error_where_nothing_reads_it(run: Run, account:
 
 
 @pytest.mark.slow
-def test_a_suite_of_pytest_recording_moves_test_by_test(run: Run, account: StandIn) -> None:
+def test_a_pytest_recording_suite_migrates_test_by_test(run: Run, account: StandIn) -> None:
     """After ``cassette adopt``, its tests pass with their old marker and with our fixture."""
     pytest.importorskip("pytest_recording")
     source = f"""
@@ -1263,7 +1267,7 @@ def test_a_suite_of_vcrpy_replays_as_it_is(pytester: pytest.Pytester, run: Run, 
     "made",
     ["cassettes/test_account/test_me.yaml", "tapes/test_account/test_me.yaml", "flat/test_me.yaml"],
 )
-def test_a_suite_moves_with_the_settings_that_adopt_prints(
+def test_a_suite_migrates_with_the_settings_that_adopt_prints(
     pytester: pytest.Pytester, run: Run, made: str
 ) -> None:
     """The settings name the cassettes' place, and the parameters that vcrpy left out."""

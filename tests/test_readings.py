@@ -51,7 +51,7 @@ def test_a_frame_has_the_same_columns_however_many_readings_there_are(n: int) ->
     assert (frame.index.name, frame.index.tolist()) == ("number", list(range(1, n + 1)))
 
 
-def test_a_row_holds_what_its_reading_says() -> None:
+def test_a_row_contains_the_values_of_its_reading() -> None:
     """Malformed headers are <NA>, an unknown time is NaT, and the given numbers are the index."""
     one = reading(2, source="replayed", cassette="tour", cassette_number=9, path="/v1/lists/12")
     frame = frame_of([one, ODD], unit="seconds_left", numbers=[5, 6])
@@ -75,7 +75,9 @@ def test_a_row_holds_what_its_reading_says() -> None:
         ("undetermined", 60, None),
     ],
 )
-def test_the_renewal_follows_the_unit(unit: UnitName, reset: int, expected: float | None) -> None:
+def test_the_renewal_time_depends_on_the_unit(
+    unit: UnitName, reset: int, expected: float | None
+) -> None:
     """A date needs no unit, and a number beyond any calendar is not a time in any unit."""
     far, dated = reading(reset=2**63 - 1), reading(reset="2026-11-21T12:01:00Z")
     frame = frame_of([reading(reset=reset), far, dated], unit=unit)
@@ -130,7 +132,7 @@ def hostile_interactions() -> st.SearchStrategy[list[Interaction]]:
 @pytest.mark.slow
 @given(hostile_interactions(), st.sampled_from([*UNITS, "undetermined"]))
 @settings(max_examples=300, deadline=None)
-def test_any_recorded_answers_give_a_frame_and_verdicts(
+def test_any_recorded_responses_give_a_frame_and_verdicts(
     interactions: list[Interaction], unit: UnitName
 ) -> None:
     """Impossible years, counts, dates and texts become missing values, not exceptions."""
@@ -189,7 +191,7 @@ def test_an_integer_is_read_whatever_stands_around_it(value: str) -> None:
     assert parsed(read(*GOOD[:2], (RESET, value))) == (300, 299, 60, None)
 
 
-def test_headers_that_are_sent_repeatedly_or_not_at_all_or_contradict_are_a_problem() -> None:
+def test_repeated_missing_or_contradictory_headers_are_a_problem() -> None:
     """Repeated values are ambiguous, so they are dropped; contradicting numbers are kept."""
     more = read((LIMIT, "5"), (REMAINING, "6"), (RESET, "1"))
 
@@ -205,7 +207,7 @@ def test_headers_that_are_sent_repeatedly_or_not_at_all_or_contradict_are_a_prob
         *((text, "iso_text") for text in ("1994-11-06T09:49:37+01:00", "1994-11-06 08:49:37")),
     ],
 )
-def test_dates_are_read_in_each_form_and_a_reset_that_is_one_is_kept(text: str, form: str) -> None:
+def test_dates_are_read_in_each_form_also_in_the_reset_header(text: str, form: str) -> None:
     """HTTP dates have three forms (RFC 9110). ISO 8601 times are in UTC by default."""
     assert parse_date(text) == (form, HTTP_DATE_S)
     assert read((RESET, f" {text}")).reset_text == text
@@ -240,7 +242,7 @@ def test_retry_after_is_read_in_both_forms(
         max_size=8,
     )
 )
-def test_no_headers_raise(headers: list[tuple[str, str]]) -> None:
+def test_reading_any_headers_does_not_raise(headers: list[tuple[str, str]]) -> None:
     """Whatever a header contains, each property has a value, and `problem` says what is missing."""
     reading = read(*headers)
     *counts, problem = parsed(reading)
@@ -259,7 +261,7 @@ def test_a_reading_shows_no_value_that_a_service_sent() -> None:
     assert "k3y" not in str(reading.problem)
 
 
-def test_a_recorded_response_gives_the_reading_that_it_gave() -> None:
+def test_a_recorded_response_gives_the_original_reading() -> None:
     """The reading also has the time of the recording."""
     reading = reading_of(answered(), "/users/me", cassette="tour")
     untimed = reading_of(replace(answered(), recorded_at=None), "/users/me")

@@ -17,7 +17,7 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```(\S+)([^\n]*)\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
 
 
-def test_the_python_runs_and_prints_what_it_says(
+def test_the_readmes_python_runs_and_prints_the_output_shown(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     """The blocks run in order, and the first prints the table shown below it."""
@@ -63,7 +63,7 @@ def test_the_readme_lists_every_command() -> None:
             assert all(each in listed for each in command.commands)
 
 
-def test_the_picture_is_there_and_light() -> None:
+def test_each_image_exists_and_is_small() -> None:
     """Each image is in the repository and smaller than 300 kB."""
     for path in re.findall(r"!\[[^]]*\]\(([^)]+)\)", README):
         assert 0 < (ROOT / path).stat().st_size < 300_000
@@ -78,7 +78,7 @@ def test_the_links_lead_somewhere(page: Path) -> None:
         assert (page.parent / path).exists(), path
 
 
-def test_the_conftest_of_the_guide_moves_a_suite(pytester: pytest.Pytester) -> None:
+def test_the_guides_conftest_replays_a_vcrpy_suite(pytester: pytest.Pytester) -> None:
     """With the guide's conftest, a suite with vcrpy's marks replays its cassettes, offline."""
     guide = (ROOT / "notebooks" / "moving-from-vcrpy.md").read_text(encoding="utf-8")
     (conftest,) = re.findall(r"^```python conftest.py\n(.*?)^```$", guide, re.MULTILINE | re.DOTALL)

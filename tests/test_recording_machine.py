@@ -215,7 +215,7 @@ class RecordingMachine(RuleBasedStateMachine):
 @pytest.mark.parametrize(
     "examples", [pytest.param(25, id="few"), pytest.param(400, id="many", marks=pytest.mark.slow)]
 )
-def test_what_was_acknowledged_is_kept_and_what_others_wrote_stays(examples: int) -> None:
+def test_acknowledged_interactions_and_other_programs_changes_are_not_lost(examples: int) -> None:
     """Random sequences interleave a session's steps with another program's."""
     # Shrinking a failure takes minutes, so only the slow run does it.
     phases = set(Phase) if examples > 100 else {Phase.explicit, Phase.reuse, Phase.generate}

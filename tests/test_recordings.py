@@ -71,7 +71,9 @@ def test_a_recorded_response_says_its_number_in_the_cassette(tour: Path, live: S
     assert [each.cassette_number for each in live.recording.readings()] == [5, None]
 
 
-def test_what_a_session_saw_is_shown_without_the_key(service: FaultyService, live: Session) -> None:
+def test_a_sessions_interactions_are_shown_without_the_key(
+    service: FaultyService, live: Session
+) -> None:
     """The session keeps all bodies unchanged, recorded or not, and redacts them when shown."""
     with service.fault(echo_key=True, encoding="gzip"):
         live.me()
@@ -85,7 +87,7 @@ def test_what_a_session_saw_is_shown_without_the_key(service: FaultyService, liv
     assert service.api_key not in f"{vars(live)}{live.recording!r}"
 
 
-def test_old_bodies_are_dropped_and_their_numbers_stay(
+def test_old_bodies_are_dropped_but_their_readings_remain(
     live: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A session keeps a limited number of bytes of its last messages, but all its readings."""
@@ -102,7 +104,7 @@ def test_old_bodies_are_dropped_and_their_numbers_stay(
     assert [each.remaining for each in live.recording.readings()] == list(range(299, 289, -1))
 
 
-def test_a_replays_recording_has_the_files_bodies_below_the_address_that_was_asked_for(
+def test_a_replays_recording_has_the_files_bodies_and_the_requested_addresses(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A replay keeps no bodies in memory: it reads them from the file, and decodes them."""
@@ -159,7 +161,7 @@ async def stream_async(session: Session) -> object:
 
 @pytest.mark.parametrize("mode", ["live", "record"])
 @pytest.mark.parametrize("receive", [read, stream, read_async, stream_async])
-def test_a_response_that_is_cut_short_is_told_and_kept(
+def test_a_response_that_is_cut_short_is_an_error_but_is_still_shown(
     service: FaultyService, unpaced: Session, receive: Callable[..., Any], mode: str
 ) -> None:
     """The row counts as failed and has the partial body, and no cassette replays it."""
@@ -188,7 +190,7 @@ def test_a_response_that_is_cut_short_is_told_and_kept(
 
 
 @pytest.mark.parametrize("mode", ["live", "record"])
-def test_a_compressed_response_that_is_cut_short_is_kept_as_far_as_it_opens(
+def test_a_compressed_response_that_is_cut_short_is_shown_as_far_as_possible(
     service: FaultyService, unpaced: Session, mode: str
 ) -> None:
     """The part that arrived is readable, and a key in it is redacted."""
@@ -204,7 +206,7 @@ def test_a_compressed_response_that_is_cut_short_is_kept_as_far_as_it_opens(
     assert 500 < len(kept) < len(body)
 
 
-def test_a_write_whose_response_is_cut_short_is_told_as_well(service: FaultyService) -> None:
+def test_a_write_whose_response_is_cut_short_has_an_unknown_outcome(service: FaultyService) -> None:
     """The caller cannot know the outcome of the write; the row shows the part that arrived."""
     with (
         Session(service.base_url, service.api_key, allow_writes=True) as session,
@@ -217,7 +219,7 @@ def test_a_write_whose_response_is_cut_short_is_told_as_well(service: FaultyServ
     assert session.recording.interaction(1).response.body == b"x" * 20
 
 
-def test_a_caller_who_stops_reading_has_cut_nothing_short(
+def test_a_response_that_the_caller_stops_reading_is_not_cut_short(
     service: FaultyService, unpaced: Session
 ) -> None:
     """The connection did not break: the caller did not want the rest."""
@@ -344,7 +346,7 @@ def test_a_response_that_comes_after_the_recording_has_ended_is_returned(
 
 
 @pytest.mark.parametrize("change", ["folder removed", "removed", "replaced", "longer"])
-def test_a_file_that_changes_under_a_recording_loses_nothing(tmp_path: Path, change: str) -> None:
+def test_a_recording_loses_nothing_if_its_file_changes(tmp_path: Path, change: str) -> None:
     """Later interactions go to a file beside it, and a notice says so."""
     path, notices = tmp_path / "own" / "tour.yaml", list[str]()
     with opened(path, notice=notices.append) as cassette:
@@ -372,7 +374,7 @@ def test_a_file_that_changes_under_a_recording_loses_nothing(tmp_path: Path, cha
 @pytest.mark.parametrize("layout", [recorded, theirs])
 @pytest.mark.parametrize("mode", ["new_episodes", "any", "all"])
 @pytest.mark.parametrize("change", ["created", "removed", "shorter", "longer"])
-def test_a_file_that_changes_before_the_first_interaction_stays(
+def test_a_file_that_changes_before_the_first_interaction_is_not_modified(
     tmp_path: Path, layout: Callable[..., Path], mode: str, change: str
 ) -> None:
     """The recording goes to a file beside it, and a notice says so."""
@@ -392,7 +394,7 @@ def test_a_file_that_changes_before_the_first_interaction_stays(
     assert str(beside) in notices[0]
 
 
-def test_a_file_that_changes_after_the_last_interaction_stays(tmp_path: Path) -> None:
+def test_a_file_that_changes_after_the_last_interaction_is_not_modified(tmp_path: Path) -> None:
     """No end line is written to the changed file, and a notice says so."""
     path, notices = tmp_path / "tour.yaml", list[str]()
     with opened(path, notice=notices.append) as cassette:
@@ -404,7 +406,7 @@ def test_a_file_that_changes_after_the_last_interaction_stays(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("mode", ["new_episodes", "all"])
-def test_what_is_recorded_for_a_private_cassette_is_private(tmp_path: Path, mode: str) -> None:
+def test_files_written_for_a_private_cassette_are_private(tmp_path: Path, mode: str) -> None:
     """The file beside it and its replacement have the same permissions."""
     path = theirs(tmp_path / "tour.yaml", answered(get("/old")))
     path.chmod(0o600)
@@ -416,7 +418,9 @@ def test_what_is_recorded_for_a_private_cassette_is_private(tmp_path: Path, mode
 
 
 @pytest.mark.parametrize("change", ["removed", "replaced", "same size"])
-def test_a_file_that_changes_while_it_is_recorded_anew_stays(tmp_path: Path, change: str) -> None:
+def test_a_file_that_changes_during_a_re_recording_is_not_modified(
+    tmp_path: Path, change: str
+) -> None:
     """The new recording goes to a file beside it, and a notice says so."""
     path, notices = recorded(tmp_path / "tour.yaml", answered(get("/before"))), list[str]()
     text = path.read_text().replace("/before", "/theirs" if change == "same size" else "/longer-x")
@@ -501,7 +505,7 @@ def test_a_body_that_looks_like_our_note_is_replayed(
         session.get("/v1/users/me")
 
 
-def test_requests_that_differ_by_a_replaced_value_alone_are_told(tmp_path: Path) -> None:
+def test_a_notice_reports_requests_that_differ_only_by_a_replaced_value(tmp_path: Path) -> None:
     """A replay returns their responses in order, whatever the value is."""
     notices: list[str] = []
     with opened(tmp_path / "a.yaml", notice=notices.append) as cassette:

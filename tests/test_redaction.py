@@ -73,7 +73,7 @@ def written_response(
 
 @given(key=keys, before=words, after=words, data=st.data())
 @settings(max_examples=150, deadline=None)
-def test_any_key_in_any_form_is_found_and_gone(
+def test_any_key_in_any_form_is_removed(
     key: str, before: str, after: str, data: st.DataObject
 ) -> None:
     """The key is found beside any text, in any mixture of escapes, and in base64 at any offset."""
@@ -129,7 +129,7 @@ def exchange_with(form: str, *places: str) -> Interaction:
 
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("form", FORMS)
-def test_each_form_goes_from_each_place(form: str, place: str) -> None:
+def test_each_form_of_a_key_is_replaced_in_each_place(form: str, place: str) -> None:
     """A placeholder replaces the key, and the rest of the interaction is unchanged."""
     given = exchange_with(FORMS[form], place)
     written, _ = Redactor([KEY]).redacted_text(given, interaction_text)
@@ -332,7 +332,7 @@ def headers_of(names: tuple[str, ...], value: str) -> tuple[tuple[str, str], ...
     return tuple((name, value) for name in names)
 
 
-def test_headers_of_credentials_are_dropped_or_masked_both_ways_and_no_others() -> None:
+def test_only_credential_headers_are_dropped_or_masked_on_both_sides() -> None:
     """A replay has no key, but may write a cassette, so names must be enough."""
     others = headers_of(NOT_OF_CREDENTIALS, "a value")
     headers = (*headers_of((*NEVER_RECORDED, *OF_CREDENTIALS), SECRET), *others)
@@ -396,7 +396,7 @@ def test_a_parameter_of_a_credential_is_removed_by_its_name(uri: str, redacted: 
         lambda key: RecordedRequest("POST", ME, (), f'{{"api_key": "{key}"}}'.encode()),
     ],
 )
-def test_a_credential_in_its_place_is_written_alike_whichever_it_is(
+def test_different_credentials_in_the_same_place_are_written_alike(
     request_with: Callable[[str], RecordedRequest],
 ) -> None:
     """A replay with another key, or without one, must find the recorded response."""
@@ -407,7 +407,7 @@ def test_a_credential_in_its_place_is_written_alike_whichever_it_is(
     assert Redactor().request(recorded) == recorded
 
 
-def test_credentials_of_bodies_are_removed_by_name_and_a_token_that_pages_stays() -> None:
+def test_credentials_in_bodies_are_removed_by_name_but_page_tokens_are_not() -> None:
     """Credentials may be in JSON, in JSON inside a string, in a multipart form or in a link."""
     secret = {"access_token": 'a"b\\', "id_token": "x", "client_secret": "z"}
     others = {"next_page_token": "pages", "token": "t", "n": 12.10}
@@ -429,7 +429,9 @@ def test_credentials_of_bodies_are_removed_by_name_and_a_token_that_pages_stays(
         *(("/call/%2B999123456789", True), ("?next=%2Fx", False), ("?id=999123456789", False)),
     ],
 )
-def test_what_redaction_replaced_is_told_from_what_was_sent(text: str, is_replaced: bool) -> None:
+def test_a_placeholder_or_a_pseudonym_is_distinguished_from_other_text(
+    text: str, is_replaced: bool
+) -> None:
     """A request with a placeholder or a pseudonym in it must not reach the service."""
     assert has_placeholder(text) is is_replaced
 
@@ -439,7 +441,7 @@ def test_what_redaction_replaced_is_told_from_what_was_sent(text: str, is_replac
     [(gzip.compress, "gzip"), (zlib.compress, "deflate"), (gzip.compress, "")],
 )
 @pytest.mark.parametrize("torn", [0, 4])
-def test_a_compressed_body_with_the_key_is_kept_unpacked(
+def test_a_compressed_body_with_the_key_is_recorded_decompressed(
     compress: Callable[[bytes], bytes], coding: str, torn: int
 ) -> None:
     """The headers then describe the unpacked body, also if the compressed data is cut off."""
@@ -493,7 +495,7 @@ def test_a_text_is_searched_in_its_own_charset(charset: str) -> None:
 
 
 @pytest.mark.parametrize("key", ["200", "a"])
-def test_a_key_that_is_part_of_every_text_goes_only_from_where_credentials_stand(key: str) -> None:
+def test_a_key_that_occurs_everywhere_is_removed_only_from_credentials(key: str) -> None:
     """A key such as ``200`` must neither make texts unreadable nor block the recording."""
     redactor = Redactor([key])
     request = RecordedRequest(
@@ -533,7 +535,7 @@ OWN = "kq83HfTr0Zp1"
         ('Digest username="customers", realm="users/me"', "users/me", "users/me"),
     ],
 )
-def test_a_callers_own_credential_is_learned_for_the_recording(
+def test_a_callers_own_credential_is_redacted_throughout_the_recording(
     header: str, echoed: str, kept: str
 ) -> None:
     """Only one-part credentials are learned: parts such as a user name are in many addresses."""
@@ -567,7 +569,7 @@ def test_an_error_while_redacting_shows_no_locals() -> None:
     assert traces("".join(inside.format()).replace(f"{KEY!r}", "").encode(), KEY) == []
 
 
-def test_a_redactor_shows_and_hands_on_nothing() -> None:
+def test_a_redactor_shows_no_key_and_cannot_be_pickled_or_copied() -> None:
     """A redactor's repr shows no key, and it can be neither pickled nor copied."""
     redactor = Redactor([KEY], redact=["email"])
     shown = [repr(redactor)]
@@ -582,6 +584,6 @@ def test_a_redactor_shows_and_hands_on_nothing() -> None:
         vars(redactor)
 
 
-def test_a_single_name_is_one_name() -> None:
+def test_redact_accepts_a_string_as_a_single_name() -> None:
     """A string is not split into letters, which would silently redact nothing."""
     assert Redactor(redact="email").redact == ("email",)

@@ -64,7 +64,7 @@ def window(
     ("moments", "window_s"),
     [(BY_HAND, 60.0), (BURST, 60.0), (FIVE, 10.0), (FIVE, 60.0), (FIVE, 600.0)],
 )
-def test_a_window_of_readings_tells_the_unit(
+def test_the_unit_is_inferred_from_one_window_of_readings(
     unit: str, rounding: Callable[[float], int], moments: list[float], window_s: float
 ) -> None:
     """Five readings in three seconds are enough, and the reason names readings, counted from 1."""
@@ -75,7 +75,7 @@ def test_a_window_of_readings_tells_the_unit(
 
 
 @pytest.mark.parametrize("unit", UNITS)
-def test_a_unit_that_is_named_stays_named(unit: str) -> None:
+def test_an_inferred_unit_remains_until_a_reading_contradicts_it(unit: str) -> None:
     """Later windows and readings without Reset keep the unit, until a reading contradicts it."""
     inference = ResetUnitInference()
     readings = window(unit, BY_HAND) + window(unit, [0.0, 1.0], start=NOW_S + 70)
@@ -100,7 +100,7 @@ def test_a_unit_that_is_named_stays_named(unit: str) -> None:
         (reading(NOW_S, "2026-11-21T12:01:00Z"), "iso_text"),
     ],
 )
-def test_one_reading_tells_a_point_in_time(one: Reading, unit: str) -> None:
+def test_one_reading_is_enough_to_recognize_a_point_in_time(one: Reading, unit: str) -> None:
     """A timestamp is too large for a duration and close to now, and a date is not a number."""
     assert infer_reset_unit([one]).unit == unit
 
@@ -125,7 +125,7 @@ UNCLEAR = {
 
 
 @pytest.mark.parametrize("readings", UNCLEAR.values(), ids=UNCLEAR)
-def test_what_fits_several_units_is_undetermined(readings: list[Reading]) -> None:
+def test_the_unit_is_undetermined_if_several_units_fit(readings: list[Reading]) -> None:
     """A unit must be certain, not only likely."""
     evidence = infer_reset_unit(readings)
 
@@ -170,7 +170,7 @@ def test_two_accounts_in_one_log_give_no_unit(readings: list[Reading], why: str)
 
 @pytest.mark.parametrize("stated", UNITS)
 @pytest.mark.parametrize("unit", UNITS)
-def test_a_stated_unit_stands_and_is_contradicted_by_any_other(stated: str, unit: str) -> None:
+def test_a_stated_unit_is_used_even_if_the_readings_contradict_it(stated: str, unit: str) -> None:
     """The user's unit is used, and the evidence says if the readings contradict it."""
     inference = ResetUnitInference(stated=stated)  # type: ignore[arg-type]
     for each in window(unit, BY_HAND):
@@ -196,14 +196,14 @@ def untimed(unit: str) -> Iterable[Reading]:
 
 @pytest.mark.parametrize("unit", UNITS)
 @pytest.mark.parametrize("readings", [two_operations, untimed])
-def test_operations_count_for_themselves_and_dates_replace_times(
+def test_the_unit_is_inferred_per_operation_and_also_from_date_headers(
     readings: Callable[[str], Iterable[Reading]], unit: str
 ) -> None:
     """The unit is found as well as in one window of readings with times."""
     assert infer_reset_unit(readings(unit)).unit == unit
 
 
-def test_a_large_number_alone_is_no_time_left() -> None:
+def test_a_large_number_alone_does_not_prove_milliseconds() -> None:
     """In seconds it is more than a year, which is possible, so milliseconds are not certain."""
     evidence = infer_reset_unit([reading(NOW_S + n, 63_000_000 - n) for n in range(3)])
 
@@ -211,7 +211,7 @@ def test_a_large_number_alone_is_no_time_left() -> None:
 
 
 @pytest.mark.parametrize("others", [0, 1])
-def test_a_short_window_tells_its_unit_too(others: int) -> None:
+def test_the_unit_is_inferred_from_short_windows(others: int) -> None:
     """A window of 2 s shows only 2 and 1, and other programs may use the allowance too."""
     readings = [
         reading(
@@ -225,7 +225,7 @@ def test_a_short_window_tells_its_unit_too(others: int) -> None:
     assert infer_reset_unit(readings).unit == "seconds_left"
 
 
-def test_others_on_the_account_only_delay_the_name() -> None:
+def test_usage_by_other_programs_only_delays_the_inference() -> None:
     """Remaining falls by more than our own requests, so more readings are needed."""
     readings = [
         reading(NOW_S + n * 0.78, 60 - round(n * 0.78), remaining=299 - n - 3 * n)

@@ -88,7 +88,7 @@ recorded_answers = st.builds(
     responses=st.lists(recorded_answers, min_size=1, max_size=3),
     method=st.sampled_from(["GET", "HEAD"]),
 )
-def test_an_answer_is_the_cassettes_byte_for_byte(
+def test_a_response_is_the_recorded_one_byte_for_byte(
     tmp_path_factory: pytest.TempPathFactory, responses: list[RecordedResponse], method: str
 ) -> None:
     """Header order, case and repeats are kept, and every body; only the length is added."""
@@ -156,7 +156,9 @@ def test_hop_by_hop_headers_are_not_replayed(tmp_path: Path) -> None:
         RecordedResponse(200, headers=(("X: a\r\nY", "b"),)),
     ],
 )
-def test_what_http_cannot_carry_is_a_502(response: RecordedResponse, tmp_path: Path) -> None:
+def test_a_recorded_response_that_http_cannot_carry_is_a_502(
+    response: RecordedResponse, tmp_path: Path
+) -> None:
     """A hostile cassette can add neither a header nor a response."""
     path = written_by_vcrpy(tmp_path / "a.yaml", Interaction(get(ME), response))
     with CassetteServer([path]) as server:
@@ -186,7 +188,7 @@ def test_an_interaction_that_cannot_be_read_is_a_502(tour: Path) -> None:
         ("last", "/v1/lists/8f14e45f?page=3", 404, "not in cassette"),
     ],
 )
-def test_without_an_unplayed_response_comes_the_last_or_a_refusal(
+def test_a_used_up_request_gets_the_last_response_or_a_refusal(
     tour: Path, repeat: Any, target: str, status: int, says: str
 ) -> None:
     """A session's replay does the same. The refusal is JSON without the values that were sent."""
@@ -234,7 +236,7 @@ def test_addresses_of_the_service_become_the_servers(
     assert int(response.headers["Content-Length"]) == len(response.content)
 
 
-def test_a_request_with_the_servers_address_is_as_it_was_recorded(tmp_path: Path) -> None:
+def test_a_request_with_the_servers_address_matches_the_recorded_one(tmp_path: Path) -> None:
     """The recorded address matches in queries and bodies, whatever port the server has now."""
     asked = [get(f"/v1/next?from={BASE_URL}/v1"), post(f'{{"url": "{BASE_URL}/v1"}}'.encode())]
     path = recorded(tmp_path / "a.yaml", *(answered(each) for each in asked))
@@ -259,7 +261,7 @@ def test_an_address_of_another_recorded_host_is_refused(tmp_path: Path) -> None:
     assert "patch=True" in body.decode()
 
 
-def test_several_cassettes_answer_in_their_order(tmp_path: Path, tour: Path) -> None:
+def test_several_cassettes_are_played_in_their_order(tmp_path: Path, tour: Path) -> None:
     """Unplayed responses come first, whatever the base address; a refusal names the nearest."""
     eu = f"{BASE_URL}/eu"
     other = [answered(get(path, base=eu), b"eu") for path in (ME, "/v1/more")]
@@ -299,7 +301,7 @@ CHUNKED = "Transfer-Encoding: chunked\r\n"
         (CHUNKED, '8\r\n{"a": 1}\r\n0\r\nX-Trailer: 1\r\n\r\n', 400),
     ],
 )
-def test_a_body_has_one_length_within_a_bound(
+def test_a_request_body_must_have_one_length_within_a_limit(
     tour: Path, head: str, body: str, status: int | None, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Everything else is refused without a traceback, and the connection closes."""
@@ -362,7 +364,7 @@ def test_a_page_that_a_browser_shows_runs_no_script(tour: Path) -> None:
 # -- the command -------------------------------------------------------------------------------
 
 
-def test_the_command_says_where_it_replays_and_what(tmp_path: Path) -> None:
+def test_the_command_prints_its_address_and_its_cassettes(tmp_path: Path) -> None:
     """The address is on the first line; with ``--strict``, a repeated request is refused."""
     recorded(tmp_path / "one.yaml", answered(get(ME)))
     with started(tmp_path, "serve", "--port", "0", "--cassette", "one.yaml", "--strict") as process:

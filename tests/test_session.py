@@ -52,7 +52,7 @@ def test_me_is_one_row_of_the_users_record(live: Session) -> None:
     assert asyncio.run(me_async()).equals(me)
 
 
-def test_a_loop_that_ends_takes_its_connections_along(live: Session) -> None:
+def test_an_event_loop_that_ends_closes_its_connections(live: Session) -> None:
     """Repeated `asyncio.run(session.me_async())` must not leave sockets open."""
     for _ in range(3):
         assert len(asyncio.run(live.me_async())) == 1
@@ -93,7 +93,7 @@ def test_an_error_status_is_a_service_error(
     assert service.api_key not in f"{error}{error!r}{vars(error)}"
 
 
-def test_what_was_recorded_replays_without_key_or_network(service: FaultyService) -> None:
+def test_a_recording_replays_without_key_or_network(service: FaultyService) -> None:
     """A replay returns the same without a service and without a key."""
     session = dm.connect(service.base_url, service.api_key)
     with dm.record("tour"):
@@ -158,7 +158,7 @@ def test_a_replay_keeps_its_own_readings(live: Session) -> None:
     assert abs((replayed["at"][1] - own["at"][2]).total_seconds()) < 1
 
 
-def test_a_unit_is_stated_for_the_recordings_of_the_same_address(live: Session) -> None:
+def test_a_stated_unit_applies_to_recordings_of_the_same_address(live: Session) -> None:
     """A recording of another address has its unit inferred, unless the session can only replay."""
     with live.record("tour"):
         live.me()
@@ -176,7 +176,7 @@ def test_a_unit_is_stated_for_the_recordings_of_the_same_address(live: Session) 
     assert units == ["seconds_left", "undetermined", "seconds_left"]
 
 
-def test_what_is_known_of_the_allowance_outlives_a_mode() -> None:
+def test_the_known_allowance_carries_over_to_the_next_mode() -> None:
     """A session that used up its window also waits in the next mode, and gets no refusal."""
     with (
         stand_in(limit=3, window_s=1.0, reset_unit="milliseconds_left") as few,
@@ -190,7 +190,7 @@ def test_what_is_known_of_the_allowance_outlives_a_mode() -> None:
         assert dm.rate_limits(session)["status"].tolist() == [200] * 4
 
 
-def test_what_is_replayed_is_neither_held_back_nor_counted() -> None:
+def test_a_replayed_response_does_not_wait_or_count_as_usage() -> None:
     """When nothing remains in the window, a recording still replays what is in its cassette."""
     with (
         stand_in(limit=2, window_s=3600) as few,
@@ -207,7 +207,7 @@ def test_what_is_replayed_is_neither_held_back_nor_counted() -> None:
     assert few.requests.total() == 2
 
 
-def test_writes_are_allowed_while_a_session_is_open(service: FaultyService) -> None:
+def test_writes_can_be_allowed_and_refused_on_an_open_session(service: FaultyService) -> None:
     """Writes can be refused again later. A test's session explains what allows them instead."""
     with Session(service.base_url, ApiKey(service.api_key)) as session:
         session.allow_writes = True
@@ -234,7 +234,9 @@ def test_both_clients_have_the_same_cookies(service: FaultyService) -> None:
         assert (first, dict(other.cookies)) == ({"a": "1"}, {"b": "2"})
 
 
-def test_an_allowed_write_is_sent_once_and_replays_free(service: FaultyService) -> None:
+def test_an_allowed_write_is_sent_once_and_replays_without_permission(
+    service: FaultyService,
+) -> None:
     """``allow_writes`` is needed to send a write, but not to replay it."""
     with Session(service.base_url, ApiKey(service.api_key)) as session:
         for method in ("POST", "PUT", "PATCH", "DELETE"):
@@ -251,7 +253,7 @@ def test_an_allowed_write_is_sent_once_and_replays_free(service: FaultyService) 
     assert played.json() == sent.json()
 
 
-def test_recording_a_compressed_answer_stores_it_readable(
+def test_a_compressed_response_is_recorded_decompressed(
     service: FaultyService, live: Session
 ) -> None:
     """The gzip body is stored decoded with correct headers, and replays the same."""
@@ -352,7 +354,7 @@ def test_a_connection_that_breaks_is_httpxs_own_error(
     assert not Path("cassettes/tour.yaml").exists()
 
 
-def test_a_listeners_fault_costs_no_response(
+def test_an_error_in_a_callback_loses_no_response(
     live: Session, caplog: pytest.LogCaptureFixture
 ) -> None:
     """An error in a callback is logged.
@@ -435,7 +437,7 @@ def test_the_key_goes_to_the_base_address_alone(service: FaultyService, live: Se
     ("address", "said"),
     [("http://secret:word@127.0.0.1:1/me", "user name"), ("http://example.com/", "not encrypted")],
 )
-def test_an_address_that_exposes_something_is_refused(
+def test_an_address_with_a_user_name_or_without_encryption_is_refused(
     live: Session, address: str, said: str
 ) -> None:
     """The request is refused before it connects, and the message repeats no secret."""
@@ -465,7 +467,7 @@ def test_a_redacted_recording_replays_and_stays_redacted(
     assert service.requests["GET /v1/lists"] == 1
 
 
-def test_no_frame_below_the_key_is_left_in_a_traceback(
+def test_no_traceback_frame_contains_the_key(
     live: Session, service: FaultyService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """httpcore and h11 have the headers in their locals, which ``%xmode Verbose`` would print."""
@@ -484,9 +486,7 @@ def test_no_frame_below_the_key_is_left_in_a_traceback(
 
 
 @pytest.mark.parametrize("receive", ["sync", "async"])
-def test_a_response_that_is_held_does_not_hold_the_key(
-    service: FaultyService, receive: str
-) -> None:
+def test_a_response_does_not_keep_the_key_in_memory(service: FaultyService, receive: str) -> None:
     """A notebook keeps the results of its cells, so they must not keep the key in memory."""
     session = Session(service.base_url, "a-key-of-its-own", pace="off")
     once = {"Connection": "close"}  # leaves no socket open

@@ -150,7 +150,7 @@ def test_a_secret_is_found_and_not_repeated(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", SOUND)
-def test_what_may_be_shared_passes(text: str) -> None:
+def test_values_that_may_be_shared_pass_the_audit(text: str) -> None:
     """Placeholders, the stand-in's values, examples, words, dates and digests are no secrets."""
     assert audit_text(text) == []
 
@@ -213,7 +213,7 @@ def test_a_file_that_is_no_cassette_is_searched_as_a_whole(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("text", ["[]", '{"cells": 5}', "\ud800", "[" * 100_000, None])
-def test_what_is_no_notebook_is_an_error(tmp_path: Path, text: str | None) -> None:
+def test_an_invalid_notebook_is_our_error(tmp_path: Path, text: str | None) -> None:
     """The user sees our error with advice, not a traceback of the JSON parser."""
     path = tmp_path / "a.ipynb"
     if text is not None:
@@ -227,7 +227,7 @@ def test_what_is_no_notebook_is_an_error(tmp_path: Path, text: str | None) -> No
 
 
 @pytest.mark.slow
-def test_a_reader_installs_and_runs_it_offline(
+def test_a_reader_installs_and_runs_the_zip_offline(
     tour: Path, service: StandIn, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """pip installs the wheel in the zip, and the notebook runs on it elsewhere without a key."""
@@ -266,7 +266,7 @@ def test_a_reader_installs_and_runs_it_offline(
     assert read_cassette(elsewhere / tutorial.parents[1] / "cassettes/first-look.yaml").path
 
 
-def test_the_zip_holds_what_a_reader_needs(tour: Path) -> None:
+def test_the_zip_contains_all_files_that_a_reader_needs(tour: Path) -> None:
     """One folder contains the notebook, cassette, README, requirements and wheel."""
     source = notebook("one.ipynb", REPLAY, "import httpx")
     contents = zipped(source)
@@ -288,7 +288,7 @@ def test_the_zip_holds_what_a_reader_needs(tour: Path) -> None:
     assert other.startswith("httpx==")
 
 
-def test_the_wheel_puts_where_jupyter_looks_what_a_build_puts_there() -> None:
+def test_the_zips_wheel_has_the_same_jupyter_files_as_a_build() -> None:
     """The zip's wheel is built by our own code, so its list must match that of pyproject.toml."""
     settings = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())
     built = settings["tool"]["hatch"]["build"]["targets"]["wheel"]["shared-data"]
@@ -309,7 +309,7 @@ def test_the_same_input_gives_the_same_zip_in_the_place_of_the_old(tour: Path) -
 
 
 @pytest.mark.parametrize("suffix", [".yaml", ".har"])
-def test_a_cassette_by_its_path_keeps_its_place(tour: Path, suffix: str) -> None:
+def test_a_cassette_opened_by_path_has_the_same_path_in_the_zip(tour: Path, suffix: str) -> None:
     """The path in the code must be valid in the zip too."""
     convert(tour, Path(f"own{suffix}"), layout_of(Path(f"own{suffix}")))
     source = notebook("nb/one.ipynb", f"dm.replay(Path('../own{suffix}'))")
@@ -329,7 +329,7 @@ assert 'DIRECTMAIL_API_KEY' not in os.environ
 open('left-behind', 'w').close()"""
 
 
-def test_what_is_shared_is_run_as_a_reader_runs_it(
+def test_share_runs_the_notebooks_as_a_reader_would(
     tour: Path, account: StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The run has no key and uses copies elsewhere. Each cassette it opens is shared."""
@@ -377,7 +377,7 @@ raise OSError(done.stderr.splitlines()[-1])"""
         ),
     ],
 )
-def test_the_first_cell_that_needs_more_is_told_and_nothing_is_written(
+def test_the_error_names_the_first_failing_cell_and_nothing_is_written(
     tour: Path, cell: str, says: str
 ) -> None:
     """The error names the notebook and the cell, and says what would make it run."""
@@ -518,7 +518,7 @@ def test_a_key_in_any_part_of_a_cell_is_found(place: str, monkeypatch: pytest.Mo
     assert all(finding.where.startswith(f"{path}, cell 2, ") for finding in findings)
 
 
-def test_a_key_that_nobody_knows_is_found_by_its_name_and_none_in_a_picture() -> None:
+def test_an_unknown_key_is_found_by_its_name_but_not_in_a_picture() -> None:
     """The lines of a source are joined before the search, and base64 of a picture is skipped."""
     picture = {"data": {"image/png": "AKIA" + "A" * 16, "text/plain": "7"}}
     source = ["dm.connect(api_key=", '"3f9a77c1e2")']
@@ -556,7 +556,7 @@ def test_a_key_in_a_notebooks_other_members_is_not_shared(
     nothing_leaks(notebook(f"{HIDDEN}.ipynb", REPLAY))
 
 
-def test_personal_data_is_told_in_one_line_and_shared(tour: Path) -> None:
+def test_personal_data_is_shared_with_one_warning(tour: Path) -> None:
     """Personal data may be meant for the reader, so it causes one warning that says where it is."""
     source = notebook("one.ipynb", REPLAY, "'write to ada@lovelace.org'", "'ada@lovelace.org'")
     with pytest.warns(UserWarning, match=r"an e-mail address, first in .*cell 2") as warned:

@@ -76,7 +76,7 @@ REQUESTS = {
 
 @pytest.mark.parametrize("kind", ["curl", "httpx"])
 @pytest.mark.parametrize("name", REQUESTS)
-def test_what_is_copied_sends_the_very_same_request(
+def test_copied_curl_and_httpx_code_sends_the_same_request(
     echo: Echo, kind: str, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A real shell with curl, and httpx, send the same method, target, headers, body and key."""
@@ -100,7 +100,7 @@ def test_what_is_copied_sends_the_very_same_request(
 
 
 @pytest.mark.parametrize("name", REQUESTS)
-def test_a_call_of_ours_sends_the_very_same_request(name: str) -> None:
+def test_a_copied_directmail_call_sends_the_same_request(name: str) -> None:
     """The session adds address and key; if the response was JSON, the code also makes a frame."""
     request, session = REQUESTS[name], dm.Session(BASE_URL)
     code = copied(request, "request")
@@ -150,7 +150,7 @@ def test_a_call_of_ours_sends_the_very_same_request(name: str) -> None:
         ),
     ],
 )
-def test_a_call_of_ours_reads_as_a_person_writes_it(
+def test_a_copied_directmail_call_reads_like_handwritten_code(
     request_: RecordedRequest, response: str, code: str
 ) -> None:
     """The code has parameters and JSON as Python values, on one line if they fit."""
@@ -160,7 +160,7 @@ def test_a_call_of_ours_reads_as_a_person_writes_it(
 
 
 @given(TEXT, TEXT, st.binary(max_size=40))
-def test_whatever_was_recorded_is_printable_and_quoted(path: str, value: str, body: bytes) -> None:
+def test_copied_code_is_printable_and_quoted(path: str, value: str, body: bytes) -> None:
     """Pasted text must not move the cursor or end the paste, and the shell sees plain words."""
     request = RecordedRequest("POST", f"{BASE_URL}/{path}", (("X-V", value),), body)
     curl, httpx = copied(request), copied(request, "httpx")
@@ -178,7 +178,7 @@ def test_whatever_was_recorded_is_printable_and_quoted(path: str, value: str, bo
 
 
 @pytest.mark.parametrize("kind", ["curl", "httpx", "request"])
-def test_a_value_that_was_replaced_is_said_to_be(kind: str) -> None:
+def test_a_comment_says_that_a_value_was_replaced(kind: str) -> None:
     """The user must replace a placeholder or a pseudonym in the address, a header or the body."""
     note = "# A value was replaced when this was recorded: put in your own.\n"
     header = replace(get(), headers=(("X-Key", "<REDACTED>"),))
@@ -189,7 +189,7 @@ def test_a_value_that_was_replaced_is_said_to_be(kind: str) -> None:
     assert note not in copied(get(), kind)
 
 
-def test_what_is_left_out_is_said() -> None:
+def test_comments_name_what_was_left_out() -> None:
     """Comments say that a body is missing or too large, or that a header is not plain text."""
     code = copied(replace(post(b"x" * 100_000), headers=(("X-A", "a\r\nX-B: b"),)))
 
@@ -241,9 +241,7 @@ def test_a_view_trusts_what_this_process_connected_to() -> None:
         assert "auth=" in view.as_httpx()
 
 
-def test_a_setting_names_an_origin_to_trust(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_an_origin_in_a_setting_is_trusted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The variables and the regions file add origins; an invalid setting adds none."""
     monkeypatch.setenv("DIRECTMAIL_BASE_URL", "https://one.test/eu")
     monkeypatch.setenv("DIRECTMAIL_REGIONS", "two=https://two.test:8443")

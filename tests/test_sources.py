@@ -101,7 +101,9 @@ WALK = [
 
 
 @pytest.mark.parametrize(("question", "kind"), WALK)
-def test_each_question_takes_each_source(connected: dm.Session, question: str, kind: str) -> None:
+def test_every_question_accepts_every_source(
+    connected: dm.Session, question: str, kind: str
+) -> None:
     """The numbers and interactions are the same; of several sources, frames name each one."""
     source = source_of(kind, connected)
     ask, expected = QUESTIONS[question]
@@ -114,7 +116,7 @@ def test_each_question_takes_each_source(connected: dm.Session, question: str, k
 
 
 @pytest.mark.parametrize("question", sorted(QUESTIONS.keys() - {"browse"}))
-def test_what_is_no_source_is_said_in_two_lines(question: str) -> None:
+def test_the_error_for_an_invalid_source_has_two_lines(question: str) -> None:
     """The error also says what to give instead."""
     with pytest.raises(ValueError, match=r"5 is not a source of interactions\. Give a") as caught:
         getattr(dm, question)(5)
@@ -122,7 +124,7 @@ def test_what_is_no_source_is_said_in_two_lines(question: str) -> None:
     assert hasattr(caught.value, "_render_traceback_")
 
 
-def test_a_replay_of_which_nothing_was_played_says_so(connected: dm.Session) -> None:
+def test_a_note_says_that_a_replay_has_played_nothing_yet(connected: dm.Session) -> None:
     """The note also names the call that shows what the cassette contains."""
     source_of("name", connected)
     connected.replay("tour")
@@ -134,7 +136,7 @@ def test_a_replay_of_which_nothing_was_played_says_so(connected: dm.Session) -> 
         dm.openapi()
 
 
-def test_the_questions_of_one_session_cover_the_same_responses(connected: dm.Session) -> None:
+def test_all_questions_cover_the_same_responses_of_a_session(connected: dm.Session) -> None:
     """Responses before, during and after a recording count, but not those of a replay."""
     send(connected)
     source_of("replay", connected)
@@ -146,7 +148,9 @@ def test_the_questions_of_one_session_cover_the_same_responses(connected: dm.Ses
     assert found("regional base addresses") == "this session: 1-12"
 
 
-def test_what_new_episodes_plays_is_in_neither_chart_nor_check(connected: dm.Session) -> None:
+def test_a_response_replayed_by_new_episodes_is_in_neither_chart_nor_check(
+    connected: dm.Session,
+) -> None:
     """A replayed response is among the interactions, but says nothing about today's allowance."""
     with FaultyService(reset_unit="epoch_s") as earlier:
         recording = dm.Session(earlier.base_url, earlier.api_key)

@@ -105,7 +105,7 @@ def test_every_response_has_the_three_headers(
         b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nx\r\n",
     ],
 )
-def test_what_is_no_http_gets_a_400(service: StandIn, sent: bytes) -> None:
+def test_a_request_that_is_not_http_gets_a_400(service: StandIn, sent: bytes) -> None:
     """The response comes at once, and the connection closes."""
     with connected_to(service) as connection:
         connection.sendall(sent)
@@ -114,7 +114,7 @@ def test_what_is_no_http_gets_a_400(service: StandIn, sent: bytes) -> None:
     assert response.startswith(b"HTTP/1.1 400 ")
 
 
-def test_the_window_counts_down_and_then_answers_as_told() -> None:
+def test_the_allowance_counts_down_until_the_given_status_is_sent() -> None:
     """Two requests are allowed in 10 s from the first one; then responses have the given status."""
     seen = {1.0: (200, 1, 10), 5.0: (200, 0, 6), 10.9: (420, 0, 1), 11.0: (200, 1, 10)}
     clock = iter([1_800_000_000.0 + at for at in seen]).__next__
@@ -201,7 +201,7 @@ def test_a_client_that_goes_away_prints_nothing(
     assert (capfd.readouterr(), caplog.text) == (("", ""), "")
 
 
-def test_a_body_that_is_cut_is_no_request(service: StandIn) -> None:
+def test_a_request_with_a_truncated_body_is_ignored(service: StandIn) -> None:
     """The incomplete body must not be passed on as a complete one."""
     with connected_to(service) as connection:
         connection.sendall(b"POST /v1/letters HTTP/1.1\r\nContent-Length: 9\r\n\r\n{}")

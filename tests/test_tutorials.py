@@ -198,7 +198,7 @@ SLOW_TO_RECORD = ("explore-an-unknown-api", "rate-limits")
         for name in sorted(RECORDINGS)
     ],
 )
-def test_recording_a_cassette_anew_leaves_no_difference(name: str, tmp_path: Path) -> None:
+def test_re_recording_a_cassette_leaves_no_difference(name: str, tmp_path: Path) -> None:
     """The committed cassette is exactly what the stand-in sends over real HTTP, and says so."""
     record(name, tmp_path / f"{name}.yaml")
 

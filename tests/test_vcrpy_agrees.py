@@ -26,7 +26,7 @@ from directmail_lab.exchange.values import RecordedRequest
 
 
 @pytest.mark.parametrize(("get_from", "also"), [(httpx.get, ["body"]), (requests.get, [])])
-def test_clients_under_vcrpy_get_our_answers(
+def test_vcrpy_replays_our_cassettes_to_httpx_and_requests(
     tour: Path, get_from: Callable[..., Any], also: list[str]
 ) -> None:
     """httpx and requests read the same file. For vcrpy, a GET of httpx has an empty body."""
@@ -74,7 +74,7 @@ SENT = st.builds(
 
 @settings(max_examples=50, deadline=None)
 @given(st.lists(SENT, min_size=1, max_size=8), st.lists(SENT, max_size=12), st.booleans())
-def test_like_vcrpy_plays_what_vcrpy_plays(
+def test_a_cassette_like_vcrpy_plays_the_same_responses_as_vcrpy(
     tmp_path_factory: pytest.TempPathFactory,
     recorded: list[Request],
     sent: list[Request],
@@ -195,14 +195,16 @@ RESPONSES = st.fixed_dictionaries(
 
 @settings(max_examples=50, deadline=None)
 @given(REQUESTS, RESPONSES)
-def test_whatever_vcrpy_writes_we_read_alike(request: Request, response: dict[str, Any]) -> None:
+def test_any_file_that_vcrpy_writes_is_read_as_vcrpy_reads_it(
+    request: Request, response: dict[str, Any]
+) -> None:
     """vcrpy's own serializer writes the file in its block layout."""
     text = serialize({"requests": [request], "responses": [response]}, yamlserializer)
 
     assert as_we_see(text) == as_vcrpy_sees(text)
 
 
-def test_its_json_cassettes_are_read_alike() -> None:
+def test_vcrpys_json_cassettes_are_read_as_vcrpy_reads_them() -> None:
     """JSON may escape a character as a surrogate pair, which libyaml cannot read."""
     both = answered(body="\U0001f600 é"), answered(post(b"{}"))
     text = written_by_vcrpy("tour.json", *both, as_json=True).read_text()

@@ -36,7 +36,9 @@ def grouped(benchmark: BenchmarkFixture, make: Make, size: int) -> None:
     benchmark.group = f"load of {size:,}, {make.__name__}"
 
 
-def test_ours(benchmark: BenchmarkFixture, tmp_path: Path, make: Make, size: int) -> None:
+def test_our_line_layout(
+    benchmark: BenchmarkFixture, tmp_path: Path, make: Make, size: int
+) -> None:
     """Our line layout."""
     grouped(benchmark, make, size)
     benchmark.extra_info.update(on_top_of="test_vcrpy", at_most_times=1 / 40)
@@ -44,7 +46,7 @@ def test_ours(benchmark: BenchmarkFixture, tmp_path: Path, make: Make, size: int
     benchmark.pedantic(Cassette, [path], {"redactor": Redactor(), "base_url": BASE_URL}, rounds=30)
 
 
-def test_of_vcrpys_layout(
+def test_vcrpys_layout_with_our_reader(
     benchmark: BenchmarkFixture, tmp_path: Path, make: Make, size: int
 ) -> None:
     """Another program's file, by our reader."""

@@ -95,7 +95,7 @@ def test_the_first_rows_of_ten_thousand(benchmark: BenchmarkFixture, tmp_path: P
 
 @pytest.mark.benchmark(group="questions", timer=time.process_time)
 @pytest.mark.parametrize("question", ["read", "rate_limits", "interactions", "findings", "openapi"])
-def test_questions_of_a_hundred_thousand(
+def test_queries_on_a_hundred_thousand_interactions(
     benchmark: BenchmarkFixture, tmp_path: Path, question: str
 ) -> None:
     """What each takes in times of opening the file, which all of them do first."""

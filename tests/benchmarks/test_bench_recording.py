@@ -122,9 +122,7 @@ def test_a_request_by_50_tasks(
             runner.run(client.aclose())
 
 
-def test_what_is_kept_in_view_does_not_slow_a_session(
-    account: tuple[str, str], tmp_path: Path
-) -> None:
+def test_a_monitored_session_does_not_slow_down(account: tuple[str, str], tmp_path: Path) -> None:
     """Ten requests, and what the monitor and the list then show: as many steps after 10,000."""
     steps: dict[int, int] = {}
     with Session(*account, pace="off") as session:

@@ -71,7 +71,9 @@ INPUTS: Final[dict[str, str | bytes]] = {
 
 @pytest.mark.parametrize("redact", [(), ("personal",)], ids=["the key", "personal data"])
 @pytest.mark.parametrize("name", INPUTS)
-def test_a_megabyte(benchmark: BenchmarkFixture, name: str, redact: tuple[str, ...]) -> None:
+def test_redaction_of_a_megabyte(
+    benchmark: BenchmarkFixture, name: str, redact: tuple[str, ...]
+) -> None:
     """The time limit applies to any response body, with and without personal data."""
     given = INPUTS[name]
     body = given if isinstance(given, bytes) else given.encode()

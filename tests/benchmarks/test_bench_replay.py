@@ -102,7 +102,7 @@ def test_replay_by_50_tasks(in_turns: Turns, tmp_path: Path, size: int, goal: st
 
 
 @pytest.mark.parametrize("library", ["vcr", "cassetter"])
-def test_replay_by_others(in_turns: Turns, tmp_path: Path, library: str) -> None:
+def test_replay_by_other_libraries(in_turns: Turns, tmp_path: Path, library: str) -> None:
     """They play each interaction once, so each round opens the cassette anew."""
     use_cassette = pytest.importorskip(library).use_cassette
     path, asking = tmp_path / "theirs.yaml", Asking(REQUESTS)

@@ -74,7 +74,7 @@ def opened(root: Locator, number: int) -> Locator:
 
 
 @pytest.mark.parametrize("app", ["lab", "notebook"])
-def test_interactions_are_found_by_filter_order_and_keys(
+def test_interactions_are_filtered_sorted_and_opened_by_keyboard(
     page: Page, server: Server, app: App
 ) -> None:
     """The arrows, Enter, `/` and Escape work as in a browser's network panel."""
@@ -124,7 +124,7 @@ def test_interactions_are_found_by_filter_order_and_keys(
     assert page.locator(".jp-Cell").count() == 1
 
 
-def test_each_body_is_shown_as_what_it_is(page: Page, server: Server) -> None:
+def test_each_body_is_shown_according_to_its_content(page: Page, server: Server) -> None:
     """JSON folds and keeps its digits, pictures are shown, and binary data can be saved."""
     name = recorded(
         server,
@@ -200,7 +200,7 @@ def test_a_value_and_its_path_are_copied(page: Page, server: Server) -> None:
     assert copied == ['data[1]["a b"].name', "Zürich", 'data[1]["a b"].n', "1.50"]
 
 
-def test_attempts_of_one_call_are_one_row_that_opens(page: Page, server: Server) -> None:
+def test_attempts_of_one_call_share_a_row_that_expands(page: Page, server: Server) -> None:
     """The row shows the last attempt. The arrow key, or a click on the arrow, opens the others."""
     tries = [
         replace(answered(get("/v1/a"), status=status), attempt=number)
@@ -240,7 +240,7 @@ def test_no_cell_is_cut_while_there_is_room(new_page: Callable[..., Page], serve
     assert root.locator("[role=gridcell], [role=gridcell] span").evaluate_all(cut) == 0
 
 
-def test_nothing_of_a_hostile_cassette_is_markup_in_the_page_or_in_the_notebook(
+def test_a_hostile_cassette_is_escaped_in_the_page_and_in_the_notebook(
     new_page: Callable[..., Page], server: Server
 ) -> None:
     """Every text in the cassette is escaped: addresses, headers, reasons, JSON, and its name."""
@@ -268,7 +268,7 @@ def test_nothing_of_a_hostile_cassette_is_markup_in_the_page_or_in_the_notebook(
         assert each.locator(".taken, .jp-OutputArea img, .jp-OutputArea script").count() == 0
 
 
-def test_what_the_session_does_is_shown_as_it_happens(
+def test_the_list_shows_new_interactions_while_the_cell_runs(
     page: Page, server: Server, service: FaultyService
 ) -> None:
     """The list shows new interactions, and what is recorded, while the cell is still running.
@@ -345,7 +345,7 @@ def test_a_key_that_was_sent_is_in_no_file_no_copy_and_not_on_the_page(
     assert leaks([server.home], KEY) == []
 
 
-def test_any_number_of_interactions_is_a_small_page_and_a_small_notebook(
+def test_page_and_notebook_stay_small_for_any_number_of_interactions(
     page: Page, server: Server
 ) -> None:
     """The page draws only the visible rows, and the notebook contains ten of them."""
@@ -374,9 +374,7 @@ def test_any_number_of_interactions_is_a_small_page_and_a_small_notebook(
     assert 0 < max(saved) < 10_000
 
 
-def test_a_screen_reader_is_told_what_each_part_is_and_that_the_kernel_is_gone(
-    page: Page, server: Server
-) -> None:
+def test_a_screen_reader_announces_each_part_and_a_lost_kernel(page: Page, server: Server) -> None:
     """A screen reader announces names, roles, the number of rows and the selected row."""
     failed = answered(get("/v1/b"), status=500)
     root = browse(page, server, recorded(server, "named", answered(get("/v1/a")), failed))

@@ -101,7 +101,7 @@ def lines(editor: Locator) -> list[str]:
 
 
 @pytest.mark.parametrize("app", ["lab", "notebook"])
-def test_a_request_is_written_sent_kept_and_run_by_keyboard_alone(
+def test_a_request_is_composed_sent_and_recorded_by_keyboard_alone(
     page: Page, server: Server, service: FaultyService, app: App
 ) -> None:
     """The request is recorded and can be sent again at once, and the inserted cell runs."""
@@ -136,7 +136,7 @@ def test_a_request_is_written_sent_kept_and_run_by_keyboard_alone(
     assert service.requests == {"GET /v1/lists": 3}
 
 
-def test_a_write_is_refused_allowed_asked_for_and_sent_once(
+def test_a_write_needs_permission_and_confirmation_and_is_sent_once(
     page: Page, server: Server, service: FaultyService
 ) -> None:
     """A second Control+Enter, a repeated key, or a double click must not send another request."""
@@ -218,7 +218,7 @@ def test_a_slow_request_counts_up_and_is_aborted_by_one_key(
     expect(response).to_contain_text("200 OK")
 
 
-def test_a_hostile_recording_fills_the_form_with_text_and_no_host(
+def test_a_hostile_recording_cannot_put_markup_or_a_host_into_the_form(
     page: Page, server: Server, service: FaultyService
 ) -> None:
     """The edited request goes below the session's own base address, and all text is escaped."""
@@ -289,7 +289,7 @@ def test_json_is_written_in_an_editor(page: Page, server: Server, service: Fault
     assert service.requests == {}
 
 
-def test_an_address_completes_and_a_body_is_of_any_kind(
+def test_addresses_are_completed_and_bodies_may_have_any_type(
     page: Page, server: Server, service: FaultyService
 ) -> None:
     """Choosing a template puts the cursor in its braces, and each body gets its content type.
@@ -429,7 +429,7 @@ def test_values_that_are_typed_stay_out_of_every_file(
     assert leaks([server.home], TYPED) == []
 
 
-def test_a_screen_reader_is_told_what_each_control_is(
+def test_a_screen_reader_announces_each_control(
     page: Page, server: Server, service: FaultyService
 ) -> None:
     """Names and roles follow the order of the Tab key."""

@@ -43,7 +43,7 @@ look_at(dm.session(), dm.session().client)
 
 
 @pytest.mark.parametrize("automatically", [True, False], ids=["state saved", "state not saved"])
-def test_no_file_holds_a_key(
+def test_no_file_contains_a_key(
     new_page: Callable[..., Page], server: Server, *, automatically: bool
 ) -> None:
     """The notebook is saved after typing, accepting, refusing, re-running and restarting."""
@@ -90,7 +90,7 @@ def test_no_file_holds_a_key(
     assert (server.home / "ipython/profile_default/history.sqlite").exists()
 
 
-def test_no_autosave_holds_a_key(new_page: Callable[..., Page], server: Server) -> None:
+def test_no_autosave_contains_a_key(new_page: Callable[..., Page], server: Server) -> None:
     """JupyterLab's timer saves while a key is typed, and after it was accepted."""
     server.save_widget_state(automatically=True)
     server.autosave_every(1)

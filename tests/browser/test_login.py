@@ -44,7 +44,7 @@ def form(page: Page, server: Server, service: FaultyService) -> Form:
 
 
 @pytest.mark.parametrize("app", ["lab", "notebook"])
-def test_enter_signs_in_and_says_who_and_what_is_left(
+def test_enter_signs_in_and_shows_the_user_and_the_allowance(
     page: Page, server: Server, service: FaultyService, app: App
 ) -> None:
     """The form works in JupyterLab and Notebook 7, and the next cell uses the session."""
@@ -91,7 +91,7 @@ def test_the_key_is_gone_from_the_page_at_once(
     assert service.requests["GET /v1/users/me"] == 1
 
 
-def test_the_keyboard_is_enough_and_its_keys_are_the_forms_own(
+def test_the_form_works_by_keyboard_and_triggers_no_jupyterlab_commands(
     page: Page, form: Form, service: FaultyService
 ) -> None:
     """Typing in the form must not trigger JupyterLab's commands, such as "d d" (delete cell)."""
@@ -144,7 +144,9 @@ def test_two_forms_show_the_same_state(page: Page, server: Server, service: Faul
     expect(other.root).to_contain_text("no session is open")
 
 
-def test_a_restarted_kernel_is_told(page: Page, form: Form, service: FaultyService) -> None:
+def test_the_form_reports_a_restarted_kernel(
+    page: Page, form: Form, service: FaultyService
+) -> None:
     """Without its kernel the form shows no account, and says what to do."""
     form.sign_in(service.api_key)
     expect(form.account).to_be_visible()

@@ -93,7 +93,7 @@ def test_every_text_is_readable_in_every_theme(
     assert texts == []
 
 
-def test_a_screen_reader_is_told_what_each_part_is(
+def test_a_screen_reader_announces_each_part(
     page: Page, server: Server, service: FaultyService
 ) -> None:
     """Parts have names and roles, regions can be chosen, and an error belongs to its field."""

@@ -58,7 +58,7 @@ def start_cell(page: Page, number: int) -> None:
 
 
 @pytest.mark.parametrize("app", ["lab", "notebook"])
-def test_it_moves_while_a_loop_a_thread_and_a_task_make_requests(
+def test_the_monitor_updates_while_a_loop_a_thread_and_a_task_make_requests(
     page: Page, server: Server, service: FaultyService, app: App
 ) -> None:
     """The monitor must not wait until the cell with the requests ends."""
@@ -78,7 +78,7 @@ def test_it_moves_while_a_loop_a_thread_and_a_task_make_requests(
     expect(page.locator(".dml-renews")).to_contain_text("renews in")
 
 
-def test_a_request_that_waits_is_said_and_counted_down(page: Page, server: Server) -> None:
+def test_the_monitor_counts_down_for_a_waiting_request(page: Page, server: Server) -> None:
     """The countdown runs while the waiting cell is still running."""
     cell = (
         "import directmail_lab as dm\nservice = dm.stand_in(limit=2, window_s=30)\n"
@@ -95,7 +95,7 @@ def test_a_request_that_waits_is_said_and_counted_down(page: Page, server: Serve
     expect(wait).to_have_text("")
 
 
-def test_what_is_exhausted_or_failed_is_marked(
+def test_exhausted_and_failed_responses_are_marked(
     page: Page, server: Server, service: FaultyService
 ) -> None:
     """The text and the graph mark it, for eyes and for screen readers."""

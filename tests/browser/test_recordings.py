@@ -34,7 +34,7 @@ def folder(server: Server) -> Path:
     return cassettes
 
 
-def test_the_installed_extension_is_this_one() -> None:
+def test_the_installed_extension_is_up_to_date() -> None:
     """`pip install` copies the extension's first file, even if editable, so a copy may be old."""
     name = "share/jupyter/labextensions/directmail-lab/static/remoteEntry.js"
     installed = Path(sys.prefix, name)
@@ -90,7 +90,7 @@ def test_open_with_editor_gives_the_text(page: Page, server: Server, folder: Pat
 
 
 @pytest.mark.parametrize("path", ["cassettes/notes.yaml", "tour.yaml"])
-def test_what_is_no_cassette_opens_as_it_did(
+def test_a_file_that_is_not_a_cassette_opens_as_usual(
     page: Page, server: Server, folder: Path, path: str
 ) -> None:
     """The contents decide, and a cassette outside a `cassettes` folder opens as text."""
@@ -105,7 +105,7 @@ def test_what_is_no_cassette_opens_as_it_did(
     expect(page.get_by_role("grid", name="Interactions")).to_have_count(0)
 
 
-def test_a_link_of_openapi_opens_the_interactions_that_it_is_about(
+def test_an_openapi_link_opens_the_interactions_that_it_names(
     page: Page, server: Server, folder: Path
 ) -> None:
     """The link also works if the viewer is already open."""
@@ -142,7 +142,9 @@ def test_a_page_that_is_reloaded_shows_the_recording_again(
 
 
 @pytest.mark.parametrize("name", ["tour.yaml", "notes.yaml"])
-def test_notebook_7_shows_them_too(page: Page, server: Server, folder: Path, name: str) -> None:
+def test_notebook_7_shows_recordings_too(
+    page: Page, server: Server, folder: Path, name: str
+) -> None:
     """Notebook's file list opens this address. Other YAML files open in the editor."""
     page.goto(f"{server.url}/edit/seen/cassettes/{name}")
 
