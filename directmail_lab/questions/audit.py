@@ -277,11 +277,11 @@ _CALL_HINTS: Final = (
 _ARGUMENT = re.compile(r"[\"']([^\s\"'\\]{8,512})\\*[\"']")
 # A name and its value: `key: str = f"x"`, `auth=("x", "")`, `{"key": "x"}`, `<key>x`,
 # `environ["KEY"] = "x"`, `--key x`, `key is x`. The quotes may be escaped. The match begins within
-# the name, at the word that says what it is: trying each name from its start takes six times as
-# long.
+# the name, at the word that says what it is: trying each name from its start takes four times as
+# long. The lookahead halves the rest.
 _OUTSIDE_NAMES = re.compile(r"[^\w-]")
 _ASSIGNMENT = re.compile(
-    r"(?P<name>[kKtTsSpPaAcC](?i:ey|oken|ecret|ass|wd|uth|redential)[\w-]{0,40})"
+    r"(?P<name>(?=[kKtTsSpPaAcC])(?i:key|token|secret|pass|pwd|auth|credential)[\w-]{0,40})"
     r"\\*[\"']?\]?(?:\s{0,9}:\s{0,9}[\w.|]{1,40}(?=\s{0,9}=))?(?:[ \t:=>]|\bis\b){1,40}"
     r"[(\[]?[bfruBFRU]{0,2}\\*(?P<quote>[\"']?)(?P<secret>[^\s\"'\\<>(),;&]{8,512})"
 )
