@@ -32,7 +32,7 @@ from directmail_lab.tutorials import FIRST, copy_tutorials, first_notebook
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-NOTEBOOKS = sorted(path.name for path in (ROOT / "notebooks").glob("*.ipynb"))
+NOTEBOOKS = sorted(path.name for path in (ROOT / "notebooks").glob("[0-9]*.ipynb"))
 
 # The kernel runs this code when it starts. It blocks connections to other machines.
 LOOPBACK_ALONE = """

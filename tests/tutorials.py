@@ -266,7 +266,7 @@ def main() -> None:
     for name in RECORDINGS:
         record(name, ROOT / "cassettes" / f"{name}.yaml")
         sys.stdout.write(f"recorded {name}\n")
-    for notebook in sorted((ROOT / "notebooks").glob("*.ipynb")):
+    for notebook in sorted((ROOT / "notebooks").glob("[0-9]*.ipynb")):
         execute(notebook)
         sys.stdout.write(f"ran {notebook.name}\n")
 

@@ -55,24 +55,26 @@ def double_click(page: Page, path: str) -> None:
     listed(page, path).locator(".jp-DirListing-itemText").dblclick()
 
 
-@pytest.mark.parametrize("path", ["cassettes/tour.yaml", "cassettes/one.json", "tour.har"])
 def test_a_double_click_on_a_recording_opens_the_browser(
-    page: Page, server: Server, folder: Path, path: str
+    page: Page, server: Server, folder: Path
 ) -> None:
     """No kernel starts, and neither the file nor its folder changes."""
     open_app(page, server)
     before = {path: path.read_bytes() for path in folder.parent.rglob("*.*") if path.is_file()}
-    double_click(page, f"seen/{path}")
-    viewer = page.get_by_role("region", name="Recorded interactions")
-    expect(viewer).to_contain_text("102 interactions")
-    viewer.get_by_role("row", name="/v1/users/me").first.click()
-    response = viewer.get_by_role("region", name="Response")
-    expect(response).to_contain_text("299 of 300 left")
-    expect(response.locator(".cm-content")).to_contain_text("usr_stand_in_1")
-    saved = "jupyterapp.shell.currentWidget.context.save().then(() => 'saved', () => 'refused')"
+    for path in ("cassettes/tour.yaml", "cassettes/one.json", "tour.har"):
+        double_click(page, f"seen/{path}")
+        viewer = page.get_by_role("region", name="Recorded interactions")
+        expect(viewer).to_contain_text("102 interactions")
+        viewer.get_by_role("row", name="/v1/users/me").first.click()
+        response = viewer.get_by_role("region", name="Response")
+        expect(response).to_contain_text("299 of 300 left")
+        expect(response.locator(".cm-content")).to_contain_text("usr_stand_in_1")
+        saved = "jupyterapp.shell.currentWidget.context.save().then(() => 'saved', () => 'refused')"
 
-    assert page.evaluate(saved) == "refused"
-    assert shown_documents(page) == [[path.rpartition("/")[2], "directmail-lab:recording"]]
+        assert page.evaluate(saved) == "refused"
+        assert shown_documents(page) == [[path.rpartition("/")[2], "directmail-lab:recording"]]
+        page.get_by_role("dialog").get_by_role("button").click()
+        command(page, "application:close-all")
     assert page.evaluate("jupyterapp.serviceManager.sessions.running().next().done")
     assert {p: p.read_bytes() for p in folder.parent.rglob("*.*") if p.is_file()} == before
 
@@ -89,18 +91,20 @@ def test_open_with_editor_gives_the_text(page: Page, server: Server, folder: Pat
     expect(page.locator(".cm-content:visible")).to_contain_text("recorded_with")
 
 
-@pytest.mark.parametrize("path", ["cassettes/notes.yaml", "tour.yaml"])
 def test_a_file_that_is_not_a_cassette_opens_as_usual(
-    page: Page, server: Server, folder: Path, path: str
+    page: Page, server: Server, folder: Path
 ) -> None:
     """The contents decide, and a cassette outside a `cassettes` folder opens as text."""
     open_app(page, server)
-    double_click(page, f"seen/{path}")
-    name = path.rpartition("/")[2]
-    usual = page.evaluate(
-        "name => jupyterapp.docRegistry.defaultWidgetFactory(name).modelName", name
-    )
-    wait_for(page, lambda: shown_documents(page) == [[name, usual]])
+    shown = []
+    for path in ("cassettes/notes.yaml", "tour.yaml"):
+        double_click(page, f"seen/{path}")
+        name = path.rpartition("/")[2]
+        usual = page.evaluate(
+            "name => jupyterapp.docRegistry.defaultWidgetFactory(name).modelName", name
+        )
+        shown.append([name, usual])
+        wait_for(page, lambda: shown_documents(page) == shown)
 
     expect(page.get_by_role("grid", name="Interactions")).to_have_count(0)
 
@@ -141,17 +145,12 @@ def test_a_page_that_is_reloaded_shows_the_recording_again(
     expect(page.get_by_role("grid", name="Interactions")).to_be_visible()
 
 
-@pytest.mark.parametrize("name", ["tour.yaml", "notes.yaml"])
-def test_notebook_7_shows_recordings_too(
-    page: Page, server: Server, folder: Path, name: str
-) -> None:
+def test_notebook_7_shows_recordings_too(page: Page, server: Server, folder: Path) -> None:
     """Notebook's file list opens this address. Other YAML files open in the editor."""
-    page.goto(f"{server.url}/edit/seen/cassettes/{name}")
-
-    if name == "tour.yaml":
-        expect(page.get_by_role("grid", name="Interactions")).to_be_visible()
-    else:
-        expect(page.locator(".cm-content")).to_contain_text("plain: text")
+    page.goto(f"{server.url}/edit/seen/cassettes/tour.yaml")
+    expect(page.get_by_role("grid", name="Interactions")).to_be_visible()
+    page.goto(f"{server.url}/edit/seen/cassettes/notes.yaml")
+    expect(page.locator(".cm-content")).to_contain_text("plain: text")
 
 
 def test_the_launchers_cards_open_notebooks(page: Page, server: Server) -> None:
