@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
+from functools import cache
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
@@ -87,8 +88,12 @@ def operation_of(path: str) -> str:
     >>> operation_of("/v1/lists/8f14e45f/members/12")
     '/v1/lists/{id}/members/{id}'
     """
+    return _joined(path, _without_id)
+
+
+def _joined(path: str, without_id: Callable[[str], str]) -> str:
     front = match[0] if (match := _FRONT.match(path)) else ""
-    return front + "/".join(map(_without_id, path[len(front) :].split("/")))
+    return front + "/".join(map(without_id, path[len(front) :].split("/")))
 
 
 def _without_id(segment: str) -> str:
@@ -125,9 +130,10 @@ def operations_of(paths: Iterable[str], templates: Collection[str] = ()) -> dict
     """
     patterns = {template: pattern_of(template) for template in templates}
     known = {}
+    without_id = cache(_without_id)  # only for this call: a segment may be a key
     for path in paths:
         named = (each for each, pattern in patterns.items() if pattern.fullmatch(path))
-        known[path] = next(named, None) or operation_of(path)
+        known[path] = next(named, None) or _joined(path, without_id)
     others = {*known.values()} - {*templates}
     routes = {
         each: tuple(_TOKEN.findall(each)) for each in others if each.count("/") < _MOST_SEGMENTS
