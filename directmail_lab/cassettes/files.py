@@ -256,11 +256,12 @@ class Lines(Sequence[Interaction]):
 
         None if the interaction is unusual or damaged.
         """
-        with suppress(*MALFORMED):
+        try:
             if head := layout.head_of(self._data, self._starts[index]):
                 check_times(*head[:2])
-                return head
-        return None
+        except MALFORMED:
+            return None
+        return head
 
     def _match(self, index: int) -> re.Match[bytes]:
         match = layout.INTERACTION.match(self._data, self._starts[index])
