@@ -328,6 +328,22 @@ def test_a_slow_request_is_aborted(
     assert len(dm.openapi()["paths"]) == 1
 
 
+def test_a_response_to_a_session_that_was_replaced_is_not_opened(
+    service: FaultyService, browsed: Callable[..., Page]
+) -> None:
+    """The list shows the new session, in which the number belongs to another request."""
+    dm.connect(service.base_url, service.api_key, pace="off")
+    page = browsed()
+    with service.fault(latency_s=1.0):
+        sending = page.start("send", request=written())
+        while not service.requests:
+            assert not sending.done()
+    dm.connect(service.base_url, service.api_key, pace="off")
+    dm.get("/v1/lists")
+
+    assert sending.result(20) == {"number": None}
+
+
 def test_a_response_is_aborted_after_its_head(
     service: FaultyService, browsed: Callable[..., Page]
 ) -> None:
@@ -659,6 +675,12 @@ def test_a_curl_command_fills_the_form_without_its_credentials(
         ("{host}/v1 -d a=1 -d b=2", "POST", "/v1", "a=1&b=2"),
         ("-XPUT {base}/v1 --json '[1]'", "PUT", "/v1", "[1]"),
         ("{base}/v1 -d @letter.json", "POST", "/v1", ""),
+        ("{base}/v1 -d 'a=100$' -H 'X-Note: b'", "POST", "/v1", "a=100$"),
+        ('"{base}/v1?\\$top=5" -d "{{\\"a\\": \\"\\$5\\"}}"', "POST", "/v1?$top=5", '{"a": "$5"}'),
+        ("{base}/v1 -d $'caf\\xc3\\xa9 \\ud83d\\ude00 C:\\New'", "POST", "/v1", "café 😀 C:\\New"),
+        ("{base}/v1\\\n/lists -d 'a\\\nb'\n -XPUT", "PUT", "/v1/lists", "a\\\nb"),
+        ("{base}/v1?a=1&b=2 -H 'Accept:' -H 'X-Note;'", "GET", "/v1?a=1&b=2", ""),
+        ("{base}/v1 -F 'a=\"x;y\";type=text/csv'", "POST", "/v1", "text/csv\r\n\r\nx;y\r\n"),
         ("{base}/v1 -F 'to=Bern' -F file=@a.pdf", "POST", "/v1", 'name="to"\r\n\r\nBern\r\n'),
     ],
 )
@@ -683,12 +705,53 @@ def test_the_usual_options_of_curl_are_read(
 
 
 @pytest.mark.parametrize(
+    ("options", "left_out"),
+    [
+        ("; curl {base}/v1/b -d k-1234", "the text after the command"),
+        ("| sort -d k-1234", "the text after the command"),
+        ("--next {base}/v1/b -d k-1234", "--next"),
+        ("--oauth2-bearer=k-1234", "--oauth2-bearer"),
+        ("--capath /etc/k-1234 -H 'Authorization k-1234'", "--capath, a header without a colon"),
+        ("-H @k.txt", "-H @k.txt"),
+    ],
+)
+def test_a_part_of_a_curl_command_that_is_left_out_is_named(
+    browsed: Callable[..., Page],
+    connected: Session,
+    service: FaultyService,
+    options: str,
+    left_out: str,
+) -> None:
+    """No other command and no secret joins the request."""
+    page = browsed(connected)
+    filled = page.ask("curl", f"curl {service.base_url}/v1/a {options}".format(base="x").encode())
+
+    assert filled["row"] == {"method": "GET"}
+    assert filled["uri"] == f"{service.base_url}/v1/a"
+    assert filled["notes"] == f"These options were left out: {left_out}."
+    assert "k-1234" not in repr(page.messages[-1])
+
+
+def test_a_pasted_body_that_the_form_cannot_show_is_left_out_and_the_form_says_so(
+    browsed: Callable[..., Page], connected: Session, service: FaultyService
+) -> None:
+    """The page would send nothing in its place."""
+    page = browsed(connected)
+    filled = page.ask("curl", f"curl {service.base_url}/v1 --data-raw $'a\\r\\nb\\nc'".encode())
+
+    assert filled["request"]["body"]["kind"] == "none"
+    assert filled["notes"].startswith("The body was left out, because it is not plain text")
+
+
+@pytest.mark.parametrize(
     ("command", "problem"),
     [
         ("curl https://elsewhere.test/v1", "not to elsewhere.test."),
         ("curl https://k-1234@elsewhere.test/v1 -u k-1234:", "not to elsewhere.test."),
         ("curl 'http://127.0.0.1:1/v1", "This curl command cannot be read."),
         ("curl http://127.0.0.1:port/v1", "The address of this curl command cannot be read."),
+        ("curl $'http://127.0.0.1/\\xff'", "This curl command cannot be read."),
+        ('curl ^"http://127.0.0.1/v1^" ^\n -H ^"A: b^"', "Copy it again as a command for bash."),
         ("wget /v1", "This curl command cannot be read."),
     ],
 )

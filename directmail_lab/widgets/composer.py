@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -162,8 +163,9 @@ class Composer:
             self._is_sending.release()
             if is_alone:
                 session.allowances.shown.release()
-        # If a cell has changed the mode meanwhile, the page now shows another recording.
-        number = call_of(request).number if session.recording is recording else 0
+        # If a cell has changed the mode or the session meanwhile, the page shows another recording.
+        is_shown = session is self._session() and session.recording is recording
+        number = call_of(request).number if is_shown else 0
         respond({**told, "number": number or None})
 
     def _abort(self) -> None:
@@ -205,10 +207,17 @@ class Composer:
         request = RecordedRequest(command.method.upper(), address, tuple(headers), command.body)
         redacted = session.recording.redactor.request(request)
         about, shown = describe_message(redacted, MAX_SHOWN_BYTES, is_kept=True)
+        body: Any = about["body"]
+        is_lost = bool(request.body) and not body["editable"]
+        if is_lost:
+            empty = replace(redacted, body=b"")
+            about, shown = describe_message(empty, MAX_SHOWN_BYTES, is_kept=True)
         has_own = command.has_credentials or bool(url.userinfo) or headers != command.headers
         notes = ["Credentials were left out: the session sends its own."] * has_own
         if redacted != request:
             notes.append("A secret value was replaced: put in your own.")
+        if is_lost:
+            notes.append("The body was left out, because it is not plain text: choose a file.")
         if command.left_out:
             notes.append(f"These options were left out: {', '.join(command.left_out)}.")
         return {
