@@ -96,6 +96,9 @@ IN_PLACE_OF_A_KEY = [
     "directmail --api-key ¤",
     "<apiKey>¤</apiKey>",
     "name     Ada\napi_key  ¤",
+    "os.environ.get('DIRECTMAIL_API_KEY', '¤')",
+    'api_key = """¤"""',
+    'API_KEY: Final[str] = "¤"',
     "the_settings_of_the_client_for_the_second_account_api_key = '¤'",
 ]
 
@@ -133,6 +136,8 @@ SOUND = [
     "key = os.environ['KEY_8fK2xQ9zLr7T']; token = response1.headers2",
     "{'key': 'first-look-2', 'author': 'j8K2xQ9zLr7TtVb3', 'monkey': 'a1b2c3d4e5f6a7b8'}",
     "continuation_token='MTIzNDU2Nzg5MDEyMzQ1Ng=='; Key: uploads/6fad4bf7-87f0-471b/letter.pdf",
+    '{"password_updated_at": "2026-01-01T00:00:00Z", "secret": "2026-01-01 10:00"}',
+    "['client_secret', 'oauth2_token', 'api_key'], {'secret_version': 'v2026x01'}",
     "pip install git+ssh://git@github.com/a/b.git@v1.2; logo@2x.png",
 ]
 

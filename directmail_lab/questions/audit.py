@@ -276,14 +276,16 @@ _CALL_HINTS: Final = (
 )
 _ARGUMENT = re.compile(r"[\"']([^\s\"'\\]{8,512})\\*[\"']")
 # A name and its value: `key: str = f"x"`, `auth=("x", "")`, `{"key": "x"}`, `<key>x`,
-# `environ["KEY"] = "x"`, `--key x`, `key is x`. The quotes may be escaped. The match begins within
-# the name, at the word that says what it is: trying each name from its start takes four times as
-# long. The lookahead halves the rest.
+# `environ["KEY"] = "x"`, `get("KEY", "x")`, `--key x`, `key is x`. The quotes may be escaped. The
+# match begins within the name, at the word that says what it is: trying each name from its start
+# takes four times as long. The lookahead halves the rest.
 _OUTSIDE_NAMES = re.compile(r"[^\w-]")
 _ASSIGNMENT = re.compile(
     r"(?P<name>(?=[kKtTsSpPaAcC])(?i:key|token|secret|pass|pwd|auth|credential)[\w-]{0,40})"
-    r"\\*[\"']?\]?(?:\s{0,9}:\s{0,9}[\w.|]{1,40}(?=\s{0,9}=))?(?:[ \t:=>]|\bis\b){1,40}"
-    r"[(\[]?[bfruBFRU]{0,2}\\*(?P<quote>[\"']?)(?P<secret>[^\s\"'\\<>(),;&]{8,512})"
+    r"(?:\\*[\"']?\]?(?:\s{0,9}:\s{0,9}[\w.|\[\]]{1,40}(?=\s{0,9}=))?(?:[ \t:=>]|\bis\b){1,40}"
+    r"[(\[]?"
+    r"|[\"'](?P<comma>\s{0,9},\s{0,9})(?=[\"']))"
+    r"[bfruBFRU]{0,2}\\*(?P<quote>[\"']{0,3})(?P<secret>[^\s\"'\\<>(),;&]{8,512})"
 )
 _NAME_HINTS: Final = ("key", "token", "secret", "pass", "pwd", "auth", "credential")
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
@@ -292,8 +294,10 @@ _KEY_WORD = re.compile("(?:api)?key|token|secret|passw(?:or)?d|pwd|auth(?:orizat
 _SURE_WORD = re.compile("api|apikey|secret|passw(?:or)?d|pwd|credentials|private|access|client")
 _OTHER_WORD = re.compile(
     "public|page|next|continuation|cursor|idempotency|cache|sort|primary|foreign|ids?|names?"
-    "|hash|digest|sha|type|file|path|url|count"
+    "|hash|digest|sha|type|file|path|url|count|at|expir(?:es|ed|y|ation)|created|updated|changed"
+    "|used|length|version"
 )
+_DATE = re.compile(r"\d{4}-\d\d-\d\d(?:T[\d:.]+(?:Z|[+-][\d:]+)?)?")
 _PLACEHOLDER = re.compile(
     r"[<$%{\[].*|.*(?:[<…]|\.\.\.|\*\*\*|xxxx|your|example|placeholder|dummy|redact|fake).*"
     r"|(?-i:[A-Z]{1,12}(?:[_-][A-Z]{1,12})*)|(.)\1*"
@@ -343,7 +347,9 @@ def _is_key_beside_name(match: re.Match[str]) -> bool:
     words = [word.lower() for word in _WORD.findall(name)]
     if not any(map(_KEY_WORD.fullmatch, words)) or any(map(_OTHER_WORD.fullmatch, words)):
         return False
-    is_sure = any(map(_SURE_WORD.fullmatch, words))
+    is_sure = any(map(_SURE_WORD.fullmatch, words)) and not match["comma"]
+    if _DATE.fullmatch(secret):
+        return False
     if is_sure and match["quote"] and "://" not in secret:
         return bool(re.search(r"\d|.{20}", secret)) and not _is_placeholder(secret)
     return len(secret) >= (8 if is_sure else 12) and _is_random(secret)
