@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+from dataclasses import replace
 from pathlib import Path
 from unittest import mock
 
 import pytest
-from cassette_samples import answered, get, opened, paths_in, recorded, theirs
+from cassette_samples import BASE_URL, answered, get, opened, paths_in, recorded, theirs
 
 from directmail_lab.cassettes import (
     Cassette,
@@ -22,6 +23,7 @@ from directmail_lab.cassettes import (
 from directmail_lab.cassettes.library import command_name
 from directmail_lab.cassettes.vcr_files import block_text
 from directmail_lab.errors import CassetteError, CassetteFormatError, CassetteNotFoundError
+from directmail_lab.sessions import Session
 
 
 def write(path: Path) -> Path:
@@ -376,6 +378,19 @@ def test_an_unreadable_path_raises_a_cassette_error(
     monkeypatch.setattr(Path, "open", denied)
     with pytest.raises(CassetteError, match="Permission denied"):
         read_cassette(path)
+
+
+def test_with_windows_line_ends_all_attempts_of_a_call_are_played(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Git may convert a cassette. It is then read by vcrpy's loader."""
+    first = answered(get("/v1/users/me"), status=503)
+    path = recorded(tmp_path / "tour.yaml", first, replace(answered(), attempt=2))
+    path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
+
+    assert [each.attempt for each in read_cassette(path)] == [1, 2]
+    with Session(BASE_URL) as session, session.replay(path):
+        assert session.get("/v1/users/me").status_code == 200
 
 
 def test_windows_line_ends_are_read_and_converted_when_recording(tmp_path: Path) -> None:

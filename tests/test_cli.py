@@ -551,6 +551,19 @@ def test_adopt_redacts_cassettes_and_loses_no_response(
         assert ours.status_code == theirs.status_code == answer.status_code
 
 
+@pytest.mark.parametrize("name", ["test_me", "test_me.yaml", "test_me.json"])
+def test_adopt_keeps_the_json_of_a_cassette_whatever_its_name(name: str) -> None:
+    """vcrpy's serializer for JSON adds no suffix, and would not load YAML."""
+    Path("suite").mkdir()
+    theirs(f"suite/{name}", answered(get(f"/v1?api_key={SECRET}")), as_json=True)
+    done = invoke("cassette", "adopt", "suite", "--write")
+    text = Path("suite", name).read_text(encoding="utf-8")
+
+    assert "Rewrote 1 cassette, redacted." in done.output
+    assert vcr.serializers.jsonserializer.deserialize(text)["interactions"]
+    assert SECRET not in text
+
+
 def test_adopt_leaves_outside_files_keeps_permissions_and_reports_comments(
     suite: object, tmp_path: Path
 ) -> None:

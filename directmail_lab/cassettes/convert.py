@@ -110,8 +110,8 @@ def adopt(path: Path) -> None:
     from .vcr_files import load_cassette_text
 
     with locked(path) as file, create(file, version_of(file)) as new:
-        convert(file, new, layout_of(file))
         recording = read_cassette(file)
+        convert(file, new, "json" if recording.layout == "json" else layout_of(file))
         before = _messages(map(_redactor(recording).interaction, recording))
         theirs = load_cassette_text(new.read_text(encoding="utf-8"))[1]
         if not before == _messages(read_cassette(new)) == _messages(theirs):
@@ -119,7 +119,7 @@ def adopt(path: Path) -> None:
 
 
 def _messages(interactions: Iterable[Interaction]) -> list[tuple[object, ...]]:
-    return [(each.request, each.response) for each in interactions]
+    return [(each.request, each.response, each.attempt) for each in interactions]
 
 
 def redact(path: Path, rules: Sequence[str]) -> int:

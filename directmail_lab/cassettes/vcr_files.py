@@ -191,13 +191,14 @@ def count_comments(path: Path) -> int:
 
 def _interaction(entry: Mapping[str, Any], number: int) -> Interaction:
     try:
-        response = _response(entry["response"])
+        response, attempt = _response(entry["response"]), entry.get("attempt")
         return check_interaction(
             Interaction(
                 _request(Request._from_dict(entry["request"])),
                 response,
                 recorded_at_of(entry.get("recorded_at")) or _date_of(response),
                 elapsed_s_of(entry.get("elapsed_s")),
+                attempt if type(attempt) is int and 1 <= attempt <= 999 else 1,
             )
         )
     except MALFORMED as error:

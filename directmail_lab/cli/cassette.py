@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -27,6 +28,9 @@ from .output import (
 
 app = typer.Typer(no_args_is_help=True, help="Show, check, repair and convert cassettes.")
 
+_BEGINS = re.compile(
+    rb'(?:\xef\xbb\xbf)?\s*(?:interactions:|\{\s*"version":\s*\d+,\s*"interactions":)'
+)
 _NAMES = typer.Argument(help="Cassettes, or files.", autocompletion=complete_cassette)
 
 
@@ -157,8 +161,10 @@ def adopt(
 
 def _is_of_vcrpy(path: Path) -> bool:
     """Return whether a file is a cassette without a suffix, which vcrpy names after a function."""
-    start = b"interactions:"
-    return not path.suffix and path.is_file() and path.read_bytes()[: len(start)] == start
+    if path.suffix or not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return _BEGINS.match(file.read(200)) is not None
 
 
 @app.command()

@@ -216,7 +216,9 @@ def _there(path: Path) -> Path:
 def similar_cassette(node: Node, path: Path) -> Path | None:
     """Return a cassette in the folders beside the test that has the test's name, or None."""
     names = {path.stem, node.name, getattr(node, "originalname", "")}
-    found = sorted(cassette_folder(node).rglob("*.y*ml"))
+    folder = cassette_folder(node)
+    found = sorted([*folder.rglob("*.y*ml"), *folder.rglob("*.json")])
+    found.sort(key=lambda each: each.parent != path.parent)  # the test's own folder first
     return next((each for each in found if each.stem in names), None)
 
 
