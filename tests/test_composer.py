@@ -679,6 +679,7 @@ def test_a_curl_command_fills_the_form_without_its_credentials(
         ('"{base}/v1?\\$top=5" -d "{{\\"a\\": \\"\\$5\\"}}"', "POST", "/v1?$top=5", '{"a": "$5"}'),
         ("{base}/v1 -d $'caf\\xc3\\xa9 \\ud83d\\ude00 C:\\New'", "POST", "/v1", "café 😀 C:\\New"),
         ("{base}/v1\\\n/lists -d 'a\\\nb'\n -XPUT", "PUT", "/v1/lists", "a\\\nb"),
+        ("{base}/v1 -d a \\\n", "POST", "/v1", "a"),
         ("{base}/v1?a=1&b=2 -H 'Accept:' -H 'X-Note;'", "GET", "/v1?a=1&b=2", ""),
         ("{base}/v1 -F 'a=\"x;y\";type=text/csv'", "POST", "/v1", "text/csv\r\n\r\nx;y\r\n"),
         ("{base}/v1 -F 'to=Bern' -F file=@a.pdf", "POST", "/v1", 'name="to"\r\n\r\nBern\r\n'),

@@ -50,7 +50,7 @@ _WITH_VALUE: Final = (_READ - {"get", "head"}) | _CREDENTIALS | {*_OTHERS_WITH_V
 # although a backslash is missing there.
 _BARE: Final = r"(?:[^\s'\"\\;|&<>$]|\$(?!['\"]))+"
 _PART: Final = re.compile(
-    r"(?P<joined>\\\r?\n)|(?P<space>[ \t]+|\s+(?=-))|'(?P<plain>[^']*)'"
+    r"(?P<joined>\\(?:\r?\n|\Z))|(?P<space>[ \t]+|\s+(?=-))|'(?P<plain>[^']*)'"
     r"|\$'(?P<ansi>(?:[^'\\]|\\.)*)'|\$?\"(?P<double>(?:[^\"\\]|\\.)*)\"|\\(?P<escaped>.)"
     rf"|(?P<bare>{_BARE}(?:&{_BARE})*)|(?P<end>[\r\n;|&<>])",
     re.DOTALL,
@@ -155,7 +155,7 @@ def read_curl(text: str) -> CurlCommand:
 def _split(text: str) -> tuple[list[str], str]:
     """Return the words of the first command, as bash reads them, and what follows the command."""
     words: list[str] = []
-    text, at, is_new = text.strip(), 0, True
+    text, at, is_new = text.lstrip(), 0, True
     while part := _PART.match(text, at):
         kind, at = part.lastgroup, part.end()
         if kind == "end":
