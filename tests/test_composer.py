@@ -751,7 +751,10 @@ def test_a_pasted_body_that_the_form_cannot_show_is_left_out_and_the_form_says_s
         ("curl https://k-1234@elsewhere.test/v1 -u k-1234:", "not to elsewhere.test."),
         ("curl 'http://127.0.0.1:1/v1", "This curl command cannot be read."),
         ("curl http://127.0.0.1:port/v1", "The address of this curl command cannot be read."),
-        ("curl $'http://127.0.0.1/\\xff'", "This curl command cannot be read."),
+        *[
+            (f"curl {option}", "This curl command cannot be read.")
+            for option in ("$'/\\xff'", "/v1 -H $'X: \\xff'", "-F $'\\xff=1'", "-F $'a=@\\xff'")
+        ],
         ('curl ^"http://127.0.0.1/v1^" ^\n -H ^"A: b^"', "Copy it again as a command for bash."),
         ("wget /v1", "This curl command cannot be read."),
     ],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import Final, NamedTuple
 from urllib.parse import quote_plus
 
@@ -114,6 +115,16 @@ def read_curl(text: str) -> CurlCommand:
     DirectMailLabError
         The text is not a curl command for bash, or its quotes do not match.
     """
+    try:
+        command = _read(text)
+        told = chain([command.method, command.url], command.left_out, *command.headers)
+        "".join(told).encode()
+    except UnicodeEncodeError:  # a byte that is not UTF-8, and in no body
+        raise _unreadable() from None
+    return command
+
+
+def _read(text: str) -> CurlCommand:
     words, rest = _split(text)
     # Before a quote and at the end of a line, the command is for Windows' cmd.
     if words[:1] != ["curl"] or any(word.startswith("^") for word in words):
@@ -145,10 +156,6 @@ def read_curl(text: str) -> CurlCommand:
     usual = "HEAD" if values("head") else "POST" if is_post and not values("get") else "GET"
     method = next(iter(values("request")), usual)
     has_credentials = any(option.name in _CREDENTIALS for option in options)
-    try:
-        f"{method}{url}{headers}".encode()
-    except UnicodeEncodeError:  # a byte that is not UTF-8
-        raise _unreadable() from None
     return CurlCommand(method.upper(), url, headers, body, has_credentials, left_out)
 
 
