@@ -126,7 +126,7 @@ def read_curl(text: str) -> CurlCommand:
 
 def _read(text: str) -> CurlCommand:
     words, rest = _split(text)
-    # Before a quote and at the end of a line, the command is for Windows' cmd.
+    # A command for Windows' cmd has carets before its quotes and at the ends of its lines.
     if words[:1] != ["curl"] or any(word.startswith("^") for word in words):
         raise _unreadable()
     options = list(_options(iter(words[1:])))
@@ -170,10 +170,9 @@ def _split(text: str) -> tuple[list[str], str]:
         if kind == "space":
             is_new = True
         elif kind != "joined":
-            word = _word(part)
             if is_new:
                 words.append("")
-            words[-1] += word
+            words[-1] += _word(part)
             is_new = False
     return ([] if at < len(text) else words), ""
 
@@ -228,7 +227,7 @@ def _options(words: Iterator[str]) -> Iterator[_Option]:
 
 
 def _headers(values: list[str]) -> Iterator[tuple[str, str]]:
-    """Yield the headers. As for curl, ``X-Note;`` is an empty one, and ``Accept:`` sends none."""
+    """Yield the headers. As in curl, ``X-Note;`` adds an empty one, and ``Accept:`` adds none."""
     for value in values:
         name, colon, content = value.partition(":")
         if content.strip():
