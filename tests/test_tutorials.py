@@ -150,7 +150,7 @@ def test_run_all_shows_the_same_whatever_ran_before(
 def test_the_same_cells_give_the_same_tables(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The Reset unit that one cell states for the stand-in must not affect the recording."""
     monkeypatch.chdir(copy / "notebooks")
-    sources = [c.source for c in read(Path("02-rate-limits.ipynb")).cells if c.cell_type == "code"]
+    sources = [c.source for c in read(Path("05-rate-limits.ipynb")).cells if c.cell_type == "code"]
     kernel: dict[str, Any] = {}
 
     def tables() -> Iterator[pd.DataFrame]:
