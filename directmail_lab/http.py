@@ -13,7 +13,13 @@ import httpx as httpx
 
 from .contract import SAFE_METHODS
 from .errors import AddressError
-from .exchange.values import Headers, RecordedRequest, RecordedResponse, text_headers
+from .exchange.values import (
+    Headers,
+    NoResponse,
+    RecordedRequest,
+    RecordedResponse,
+    text_headers,
+)
 
 # Many frameworks let a header or a parameter of these names override a request's method. The case
 # of a name does not matter, and WSGI and CGI treat - and _ alike.
@@ -98,3 +104,32 @@ def as_response(stored: RecordedResponse) -> httpx.Response:
         stream=httpx.ByteStream(stored.body),
         extensions={"http_version": b"HTTP/1.1", **reason},
     )
+
+
+# The first row that fits an error counts. An error that comes back has the class of the first row
+# of its kind.
+_NO_RESPONSE: Final[tuple[tuple[type[httpx.TransportError], NoResponse], ...]] = (
+    (httpx.ConnectTimeout, "connect_timeout"),
+    (httpx.ReadTimeout, "read_timeout"),
+    (httpx.WriteTimeout, "write_timeout"),
+    (httpx.ConnectError, "connect_error"),
+    (httpx.ReadError, "read_error"),
+    (httpx.WriteError, "write_error"),
+    (httpx.RemoteProtocolError, "protocol_error"),
+    (httpx.PoolTimeout, "connect_timeout"),
+    (httpx.ProxyError, "connect_error"),
+    (httpx.NetworkError, "read_error"),
+)
+
+
+def kind_of_failure(error: BaseException) -> NoResponse | None:
+    """Return why no response came; None for an error that says nothing about the network."""
+    return next((kind for classes, kind in _NO_RESPONSE if isinstance(error, classes)), None)
+
+
+def as_failure(stored: RecordedResponse, request: httpx.Request) -> httpx.TransportError | None:
+    """Return the error to raise for a recorded response that did not come; None if it did."""
+    for error, kind in _NO_RESPONSE:
+        if kind == stored.no_response:
+            return error(stored.reason, request=request)
+    return None

@@ -325,9 +325,13 @@ class CassetteServer(LoopbackServer):
             marks = each.method == request.method
             for cassette, sent in sorted(asked, key=lambda pair: not pair[0].has_unplayed(pair[1])):
                 try:
-                    return cassette.play(sent, marks=marks)[-1].response
+                    response = cassette.play(sent, marks=marks)[-1].response
                 except NotRecordedError as error:
                     refusals.append(error)
+                    continue
+                if response.no_response:  # which closes the connection
+                    raise ConnectionAbortedError(response.reason)
+                return response
         nearest = max(refusals, key=lambda refusal: refusal.similarity)
         return error_response(404, str(nearest), reason=nearest.reason)
 

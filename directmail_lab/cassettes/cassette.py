@@ -198,10 +198,12 @@ class Cassette:
         repeats = self._repeat == "last" and not self.records
         with self._lock:
             run, request = self._player.find(request, repeats=repeats)
+            while self.records and run is not None and self._is_unanswered(run):
+                self._player.mark(run)  # a mode that can send replays no failure
+                run, request = self._player.find(request)
             is_played = run is not None and bool(self._player.played[run.start])
             if run is not None and marks:
-                for index in run:
-                    self._player.played[index] = 1
+                self._player.mark(run)
         if run is not None and (repeats or not is_played):
             self.on_played(request)
             response_to, method = self._recording.response, request.method
@@ -221,6 +223,12 @@ class Cassette:
         refusal = self._player.refusal(request, is_played=is_played)
         self.on_unmatched(refusal)
         raise refusal
+
+    def _is_unanswered(self, run: range) -> bool:
+        """Return whether no response came, if these attempts were not played yet."""
+        if self._player.played[run.start]:
+            return False
+        return self._recording.interaction(run[-1] + 1).response.no_response is not None
 
     @property
     def redactor(self) -> Redactor:

@@ -230,11 +230,11 @@ class Lines(Sequence[Interaction]):
             if plain := layout.plain_at(self._data, self._starts[index]):
                 check_times(plain.recorded_at, plain.elapsed_s)
                 return plain
-        at, elapsed_s, attempt, request, response = self._match(index).groups()
+        at, elapsed_s, attempt, kind, request, response = self._match(index).groups()
         try:
             interaction = Interaction(
                 check_request(layout.request_of(_parse(request))),
-                check_response(layout.response_of(_parse(response))),
+                check_response(layout.response_of(_parse(response), _kind(kind))),
                 layout.recorded_at_of(at.decode("ascii", "replace")),
                 layout.elapsed_s_of(elapsed_s),
                 int(attempt or 1),
@@ -247,7 +247,8 @@ class Lines(Sequence[Interaction]):
     def response(self, index: int) -> RecordedResponse:
         """Return the response of an interaction."""
         try:
-            return check_response(layout.response_of(_parse(self._match(index)[5])))
+            kind, _, response = self._match(index).groups()[3:]
+            return check_response(layout.response_of(_parse(response), _kind(kind)))
         except MALFORMED as error:
             raise self._unreadable(index, error) from None
 
@@ -275,6 +276,10 @@ class Lines(Sequence[Interaction]):
         """Yield method and address of each interaction, and which attempt it is."""
         for index, start in enumerate(self._starts):
             yield layout.address_of(self._data, start) or _address_of(self[index])
+
+
+def _kind(text: bytes | None) -> str | None:
+    return None if text is None else text.decode()
 
 
 def _address_of(interaction: Interaction) -> tuple[Address, int]:

@@ -24,6 +24,7 @@ from ..exchange.values import (
     RecordedResponse,
     check_interaction,
     header,
+    no_response,
     normalize_headers,
     unreadable,
 )
@@ -66,6 +67,7 @@ def _har_entry(interaction: Interaction) -> dict[str, Any]:
             "content": {"size": len(response.body), **_har_content(response, "encoding")},
             "redirectURL": header(response.headers, "location") or "",
             **_har_message(response),
+            **({"_no_response": response.no_response} if response.no_response else {}),
         },
         "cache": {},
         "timings": {"send": 0, "wait": elapsed_ms, "receive": 0},
@@ -103,7 +105,7 @@ def _har_content(message: RecordedRequest | RecordedResponse, encoding: str) -> 
 def read_har(text: bytes, name: str) -> list[Interaction]:
     """Return the interactions of a .har file. They are not redacted.
 
-    Requests that got no response are left out.
+    Requests that got no response are left out, but for those that we wrote.
 
     Raises
     ------
@@ -129,10 +131,11 @@ def _from_har(entry: Any, name: str) -> Interaction | None:
     try:
         response = entry.get("response") or {}
         # Chromium gives a request that was blocked or aborted the status 0, Firefox none.
-        if not response.get("status") or int(response["status"]) <= 0:
+        none = no_response(response.get("_no_response"), text_of(response.get("statusText") or ""))
+        if none is None and (not response.get("status") or int(response["status"]) <= 0):
             return None
         request = _request(entry["request"])
-        response = _response(response, request.method)
+        response = none or _response(response, request.method)
         return check_interaction(Interaction(request, response, *_times(entry)))
     except MALFORMED as error:
         raise unreadable(name, error) from None

@@ -1,8 +1,9 @@
 """The layout of a cassette: plain YAML whose values are JSON, each on one line.
 
 A cassette begins with a header (version, recording, ``interactions:``). Each interaction follows on
-four lines (five for a second attempt). When the recording is closed, a line ``# end: …`` is added.
-So a cassette can be appended to and read line by line, and its last line shows whether it is whole.
+four lines. A second attempt has one more, and so has a request to which no response came. When the
+recording is closed, a line ``# end: …`` is added. So a cassette can be appended to and read line by
+line, and its last line shows whether it is whole.
 These functions convert between texts and values, and open no file.
 """
 
@@ -22,7 +23,11 @@ from ..exchange.values import (
     Interaction,
     RecordedRequest,
     RecordedResponse,
+    no_response,
 )
+
+NO_RESPONSE_STATUS: Final = 599
+"""The status in a file if no response came, for vcrpy; ``no_response:`` says so to our readers."""
 
 IS_RECORDED: Final = "is_recorded"
 """The key that marks a body as the service's own, although it looks like a `MissingBody`."""
@@ -39,6 +44,7 @@ _START: Final = b'version: 1\nrecording: {"recorded_with": "directmail-lab'
 _HEADER: Final = re.compile(rb"version: 1\nrecording: ([^\n]*)\ninteractions:\n")
 INTERACTION: Final = re.compile(
     rb"(?m)^- recorded_at: ([^\n]*)\n  elapsed_s: ([^\n]*)\n(?:  attempt: (\d{1,3})\n)?"
+    rb"(?:  no_response: ([a-z_]{1,20})\n)?"
     rb"  request: ([^\n]*)\n  response: ([^\n]*)\n"
 )
 _ADDRESS_PATTERN: Final = (
@@ -90,13 +96,16 @@ def end_line(count: int, sha256: str) -> str:
 def interaction_text(interaction: Interaction) -> str:
     """Return the lines of one interaction."""
     request, response = interaction.request, interaction.response
-    attempt = f"  attempt: {interaction.attempt}\n" if interaction.attempt > 1 else ""
+    marks = f"  attempt: {interaction.attempt}\n" if interaction.attempt > 1 else ""
+    status = response.status
+    if response.no_response:
+        marks, status = f"{marks}  no_response: {response.no_response}\n", NO_RESPONSE_STATUS
     return _one_line(
         f"- recorded_at: {_time(interaction.recorded_at)}\n"
-        f"  elapsed_s: {_seconds(interaction.elapsed_s)}\n{attempt}"
+        f"  elapsed_s: {_seconds(interaction.elapsed_s)}\n{marks}"
         f'  request: {{"method": {_quoted(request.method)}, "uri": {_quoted(request.uri)}, '
         f'"body": {_body_text(request.body)}, "headers": {_headers_text(request.headers)}}}\n'
-        f'  response: {{"status": {{"code": {response.status}, "message": '
+        f'  response: {{"status": {{"code": {status}, "message": '
         f'{_quoted(response.reason)}}}, "headers": {_headers_text(response.headers)}, '
         f'"body": {{"string": {_body_text(response.body)}{_mark(response.body)}}}}}\n'
     )
@@ -206,15 +215,21 @@ def request_of(value: Mapping[str, Any]) -> RecordedRequest:
     return RecordedRequest(value["method"], value["uri"], headers_of(value["headers"]), body)
 
 
-def response_of(value: Mapping[str, Any]) -> RecordedResponse:
-    """Return the response of a ``response:`` value, in this layout or in vcrpy's."""
+def response_of(value: Mapping[str, Any], kind: object = None) -> RecordedResponse:
+    """Return the response of a ``response:`` value, in this layout or in vcrpy's.
+
+    ``kind`` is the value of ``no_response:`` beside it.
+    """
     status, stored = value["status"], value.get("body") or {}
+    reason = text_of(status.get("message") or "")
+    if (none := no_response(kind, reason)) is not None:
+        return none
     body = stored.get("string") or b""
     # vcrpy leaves lone surrogates alone.
     body = body.encode("utf-8", "surrogatepass") if isinstance(body, str) else body
     if is_like_missing(body) and IS_RECORDED not in stored:
         body = MissingBody(body)
-    code, reason = status["code"], text_of(status.get("message") or "")
+    code = status["code"]
     return RecordedResponse(
         int(code) if isinstance(code, str) else code,
         reason,

@@ -169,6 +169,11 @@ class Player:
             runs.pop()
         return runs[-1] if runs and not self.played[runs[-1].start] else None
 
+    def mark(self, run: range) -> None:
+        """Mark a response and its attempts as played."""
+        for index in run:
+            self.played[index] = 1
+
     def unplayed(self) -> list[RecordedRequest]:
         """Return the requests whose responses were not played."""
         return [self._request(i) for i, is_played in enumerate(self.played) if not is_played]

@@ -189,7 +189,9 @@ class SessionRecording(Recording):
         )
         sent, received = map(text_headers, (exchange.request_headers, exchange.response_headers))
         request = RecordedRequest(reading.method, str(exchange.url), sent, exchange.request_body)
-        response = RecordedResponse(reading.status, exchange.reason, received, exchange.body or b"")
+        response = RecordedResponse(
+            reading.status, exchange.reason, received, exchange.body or b"", reading.no_response
+        )
         if exchange.body is not None and not reading.is_cut_short:
             response = normalize_headers(response, method=request.method)
         at = None if math.isnan(reading.at) else datetime.fromtimestamp(reading.at, UTC)

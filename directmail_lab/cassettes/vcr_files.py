@@ -43,7 +43,15 @@ from ..exchange.values import (
     normalize_headers,
     unreadable,
 )
-from .layout import IS_RECORDED, elapsed_s_of, headers_of, recorded_at_of, response_of, text_of
+from .layout import (
+    IS_RECORDED,
+    NO_RESPONSE_STATUS,
+    elapsed_s_of,
+    headers_of,
+    recorded_at_of,
+    response_of,
+    text_of,
+)
 from .matching import Matcher
 from .recording import uncollected
 
@@ -191,7 +199,7 @@ def count_comments(path: Path) -> int:
 
 def _interaction(entry: Mapping[str, Any], number: int) -> Interaction:
     try:
-        response, attempt = _response(entry["response"]), entry.get("attempt")
+        response, attempt = _response(entry), entry.get("attempt")
         return check_interaction(
             Interaction(
                 _request(Request._from_dict(entry["request"])),
@@ -226,9 +234,10 @@ def _request(request: Request) -> RecordedRequest:
     )
 
 
-def _response(value: dict[str, Any]) -> RecordedResponse:
+def _response(entry: Mapping[str, Any]) -> RecordedResponse:
+    value = entry["response"]
     if "status_code" not in value:
-        return response_of(value)
+        return response_of(value, entry.get("no_response"))
     # The layout of vcrpy's httpx recordings before 6.0.
     code, content = {"code": value["status_code"]}, {"string": value["content"]}
     old = response_of({"status": code, "headers": value["headers"], "body": content})
@@ -253,7 +262,9 @@ def block_text(
     }
     serializer = jsonserializer if as_json else yamlserializer
 
-    def with_metadata(data: dict[str, object]) -> str:
+    def with_metadata(data: dict[str, Any]) -> str:
+        for entry, each in zip(data["interactions"], interactions, strict=True):
+            entry.update({"no_response": kind} if (kind := each.response.no_response) else {})
         # Not under `metadata`, with which pytest-recording's loader fails: see `layout`.
         text: str = serializer.serialize({**data, "recording": dict(metadata)})
         return text
@@ -271,7 +282,8 @@ def _response_dict(response: RecordedResponse) -> dict[str, Any]:
     headers: dict[str, list[str]] = {}
     for name, value in response.headers:
         headers.setdefault(name, []).append(value)
-    status = {"code": response.status, "message": response.reason}
+    code = NO_RESPONSE_STATUS if response.no_response else response.status
+    status = {"code": code, "message": response.reason}
     body: dict[str, object] = {"string": bytes(response.body)}
     if is_like_missing(response.body) and not isinstance(response.body, MissingBody):
         body[IS_RECORDED] = True

@@ -11,13 +11,29 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from importlib.util import find_spec
-from typing import Final
+from typing import Final, Literal, get_args
 from urllib.parse import urlsplit
 
 from ..errors import CassetteFormatError
 
 Headers = tuple[tuple[str, str], ...]
 """Pairs of a header's name and value, in the order they were sent. A name may occur repeatedly."""
+
+NoResponse = Literal[
+    "connect_timeout",
+    "read_timeout",
+    "write_timeout",
+    "connect_error",
+    "read_error",
+    "write_error",
+    "protocol_error",
+]
+"""Why no response came: the connection failed, timed out, or did not carry valid HTTP."""
+
+NO_RESPONSE_KINDS: Final[tuple[NoResponse, ...]] = get_args(NoResponse)
+
+NOT_SENT_KINDS: Final[tuple[NoResponse, ...]] = ("connect_timeout", "connect_error")
+"""The kinds after which the service has received nothing of the request."""
 
 TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 """The valid names of headers (RFC 9110, section 5.6.2)."""
@@ -39,14 +55,21 @@ class RecordedRequest:
 
 @dataclass(frozen=True, slots=True)
 class RecordedResponse:
-    """A response as a cassette keeps it: with a decoded body, and headers that fit it."""
+    """A response as a cassette keeps it: with a decoded body, and headers that fit it.
+
+    ``no_response`` says why no response came; the status is then 0, and ``reason`` describes the
+    failure. A cassette's file has status 599 for it, since vcrpy cannot replay status 0.
+    """
 
     status: int
     reason: str = ""
     headers: Headers = ()
     body: bytes = b""
+    no_response: NoResponse | None = None
 
     def __repr__(self) -> str:
+        if self.no_response:
+            return f"<RecordedResponse {self.no_response}>"
         return f"<RecordedResponse {self.status}, {len(self.body)} bytes>"
 
 
@@ -67,6 +90,12 @@ class Interaction:
     recorded_at: datetime | None = None
     elapsed_s: float | None = None
     attempt: int = 1
+
+
+def no_response(kind: object, reason: str = "") -> RecordedResponse | None:
+    """Return the value for a response that did not come, or None if there is no such kind."""
+    known = next((each for each in NO_RESPONSE_KINDS if each == kind), None)
+    return known and RecordedResponse(0, reason, no_response=known)
 
 
 MALFORMED: Final = (
@@ -125,6 +154,9 @@ def check_response(response: RecordedResponse) -> RecordedResponse:
     _check(is_status, "its status is not a number of three digits")
     _check(response.body is not None, "its response has no body")
     _check(_are_texts([response.reason]), "its reason phrase is not text")
+    _check(
+        response.no_response in (None, *NO_RESPONSE_KINDS), "its no_response is of no known kind"
+    )
     return response
 
 

@@ -98,7 +98,8 @@ def drift(cassette: str | Path, *, ignore: Iterable[str] = ()) -> pd.DataFrame:
         ========= ====== ==================================================================
 
         In ``attrs``, ``"sent"`` is the number of requests sent. ``"not_sent"`` lists the operations
-        that were not sent, because they write or because redaction changed their address.
+        that were not sent: they write, redaction changed their address, or no response to them was
+        recorded.
         ``"notes"`` has the same in words, as shown below the table.
 
     Raises
@@ -143,6 +144,7 @@ def _reads(recording: Recording) -> tuple[dict[int, Interaction], list[RecordedR
     """Return the different reads to send by their numbers, and the requests not to send."""
     reads: dict[tuple[str, str], tuple[int, Interaction]] = {}
     not_sent: list[RecordedRequest] = []
+    unanswered: dict[tuple[str, str], RecordedRequest] = {}
     for number, recorded in enumerate(recording, 1):
         request = recorded.request
         query = query_of(request.uri)
@@ -151,9 +153,13 @@ def _reads(recording: Recording) -> tuple[dict[int, Interaction], list[RecordedR
             not_sent.append(request)
             continue
         key = request.method, request.uri
+        if recorded.response.no_response:  # there is nothing to compare with
+            unanswered[key] = request
+            continue
         before = reads.get(key)
         if before is None or recorded.response.status < 400 or before[1].response.status >= 400:
             reads[key] = number, recorded
+    not_sent += [request for key, request in unanswered.items() if key not in reads]
     return dict(reads.values()), not_sent
 
 

@@ -19,7 +19,7 @@ from ..display import CONTROLS, readable
 from ..exchange.bodies import plain_text, shown_missing
 from ..exchange.operations import operations_of, query_of
 from ..exchange.values import Interaction, header
-from ..readings.reading import CUT_SHORT
+from ..readings.reading import CUT_SHORT, no_response_text
 from ..sources import Source, describe, is_many, named_paths, recording_of, recordings_of
 from .snippets import copy_as
 
@@ -72,13 +72,13 @@ def interactions(
         path         string        the path below the base address
         query        string        the query without its question mark
         operation    string        the path with segments that look like ids as ``{id}``
-        status       Int64         the status code
+        status       Int64         the status code; 0 if no response came
         attempt      Int64         1, or more if the request was sent again
         content_type string        the response's ``Content-Type``
         bytes        Int64         the size of the response's body
         elapsed_s    Float64       seconds from the request to the response
         excerpt      string        the start of the body on one line
-        problem      string        says if the response was cut short; <NA> if it was not
+        problem      string        says if the response was cut short, or did not come; else <NA>
         ============ ============= =============================================================
 
         If a session did not keep a body, ``bytes`` and ``excerpt`` are <NA>. If a body was not
@@ -141,7 +141,9 @@ def _row(recording: Recording, number: int, interaction: Interaction) -> tuple[o
         len(response.body) if is_kept and not shown_missing(response.body) else None,
         interaction.elapsed_s,
         _excerpt(response.body) if is_kept else None,
-        CUT_SHORT if reading and reading.is_cut_short else None,
+        no_response_text(none)
+        if (none := response.no_response)
+        else (CUT_SHORT if reading and reading.is_cut_short else None),
         reading and reading.cassette_number,
     )
 
@@ -198,6 +200,8 @@ class InteractionView:
         request, response = self.interaction.request, self.interaction.response
         elapsed_s, at = self.interaction.elapsed_s, self.interaction.recorded_at
         status = f"{response.status} {response.reason}".rstrip()
+        if none := response.no_response:
+            status = f"{no_response_text(none)}: {response.reason}".rstrip(": ")
         status += "" if elapsed_s is None else f" after {elapsed_s:.3f} s"
         status += "" if at is None else f", {at:%Y-%m-%d %H:%M:%S} UTC"
         status += f"; {CUT_SHORT}" if self.is_cut_short else ""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from ..contract import HEADERS, LIMIT_HEADER, REMAINING_HEADER
 from ..exchange.operations import operation_of
-from ..exchange.values import Interaction
+from ..exchange.values import Interaction, NoResponse
 
 if TYPE_CHECKING:
     from ..redaction import Redactor
@@ -86,6 +86,8 @@ class Reading(NamedTuple):
     is_aborted
         Whether the caller closed the connection before the end of the body. The status is 0 if no
         response had come, as in a HAR file.
+    no_response
+        Why no response came, or None; see `directmail_lab.exchange.values.NoResponse`.
     """
 
     at: float
@@ -100,6 +102,7 @@ class Reading(NamedTuple):
     attempt: int = 1
     is_cut_short: bool = False
     is_aborted: bool = False
+    no_response: NoResponse | None = None
 
     def __repr__(self) -> str:
         return f"<Reading {self.method} {self.path} {self.status}>"
@@ -170,7 +173,8 @@ def reading_of(interaction: Interaction, path: str, *, cassette: str | None = No
     at_s = math.nan if at is None else at.timestamp()
     said = response.status, raw_values(response.headers), interaction.elapsed_s
     method, attempt = interaction.request.method, interaction.attempt
-    return Reading(at_s, method, path, *said, "recorded", cassette, None, attempt)
+    reading = Reading(at_s, method, path, *said, "recorded", cassette, None, attempt)
+    return reading._replace(no_response=kind) if (kind := response.no_response) else reading
 
 
 def is_exhausted(status: Any, remaining: Any) -> Any:
@@ -184,12 +188,19 @@ def is_exhausted(status: Any, remaining: Any) -> Any:
 
 def problem_of(reading: Reading, of_headers: str | None) -> str | None:
     """Return what is wrong with a response, given what is wrong with its headers."""
+    if reading.no_response:
+        return no_response_text(reading.no_response)
     if reading.is_aborted and not reading.status:
         return ABORTED  # the headers never came
     if not reading.is_cut_short:
         return of_headers
     of_body = ABORTED if reading.is_aborted else CUT_SHORT
     return f"{of_headers}; {of_body}" if of_headers else of_body
+
+
+def no_response_text(kind: NoResponse) -> str:
+    """Return why no response came in words: ``no response came (read timeout)``."""
+    return f"no response came ({kind.replace('_', ' ')})"
 
 
 def parse_counts(

@@ -22,7 +22,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from ..credentials import Hidden, keys_version, known_keys
 from ..errors import CassetteError
 from ..exchange.bodies import MAX_UNPACKED_BYTES, TooLargeError, missing_body, unpack
-from ..exchange.values import Headers, Interaction, RecordedRequest, RecordedResponse, header
+from ..exchange.values import Headers, Interaction, RecordedRequest, header
 from ..tracebacks import hide_frames
 from .key import REDACTED, KeySearch, lower_ascii
 from .personal import FIELD, Pseudonyms, normalize
@@ -154,7 +154,7 @@ class Redactor(Hidden):
                 return interaction
         request, response = self.request(interaction.request), interaction.response
         (reason,), headers, body = self._message([response.reason], response.headers, response.body)
-        response = RecordedResponse(response.status, reason, headers, body)
+        response = replace(response, reason=reason, headers=headers, body=body)
         return replace(interaction, request=request, response=response)
 
     @hide_frames

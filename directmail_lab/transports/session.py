@@ -12,9 +12,10 @@ from typing import Final, Literal
 from ..cassettes import Cassette, Played, SessionRecording
 from ..errors import AddressError, NotConnectedError
 from ..exchange.values import RecordedRequest
-from ..http import as_response, httpx, recorded_request
+from ..http import as_failure, as_response, httpx, recorded_request
 from . import Transport
 from .extensions import call_of
+from .network import lost_response
 from .observing import Observer
 
 ModeName = Literal["live", "record", "replay"]
@@ -133,12 +134,16 @@ class SessionTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
     def _played(self, request: httpx.Request, played: list[Played], mode: Mode) -> httpx.Response:
         """Observe each attempt, and return the response to the last one.
 
+        If no response came to it, raise the client's error for that.
+
         A response that another program recorded may contain credentials. Only the caller gets them.
         """
         assert mode.cassette is not None
         for each in played:
             response = as_response(each.response)
             self._observe.played(mode.recording, request, response, mode.cassette, each)
+        if failure := as_failure(each.response, request):
+            raise lost_response(request, failure) or failure
         if (original := mode.cassette.as_recorded(each)) is not None:
             observed, response = response, as_response(original)
             response.extensions.update(observed.extensions)

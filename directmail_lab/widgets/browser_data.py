@@ -25,7 +25,7 @@ from ..exchange.operations import query_of
 from ..exchange.values import RecordedRequest, RecordedResponse, header, normalize_headers
 from ..http import as_response, httpx
 from ..questions.snippets import copy_as
-from ..readings.reading import ABORTED, CUT_SHORT, Reading, is_exhausted
+from ..readings.reading import ABORTED, CUT_SHORT, Reading, is_exhausted, no_response_text
 from ..readings.reset_unit import renewal_time
 from ..transports.extensions import KEY, Received
 from .history import History, locate
@@ -216,7 +216,8 @@ def mark_of(reading: Reading) -> str:
         return "aborted"
     if is_exhausted(reading.status, reading.remaining):
         return "exhausted"
-    return "failed" if reading.status >= 400 or reading.is_cut_short else ""
+    is_lost = reading.is_cut_short or reading.no_response
+    return "failed" if reading.status >= 400 or is_lost else ""
 
 
 # -- one interaction ---------------------------------------------------------------------------
@@ -368,6 +369,8 @@ def response_of(recording: Recording, number: int) -> httpx.Response:
         The interaction does not exist or cannot be read, or its body was not kept.
     """
     interaction = recording.interaction(number)
+    if kind := interaction.response.no_response:
+        raise CassetteError(f"For interaction {number}, {no_response_text(kind)}.")
     if not recording.has_bodies(number) or shown_missing(interaction.response.body):
         raise CassetteError(
             f"The body of interaction {number} was not kept.", "Send the request again."

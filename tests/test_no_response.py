@@ -1,0 +1,186 @@
+"""A request to which no response came: how a file keeps it, and what each reader makes of it."""
+
+from __future__ import annotations
+
+import socket
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import httpx
+import pytest
+from cassette_samples import BASE_URL, NOON, answered, get, opened, post, recorded, theirs
+from vcr.persisters.filesystem import FilesystemPersister
+from vcr.serializers import yamlserializer
+
+import directmail_lab as dm
+from directmail_lab.cassettes import read_cassette
+from directmail_lab.cassettes.convert import adopt, convert, layout_of
+from directmail_lab.errors import OutcomeUnknownError
+from directmail_lab.exchange.values import (
+    NO_RESPONSE_KINDS,
+    Interaction,
+    NoResponse,
+    RecordedRequest,
+    no_response,
+)
+from directmail_lab.http import as_failure, kind_of_failure
+from directmail_lab.questions.contract_check import check_contract
+from directmail_lab.questions.drift import drift
+from directmail_lab.questions.findings import findings
+from directmail_lab.questions.interactions import interactions
+from directmail_lab.questions.openapi import openapi
+from directmail_lab.server import CassetteServer
+from directmail_lab.sessions import Session
+from directmail_lab.sources import recording_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+REASON = "the connection broke\u2028"
+
+
+def unanswered(kind: NoResponse, request: RecordedRequest | None = None) -> Interaction:
+    response = no_response(kind, REASON)
+    assert response is not None
+    return Interaction(request or get(), response, NOON, 0.042, attempt=2)
+
+
+@pytest.fixture
+def lost(tmp_path: Path) -> Path:
+    """A cassette with a read, and with a read and a write to which no response came."""
+    return recorded(
+        tmp_path / "cassettes" / "lost.yaml",
+        answered(get("/v1/lists"), "[]"),
+        replace(unanswered("read_timeout"), attempt=1),
+        replace(unanswered("read_error", post(b'{"a": 1}')), attempt=1),
+    )
+
+
+@pytest.mark.parametrize("kind", NO_RESPONSE_KINDS)
+def test_a_failure_without_response_comes_back_from_its_file(
+    tmp_path: Path, kind: NoResponse
+) -> None:
+    """All values are the same after writing and reading, and in vcrpy the status is 599."""
+    path = recorded(tmp_path / "tour.yaml", answered(get("/other")), unanswered(kind))
+    _, (_, vcrs) = FilesystemPersister.load_cassette(path, yamlserializer)
+
+    assert read_cassette(path).problem is None
+    assert read_cassette(path).interaction(2) == unanswered(kind)
+    assert vcrs["status"] == {"code": 599, "message": REASON}
+
+
+@pytest.mark.parametrize("kind", NO_RESPONSE_KINDS)
+def test_an_httpx_error_becomes_a_kind_and_the_kind_an_error(kind: NoResponse) -> None:
+    """The error that comes back is of the class of the one that was recorded."""
+    request = httpx.Request("GET", BASE_URL)
+    error = as_failure(unanswered(kind).response, request)
+
+    assert error is not None
+    assert kind_of_failure(error) == kind
+    assert (str(error), error.request) == (REASON, request)
+    assert as_failure(answered().response, request) is None
+
+
+def test_errors_that_say_nothing_of_the_network_are_of_no_kind() -> None:
+    """A full pool and a refusing proxy are failures of the connection, a bug is not."""
+    assert kind_of_failure(httpx.PoolTimeout("")) == "connect_timeout"
+    assert kind_of_failure(httpx.ProxyError("")) == "connect_error"
+    assert kind_of_failure(httpx.UnsupportedProtocol("")) is None
+    assert kind_of_failure(ValueError()) is None
+
+
+def test_an_unknown_kind_is_ignored(tmp_path: Path) -> None:
+    """A file may have any text there; the response is then the one with status 599."""
+    path = recorded(tmp_path / "tour.yaml", unanswered("read_error"))
+    for kind in ("lost_error", "true", "[1]"):
+        path.write_text(path.read_text().replace("no_response: read_error", f"no_response: {kind}"))
+        response = read_cassette(path).interaction(1).response
+
+        assert (response.status, response.no_response) == (599, None)
+
+
+@pytest.mark.parametrize("suffix", [".yaml", ".json", ".har"])
+def test_a_failure_survives_conversion(lost: Path, suffix: str) -> None:
+    """Converting to any layout and back keeps the kind; HAR has status 0 for it."""
+    there, back = lost.with_name(f"there{suffix}"), lost.with_name("back.yaml")
+    convert(lost, there, "vcrpy" if suffix == ".yaml" else layout_of(there))
+    convert(there, back, "lines")
+
+    assert [each.response.no_response for each in read_cassette(there)] == [
+        *(None, "read_timeout", "read_error")
+    ]
+    assert list(read_cassette(back))[1:] == [
+        replace(each, **({} if suffix == ".har" else {"recorded_at": None, "elapsed_s": None}))
+        for each in list(read_cassette(lost))[1:]
+    ]
+    assert ('"status": 0' in there.read_text()) == (suffix == ".har")
+
+
+def test_a_failure_survives_adoption(tmp_path: Path) -> None:
+    """A cassette in vcrpy's layout keeps it when it is rewritten in ours."""
+    path = theirs(tmp_path / "tour.yaml", answered(), unanswered("write_error"))
+    adopt(path)
+
+    assert read_cassette(path).layout == "lines"
+    assert read_cassette(path).interaction(2).response == unanswered("write_error").response
+
+
+def test_a_replay_raises_the_clients_error(lost: Path) -> None:
+    """The outcome of a write is unknown, as it was; questions show that no response came."""
+    with Session(BASE_URL) as session:
+        session.replay(lost)
+        with pytest.raises(httpx.ReadTimeout):
+            session.get("/v1/users/me")
+        with pytest.raises(OutcomeUnknownError):
+            session.post("/v1/letters", json={"a": 1})
+        table, rows = dm.rate_limits(session), interactions(session)
+
+    assert list(table["status"]) == [0, 0]
+    assert list(table["problem"]) == list(rows["problem"])
+    assert rows["problem"][1] == "no response came (read timeout)"
+
+
+def test_no_mode_that_can_send_replays_a_failure(lost: Path) -> None:
+    """A request that got no response is sent again."""
+    with opened(lost, "new_episodes") as cassette:
+        sent = cassette.play(get())
+
+        assert not sent
+        assert len(cassette.play(get("/v1/lists"))) == 1
+
+
+def test_questions_count_no_response_as_none(lost: Path) -> None:
+    """The tables show it with status 0, and no question takes it for a response."""
+    found, document = findings(lost), openapi(lost)
+
+    assert list(dm.rate_limits(lost)["status"]) == [200, 0, 0]
+    assert list(interactions(lost)["status"]) == [200, 0, 0]
+    assert "599" not in found.to_csv()
+    assert list(document["paths"]) == ["/v1/lists"]
+    assert list(check_contract(lost)["responses"]) == [1, 1, 1]
+    assert "no response came (read error): the connection broke" in str(
+        interactions(lost, number=3)
+    )
+    assert recording_of(lost).reading(2).no_response == "read_timeout"
+
+
+def test_drift_sends_no_read_that_had_no_response(
+    connected: Session, monkeypatch: pytest.MonkeyPatch, lost: Path
+) -> None:
+    """There is nothing to compare a response with."""
+    table = drift(lost)
+
+    assert table.attrs["sent"] == 1
+    assert table.attrs["not_sent"] == ["POST /v1/letters", "GET /v1/users/me"]
+
+
+def test_a_served_failure_closes_the_connection(lost: Path) -> None:
+    """The client gets not a byte, and the server goes on."""
+    with CassetteServer([lost]) as server:
+        host, port = server.base_url.removeprefix("http://").split(":")
+        with socket.create_connection((host, int(port))) as client:
+            client.sendall(b"GET /v1/users/me HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            received = client.recv(100)
+
+        assert received == b""
+        assert httpx.get(f"{server.base_url}/v1/lists").json() == []
