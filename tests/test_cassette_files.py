@@ -268,6 +268,17 @@ def test_an_invalid_cassette_raises_a_format_error_and_runs_nothing(
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_a_long_number_in_base_60_is_refused_before_it_is_computed(tmp_path: Path) -> None:
+    """Computing 800 kB of ``1:1:1…`` takes half a minute. Short ones are read as vcrpy does."""
+    path = tmp_path / "bad.yaml"
+    path.write_bytes(b"recording: {started_at: 12:30:45}\ninteractions: 1" + b":1" * 9_999)
+    with pytest.raises(CassetteFormatError, match="safe to load"):
+        read_cassette(path)
+
+    path.write_bytes(b"recording: {started_at: 12:30:45}\ninteractions: []\n")
+    assert read_cassette(path).metadata == {"started_at": 45_045}
+
+
 def test_a_response_without_a_body_gets_an_empty_body(tmp_path: Path) -> None:
     """Some programs omit the body, and vcrpy replays such cassettes."""
     path = tmp_path / "tour.yaml"

@@ -141,6 +141,22 @@ def test_a_custom_matcher_is_named_as_a_difference_unless_it_raises(path: Path) 
     ]
 
 
+def test_matching_by_headers_compares_only_requests_with_the_same_headers(path: Path) -> None:
+    """With 50 agents, comparing each request with all recorded ones would be quadratic."""
+    compared = []
+
+    def watch(sent: Any, _: Any) -> None:
+        compared.append(sent)
+
+    named = [replace(get(), headers=(("X-Agent", str(n)), ("X-AGENT", "?"))) for n in range(50)]
+    recorded(path, *(answered(each, body=str(n)) for n, each in enumerate(named)))
+    cassette = Cassette(path, match_on=[*DEFAULT_MATCH_ON, "headers", watch])
+    lower = [replace(each, headers=(("x-agent", each.headers[0][1]),)) for each in named]
+
+    assert bodies(cassette, *reversed(lower)) == [str(n).encode() for n in reversed(range(50))]
+    assert len(compared) == 50
+
+
 @pytest.mark.parametrize("base", [US, "http://127.0.0.1:8/x/y"])
 def test_a_cassette_of_one_region_replays_under_any_base_address(path: Path, base: str) -> None:
     """Paths are compared relative to the recording's base address and to the session's."""

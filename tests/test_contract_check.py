@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 import pandas as pd
@@ -112,3 +113,13 @@ def test_the_display_states_each_rule_once() -> None:
     assert shown.count("is not larger than") == 1
     assert (shown.count(">holds<"), shown.count(">violated<")) == (2, 2)
     assert "/a&lt;b&gt;" in shown
+
+
+def test_two_thousand_operations_are_checked_within_two_seconds() -> None:
+    """If a frame is selected for each operation, this takes three times as long."""
+    frame = frame_of([reading(f"/v1/{'a' * n}") for n in range(1, 2001)], unit="undetermined")
+    started = time.process_time()
+    verdicts = check_contract(frame)
+
+    assert len(verdicts) == 4001
+    assert time.process_time() - started < 2

@@ -178,6 +178,14 @@ def test_an_operation_has_an_id_a_tag_and_named_parameters() -> None:
     }
 
 
+def test_a_path_of_a_thousand_ids_is_described_in_linear_time() -> None:
+    """The names of its ids are numbered. With a longer ending for each, this took minutes."""
+    (path,) = described(*listed("/v1" + "/1" * 1_000, {}))["paths"]
+
+    assert path.startswith("/v1/{id}/{id_2}/{id_3}/")
+    assert path.endswith("/{id_1000}")
+
+
 def test_equal_objects_share_one_component_named_after_where_they_occur() -> None:
     """Objects that differ only by null or optional fields are equal, also in errors and arrays."""
     error = {"error": {"message": "no"}}

@@ -113,11 +113,14 @@ class Player:
         alike: dict[Hashable, list[range]] = {}
         for method, uri in self._addresses():
             runs = self._at(method, uri)
-            for key in self._keys(RecordedRequest(method, uri), *self._recording.base_urls):
-                alike.setdefault(key, []).extend(runs)
-                for run in runs if "body" in self._rest_of(method) else ():
-                    body = plain_body(self._matching.compared(self._request(run.start)))
-                    alike.setdefault((key, body), []).append(run)
+            keys = list(self._keys(RecordedRequest(method, uri), *self._recording.base_urls))
+            looks_inside = any(each in ("body", "headers") for each in self._rest_of(method))
+            for run in runs:
+                request = self._recorded(run) if looks_inside else None
+                for key in keys if request is None else self._with_headers(keys, request):
+                    alike.setdefault(key, []).append(run)
+                    if request is not None:
+                        alike.setdefault((key, plain_body(request)), []).append(run)
         for runs in alike.values():
             runs.sort(key=lambda run: run.start, reverse=True)
         return alike
@@ -149,7 +152,8 @@ class Player:
 
     def _find_alike(self, request: RecordedRequest) -> range | None:
         looks_inside = self.looks_inside(request.method)
-        for key in self._keys(request, self._base_url):
+        keys = self._keys(request, self._base_url)
+        for key in self._with_headers(keys, request) if looks_inside else keys:
             if runs := self._alike.get(key):
                 if not looks_inside:
                     return self._next(runs) or runs[0]
@@ -235,6 +239,15 @@ class Player:
             if base_url and f"{address}/".startswith(f"{base_url}/"):
                 yield method, address[len(base_url) :] or "/", parameters
 
+    def _with_headers(
+        self, keys: Iterable[Hashable], request: RecordedRequest
+    ) -> Iterable[Hashable]:
+        """Return keys with the headers that vcrpy compares, or unchanged if it compares none."""
+        if "headers" not in self._names:
+            return keys
+        first = {name.lower(): value for name, value in reversed(request.headers)}
+        return [(key, frozenset(first.items())) for key in keys]
+
     def looks_inside(self, method: str) -> bool:
         """Return whether more than the method and the address decides."""
         return bool(self._rest_of(method))
@@ -246,9 +259,7 @@ class Player:
     def _matches(self, request: RecordedRequest, run: range) -> bool:
         from .vcr_files import matches
 
-        # Redact another program's request again: this session may know a key in it.
-        recorded = self._redactor.request(self._request(run.start))
-        recorded = self._matching.compared(recorded)
+        recorded = self._recorded(run)
         rest = self._rest_of(request.method)
         if "body" in rest:
             request, recorded = (
@@ -257,6 +268,11 @@ class Player:
             if _is_form_without_fields(request) and request.body != recorded.body:
                 return False
         return matches(rest, request, recorded)
+
+    def _recorded(self, run: range) -> RecordedRequest:
+        """Return the recorded request of a response, as it is compared."""
+        # Redact another program's request again: this session may know a key in it.
+        return self._matching.compared(self._redactor.request(self._request(run.start)))
 
     def _request(self, index: int) -> RecordedRequest:
         return self._recording.interactions[index].request

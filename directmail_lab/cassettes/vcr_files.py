@@ -64,7 +64,10 @@ _DEEPEST: Final = 500
 _MOST_TIMES: Final = 10
 _MOST_CHARACTERS: Final = 1_000_000
 _ALIAS: Final = re.compile(r"\*[\w-]", re.ASCII)
-_TEXT, _LIST, _OBJECT = (f"tag:yaml.org,2002:{name}" for name in ("str", "seq", "map"))
+# Digits in base 60, such as 1:30:00, take PyYAML quadratic time.
+_LONGEST_BASE_60: Final = 100
+_TAGS: Final = ("str", "seq", "map", "int")
+_TEXT, _LIST, _OBJECT, _INTEGER = (f"tag:yaml.org,2002:{name}" for name in _TAGS)
 
 
 class _Reader(BytesIO):
@@ -112,6 +115,8 @@ class _Loader(yamlserializer._CassetteLoader):  # type: ignore[misc]
             return [self.construct_object(each) for each in node.value]
         if node.tag == _OBJECT and isinstance(node, yaml.MappingNode) and not self._has_aliases:
             return self.construct_mapping(node)
+        if node.tag == _INTEGER and ":" in node.value and len(node.value) > _LONGEST_BASE_60:
+            raise OverflowError
         return super().construct_object(node, deep)
 
 

@@ -248,14 +248,25 @@ def _row(template: str, calls: Sequence[_Call]) -> tuple[str, ...]:
 def _template(operation: str) -> str:
     """Return the template of an operation, with names for its ids: ``/v1/lists/{list_id}``."""
     segments: list[str] = []
+    taken: dict[str, int] = {}
     before = ""
     for segment in operation.split("/"):
-        name = f"{singular(before)}_id".removeprefix("_")
-        while f"{{{name}}}" in "/".join(segments):
-            name += "_2"
-        segments.append(segment.replace("{id}", f"{{{name}}}"))
+        if "{id}" in segment:
+            name = _unused(f"{singular(before)}_id".removeprefix("_"), taken)
+            segment = segment.replace("{id}", f"{{{name}}}")
+        segments.append(segment)
         before = "" if _NO_NAME.fullmatch(segment) else _NO_WORD.sub("_", segment)
     return "/".join(segments)
+
+
+def _unused(name: str, taken: dict[str, int]) -> str:
+    """Return a name that is not taken yet, and take it: ``id``, ``id_2``, ``id_3`` and so on."""
+    unused = name
+    while unused in taken:
+        taken[name] += 1
+        unused = f"{name}_{taken[name]}"
+    taken[unused] = 1
+    return unused
 
 
 def _described(known: dict[tuple[str, str], list[_Call]]) -> dict[str, Any]:
@@ -264,15 +275,12 @@ def _described(known: dict[tuple[str, str], list[_Call]]) -> dict[str, Any]:
     headers = _texts([call.headers for call in calls])
     for name in headers.keys() & MEANINGS:
         headers[name] = {"description": MEANINGS[name], **headers[name]}
-    schemas, ids = Components(), set()
+    schemas, taken = Components(), dict[str, int]()
     paths: dict[str, dict[str, Any]] = {}
     limited = [call for call in calls if call.status == "429"]
     responses = {"TooManyRequests": _response(limited, "error", schemas)} if limited else {}
     for (template, method), same in known.items():
-        name = _NO_WORD.sub("_", f"{method}{template}").strip("_")
-        while name in ids:
-            name += "_2"
-        ids.add(name)
+        name = _unused(_NO_WORD.sub("_", f"{method}{template}").strip("_"), taken)
         operation = {"operationId": name} | _operation(template, same, schemas)
         paths.setdefault(template, {})[method] = operation
     hosts = {call.server for call in calls}
