@@ -506,11 +506,12 @@ def test_the_session_is_the_current_one_for_the_test_alone(run: Run, service: St
     [
         ("", "{}", "", {"name", "email", "phone"}),
         ("directmail_redact = name, email", "{}", "", {"phone"}),
-        ("directmail_redact = name email", "{'redact': ['phone']}", "", {"name", "email"}),
-        ("directmail_redact = name", "{'redact': ['phone']}", "redact='email'", {"name", "phone"}),
+        ("directmail_redact = name email", "{'redact': ['phone']}", "", set()),
+        ("directmail_redact = name", "{'redact': 'phone'}", "redact='email'", set()),
+        ("", "{'redact': ['phone']}", "redact=['email']", {"name"}),
     ],
 )
-def test_the_marker_wins_over_the_fixture_and_that_over_the_ini_file(
+def test_redactions_of_the_ini_file_the_fixture_and_the_markers_add_up(
     pytester: pytest.Pytester,
     run: Run,
     account: FaultyService,
@@ -519,14 +520,40 @@ def test_the_marker_wins_over_the_fixture_and_that_over_the_ini_file(
     marker: str,
     kept: set[str],
 ) -> None:
-    """A project has its settings in one place, and a single test can override them."""
+    """A test that redacts more must not write what its project redacts."""
     account.fault(body=json.dumps({"name": "N1", "email": "E1", "phone": "P1"}))
     pytester.makeini(f"[pytest]\n{ini}")
     pytester.makeconftest(OPTIONS.replace("{}", fixture))
-    run(f"import pytest\n@pytest.mark.directmail({marker})\n{ONE_CALL}", RECORD, passed=1)
+    source = f"import pytest\npytestmark = pytest.mark.directmail(redact=())\n{ONE_CALL}"
+    marked = source.replace("def", f"@pytest.mark.directmail({marker})\ndef")
+    run(marked, RECORD, passed=1)
     text = OWN.read_text(encoding="utf-8")
 
     assert {n for n, v in (("name", "N1"), ("email", "E1"), ("phone", "P1")) if v in text} == kept
+
+
+@pytest.mark.parametrize(
+    ("fixture", "marker", "failed"),
+    [("{}", "", 1), ("{'repeat': 'last'}", "", 0), ("{'repeat': 'last'}", "repeat='strict'", 1)],
+)
+def test_the_marker_overrides_the_fixture(
+    pytester: pytest.Pytester, run: Run, service: StandIn, fixture: str, marker: str, failed: int
+) -> None:
+    """A project has its settings in one place, and a single test can override them."""
+    recorded(OWN, service)
+    pytester.makeconftest(OPTIONS.replace("{}", fixture))
+    source = f"import pytest\n@pytest.mark.directmail({marker})\n{ONE_CALL}, directmail.me()"
+
+    run(source, passed=1 - failed, failed=failed)
+
+
+def test_the_guide_has_a_table_of_all_ini_settings(pytester: pytest.Pytester) -> None:
+    """Whoever adds a setting also documents it."""
+    guide = Path(__file__).parent.parent / "notebooks" / "moving-from-vcrpy.md"
+    listed = re.findall(r"(?m)^\| `(directmail_\w+)` \|", guide.read_text(encoding="utf-8"))
+    shown = "\n".join(pytester.runpytest(*QUIET, "--help").outlines)
+
+    assert sorted(listed) == sorted(re.findall(r"(?m)^  (directmail_\w+)", shown))
 
 
 def test_settings_are_read_from_pyproject(

@@ -184,10 +184,10 @@ def _session(
     from ..current import current_session, make_current
     from ..errors import DirectMailLabError
 
-    settings = settings_of(node, options)
-    mode: RecordMode = node.config.getoption(OPTION) or settings.record_mode or "none"
     before = current_session()
     try:
+        settings = settings_of(node, options)
+        mode: RecordMode = node.config.getoption(OPTION) or settings.record_mode or "none"
         named = cassette if settings.cassette is None else settings.cassette
         path = cassette_path(node, named)
         is_own = named is None and isinstance(node, pytest.Item)

@@ -1,7 +1,8 @@
 """The settings of a test, from the ini file, the fixture and the markers; and its cassette's file.
 
 The fixture ``directmail_options`` overrides the ini file, and a marker overrides both. If there are
-several markers, the one nearest to the test overrides the others.
+several markers, the one nearest to the test overrides the others. ``redact`` adds up: what one of
+them redacts, no other one can keep.
 """
 
 # ruff: noqa: RUF009 (a `_setting` is a field of a dataclass)
@@ -19,7 +20,15 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import pytest
 
-from ..arguments import RECORD_MODES, REPEATS, Like, RecordMode, Repeat, did_you_mean
+from ..arguments import (
+    RECORD_MODES,
+    REPEATS,
+    Like,
+    RecordMode,
+    Repeat,
+    check_names,
+    did_you_mean,
+)
 
 if TYPE_CHECKING:
     from ..cassettes import BeforeRecord, Matcher
@@ -107,11 +116,13 @@ def settings_of(node: Node, options: Mapping[str, Any]) -> Settings:
         by_place = dict.fromkeys(map(repr, marker.args))  # `_check` refuses these as unknown names
         sources.append((f"{node.nodeid}: the marker directmail", {**by_place, **marker.kwargs}))
     merged: dict[str, Any] = {}
+    redact: tuple[str, ...] = ()
     for source, given in sources:
         for name, value in given.items():
             _check(source, name, value)
+        redact += check_names("redact", given.get("redact", ()))
         merged.update(given)
-    return Settings(**merged)
+    return Settings(**{**merged, "redact": redact})
 
 
 def _of_ini(config: pytest.Config) -> dict[str, Any]:

@@ -48,7 +48,7 @@ def _used_by(item: pytest.Item) -> Iterator[Path]:
     fixtures, module = getattr(item, "fixturenames", ()), item.getparent(pytest.Module)
     if item.get_closest_marker("vcr"):
         yield cassette_path(item, None)
-    with suppress(pytest.fail.Exception):  # a wrong marker fails the test itself
+    with suppress(pytest.fail.Exception, ValueError):  # a wrong marker fails the test itself
         if "directmail" in fixtures:
             yield cassette_path(item, settings_of(item, {}).cassette)
         if "directmail_session" in fixtures and module is not None:
