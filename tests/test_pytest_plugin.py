@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 OWN, TOUR = Path("cassettes/test_account/test_me.yaml"), Path("cassettes/tour.yaml")
 PACKAGED = Path(__file__).parent.parent / "cassettes" / "first-look.yaml"
+GUIDE = Path(__file__).parent.parent / "notebooks" / "moving-from-vcrpy.md"
 RECORD = "--directmail-record-mode=once"
 AGAIN_ALL = "--directmail-record-mode=all"
 QUIET = ("-p", "no:cacheprovider", "-p", "no:hypothesispytest", "-p", "no:asyncio")
@@ -66,6 +67,13 @@ def written_by_vcrpy(*names: str) -> None:
         path = Path(f"cassettes/{name}.yaml")
         path.parent.mkdir(parents=True, exist_ok=True)
         theirs(path, answered(body='{"id": 7}'))
+
+
+def guide_block(name: str) -> str:
+    """Return a block of the guide for suites of vcrpy, by the word in its first line."""
+    text = GUIDE.read_text(encoding="utf-8")
+    (block,) = re.findall(rf"(?s)```python [^\n]*{re.escape(name)}[^\n]*\n(.*?)```", text)
+    return str(block)
 
 
 def slow(*values: object) -> Any:
@@ -549,8 +557,7 @@ def test_the_marker_overrides_the_fixture(
 
 def test_the_guide_has_a_table_of_all_ini_settings(pytester: pytest.Pytester) -> None:
     """Whoever adds a setting also documents it."""
-    guide = Path(__file__).parent.parent / "notebooks" / "moving-from-vcrpy.md"
-    listed = re.findall(r"(?m)^\| `(directmail_\w+)` \|", guide.read_text(encoding="utf-8"))
+    listed = re.findall(r"(?m)^\| `(directmail_\w+)` \|", GUIDE.read_text(encoding="utf-8"))
     shown = "\n".join(pytester.runpytest(*QUIET, "--help").outlines)
 
     assert sorted(listed) == sorted(re.findall(r"(?m)^  (directmail_\w+)", shown))
@@ -1117,32 +1124,154 @@ def test_a_recording_reaches_its_own_host_and_a_list_of_others(
 
 
 @pytest.mark.parametrize(
-    ("args", "failed"),
+    ("args", "config", "errors"),
     [
-        ((RECORD, "--record-mode=once"), 1),
-        slow((RECORD, "--disable-recording"), 0),
-        slow(("--record-mode=rewrite",), 1),
+        ((RECORD, "--record-mode=once"), "{}", 1),
+        ((RECORD,), "{'record_mode': 'once'}", 1),
+        slow((RECORD,), "{}", 0),
+        slow((RECORD, "--disable-recording"), "{}", 0),
     ],
 )
 def test_a_test_that_vcrpy_records_too_is_refused(
-    run: Run, account: StandIn, args: tuple[str, ...], failed: int
+    pytester: pytest.Pytester,
+    run: Run,
+    account: StandIn,
+    args: tuple[str, ...],
+    config: str,
+    errors: int,
 ) -> None:
-    """vcrpy would write the key, and one of the plugins would overwrite the other's file."""
-    pytest.importorskip("pytest_recording")
-    recorded(TOUR, account)
-    source = f"import pytest\n@pytest.mark.vcr\n{ONE_CALL}"
-    result = run(source, *args, apart=True, passed=1 - failed, errors=failed)
+    """vcrpy would write the key, and one of the plugins would overwrite the other's file.
 
-    assert ("or run it with --disable-recording." in str(result.stdout)) == bool(failed)
+    If only one of them records, the test runs: vcrpy refuses a request that it does not replay.
+    """
+    pytest.importorskip("pytest_recording")
+    pytester.makeconftest(f"import pytest\n@pytest.fixture\ndef vcr_config(): return {config}")
+    result = run(f"import pytest\n@pytest.mark.vcr\n{ONE_CALL}", *args, apart=True)
+
+    assert ("or run it with --disable-recording." in str(result.stdout)) == bool(errors)
+    assert result.parseoutcomes().get("errors", 0) == errors
     for path in Path("cassettes").rglob("*"):
         assert path.is_dir() or traces(path.read_bytes(), account.api_key) == []
 
 
+MIXED = """
+    import http.client, httpx, pytest
+
+    @pytest.mark.vcr
+    def test_theirs():
+        connection = http.client.HTTPSConnection("api.example.test")
+        connection.request("GET", "/v1/users/me")
+        assert connection.getresponse().read() == b'{"id": 7}'
+
+    @pytest.mark.parametrize("number", [1, 2])
+    def test_ours(number):
+        assert httpx.get("https://api.example.test/v1/users/me").json() == {"id": 7}
+"""
+
+
+@pytest.mark.parametrize("workers", ["-n0", slow("-n2")])
+def test_vcrpy_replays_the_marked_tests_and_we_the_others(
+    pytester: pytest.Pytester, run: Run, workers: str
+) -> None:
+    """The guide's recipe for a client that we do not serve: both plugins replay in one run."""
+    pytest.importorskip("pytest_recording")
+    names = ("test_theirs", "test_ours[1]", "test_ours[2]")
+    written_by_vcrpy(*(f"test_account/{name}" for name in names))
+    pytester.makeconftest(guide_block("mixed"))
+    blocked = ("--block-network", "--directmail-block-network")
+
+    run(MIXED, *blocked, workers, apart=True, passed=3)
+
+
+VCR_API = """
+    import httpx, pytest
+
+    URL = "https://api.example.test/v1/users/me"
+
+    @pytest.fixture(scope="module", autouse=True)
+    def configured(vcr):
+        assert vcr.record_mode == "none"
+        vcr.serializer = "yaml"
+        vcr.register_serializer("yaml", object())
+
+    @pytest.mark.vcr
+    def test_me(vcr):
+        assert (len(vcr), vcr.play_count, vcr.all_played) == (1, 0, False)
+        assert [(each.method, each.path) for each in vcr.requests] == [("GET", "/v1/users/me")]
+        assert vcr.responses[0]["status"]["code"] == 200
+        for _ in range(2):
+            assert httpx.get(URL).json() == {"id": 7}
+            assert (vcr.play_count, vcr.play_counts, vcr.all_played) == (1, {0: 1}, True)
+            vcr.rewind()
+        assert httpx.get(URL).json() == {"id": 7}
+
+    def test_unmarked(vcr):
+        assert not vcr and vcr.requests == []
+"""
+VCR_HOOK = """
+CONFIGURED = []
+
+def pytest_recording_configure(config, vcr):
+    CONFIGURED.append(vcr)
+    vcr.register_matcher("mine", lambda one, two: True)
+    vcr.match_on = ["mine"]
+
+def pytest_terminal_summary(terminalreporter):
+    terminalreporter.write_line(f"configured {len(CONFIGURED)} times")
+"""
+
+
+@pytest.mark.parametrize("option", ["-pno:recording", "--disable-recording"])
+def test_a_suite_with_the_api_of_pytest_recording_replays_as_it_is(
+    pytester: pytest.Pytester, run: Run, option: str
+) -> None:
+    """Its hook and its fixture ``vcr`` work, in any scope. One warning says what has no effect."""
+    pytest.importorskip("pytest_recording")
+    written_by_vcrpy("test_account/test_me")
+    pytester.makeconftest(guide_block("conftest.py") + VCR_HOOK)
+    result = run(VCR_API, option, "--strict-markers", apart=True, passed=2, warnings=1)
+
+    result.stdout.fnmatch_lines(["*vcr.register_matcher, *match_on*", "configured 1 times"])
+
+
+def test_a_suites_own_fixture_vcr_overrides_ours(run: Run) -> None:
+    """Some suites make the object themselves."""
+    source = """
+        import pytest
+
+        @pytest.fixture
+        def vcr():
+            return "own"
+
+        def test_it(vcr):
+            assert vcr == "own"
+        """
+
+    run(source, "-p", "no:recording", passed=1)
+
+
+def test_a_failure_tells_of_the_cassette_only_if_the_test_used_one(
+    pytester: pytest.Pytester, run: Run
+) -> None:
+    """A fixture of all tests is no reason to add a section to each failure."""
+    written_by_vcrpy("test_account/test_has")
+    source = """
+        def test_sends_nothing(directmail): assert 0
+        def test_has(directmail): assert 0
+        def test_sends(directmail): directmail.me()
+        """
+    shown = str(run(source, failed=3).stdout)
+
+    assert re.findall("test_account/(.*).yaml, record mode none", shown) == [
+        "test_has",
+        "test_sends",
+    ]
+
+
 def test_the_refusal_names_the_option_that_disables_pytest_vcr(
-    pytester: pytest.Pytester, run: Run, service: StandIn
+    pytester: pytest.Pytester, run: Run, account: StandIn
 ) -> None:
     """pytest-vcr is here by its name alone, so that it need not be installed."""
-    recorded(OWN, service)
     pytester.makeconftest(
         """
         def pytest_configure(config):
@@ -1150,7 +1279,7 @@ def test_the_refusal_names_the_option_that_disables_pytest_vcr(
         """
     )
     source = f"import pytest\n@pytest.mark.vcr\n{ONE_CALL}"
-    refused = run(source, "-p", "no:recording", "-W", "default", errors=1)
+    refused = run(source, RECORD, "-p", "no:recording", "-W", "default", errors=1)
 
     refused.stdout.fnmatch_lines(["*marked vcr, so vcrpy would*, or run it with --disable-vcr."])
 

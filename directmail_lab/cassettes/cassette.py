@@ -308,6 +308,16 @@ class Cassette:
         with self._lock:
             return self._player.unplayed()
 
+    def played(self) -> list[int]:
+        """Return the indexes of the recorded responses that were played."""
+        with self._lock:
+            return [index for index, is_played in enumerate(self._player.played) if is_played]
+
+    def rewind(self) -> None:
+        """Play all recorded responses again."""
+        with self._lock:
+            self._player.played = bytearray(len(self._player.played))
+
     def __len__(self) -> int:
         return len(self.recording())
 

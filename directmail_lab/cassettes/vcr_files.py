@@ -263,7 +263,7 @@ def block_text(
     interactions = list(interactions)
     cassette = {
         "requests": [vcr_request(each.request) for each in interactions],
-        "responses": [_response_dict(each.response) for each in interactions],
+        "responses": [vcr_response(each.response) for each in interactions],
     }
     serializer = jsonserializer if as_json else yamlserializer
 
@@ -283,7 +283,8 @@ def block_text(
     return written
 
 
-def _response_dict(response: RecordedResponse) -> dict[str, Any]:
+def vcr_response(response: RecordedResponse) -> dict[str, Any]:
+    """Return a response as vcrpy keeps it."""
     headers: dict[str, list[str]] = {}
     for name, value in response.headers:
         headers.setdefault(name, []).append(value)

@@ -42,6 +42,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import pytest
 
 from ..arguments import RECORD_MODES, RecordMode
+from . import vcr_api
 from .mismatches import COMMAND, add_to_report, hide_our_frames
 from .settings import (
     NAMES,
@@ -93,13 +94,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
             parser.addini(f"directmail_{name}", help_text, each.metadata["kind"])
 
 
+@pytest.hookimpl(wrapper=True, tryfirst=True)  # pytest reads each conftest.py in this hook
+def pytest_load_initial_conftests(early_config: pytest.Config) -> Iterator[None]:
+    """Let a ``conftest.py`` have pytest-recording's hook, even if that plugin is not there."""
+    if not early_config.pluginmanager.hasplugin("recording"):
+        early_config.pluginmanager.add_hookspecs(vcr_api.Hooks)
+    return (yield)
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Register the markers, and the plugins that the options ask for."""
     arguments = ", ".join(f"{name}={each.default!r}" for name, each in TABLE.items())
     marker = f"directmail({arguments}): how the fixture directmail records and replays"
     config.addinivalue_line("markers", marker)
     if not _vcr_plugin(config):
-        config.addinivalue_line("markers", "vcr: marks a test of pytest-recording; ignored here")
+        vcr_api.register(config)
     config.stash[NAMES] = set()
     if WRITES_OPTION in config.getini("addopts"):
         what = f"{WRITES_OPTION} is not allowed in addopts, since writes cost money."
@@ -151,7 +160,7 @@ def directmail(
     directmail_cassette: str | Path | None,
 ) -> Iterator[Session]:
     """Yield a `Session` on the test's cassette; it is the current session during the test."""
-    yield from _session(request.node, directmail_options, directmail_cassette)
+    yield from _session(request, directmail_options, directmail_cassette)
 
 
 @pytest.fixture(scope="module")
@@ -163,7 +172,7 @@ def directmail_session(
     The module's marker has its settings. While xdist records it, workers wait for each other; with
     ``--dist=loadfile`` they need not.
     """
-    yield from _session(request.node, directmail_options, None)
+    yield from _session(request, directmail_options, None)
 
 
 @pytest.fixture
@@ -177,14 +186,14 @@ def directmail_server(request: pytest.FixtureRequest, directmail: Session) -> It
 
 
 def _session(
-    node: Node, options: Mapping[str, Any], cassette: str | Path | None
+    request: pytest.FixtureRequest, options: Mapping[str, Any], cassette: str | Path | None
 ) -> Iterator[Session]:
     """Yield a session on the cassette of a test or a module, and make it the current session."""
     from ..cassettes.cassette import records
     from ..current import current_session, make_current
     from ..errors import DirectMailLabError
 
-    before = current_session()
+    before, node = current_session(), request.node
     try:
         settings = settings_of(node, options)
         mode: RecordMode = node.config.getoption(OPTION) or settings.record_mode or "none"
@@ -193,7 +202,8 @@ def _session(
         is_own = named is None and isinstance(node, pytest.Item)
         use = Use(node=node, settings=settings, path=path, is_own=is_own)
         is_recorded = records(mode, path)
-        _refuse_beside_vcr(node, may_collide=is_recorded or named is None)
+        if is_recorded:
+            _refuse_beside_vcr(request)
         start = _recording if is_recorded else _replaying
         with (
             start(path, mode, settings, node) as session,
@@ -204,6 +214,7 @@ def _session(
             session.folders = (folder / node.path.stem, folder)
             use.start(session)
             node.stash[USE] = use
+            vcr_api.call_hook(node)
             make_current(session)
             yield session
             make_current(before)
@@ -238,7 +249,7 @@ def pytest_runtest_makereport(
     report = yield
     for use in uses:
         use.tell_report(report)
-        if report.failed:
+        if report.failed and use.has_something:
             add_to_report(report, item.config, use)
     return report
 
@@ -267,9 +278,17 @@ def _vcr_plugin(config: pytest.Config) -> str | None:
     return None
 
 
-def _refuse_beside_vcr(node: Node, *, may_collide: bool) -> None:
-    """Fail a test that vcrpy's plugins would also record, with the key and to the same file."""
-    if may_collide and node.get_closest_marker("vcr") and (name := _vcr_plugin(node.config)):
+def _refuse_beside_vcr(request: pytest.FixtureRequest) -> None:
+    """Fail a test that we record if a plugin of vcrpy would also record it, with the key."""
+    node, config = request.node, {}
+    if not node.get_closest_marker("vcr") or not (name := _vcr_plugin(node.config)):
+        return
+    with suppress(pytest.fail.Exception, pytest.FixtureLookupError):  # of another scope, or none
+        config = request.getfixturevalue("vcr_config")
+    options = (node.config.getoption(each, default=None) for each in ("record_mode", "vcr_record"))
+    marks = (mark.kwargs for mark in node.iter_markers("vcr"))
+    modes = [*options, *(each.get("record_mode") for each in (config, *marks))]
+    if name == "vcr" or any(mode not in (None, "none") for mode in modes):  # its default records
         why = "so vcrpy would also record it, with the key and to the same file"
         advice = f"Remove the mark from this test, or run it with --disable-{name}."
         pytest.fail(f"{node.nodeid} is marked vcr, {why}. {advice}", pytrace=False)

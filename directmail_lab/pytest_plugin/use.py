@@ -99,6 +99,11 @@ class Use:
         return () if self.cassette.records else self.cassette.unplayed()
 
     @property
+    def has_something(self) -> bool:
+        """Whether the test sent a request or has a cassette."""
+        return bool(self.refused or self.unanswered or self.cassette.aside or self.path.exists())
+
+    @property
     def shown_path(self) -> str:
         return relative(self.path, self.node.config)
 

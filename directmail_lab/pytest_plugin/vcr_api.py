@@ -1,0 +1,152 @@
+"""pytest-recording's hook and its fixture ``vcr``, for a suite that uses them and is not edited.
+
+They are ours if neither pytest-recording nor pytest-vcr is active. A suite's own ``vcr`` overrides
+this one. In pytest-recording it is the cassette of one test, and in pytest-vcr it belongs to a
+module. So ours is of scope ``session``, which a fixture of any scope can use, and it has what the
+test that runs has.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pytest
+
+from .settings import OPTION, Node
+from .use import USE, Use
+
+_IGNORED: Final = (
+    "vcr.register_matcher, vcr.register_serializer and other settings of vcr have no effect, since "
+    "vcrpy does not run. Give matchers to the setting match_on, as functions. Rewrite cassettes of "
+    "another serializer with: directmail-lab cassette adopt --serializer=module.name --write"
+)
+
+
+class Hooks:
+    """The hook of pytest-recording, so that pytest knows it if pytest-recording is not there."""
+
+    def pytest_recording_configure(self, config: pytest.Config, vcr: Any) -> None:
+        """Configure ``vcr``, before a test that is marked ``vcr``."""
+
+
+@dataclass(slots=True)
+class _State:
+    """What the fixture knows."""
+
+    config: pytest.Config
+    item: pytest.Item | None = None
+    has_warned: bool = False
+
+
+_STATE: Final = pytest.StashKey[_State]()
+
+
+def register(config: pytest.Config) -> None:
+    """Make the fixture ``vcr`` ours."""
+    config.addinivalue_line("markers", "vcr: marks a test of pytest-recording; ignored here")
+    config.stash[_STATE] = _State(config)
+    config.pluginmanager.register(sys.modules[__name__], "directmail_vcr_api")
+
+
+def call_hook(node: Node) -> None:
+    """Call the hook for a marked test as pytest-recording does, if its fixture is ours."""
+    state = node.config.stash.get(_STATE, None)
+    if state is not None and node.get_closest_marker("vcr"):
+        vcr = VcrCassette(state)
+        node.ihook.pytest_recording_configure(config=node.config, vcr=vcr)
+
+
+@pytest.fixture(scope="session")
+def vcr(pytestconfig: pytest.Config) -> VcrCassette:
+    """Return the cassette of the test that runs, as vcrpy's users know it."""
+    return VcrCassette(pytestconfig.stash[_STATE])
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Note which test runs."""
+    item.config.stash[_STATE].item = item
+
+
+class VcrCassette:
+    """What vcrpy's ``Cassette`` tells, of the cassette of the test that runs.
+
+    What configures vcrpy (``register_matcher`` and so on, and every attribute that is set) has no
+    effect, and one warning says so.
+    """
+
+    _state: _State
+
+    def __init__(self, state: _State) -> None:
+        object.__setattr__(self, "_state", state)
+
+    @property
+    def requests(self) -> list[Any]:
+        """The recorded requests, as vcrpy's."""
+        from ..cassettes.vcr_files import vcr_request
+
+        return [vcr_request(each.request) for each in self._interactions()]
+
+    @property
+    def responses(self) -> list[dict[str, Any]]:
+        """The recorded responses, as vcrpy's dictionaries."""
+        from ..cassettes.vcr_files import vcr_response
+
+        return [vcr_response(each.response) for each in self._interactions()]
+
+    @property
+    def play_counts(self) -> Counter[int]:
+        """How often each response was played, by its index."""
+        use = self._use
+        return Counter(() if use is None or use.cassette.records else use.cassette.played())
+
+    @property
+    def play_count(self) -> int:
+        """How many responses were played."""
+        return self.play_counts.total()
+
+    @property
+    def all_played(self) -> bool:
+        """Whether every response was played."""
+        return self.play_count == len(self)
+
+    @property
+    def record_mode(self) -> str:
+        """The record mode, which equals vcrpy's ``RecordMode``."""
+        if (use := self._use) is not None:
+            return use.cassette.record_mode
+        return str(self._state.config.getoption(OPTION) or "none")
+
+    def rewind(self) -> None:
+        """Play all responses again."""
+        if (use := self._use) is not None:
+            use.cassette.rewind()
+
+    def __len__(self) -> int:
+        return len(self._interactions())
+
+    def __setattr__(self, *_: object) -> None:
+        """Warn once. A suite that makes errors of warnings must not fail for it."""
+        if self._state.has_warned:
+            return
+        self._state.has_warned = True
+        text = pytest.PytestWarning(_IGNORED)
+        message = warnings.WarningMessage(text, pytest.PytestWarning, "conftest.py", 1)
+        self._state.config.hook.pytest_warning_recorded.call_historic(
+            kwargs={"warning_message": message, "nodeid": "", "when": "config", "location": None}
+        )
+
+    register_matcher = register_serializer = register_persister = __setattr__
+
+    @property
+    def _use(self) -> Use | None:
+        item = self._state.item
+        return None if item is None else item.stash.get(USE, None)
+
+    def _interactions(self) -> Any:
+        use = self._use
+        return () if use is None else use.cassette.recording()
