@@ -120,7 +120,7 @@ def running_server(home: Path) -> Iterator[Server]:
 
 @contextlib.contextmanager
 def started(home: Path, module: str, *arguments: str, at: Path) -> Iterator[Server]:
-    """Run a module that starts JupyterLab in a folder, with the settings of a new user."""
+    """Run a module that starts JupyterLab or marimo in a folder, with a new user's settings."""
     _write_json(
         home / "config" / "jupyter_lab_config.json", {"LabApp": {"expose_app_in_browser": True}}
     )
@@ -167,7 +167,7 @@ def _address(process: subprocess.Popen[bytes], log: Path) -> str:
     """Return the address that a server prints, once it accepts connections."""
     deadline = time.monotonic() + _START_S
     while time.monotonic() < deadline and process.poll() is None:
-        if found := re.search(r"(?m)(?:ServerApp\] |^)(http://\S+)", log.read_text()):
+        if found := re.search(r"(?m)(?:ServerApp\] |URL: |^)(http://\S+)", log.read_text()):
             port = urlsplit(found[1]).port
             # The server prints its address before it listens.
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):

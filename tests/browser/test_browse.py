@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import cassette_samples
 import nbformat
 import pytest
-from cassette_samples import answered, get, typed
-from playwright.sync_api import Locator, Page, expect
+from cassette_samples import answered, get, post, typed
+from playwright.sync_api import Browser, Locator, Page, expect
 
 from directmail_lab.standin import stand_in
 
@@ -19,17 +19,20 @@ from .jupyter import (
     App,
     Server,
     command,
+    new_tab,
     open_notebook,
     restart_kernel,
     run_cells,
     run_notebook,
     save,
+    started,
 )
 from .leaks import leaks
 from .test_monitor import start_cell
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from faulty_service import FaultyService
 
@@ -181,6 +184,71 @@ def test_large_json_is_shown_in_part_and_its_words_are_found(page: Page, server:
     expect(rows(root)).to_have_count(2)
 
     expect(rows(root).last).to_contain_text("/v1/users/me")
+
+
+def long_bodies(server: Server, name: str) -> str:
+    """Record bodies of 20 kB and of 2 MB, each as a request and as its response."""
+    bodies = [
+        json.dumps([{"id": n, "name": f"Jürg {n}"} for n in range(count)])
+        for count in (600, 50_000)
+    ]
+    last = ',{"last": "n\\u00e4del"}]'
+    both = [f"{body[:-1]}{last}".encode() for body in bodies]
+    return recorded(server, name, *(answered(post(body), body) for body in both))
+
+
+def scrolls_and_is_searched(root: Locator) -> None:
+    """Check that the end of each body can be seen and found, and that the page stays in place."""
+    keyboard, page = root.page.keyboard, root.page
+    for number in (1, 2):
+        response = opened(root, number)
+        for tab, label in (("Body", "Response body"), ("Request as sent", "Request body")):
+            response.get_by_role("tab", name=tab, exact=True).click()
+            body = response.get_by_role("textbox", name=label)
+            expect(body.locator(".cm-line", has_text='"Jürg 0"')).to_be_in_viewport()
+            body.click()
+            before = root.bounding_box()
+            page.mouse.wheel(0, 2_000)
+            expect(body.locator(".cm-line", has_text='"Jürg 0"')).not_to_be_in_viewport()
+            keyboard.press("Control+End")
+            expect(body.locator(".cm-line", has_text="nädel")).to_be_in_viewport()
+            keyboard.press("Control+Home")
+            expect(body.locator(".cm-line", has_text='"Jürg 0"')).to_be_in_viewport()
+            response.get_by_role("button", name="Find").locator("visible=true").click()
+            keyboard.type("nädel")
+            keyboard.press("Enter")
+            expect(response.locator(".cm-searchMatch-selected:visible")).to_be_in_viewport()
+            keyboard.press("Escape")
+
+            assert root.bounding_box() == before
+
+
+@pytest.mark.parametrize("app", ["lab", "notebook"])
+def test_a_body_longer_than_its_pane_scrolls_and_is_searched(
+    new_page: Callable[..., Page], server: Server, app: App
+) -> None:
+    """The response and the request, at 20 kB and at 2 MB, in JupyterLab and in Notebook."""
+    page = new_page(height=1200)
+
+    scrolls_and_is_searched(browse(page, server, long_bodies(server, f"long-{app}"), app=app))
+
+
+def test_a_body_longer_than_its_pane_scrolls_and_is_searched_in_marimo(
+    browser: Browser, server: Server, tmp_path: Path
+) -> None:
+    """In marimo, the browser is in a shadow root."""
+    pytest.importorskip("marimo")
+    cell = f"    import directmail_lab as dm\n    dm.browse({long_bodies(server, 'long')!r})\n"
+    code = f"import marimo\napp = marimo.App()\n@app.cell\ndef _():\n{cell}    return\n"
+    (server.notebooks / "long.py").write_text(code)
+    arguments = ["run", "long.py", "--headless", "--no-token", "--no-sandbox", "--port", "0"]
+    with started(tmp_path, "marimo", *arguments, at=server.notebooks) as marimo:
+        tab = new_tab(browser, marimo, height=1200)
+        tab.page.goto(marimo.url)
+        scrolls_and_is_searched(tab.page.locator(".dml-browser"))
+        tab.page.context.close()
+
+    assert tab.foreign == []
 
 
 def test_a_value_and_its_path_are_copied(page: Page, server: Server) -> None:

@@ -17,7 +17,7 @@ from directmail_lab.cassettes import read_cassette
 
 from .jupyter import App, Server, Theme, command, open_notebook, run_cells, save, wait_for
 from .leaks import leaks
-from .test_browse import MARKUP, recorded, rows
+from .test_browse import MARKUP, long_bodies, recorded, rows
 from .test_looks import unreadable
 
 if TYPE_CHECKING:
@@ -370,6 +370,31 @@ def test_a_recorded_body_is_sent_as_it_was_unless_it_is_changed(
     )
 
     assert ast.literal_eval(bodies) == [b"\0\xff" * 50, "à Zürich\r\n".encode("latin-1")]
+
+
+def test_a_long_recorded_body_is_edited_at_its_end(
+    new_page: Callable[..., Page], server: Server, service: FaultyService
+) -> None:
+    """A body of 2 MB scrolls in the form, and what is typed at its end is in view."""
+    name = long_bodies(server, "long-written")
+    play = (
+        "from directmail_lab.cassettes import read_cassette\n"
+        f"body = read_cassette('cassettes/{name}.yaml').interaction(2).request.body\n"
+        f"dm.replay({name!r}, match_on=['method', 'path'])\n"
+        "dm.post('/v1/letters', content=body, headers={'Content-Type': 'application/json'})"
+    )
+    root = explore(new_page(height=1200), server, service, play)
+    root.page.keyboard.press("ArrowDown")
+    root.page.keyboard.press("e")
+    editor = root.locator(".dml-e-body .cm-content")
+    expect(editor.locator(".cm-line", has_text="Jürg 0")).to_be_in_viewport()
+    editor.click()
+    before = root.bounding_box()
+    root.page.keyboard.press("Control+End")
+    root.page.keyboard.type("  typed")
+    expect(editor.locator(".cm-line", has_text="typed")).to_be_in_viewport()
+
+    assert root.bounding_box() == before
 
 
 def test_borders_are_moved_by_mouse_and_keys_and_stay(

@@ -37,7 +37,7 @@ const VALUES = new Set(["Object", "Array", "String", "Number", "True", "False", 
 const NAME = /^[A-Za-z_]\w*$/;
 
 const THEME = EditorView.theme({
-  "&": { backgroundColor: "transparent", color: "inherit", height: "100%" },
+  "&": { backgroundColor: "transparent", color: "inherit" },
   "&.cm-focused": { outline: "none" },
   ".cm-scroller": { fontFamily: "var(--jp-code-font-family, monospace)", fontSize: "var(--jp-code-font-size, 13px)" },
   ".cm-gutters": { backgroundColor: "var(--dml-paper)", border: "0", color: "var(--dml-soft)" },
