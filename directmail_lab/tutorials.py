@@ -11,20 +11,6 @@ from typing import Any, Final
 
 FIRST: Final = "01-first-look.ipynb"
 
-EXPLORE: Final = (
-    "# Explore a direct mail API\n\nRun each cell with Shift+Enter. The key stays in the kernel's "
-    "memory: it is not in this notebook.",
-    "import directmail_lab as dm\n\ndm.login()",
-    "From here on, requests and responses are recorded under a name of your choice. A reader "
-    "without a key replays them, so you can share this notebook with `directmail-lab share`.",
-    'dm.record("my-notebook")',
-    "Your record, your rate limits, and the rate limits as a chart:",
-    "dm.me()",
-    "dm.rate_limits()",
-    "dm.chart_rate_limits()",
-)
-"""The cells of a notebook to start from."""
-
 _PACKAGE: Final = Path(__file__).resolve().parent
 _COPY_NAME: Final = "directmail-lab-tutorials"
 
@@ -82,6 +68,26 @@ def _name_this_python(notebook: Path) -> None:
     content["metadata"].setdefault("language_info", {})["version"] = sys.version.split()[0]
     text = json.dumps(content, ensure_ascii=False, indent=1)
     notebook.write_text(f"{text}\n", encoding="utf-8")
+
+
+def explore_cells(cassette: str) -> tuple[str, ...]:
+    """Return the cells of a notebook to start from, which records to a cassette of this name."""
+    return (
+        "# Explore a direct mail API\n\nRun each cell with Shift+Enter. The key stays in the "
+        "kernel's memory: it is not in this notebook.",
+        "import directmail_lab as dm\n\ndm.login()",
+        "From here on, requests and responses are recorded. A reader without a key replays them, "
+        "so you can share this notebook with `directmail-lab share`.",
+        f'dm.record("{cassette}")',
+        "Your record:",
+        "dm.me()",
+        "The explorer lists each request with its response, as it happens. **New request** writes "
+        "another one. A curl command can be pasted as its address.",
+        "dm.browse()",
+        "Your rate limits, and the rate limits as a chart:",
+        "dm.rate_limits()",
+        "dm.chart_rate_limits()",
+    )
 
 
 def notebook_of(cells: Iterable[str]) -> dict[str, Any]:

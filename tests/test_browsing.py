@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from cassette_samples import answered, get, recorded, typed
+from cassette_samples import answered, get, opened, recorded, typed
 
 import directmail_lab as dm
 from directmail_lab.cassettes import Recording, read_cassette
@@ -183,6 +183,23 @@ def test_an_unreadable_interaction_has_a_row_marked_as_unreadable() -> None:
     assert "cannot be read" in ask(recording, **DETAIL)["problem"]
     assert "changed after its recording" in ask(recording, **LIST)["note"]
     assert ask(recording, "search", words=["id"], first=1, limit=9)["found"] == [[2]]
+
+
+def test_a_cassette_that_is_being_recorded_is_not_shown_as_torn() -> None:
+    """Before its end line is written, only the lock tells it from one whose program was killed."""
+    path = Path("tour.yaml")
+    with opened(path, "all") as cassette:
+        cassette.record(answered())
+        unfinished = path.read_bytes()
+        during = ask(read_cassette(path), **LIST)
+    closed = ask(read_cassette(path), **LIST)
+    path.write_bytes(unfinished)
+    Path("tour.yaml.lock").touch()  # a killed process leaves it
+    killed = ask(read_cassette(path), **LIST)
+
+    assert during["note"].startswith("This cassette is being recorded.")
+    assert (during["total"], closed["note"]) == (1, None)
+    assert "was not closed" in killed["note"]
 
 
 def test_the_table_in_a_notebook_is_small_and_escaped() -> None:

@@ -177,18 +177,24 @@ def test_credentials_of_another_program_are_in_no_response_and_no_log(
     assert not any(value in log for value in (KEY, "value-of-a-body"))
 
 
-def test_a_new_notebook_signs_in_records_and_makes_three_calls(server: Server) -> None:
-    """The notebook is created in the folder on screen, and never replaces an existing one."""
+def test_a_new_notebook_signs_in_records_and_opens_the_explorer(server: Server) -> None:
+    """The notebook is created in the folder on screen, and never replaces an existing one.
+
+    Each has a cassette of its own, so that two can be open at the same time.
+    """
     (server.notebooks / "mine").mkdir()
     paths = [call(server, "POST", "explore", folder="mine").json()["path"] for _ in range(2)]
-    notebook = nbformat.read(server.notebooks / paths[0], 4)
+    notebook = nbformat.read(server.notebooks / paths[1], 4)
     code = [cell.source for cell in notebook.cells if cell.cell_type == "code"]
     nbformat.validate(notebook)
 
     assert paths == ["mine/explore-direct-mail.ipynb", "mine/explore-direct-mail-1.ipynb"]
-    assert code[0] == "import directmail_lab as dm\n\ndm.login()"
-    assert [each.partition("(")[0] for each in code[1:]] == [
-        *("dm.record", "dm.me", "dm.rate_limits", "dm.chart_rate_limits")
+    assert code[:2] == [
+        "import directmail_lab as dm\n\ndm.login()",
+        'dm.record("explore-direct-mail-1")',
+    ]
+    assert [each.partition("(")[0] for each in code[2:]] == [
+        *("dm.me", "dm.browse", "dm.rate_limits", "dm.chart_rate_limits")
     ]
 
 

@@ -303,6 +303,17 @@ def locked(path: Path) -> Iterator[Path]:
             lock.release()
 
 
+def is_locked(path: Path) -> bool:
+    """Return whether a cassette is being recorded, here or by another program."""
+    if not Path(f"{path.resolve()}.lock").exists():
+        return False
+    try:
+        with locked(path):  # a killed process has left the file
+            return False
+    except CassetteError as error:
+        return isinstance(error, CassetteInUseError)
+
+
 Version = tuple[int, int, int, int]
 """Device, inode, size and time of change: they differ if a file was replaced or changed."""
 

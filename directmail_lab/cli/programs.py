@@ -16,7 +16,7 @@ from ..readings.reset_unit import ResetUnit
 from ..server import CassetteServer, LoopbackServer
 from ..settings import API_KEY_VARIABLE, BASE_URL_VARIABLE
 from ..standin import stand_in
-from ..tutorials import EXPLORE, first_notebook, notebook_of
+from ..tutorials import explore_cells, first_notebook, notebook_of
 from .output import cassette_file, complete_cassette
 
 _NEWS = "@jupyterlab/apputils-extension:announcements"
@@ -25,11 +25,11 @@ _DEMO_CELLS = (
     "# A demonstration\n\nA service that keeps the documented contract runs on this machine. "
     "Run each cell with Shift+Enter. The form has the service's address, and the kernel has its "
     "key: choose **Sign in**.",
-    *EXPLORE[1:],
+    *explore_cells("my-demo")[1:],
     "dm.monitor()",
     "dm.burst(40);",
     "Recorded responses need neither the service nor a key:",
-    'with dm.record("my-demo"):\n    dm.me()\n\ndm.replay("my-demo")\ndm.me()',
+    'dm.replay("my-demo")\ndm.me()',
 )
 
 _PORT = typer.Option(None, min=0, max=65535, help="JupyterLab's port. By default, a free one.")

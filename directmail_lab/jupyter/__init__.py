@@ -27,7 +27,7 @@ from tornado.web import HTTPError, authenticated
 
 from ..cassettes import FileRecording, read_cassette
 from ..errors import CassetteError, CassetteFormatError
-from ..tutorials import EXPLORE, first_notebook, notebook_of
+from ..tutorials import explore_cells, first_notebook, notebook_of
 from ..widgets.browser_data import handle_request, read_static
 
 _PLUGIN: Final = Path(__file__).with_name("plugin.js")
@@ -102,7 +102,8 @@ class NotebookHandler(APIHandler):
             raise HTTPError(404, "There is no such folder on this server.")
         name = "explore-direct-mail.ipynb"
         name = await ensure_async(contents.increment_filename(name, folder, insert="-"))
-        model = {"type": "notebook", "format": "json", "content": notebook_of(EXPLORE)}
+        cells = explore_cells(name.removesuffix(".ipynb"))
+        model = {"type": "notebook", "format": "json", "content": notebook_of(cells)}
         created = await ensure_async(contents.new(model, f"{folder}/{name}"))
         return str(created["path"])
 

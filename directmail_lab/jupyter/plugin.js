@@ -173,7 +173,7 @@ export async function createPlugin(shared) {
       commands.addCommand(command, { label, caption, icon: icon(name, image), execute });
       cards?.add({ command, category: "Direct mail", rank });
     };
-    const explore = "A new notebook: sign in, and the first three calls";
+    const explore = "A new notebook: sign in, record, and explore";
     add("explore", "Explore a direct mail API", explore, LETTER, 0);
     const tutorials = "The first of the tutorial notebooks; they need no key and no network";
     add("tutorials", "Tutorials", tutorials, BOOK, 1);

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ..cassettes import Recording
+from ..cassettes.library import is_locked
 from ..display import as_html, as_text, plural
 from ..errors import CassetteError, CassetteFormatError, DirectMailLabError
 from ..exchange.bodies import declared_charset, decode_text, read_json, shown_missing, unpack
@@ -73,7 +74,7 @@ def handle_request(recording: Recording, request: object) -> Response:
             case {"action": "list", "first": int(first), "limit": int(limit)}:
                 part = {"total": len(recording), "rows": rows(recording, first, limit)}
                 about = {"title": recording.title, "base_url": recording.base_url}
-                return {**about, **part, "note": recording.problem}, []
+                return {**about, **part, "note": _note(recording)}, []
             case {"action": "editor"}:
                 return {}, [read_static("codemirror.js").encode()]
             case {"action": "detail", "number": int(number)}:
@@ -98,6 +99,13 @@ def handle_request(recording: Recording, request: object) -> Response:
     except (ValueError, RecursionError, httpx.InvalidURL):
         return {"problem": "This interaction cannot be shown."}, []
     return {"problem": "The page sent an unknown request. Reload the page."}, []
+
+
+def _note(recording: Recording) -> str | None:
+    """Return a sentence about a file that is being recorded, or that has a problem."""
+    if recording.problem and recording.path and is_locked(recording.path):
+        return "This cassette is being recorded. The list shows what was recorded until now."
+    return recording.problem and f"{recording.problem[0].upper()}{recording.problem[1:]}."
 
 
 def _located(recording: Recording, asked: dict[Any, Any]) -> tuple[Recording, dict[Any, Any]]:

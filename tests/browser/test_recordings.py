@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from playwright.sync_api import Locator, Page, Response, expect
@@ -12,7 +13,21 @@ from playwright.sync_api import Locator, Page, Response, expect
 from directmail_lab.cassettes.convert import convert
 from directmail_lab.tutorials import FIRST, checkout
 
-from .jupyter import Server, command, open_app, run_notebook, shown_documents, wait_for
+from .form import Form
+from .jupyter import (
+    Server,
+    command,
+    open_app,
+    run_cells,
+    run_notebook,
+    shown_documents,
+    wait_for,
+    wait_for_kernel,
+)
+from .test_browse import rows
+
+if TYPE_CHECKING:
+    from faulty_service import FaultyService
 
 ROOT = checkout()
 assert ROOT is not None
@@ -153,18 +168,30 @@ def test_notebook_7_shows_recordings_too(page: Page, server: Server, folder: Pat
     expect(page.locator(".cm-content")).to_contain_text("plain: text")
 
 
-def test_the_launchers_cards_open_notebooks(page: Page, server: Server) -> None:
-    """One card creates a notebook in the current folder, the other opens the tutorials."""
+def test_the_launchers_cards_open_notebooks(
+    page: Page, server: Server, service: FaultyService
+) -> None:
+    """One card creates a notebook with the explorer, also a second time, the other the tutorials.
+
+    Both notebooks record at the same time, each to its own cassette.
+    """
     (server.notebooks / "here").mkdir(exist_ok=True)
     open_app(page, server)
     command(page, "filebrowser:go-to-path", path="/here")
-    command(page, "launcher:create")
-    launcher = page.locator(".jp-Launcher:visible")
-    launcher.get_by_text("Explore a direct mail API").click()
-    expect(page.locator(".jp-Notebook:visible .jp-CodeCell")).to_have_count(5)
-    expect(page.locator(".jp-Notebook:visible")).to_contain_text("dm.login()")
+    for number, name in enumerate(["explore-direct-mail", "explore-direct-mail-1"]):
+        command(page, "launcher:create")
+        page.locator(".jp-Launcher:visible").get_by_text("Explore a direct mail API").click()
+        expect(page.get_by_role("tab", name=f"{name}.ipynb")).to_be_visible()
+        wait_for_kernel(page)
+        run_cells(page, 1)
+        form = Form(page, number).ready()
+        form.address.fill(service.base_url)
+        form.sign_in(service.api_key)
+        expect(form.account).to_be_visible()
+        run_cells(page, 3, 5, 7)
+        explorer = page.locator(".jp-Notebook:visible .dml-browser")
+        expect(rows(explorer)).to_have_count(2)  # signing in sends one
+        expect(explorer.locator(".dml-title").first).to_have_text(f"Recording to {name}")
     command(page, "launcher:create")
     page.locator(".jp-Launcher:visible").get_by_text("Tutorials").click()
     page.wait_for_function("n => jupyterapp.shell.currentWidget.title.label === n", arg=FIRST)
-
-    assert (server.notebooks / "here" / "explore-direct-mail.ipynb").is_file()
