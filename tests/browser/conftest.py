@@ -55,7 +55,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def new_page(browser: Browser, server: Server) -> Iterator[Callable[..., Page]]:
-    """Return a function that opens a page of a given size.
+    """Return a function that opens a page of a given size; afterwards, restore all settings.
 
     If a page sends a request to anything but the Jupyter server, the test fails.
     """
@@ -69,6 +69,7 @@ def new_page(browser: Browser, server: Server) -> Iterator[Callable[..., Page]]:
     for tab in tabs:
         shut_down_kernels(tab.page)
         tab.page.context.close()
+    server.restore_settings()
     assert [tab.foreign for tab in tabs if tab.foreign] == []
 
 

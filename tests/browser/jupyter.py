@@ -90,6 +90,10 @@ class Server:
         """Set the autosave interval of pages that are opened from now on. The default is 120 s."""
         self._set("@jupyterlab/docmanager-extension/plugin", autosaveInterval=seconds)
 
+    def restore_settings(self) -> None:
+        """Give pages that are opened from now on the settings of a new user."""
+        shutil.rmtree(self.home / "settings", ignore_errors=True)
+
     def _set(self, name: str, **settings: object) -> None:
         _write_json(self.home / "settings" / f"{name}.jupyterlab-settings", settings)
 
@@ -219,12 +223,25 @@ _READY = """async () => {
   return kernel.status;
 }"""
 
+_BOUNDED = """async ([script, argument, limit]) => {
+  const late = new Promise((_, reject) => setTimeout(() => {
+    const dialog = document.querySelector('.jp-Dialog')?.innerText;
+    reject(new Error(`Not done in ${limit} ms: ${script}` + (dialog ? `; dialog: ${dialog}` : '')));
+  }, limit));
+  return await Promise.race([eval(script)(argument), late]);
+}"""
+
+
+def evaluate(page: Page, script: str, argument: object = None) -> Any:
+    """Evaluate a script that waits. Playwright's own `evaluate` would wait without a limit."""
+    return page.evaluate(_BOUNDED, [script, argument, _WAIT_MS])
+
 
 def open_app(page: Page, server: Server, at: str = "/lab?reset") -> None:
     """Open a page of JupyterLab or Notebook, and wait until it is ready."""
     page.goto(server.url + at)
     page.wait_for_function("() => window.jupyterapp")
-    page.evaluate("async () => { await jupyterapp.restored; return true }")
+    evaluate(page, "async () => { await jupyterapp.restored; return true }")
 
 
 def open_notebook(page: Page, server: Server, path: str, *, app: App = "lab") -> None:
@@ -252,7 +269,7 @@ def run_notebook(page: Page, server: Server, name: str, *cells: str, app: App = 
 
 def wait_for_kernel(page: Page) -> None:
     """Wait until there is an idle kernel."""
-    wait_for(page, lambda: page.evaluate(_READY) == "idle")
+    wait_for(page, lambda: evaluate(page, _READY) == "idle")
 
 
 def wait_for(page: Page, condition: Callable[[], bool]) -> None:
@@ -260,13 +277,15 @@ def wait_for(page: Page, condition: Callable[[], bool]) -> None:
     deadline = time.monotonic() + _WAIT_MS / 1000
     while not condition():
         if time.monotonic() > deadline:
-            raise TimeoutError("It did not come to be so.")
+            dialogs = page.locator(".jp-Dialog").all_inner_texts()
+            raise TimeoutError(f"It did not come to be so. Dialogs: {dialogs}")
         page.wait_for_timeout(100)
 
 
 def command(page: Page, name: str, **arguments: Any) -> None:
     """Execute one of JupyterLab's commands, and wait until it is done."""
-    page.evaluate(
+    evaluate(
+        page,
         "([name, args]) => jupyterapp.commands.execute(name, args).then(() => true)",
         [name, arguments],
     )
@@ -291,13 +310,14 @@ def save(page: Page) -> None:
 
 def restart_kernel(page: Page) -> None:
     """Restart the kernel without the confirmation dialog."""
-    page.evaluate(
+    evaluate(
+        page,
         "() => jupyterapp.shell.currentWidget.sessionContext.session.kernel.restart()"
-        ".then(() => true)"
+        ".then(() => true)",
     )
     wait_for_kernel(page)
 
 
 def shut_down_kernels(page: Page) -> None:
     """Shut down all kernels of the server, because each takes a hundred megabytes."""
-    page.evaluate("async () => { await window.jupyterapp?.serviceManager.sessions.shutdownAll() }")
+    evaluate(page, "async () => { await window.jupyterapp?.serviceManager.sessions.shutdownAll() }")

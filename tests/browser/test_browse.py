@@ -405,7 +405,6 @@ def test_a_key_that_was_sent_is_in_no_file_no_copy_and_not_on_the_page(
         copied = page.evaluate("() => navigator.clipboard.readText()")
         save(page)
     (server.home / "key").unlink()
-    server.save_widget_state(automatically=False)
 
     assert copied == details.locator(".dml-b-copied pre").inner_text()
     assert "DIRECTMAIL_API_KEY" in copied

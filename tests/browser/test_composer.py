@@ -449,7 +449,6 @@ def test_values_that_are_typed_stay_out_of_every_file(
     root.get_by_role("button", name="Format").click()
     wait_for(page, lambda: root.locator("option").count() > 0)
     save(page)
-    server.save_widget_state(automatically=False)
 
     assert leaks([server.home], TYPED) == []
 

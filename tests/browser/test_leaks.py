@@ -79,7 +79,6 @@ def test_no_file_contains_a_key(
         form.sign_in(ACCEPTED)
         expect(form.account).to_be_visible()
         save(page)
-    server.save_widget_state(automatically=False)
     notebook = (server.notebooks / name).read_text()
 
     assert leaks([server.home], *KEYS) == []
@@ -110,8 +109,6 @@ def test_no_autosave_contains_a_key(new_page: Callable[..., Page], server: Serve
         expect(form.account).to_be_visible()
         run_cells(page, 1)
         wait_for(page, lambda: "usr_stand_in_1" in saved.read_text())
-    server.autosave_every(120)
-    server.save_widget_state(automatically=False)
 
     assert leaks([server.home], *KEYS) == []
 
@@ -125,7 +122,6 @@ def test_the_search_finds_a_field_that_leaks(new_page: Callable[..., Page], serv
     page.locator("input[type=password]").click()
     page.keyboard.type(leaking)
     save(page)
-    server.save_widget_state(automatically=False)
     found = leaks([server.home], leaking)
 
     assert any("control.ipynb" in place for place in found)

@@ -172,7 +172,6 @@ def test_a_reopened_notebook_does_not_say_signed_in(
     page.evaluate("() => jupyterapp.shell.currentWidget.sessionContext.shutdown()")
     later = new_page()
     open_notebook(later, server, "login.ipynb")
-    server.save_widget_state(automatically=False)
     said = "run this cell again" if automatically else "Run this cell to get the sign-in form"
 
     expect(later.get_by_text(said)).to_be_visible()
