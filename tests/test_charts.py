@@ -138,9 +138,12 @@ def test_the_line_follows_the_readings_and_ends_with_its_window() -> None:
 )
 def test_windows_are_shaded_to_their_renewal(readings: list[Reading], ends: list[str]) -> None:
     """A window ends at the earliest announced renewal, or when Remaining rises."""
-    patches = draw(readings).axes[0].patches
+    shapes = [
+        each.get_path().transformed(each.get_patch_transform())
+        for each in draw(readings).axes[0].patches
+    ]
 
-    assert [f"{num2date(each.get_corners()[2, 0]):%T}" for each in patches] == ends
+    assert [f"{num2date(each.vertices[:, 0].max()):%T}" for each in shapes] == ends
 
 
 def test_refusals_and_bad_headers_are_marked_and_explained() -> None:

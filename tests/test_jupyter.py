@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import httpx
 import nbformat
 import pytest
-from browser.jupyter import Server, started
+from browser.jupyter import Server, free_port, started
 from cassette_samples import answered, get, recorded, theirs
 
 import directmail_lab
@@ -36,9 +36,10 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     home = tmp_path_factory.mktemp("jupyter")
     work = home / "work"
     recorded(work / "cassettes" / "tour.yaml", *[answered(body=f'{{"n": {n}}}') for n in range(30)])
-    arguments = ("--no-browser", "--allow-root", "--port=0", f"--IdentityProvider.token={TOKEN}")
+    arguments = ("--no-browser", "--allow-root", f"--IdentityProvider.token={TOKEN}")
     # JupyterLab itself is not needed, and takes twice as long to start.
-    with started(home, "jupyter_server", *arguments, at=work) as server:
+    port = f"--port={free_port()}"
+    with started(home, "jupyter_server", *arguments, port, at=work) as server:
         yield server
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from pathlib import Path
+from typing import cast, get_args
 
 import typer
 
@@ -22,6 +23,7 @@ from .output import (
     NAME,
     cassette_file,
     complete_cassette,
+    one_of,
     refuse_existing,
     show,
 )
@@ -110,14 +112,14 @@ def repair(name: str = NAME) -> None:
 def convert(
     source: str = NAME,
     target: Path = typer.Argument(help="The file to write."),
-    to: files.Layout | None = typer.Option(
-        None, help="The layout of that file; by default, its name decides."
+    to: str | None = one_of(
+        get_args(files.Layout), None, "The layout of that file; by default, its name decides."
     ),
     force: bool = FORCE,
 ) -> None:
     """Convert a cassette to our layout, to vcrpy's YAML or JSON, or to HAR 1.2."""
     refuse_existing(target, force)
-    layout = to or files.layout_of(target)
+    layout = cast("files.Layout", to) if to else files.layout_of(target)
     count = files.convert(cassette_file(source), target, layout, notice=typer.echo)
     typer.echo(f"Wrote {plural(count, 'interaction')} to {target}.")
 

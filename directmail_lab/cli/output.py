@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Collection
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
@@ -38,6 +39,23 @@ CASSETTE: Final = typer.Option(
     help="Read this cassette (a name or a file). By default, the command asks the live service.",
     autocompletion=complete_cassette,
 )
+
+
+def one_of(choices: Collection[str], default: str | None, help_text: str) -> Any:
+    """Return an option that accepts only these values. Typer before 0.19 reads no ``Literal``."""
+
+    def check(given: str | None) -> str | None:
+        if given is not None and given not in choices:
+            raise typer.BadParameter(f"{given!r} is not one of {', '.join(choices)}.")
+        return given
+
+    return typer.Option(
+        default,
+        help=help_text,
+        metavar=f"[{'|'.join(choices)}]",
+        callback=check,
+        autocompletion=lambda: list(choices),
+    )
 
 
 # -- files -------------------------------------------------------------------------------------

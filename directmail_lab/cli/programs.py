@@ -9,6 +9,8 @@ import tempfile
 import threading
 from importlib import import_module
 from pathlib import Path
+from typing import cast, get_args
+from urllib.parse import urlsplit
 
 import typer
 
@@ -17,7 +19,7 @@ from ..server import CassetteServer, LoopbackServer
 from ..settings import API_KEY_VARIABLE, BASE_URL_VARIABLE
 from ..standin import stand_in
 from ..tutorials import explore_cells, first_notebook, notebook_of
-from .output import cassette_file, complete_cassette
+from .output import cassette_file, complete_cassette, one_of
 
 _NEWS = "@jupyterlab/apputils-extension:announcements"
 _DEMO = "demo.ipynb"
@@ -84,7 +86,10 @@ def lab_arguments(
 def _run_jupyterlab(
     folder: Path, notebook: str, port: int | None, no_browser: bool, verbose: bool = False
 ) -> None:
-    LoopbackServer(port or 0).close()  # raises if the port is taken: JupyterLab's error is longer
+    probe = LoopbackServer(port or 0)  # raises if the port is taken: JupyterLab's error is longer
+    probe.close()
+    if port == 0:  # jupyter-server 2.14 would print 0 for the port that it takes
+        port = urlsplit(probe.base_url).port
     typer.echo("Starting JupyterLab; its address follows. Ctrl-C ends it.")
     lab_app = import_module("jupyterlab.labapp").LabApp  # takes seconds, so after the line above
     # Only in this process and its children, our page settings come before the user's.
@@ -118,7 +123,7 @@ def serve(
     ),
     limit: int = typer.Option(300, min=0, help="How many requests a window allows."),
     window: float = typer.Option(60.0, min=0.001, help="The length of a window in seconds."),
-    reset_unit: ResetUnit = typer.Option("seconds_left", help="The unit of X-RateLimit-Reset."),
+    reset_unit: str = one_of(get_args(ResetUnit), "seconds_left", "The unit of X-RateLimit-Reset."),
 ) -> None:
     """Run a server on this machine: the stand-in service, or one that replays cassettes.
 
@@ -132,7 +137,8 @@ def serve(
         address = f"Replaying at {replaying.base_url}; no key is needed, and nothing is forwarded."
         _run(replaying, address, f"Cassettes (with their interactions): {', '.join(played)}")
     else:
-        service = stand_in(port=port, limit=limit, window_s=window, reset_unit=reset_unit)
+        unit = cast("ResetUnit", reset_unit)
+        service = stand_in(port=port, limit=limit, window_s=window, reset_unit=unit)
         address = f"The stand-in service listens on {service.base_url}"
         key = f"Its key is {service.api_key}, which is public and opens nothing else."
         _run(service, address, key, f"It assumes {service.assumptions()}.")

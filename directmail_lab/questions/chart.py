@@ -191,7 +191,8 @@ def _draw_panel(axes: Axes, readings: pd.DataFrame, color: str) -> None:
     # a stable sort the gap comes before a reading at the same x.
     gaps = pd.DataFrame({"x": windows["end"], "remaining": np.nan})
     points = readings.dropna(subset=["remaining"])[["x", "remaining"]].astype(float)
-    line = pd.concat([gaps, points]).sort_values("x", kind="stable")
+    parts = [part for part in (gaps, points) if len(part)] or [points]  # pandas 2 warns otherwise
+    line = pd.concat(parts).sort_values("x", kind="stable")
     marker = "o" if len(line) <= _MOST_MARKED_POINTS else ""
     axes.step(*line.to_numpy().T, where="post", color=color, marker=marker, markersize=3.5)
     _mark(axes, _refused(readings), "x", _REFUSED, "refused, nothing left")

@@ -98,6 +98,13 @@ class Server:
         _write_json(self.home / "settings" / f"{name}.jupyterlab-settings", settings)
 
 
+def free_port() -> int:
+    """Return a port that nobody listens on. With port 0, jupyter-server 2.14 prints 0."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port: int = server.getsockname()[1]
+        return port
+
+
 @contextlib.contextmanager
 def running_server(home: Path) -> Iterator[Server]:
     """Start a server with its own folders in ``home``; it serves ``home / "work"``."""
@@ -111,7 +118,8 @@ def running_server(home: Path) -> Iterator[Server]:
     # This turns off JupyterLab's news.
     news = {"disabledExtensions": {"@jupyterlab/apputils-extension:announcements": True}}
     arguments = [
-        *("--debug", "--no-browser", "--allow-root", "--ip=127.0.0.1", "--port=0"),
+        *("--debug", "--no-browser", "--allow-root", "--ip=127.0.0.1"),
+        f"--port={free_port()}",
         "--IdentityProvider.token=",
         "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
         "--LabApp.extension_manager=readonly",
