@@ -63,7 +63,10 @@ def __getattr__(name: str) -> Any:
     if name == "__version__":
         return import_module(".settings", __name__).VERSION
     if name in _MODULES:
-        module = import_module(_MODULES[name], __name__)
+        from .errors import naming_what_is_missing
+
+        with naming_what_is_missing():
+            module = import_module(_MODULES[name], __name__)
         value = globals()[name] = module if name == "errors" else getattr(module, name)
         return value
     from .arguments import did_you_mean

@@ -1,6 +1,20 @@
-"""``python -m directmail_lab`` is the command ``directmail-lab``."""
+"""The command ``directmail-lab``, also as ``python -m directmail_lab``."""
 
-from .cli import main
+import sys
+
+from .errors import MissingPackageError, naming_what_is_missing
+
+
+def main() -> None:
+    """Run the command, if the packages that it needs are installed."""
+    try:
+        with naming_what_is_missing():
+            from .cli import main as run
+    except MissingPackageError as error:
+        sys.stderr.write(f"directmail-lab: {error}\n")
+        sys.exit(2)
+    run()
+
 
 if __name__ == "__main__":
     main()

@@ -21,7 +21,7 @@ from .cassettes import BeforeRecord, FileRecording, Matcher, SessionRecording
 from .contract import ME_PATH
 from .credentials import ApiKey, as_api_key, find_api_key, forget_api_key, remembered_api_key
 from .display import ProgressBar
-from .errors import NotConnectedError
+from .errors import NotConnectedError, naming_what_is_missing
 from .http import httpx, recorded_request
 from .keyless import replay_in_place, replaying_session
 from .modes import Entered, ModeChange, Timing
@@ -296,7 +296,8 @@ def burst(n: int, path: str = ME_PATH) -> pd.DataFrame:
     ValueError
         ``n`` is not a number, or is less than 1. Nothing is sent.
     """
-    from .readings.frame import frame_of
+    with naming_what_is_missing():
+        from .readings.frame import frame_of
 
     check_number("n", n, least=1)
     opened = session()

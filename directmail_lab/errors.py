@@ -9,6 +9,7 @@
     ├── AllowanceExhaustedError  the allowance is used up, and the wait is too long
     ├── NotJSONError             a body is not JSON
     ├── NotebookRunError         a notebook to share does not run without a key
+    ├── MissingPackageError      a package is not installed that this call needs
     ├── ServiceError             the service answered with an error status
     │   └── UnauthorizedError    … with 401 or 403
     └── CassetteError            a cassette cannot be found, opened or written
@@ -23,7 +24,8 @@ says what happened, then what to do. It contains no key, query, header value or 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Literal
 
 from .tracebacks import brief_traceback
@@ -110,6 +112,26 @@ class NotJSONError(DirectMailLabError):
 
 class NotebookRunError(DirectMailLabError):
     """A notebook to share does not run without a key and a network."""
+
+
+class MissingPackageError(DirectMailLabError, ImportError):
+    """This call needs a package that is not installed: only what replays tests is there."""
+
+
+@contextmanager
+def naming_what_is_missing() -> Iterator[None]:
+    """Import within this block: if a package is missing, the error says what to install."""
+    try:
+        yield
+        return
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package == __name__.partition(".")[0]:
+            raise
+    raise MissingPackageError(
+        f"This needs {package}, which is not installed here.",
+        "To install all that directmail-lab uses: pip install directmail-lab.",
+    )
 
 
 class ServiceError(DirectMailLabError):

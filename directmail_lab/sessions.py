@@ -31,7 +31,7 @@ from .clients.own import AsyncClient, Client, service_error
 from .contract import ME_PATH
 from .credentials import ApiKey, as_api_key
 from .display import plural
-from .errors import DirectMailLabError, NotConnectedError
+from .errors import DirectMailLabError, NotConnectedError, naming_what_is_missing
 from .exchange.operations import base_path, pattern_of
 from .http import REQUEST_OPTIONS, httpx, origin, parse_url
 from .modes import Entered, ModeChange, Timing, latency_factor
@@ -363,11 +363,13 @@ class Session:
 
     def me(self) -> pd.DataFrame:
         """Return the current user's record; see `directmail_lab.me`."""
-        return self._record_in(self.client.get(ME_PATH))
+        frame = _frame()
+        return frame(self.check(self.client.get(ME_PATH)))
 
     async def me_async(self) -> pd.DataFrame:
         """Return the current user's record without blocking: ``await session.me_async()``."""
-        return self._record_in(await self.async_client.get(ME_PATH))
+        frame = _frame()
+        return frame(self.check(await self.async_client.get(ME_PATH)))
 
     def request(self, /, method: str, path: str, **options: Any) -> httpx.Response:
         """Send a request below the base address; see `directmail_lab.request`."""
@@ -427,11 +429,6 @@ class Session:
         """The key in an object that does not show it, or None in a session that only replays."""
         return self._api_key
 
-    def _record_in(self, response: httpx.Response) -> pd.DataFrame:
-        from .frames import frame
-
-        return frame(self.check(response))
-
     # -- closing ------------------------------------------------------------------------
 
     def close(self) -> None:
@@ -473,6 +470,14 @@ class Session:
             "A session contains an API key, so it cannot be pickled.",
             "Connect in the process that uses it.",
         )
+
+
+def _frame() -> Callable[[httpx.Response], pd.DataFrame]:
+    """Return `directmail_lab.frame`, imported only now: a replaying test needs no pandas."""
+    with naming_what_is_missing():
+        from .frames import frame
+
+    return frame
 
 
 def _forget(

@@ -14,7 +14,7 @@ from .cassettes import Recording, read_cassette
 from .cassettes.library import files_of, is_folder
 from .current import current_session, session
 from .display import ProgressBar, plural
-from .errors import CassetteError
+from .errors import CassetteError, naming_what_is_missing
 from .sessions import Session
 
 if TYPE_CHECKING:
@@ -46,7 +46,8 @@ def rate_limits(source: Source | Iterable[Source] = None) -> pd.DataFrame:
     NotConnectedError, CassetteError, ValueError
         As in `directmail_lab.sources.recordings_of`.
     """
-    from .readings.frame import frame_of, frame_of_many
+    with naming_what_is_missing():
+        from .readings.frame import frame_of, frame_of_many
 
     paths = named_paths(source)
     if is_many(source):

@@ -16,6 +16,7 @@ import typer
 import directmail_lab as dm
 
 from ..display import plural
+from ..errors import naming_what_is_missing
 from . import cassette as cassette_commands
 from .output import (
     CASSETTE,
@@ -45,7 +46,8 @@ def main() -> None:
     """Run the command; an expected error becomes its message and exit code 2."""
     warnings.showwarning = lambda message, *_, **__: typer.echo(f"Note: {message}", err=True)
     try:
-        app()
+        with naming_what_is_missing():
+            app()
     except Exception as error:
         # The errors that IPython also shows briefly: ours, httpx's, and those of arguments.
         if not (isinstance(error, OSError) or hasattr(error, "_render_traceback_")):

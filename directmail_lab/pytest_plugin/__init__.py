@@ -3,7 +3,7 @@
 Installing the package is all it takes::
 
     def test_the_account_has_a_name(directmail):
-        assert directmail.me()["name"].item()
+        assert directmail.get("/v1/users/me").json()["name"]
 
     def test_with_a_client_of_httpx(directmail):
         assert Account(directmail.base_url, http_client=directmail.client).name

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ...display import ProgressBar, plural
-from ...errors import NotebookRunError
+from ...errors import NotebookRunError, naming_what_is_missing
 
 if TYPE_CHECKING:
     from nbformat import NotebookNode
@@ -59,7 +59,9 @@ def run_notebooks(folder: Path, notebooks: Sequence[Path], *, timeout_s: float) 
     NotebookRunError
         A cell failed, the kernel died, or the time is over.
     """
-    import nbformat
+    with naming_what_is_missing():
+        import nbclient  # noqa: F401 - `_run` needs it
+        import nbformat
 
     read = [nbformat.read(path, as_version=4) for path in notebooks]  # type: ignore[no-untyped-call]
     total, end = sum(len(notebook.cells) for notebook in read), time.monotonic() + timeout_s

@@ -1,0 +1,45 @@
+"""Without pandas, JupyterLab and the rest, tests replay, and other calls say what to install.
+
+`.ci/run` runs the same suite, `light/replaying.py`, where these packages are not installed.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+GUIDE = (ROOT / "notebooks" / "moving-from-vcrpy.md").read_text(encoding="utf-8")
+(LINES,) = re.findall(r"^```text requirements\n(.*?)^```$", GUIDE, re.MULTILINE | re.DOTALL)
+
+
+def dependencies() -> list[str]:
+    project: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    needed: list[str] = project["project"]["dependencies"]
+    return needed
+
+
+def test_the_guides_requirements_are_those_of_the_package() -> None:
+    """Each line of the guide is a dependency of the package, with the same bounds."""
+    assert len(LINES.splitlines()) == 5
+    assert set(LINES.splitlines()) <= set(dependencies())
+
+
+def test_a_suite_replays_without_the_other_packages(pytester: pytest.Pytester) -> None:
+    """A suite replays where only the guide's requirements can be imported."""
+    shutil.copytree(Path(__file__).parent / "light", pytester.path, dirs_exist_ok=True)
+    names = [re.split("[<>=]", line)[0] for line in {*dependencies()} - {*LINES.splitlines()}]
+    blocked = [name.replace("-", "_") for name in names]
+    pytester.path.joinpath("sitecustomize.py").write_text(
+        f"import sys\nsys.modules.update(dict.fromkeys({blocked!r}))\n"
+    )
+    pytester.syspathinsert()
+
+    ran = pytester.runpytest_subprocess("-p", "no:xdist", "replaying.py")
+
+    ran.assert_outcomes(passed=17)
