@@ -1,19 +1,21 @@
-"""Adapters that let clients of httpx2 and requests send through a session's transports.
+"""Clients of other libraries over a session's transports.
 
-Each adapter converts a request to httpx's, passes it to a `ClientsTransport`, and converts the
-response and the errors back. SDKs that use these libraries retry and wait by themselves, so the
-session does neither for them.
+Each module converts a library's requests to httpx's, passes them to a `ClientsTransport`, and
+converts the responses and the errors back. SDKs that use these libraries retry and wait by
+themselves, so the session does neither for them.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
+from contextvars import ContextVar
 from importlib import import_module
-from typing import Any
+from typing import Any, Final, NamedTuple, Self, cast
 
 from ..errors import DirectMailLabError
-from ..http import body_of, httpx, parse_url
+from ..http import body_of, httpx, is_write, parse_url
 from ..transports.extensions import KEY, Call, call_of
 from ..transports.session import SessionTransport
 
@@ -49,20 +51,40 @@ class ClientsTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         self.as_raised: Callable[[DirectMailLabError], BaseException] = lambda error: error
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
-        call_of(request).is_foreign = True
+        self._begin(request)
         try:
-            return self._session.handle_request(request)
+            return _noting_redirect(request, self._session.handle_request(request))
         except DirectMailLabError as error:
             failure = self.as_raised(error)
         raise failure
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        call_of(request).is_foreign = True
+        self._begin(request)
         try:
-            return await self._session.handle_async_request(request)
+            return _noting_redirect(request, await self._session.handle_async_request(request))
         except DirectMailLabError as error:
             failure = self.as_raised(error)
         raise failure
+
+    def _begin(self, request: httpx.Request) -> None:
+        """Note whose request it is. A write that follows a redirect is not sent: see `Call`."""
+        call = call_of(request)
+        call.is_foreign = True
+        if (request.method, request.url) == _redirected.get() and is_write(request):
+            call.first_sent = -1
+        _redirected.set(None)
+
+
+# The method and the address to which a write of this thread or task was redirected last. A client
+# that follows redirects asks there next.
+_redirected: ContextVar[tuple[str, httpx.URL] | None] = ContextVar("redirected", default=None)
+
+
+def _noting_redirect(request: httpx.Request, response: httpx.Response) -> httpx.Response:
+    if response.has_redirect_location and is_write(request):
+        with suppress(httpx.InvalidURL):
+            _redirected.set((request.method, request.url.join(response.headers["location"])))
+    return response
 
 
 class Stream(httpx.SyncByteStream, httpx.AsyncByteStream):
@@ -112,3 +134,94 @@ def as_httpx(request: Any, send: Callable[[httpx.Request], Any] | None = None) -
     if body is not None:
         copy.read()
     return copy
+
+
+# -- a response as its bytes ---------------------------------------------------------------------
+
+
+def head_of(response: httpx.Response, *, size: int | None = None) -> bytes:
+    """Return the status line and the headers. ``size`` is the length of the body if it is known."""
+    lines = [b"HTTP/1.1 %d %b" % (response.status_code, response.reason_phrase.encode("ascii"))]
+    for name, value in response.headers.raw:
+        if size is not None and name.lower() == b"content-length":
+            value = b"%d" % size
+        lines.append(b"%b: %b" % (name, value))
+    # A recorded header may have control characters.
+    return b"\r\n".join(_CONTROLS.sub(b" ", line) for line in lines) + b"\r\n\r\n"
+
+
+def parts_of(response: httpx.Response, method: str) -> Iterator[bytes]:
+    """Yield the bytes of a response, as a server sends it."""
+    head, chunk, end = _framing(response, method)
+    yield head
+    yield from map(chunk, cast("httpx.SyncByteStream", response.stream))
+    yield end
+
+
+async def async_parts_of(response: httpx.Response, method: str) -> AsyncIterator[bytes]:
+    """Yield the same for an asynchronous client."""
+    head, chunk, end = _framing(response, method)
+    yield head
+    async for part in cast("httpx.AsyncByteStream", response.stream):
+        yield chunk(part)
+    yield end
+
+
+def _framing(
+    response: httpx.Response, method: str
+) -> tuple[bytes, Callable[[bytes], bytes], bytes]:
+    """Return the head of a response, a function for each part of its body, and its last bytes."""
+    is_bare = method == "HEAD" or response.status_code in (204, 304)
+    if "chunked" in response.headers.get("transfer-encoding", "").lower() and not is_bare:
+        return head_of(response), _chunk, b"0\r\n\r\n"
+    size = None
+    if isinstance(response.stream, httpx.ByteStream) and not is_bare:
+        size = sum(map(len, response.stream))  # another program may have recorded another one
+    return head_of(response, size=size), bytes, b""
+
+
+def _chunk(part: bytes) -> bytes:
+    return b"%x\r\n%b\r\n" % (len(part), part) if part else b""
+
+
+# -- failures ------------------------------------------------------------------------------------
+
+
+class Failure(NamedTuple):
+    """An error of a client's library as the text in a cassette, from which a replay makes it again.
+
+    Attributes
+    ----------
+    name
+        The name of its class, or an empty string.
+    in_body
+        Whether the head of the response had come.
+    """
+
+    name: str
+    text: str
+    in_body: bool = False
+
+    @classmethod
+    def of(cls, error: BaseException, *, in_body: bool) -> Self:
+        return cls(type(error).__name__, str(error), in_body)
+
+    @classmethod
+    def read(cls, text: str) -> Self:
+        found = _FAILURE.fullmatch(text)
+        return cls("", text) if found is None else cls(found[2], found[3], bool(found[1]))
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether the connection ended before the body did."""
+        return (
+            self.name in _CUT or "complete message body" in self.text
+        )  # httpx has one name for all
+
+    def __str__(self) -> str:
+        return f"{'body: ' if self.in_body else ''}{self.name}: {self.text}"
+
+
+_CUT: Final = ("IncompleteRead", "ClientPayloadError")
+_FAILURE: Final = re.compile(r"(body: )?([A-Za-z]\w*): (.*)", re.DOTALL)
+_CONTROLS: Final = re.compile(rb"[\r\n\0]+")

@@ -1,10 +1,15 @@
 """``patch=True``: the clients that the code under test creates send through a session.
 
-During one test, the methods with which httpx, httpx2 and requests send are replaced. The session
-sends with the original method of the client's own transport, and so with the client's connections,
-proxy, certificates and timeouts.
+During one test, the methods with which these libraries send are replaced. The session sends with
+the client's own original method, and so with the client's connections, proxy, certificates and
+timeouts.
 
-Clients with the default certificates share them, since reading them takes each client 30 ms.
+- httpx and httpx2: ``handle_request`` of their transports.
+- requests, urllib3, boto3, urllib.request, http.client and httplib2: ``send``, ``request``,
+  ``getresponse`` of `http.client.HTTPConnection`, and ``connect`` of it and each subclass.
+- aiohttp: a middleware.
+
+Clients of httpx with the default certificates share them, since reading them takes each 30 ms.
 """
 
 from __future__ import annotations
@@ -14,6 +19,7 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from functools import partial, wraps
+from http.client import HTTPConnection
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Final
@@ -22,6 +28,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from ..clients import ClientsTransport, adapters_of, as_httpx
+from ..clients.connections import Connections
 from ..http import httpx
 from ..transports.extensions import KEY, Call
 from ..transports.network import shared_certificates
@@ -33,24 +40,87 @@ _DEFAULTS: Final = {"verify": True, "cert": None, "trust_env": True}
 @contextmanager
 def patched(session: ClientsTransport, passing: Collection[str] = ()) -> Iterator[None]:
     """Make clients send through a session, except to the hosts or patterns in ``passing``."""
+    patterns = [pattern.lower() for pattern in passing]
 
-    def passes(request: Any) -> bool:
-        host = urlsplit(str(request.url)).hostname or ""
-        call: Call | None = getattr(request, "extensions", {}).get(KEY)
-        is_ours = call is not None and call.first_sent is not None  # a session is sending it
-        return is_ours or any(fnmatchcase(host, pattern.lower()) for pattern in passing)
+    def passes(host: str) -> bool:
+        return any(fnmatchcase(host.lower(), pattern) for pattern in patterns)
 
     with pytest.MonkeyPatch.context() as patch:
-        for owner, name, through in _methods(session):
-            current = getattr(owner, name)
-            # The session of a module may already have replaced it.
-            original = getattr(current, _ORIGINAL, current)
-            patch.setattr(owner, name, _replacement(original, through, passes))
-            if create := getattr(import_module(owner.__module__), "create_ssl_context", None):
-                patch.setattr(
-                    owner, "__init__", _sharing_certificates(vars(owner)["__init__"], create)
-                )
+        _patch_httpx(patch, session, passes)
+        _patch_connections(patch, Connections(session, passes))
+        if find_spec("aiohttp"):
+            its = adapters_of("aiohttp")
+            _replace(patch, its.ClientSession, "_request", its.Middleware(session, passes).request)
+            _replace(patch, its.BaseConnector, "connect", its.connect)
         yield
+
+
+def _replace(
+    patch: pytest.MonkeyPatch, owner: type, name: str, through: Callable[..., Any]
+) -> None:
+    """Replace a method. ``through`` takes the original one first."""
+    current = vars(owner)[name]
+    # The session of a module may already have replaced it.
+    original = getattr(current, _ORIGINAL, current)
+
+    @wraps(original)
+    def method(*args: Any, **options: Any) -> Any:
+        return through(original, *args, **options)
+
+    setattr(method, _ORIGINAL, original)
+    patch.setattr(owner, name, method)
+
+
+# -- http.client -----------------------------------------------------------------------------------
+
+
+def _patch_connections(patch: pytest.MonkeyPatch, through: Connections) -> None:
+    def patch_connect(kind: type) -> None:
+        if "connect" in vars(kind) and not hasattr(kind, "is_over_session"):
+            _replace(patch, kind, "connect", through.connect)
+
+    def patch_later_class(kind: Any, /, **options: Any) -> None:
+        super(HTTPConnection, kind).__init_subclass__(**options)
+        patch_connect(kind)
+
+    for name in ("send", "request", "getresponse"):
+        _replace(patch, HTTPConnection, name, getattr(through, name))
+    for kind in _with_subclasses(HTTPConnection):
+        patch_connect(kind)
+    patch.setattr(
+        HTTPConnection, "__init_subclass__", classmethod(patch_later_class), raising=False
+    )
+
+
+def _with_subclasses(kind: type[Any]) -> Iterator[type[Any]]:
+    yield kind
+    for each in kind.__subclasses__():
+        yield from _with_subclasses(each)
+
+
+# -- httpx and httpx2 ------------------------------------------------------------------------------
+
+
+def _patch_httpx(
+    patch: pytest.MonkeyPatch, session: ClientsTransport, passes: Callable[[str], bool]
+) -> None:
+    def passes_by(request: Any) -> bool:
+        call: Call | None = request.extensions.get(KEY)
+        is_ours = call is not None and call.first_sent is not None  # a session is sending it
+        return is_ours or passes(urlsplit(str(request.url)).hostname or "")
+
+    for owner, name, through in _methods(session):
+
+        def send(
+            original: Any, transport: Any, request: Any, through: Any = through
+        ) -> Any:  # the awaitable, of an asynchronous method
+            if passes_by(request):
+                return original(transport, request)
+            return through(partial(original, transport), request)
+
+        _replace(patch, owner, name, send)
+        create = import_module(owner.__module__).create_ssl_context
+        patch.setattr(owner, "__init__", _sharing_certificates(vars(owner)["__init__"], create))
 
 
 def _sharing_certificates(
@@ -68,29 +138,17 @@ def _sharing_certificates(
     return init
 
 
-def _replacement(
-    original: Callable[..., Any], through: Callable[..., Any], passes: Callable[[Any], bool]
-) -> Callable[..., Any]:
-    def send(transport: Any, request: Any, *args: Any, **kwargs: Any) -> Any:
-        if passes(request):
-            return original(transport, request, *args, **kwargs)
-        return through(partial(original, transport), transport, request, *args, **kwargs)
-
-    setattr(send, _ORIGINAL, original)
-    return send
-
-
 def _methods(session: ClientsTransport) -> Iterator[tuple[type, str, Callable[..., Any]]]:
     """Yield each method to replace, and a function that sends through the session instead.
 
-    The function takes the original method of the transport, and then that method's arguments.
+    The function takes the original method of the transport, and the request.
     """
 
     # No coroutine functions are needed: these return the awaitable of the session's method.
-    def by_httpx(original: Any, _: Any, request: Any) -> Any:
+    def by_httpx(original: Any, request: Any) -> Any:
         return session.handle_request(as_httpx(request, original))
 
-    def by_httpx_async(original: Any, _: Any, request: Any) -> Any:
+    def by_httpx_async(original: Any, request: Any) -> Any:
         return session.handle_async_request(as_httpx(request, original))
 
     yield httpx.HTTPTransport, "handle_request", by_httpx
@@ -99,27 +157,11 @@ def _methods(session: ClientsTransport) -> Iterator[tuple[type, str, Callable[..
     if find_spec("httpx2") and (its := adapters_of("httpx2")).httpx2 is not httpx:
         transport = its.Httpx2Transport(session)
 
-        def by_httpx2(original: Any, _: Any, request: Any) -> Any:
+        def by_httpx2(original: Any, request: Any) -> Any:
             return transport.handle_request(request, its.sender(original, request))
 
-        def by_httpx2_async(original: Any, _: Any, request: Any) -> Any:
+        def by_httpx2_async(original: Any, request: Any) -> Any:
             return transport.handle_async_request(request, its.async_sender(original, request))
 
         yield its.httpx2.HTTPTransport, "handle_request", by_httpx2
         yield its.httpx2.AsyncHTTPTransport, "handle_async_request", by_httpx2_async
-
-    if find_spec("requests"):
-        of_requests = adapters_of("requests")
-
-        def by_requests(
-            original: Any, adapter: Any, request: Any, *args: Any, **kwargs: Any
-        ) -> Any:
-            sender = of_requests.sender(partial(_with, original, args, kwargs), request)
-            timeout = of_requests.timeout_of(*args, **kwargs)
-            return of_requests.answer(adapter, session, request, timeout, sender)
-
-        yield of_requests.HTTPAdapter, "send", by_requests
-
-
-def _with(original: Any, args: Any, kwargs: Any, request: Any) -> Any:
-    return original(request, *args, **kwargs)

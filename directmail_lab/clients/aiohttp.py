@@ -1,0 +1,284 @@
+"""aiohttp over a session: a middleware for each request, and connections in memory.
+
+The middleware passes a request to the session. What the session returns comes to aiohttp as bytes
+of a connection, so aiohttp parses it and raises its errors by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, Final
+
+import aiohttp
+from aiohttp.client_proto import ResponseHandler
+from aiohttp.connector import Connection
+
+from ..http import httpx, parse_url
+from ..tracebacks import clear_locals
+from ..transports.extensions import KEY, Call
+from . import ClientsTransport, Failure, Stream, async_parts_of, head_of
+
+BaseConnector: Final = aiohttp.BaseConnector
+ClientSession: Final = aiohttp.ClientSession
+
+_Handler = Callable[[aiohttp.ClientRequest], Awaitable[aiohttp.ClientResponse]]
+
+# The response for the connection that a task is about to open.
+_response: ContextVar[AsyncIterator[bytes] | None] = ContextVar("response", default=None)
+
+# The first row that fits an error counts. A replay without the name of an error raises the last
+# class of a row.
+_KINDS: Final = (
+    (httpx.ConnectTimeout, (aiohttp.ConnectionTimeoutError,)),
+    (httpx.ConnectError, (aiohttp.ClientConnectorError,)),
+    (httpx.ReadTimeout, (TimeoutError,)),
+    (httpx.ReadError, (OSError, aiohttp.ServerDisconnectedError)),
+    (httpx.RemoteProtocolError, (aiohttp.ClientError,)),
+)
+
+
+class Middleware:
+    """Passes the requests of aiohttp's clients to a session.
+
+    Parameters
+    ----------
+    passes
+        Returns whether requests to a host are sent without the session.
+    """
+
+    def __init__(self, session: ClientsTransport, passes: Callable[[str], bool]) -> None:
+        self._session, self._passes = session, passes
+
+    async def request(
+        self,
+        original: Callable[..., Awaitable[aiohttp.ClientResponse]],
+        client: Any,
+        *args: Any,
+        middlewares: Sequence[Any] | None = None,
+        **options: Any,
+    ) -> aiohttp.ClientResponse:
+        """Do what `ClientSession._request` does, with one more middleware: the innermost."""
+        timeout = options.get("timeout", client.timeout)
+        if not isinstance(timeout, aiohttp.ClientTimeout):
+            is_number = isinstance(timeout, int | float)
+            timeout = aiohttp.ClientTimeout(timeout) if is_number else client.timeout
+        ends = asyncio.get_running_loop().time() + (timeout.total or float("inf"))
+        is_unpacked = options.get("auto_decompress")
+        is_unpacked = client.auto_decompress if is_unpacked is None else is_unpacked
+
+        async def through(request: Any, handler: _Handler) -> aiohttp.ClientResponse:
+            if self._passes(request.url.host or "") or "Upgrade" in request.headers:
+                return await handler(request)
+            exchange = _Exchange(request, handler, timeout, ends, is_unpacked=is_unpacked)
+            return await exchange.response(self._session)
+
+        others = client._middlewares if middlewares is None else middlewares
+        return await original(client, *args, middlewares=(*others, through), **options)
+
+
+async def connect(
+    original: Callable[..., Any], connector: Any, request: Any, *args: Any, **kw: Any
+) -> Any:
+    """Return a connection in memory if there is a response for it."""
+    if (parts := _response.get()) is None:
+        return await original(connector, request, *args, **kw)
+    protocol = ResponseHandler(asyncio.get_running_loop())
+    protocol.connection_made(_Memory(protocol, parts))
+    protocol.force_close()  # no other request may use it
+    return Connection(connector, request.connection_key, protocol, asyncio.get_running_loop())
+
+
+class _Exchange:
+    """One request of aiohttp, and what became of it."""
+
+    def __init__(
+        self, request: Any, handler: _Handler, timeout: Any, ends: float, *, is_unpacked: bool
+    ) -> None:
+        self._request, self._handler, self._timeout, self._ends = request, handler, timeout, ends
+        self._is_unpacked = is_unpacked
+        self._error: BaseException | None = None
+        self._received: httpx.Response | None = None
+
+    async def response(self, session: ClientsTransport) -> aiohttp.ClientResponse:
+        """Return the session's response, as aiohttp parses it."""
+        asked = await self._asked()
+        try:
+            answered = await session.handle_async_request(asked)
+        except httpx.RequestError as error:
+            failure = self._failure(error)
+            answered = self._received or httpx.Response(200, headers={"Content-Length": "1"})
+            parts = _head(answered)
+        else:
+            failure, parts = None, self._guarded(async_parts_of(answered, self._request.method))
+        if failure is not None:
+            raise failure
+        token = _response.set(parts)
+        try:
+            return await self._handler(self._request)
+        finally:
+            _response.reset(token)
+
+    async def _asked(self) -> httpx.Request:
+        request, limits = self._request, self._timeout
+        body = b""
+        if request.body:
+            body = await request.body.as_bytes()
+            if request.body.consumed:
+                await request.update_body(body)
+        connect = limits.sock_connect or limits.connect or limits.total
+        read = limits.sock_read or limits.total
+        timeouts = {"connect": connect, "pool": connect, "read": read, "write": read}
+        asked = httpx.Request(
+            request.method,
+            parse_url(str(request.url)),
+            headers=[
+                (n.encode(), v.encode("utf-8", "surrogateescape"))
+                for n, v in request.headers.items()
+            ],
+            stream=httpx.ByteStream(body),
+            extensions={"timeout": timeouts, KEY: Call(wants_key=True, send=self._send)},
+        )
+        await asked.aread()
+        return asked
+
+    async def _send(self, signed: httpx.Request) -> httpx.Response:
+        """Send the client's own request, and with the key if the session added it."""
+        headers = self._request.headers
+        is_signed = "authorization" in signed.headers and "authorization" not in headers
+        if is_signed:
+            headers["authorization"] = signed.headers["authorization"]
+        try:
+            with self._errors():
+                raw = await self._handler(self._request)
+        finally:  # responses and errors of aiohttp show the headers of the request
+            if is_signed:
+                del headers["authorization"]
+        unpacked = (b"content-encoding", b"content-length")
+        is_changed = self._is_unpacked and "content-encoding" in raw.headers
+        is_changed &= self._request.method != "HEAD"
+        pairs = [p for p in raw.raw_headers if not (is_changed and p[0].lower() in unpacked)]
+        self._received = httpx.Response(
+            raw.status,
+            headers=pairs,
+            stream=Stream(_Parts(raw), self._errors),
+            extensions={
+                "reason_phrase": (raw.reason or "").encode("ascii", "replace"),
+                "http_version": b"HTTP/1.1",
+            },
+        )
+        return self._received
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        """Replace an error of aiohttp with one of httpx, and keep it."""
+        try:
+            yield
+        except (aiohttp.ClientError, OSError, asyncio.CancelledError) as error:
+            is_late = asyncio.get_running_loop().time() >= self._ends
+            if isinstance(error, asyncio.CancelledError) and not is_late:
+                raise
+            self._error = error
+            shown: BaseException = error
+            if isinstance(error, asyncio.CancelledError):  # aiohttp makes it a TimeoutError
+                shown = TimeoutError()
+            kind = next(kind for kind, classes in _KINDS if isinstance(shown, classes))
+            failure = kind(str(Failure.of(shown, in_body=self._received is not None)))
+        else:
+            return
+        raise failure
+
+    def _failure(self, error: httpx.RequestError) -> BaseException | None:
+        """Return what to raise for the session's error, or None if the body is to end too early."""
+        failed = Failure.read(str(error))
+        if failed.is_cut:
+            return None
+        if self._error is not None:
+            clear_locals(self._error)
+            return self._error
+        kind: Any = getattr(aiohttp, failed.name, None)
+        if failed.name == "TimeoutError":
+            return TimeoutError()
+        if not (isinstance(kind, type) and issubclass(kind, aiohttp.ClientError)):
+            rows = (classes[-1] for theirs, classes in _KINDS if isinstance(error, theirs))
+            kind = next(rows, aiohttp.ClientConnectionError)
+        if issubclass(kind, aiohttp.ClientConnectorError | aiohttp.ClientConnectorCertificateError):
+            problem = ConnectionRefusedError(0, failed.text)
+            refused: BaseException = kind(self._request.connection_key, problem)
+            return refused
+        failure: BaseException = kind(failed.text)
+        return failure
+
+    async def _guarded(self, parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        try:
+            async for part in parts:
+                yield part
+        except httpx.RequestError as error:
+            failure = self._failure(error)
+        else:
+            return
+        if failure is not None:
+            raise failure
+
+
+async def _head(response: httpx.Response) -> AsyncIterator[bytes]:
+    yield head_of(response)
+
+
+class _Parts:
+    """The parts of a response's body as they come."""
+
+    def __init__(self, raw: aiohttp.ClientResponse) -> None:
+        self._raw = raw
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        async for part in self._raw.content.iter_any():
+            yield part
+
+    async def aclose(self) -> None:
+        self._raw.close()
+
+
+class _Memory(asyncio.Transport):
+    """A connection in memory: it drops what is written, and a protocol reads the response."""
+
+    def __init__(self, protocol: ResponseHandler, parts: AsyncIterator[bytes]) -> None:
+        super().__init__()
+        self._protocol, self._may_read, self._is_closing = protocol, asyncio.Event(), False
+        self._may_read.set()
+        self._reading = asyncio.ensure_future(self._read(parts))
+
+    async def _read(self, parts: AsyncIterator[bytes]) -> None:
+        error: Exception | None = None
+        try:
+            async for part in parts:
+                await self._may_read.wait()
+                self._protocol.data_received(part)
+        except Exception as failure:
+            error = failure
+        self._is_closing = True
+        self._protocol.connection_lost(error)
+
+    def write(self, data: object) -> None:
+        pass
+
+    def writelines(self, parts: object) -> None:
+        pass
+
+    def pause_reading(self) -> None:
+        self._may_read.clear()
+
+    def resume_reading(self) -> None:
+        self._may_read.set()
+
+    def is_closing(self) -> bool:
+        return self._is_closing
+
+    def close(self) -> None:
+        if not self._is_closing:
+            self._is_closing = True
+            self._reading.cancel()
+
+    abort = close

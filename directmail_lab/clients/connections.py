@@ -1,0 +1,428 @@
+"""Connections of `http.client` over a session: for requests, urllib3, boto3, urllib and httplib2.
+
+A connection keeps the bytes of its request until it is asked for the response. Then the session
+plays one, or has the connection send the request. The response goes back as bytes through
+`http.client`'s own parser, so each library decodes it and raises its errors by itself.
+"""
+
+from __future__ import annotations
+
+import builtins
+import io
+import re
+import socket
+import ssl
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from http import client as http_client
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from ..http import httpx, parse_url
+from ..tracebacks import clear_locals
+from ..transports.extensions import KEY, Call
+from . import ClientsTransport, Failure, Stream, head_of, parts_of
+
+_PART_BYTES: Final = 65_536
+_IS_SENDING: Final = "_directmail_lab_is_sending"
+"""The attribute of a connection that is sending a request itself."""
+_CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
+_ERRNO: Final = re.compile(r"\[Errno (-?\d+)\] (.*)")
+# A replayed failure of a kind whose error has another name, from another client or system.
+_USUAL: Final = (
+    (httpx.TimeoutException, TimeoutError),
+    (httpx.RemoteProtocolError, http_client.RemoteDisconnected),
+    (httpx.ConnectError, ConnectionRefusedError),
+    (httpx.RequestError, ConnectionResetError),
+)
+
+
+class _Kept:
+    """A socket that keeps a request instead of sending it, until the session has a response.
+
+    Attributes
+    ----------
+    own
+        The connection's own socket, or None if it is not connected.
+    passes
+        Whether the request is sent without the session; None until it begins.
+    response
+        A file with the response, or None until the session is asked.
+    """
+
+    def __init__(self, timeout: Any, own: socket.socket | None = None) -> None:
+        self.own, self.connect_timeout = own, timeout
+        self.passes: bool | None = None
+        self.parts: list[bytes] = []
+        self.response: Any = None
+        self._ready: socket.socket | None = None
+
+    def sendall(self, data: Any, *_: object) -> None:
+        if self.passes:
+            self.__getattr__("sendall")(data)
+        else:  # for an iterable, this raises TypeError, as a socket does
+            self.parts.append(bytes(memoryview(data)))
+
+    def makefile(self, *args: Any) -> Any:
+        if self.passes:
+            return self.__getattr__("makefile")(*args)
+        return io.BytesIO(_CONTINUE) if self.response is None else self.response
+
+    def fileno(self) -> int:
+        """Return a file that is ready: botocore waits for the 100 that ``makefile`` returns."""
+        if self.passes:
+            return int(self.__getattr__("fileno")())
+        if self._ready is None:
+            self._ready, other = socket.socketpair()
+            other.close()
+        return self._ready.fileno()
+
+    def settimeout(self, timeout: Any) -> None:
+        if self.own is not None:
+            self.own.settimeout(timeout)
+
+    def close(self) -> None:
+        """Close the connection's own socket."""
+        if (own := self.release()) is not None:
+            own.close()
+        self.own = None
+
+    def release(self) -> socket.socket | None:
+        """Return the connection's own socket, for its next request."""
+        if self._ready is not None:
+            self._ready.close()
+            self._ready = None
+        return self.own
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.own, name)
+
+
+class Connections:
+    """What the methods of `http.client.HTTPConnection` do for clients over a session.
+
+    Each takes the original method first.
+
+    Parameters
+    ----------
+    passes
+        Returns whether requests to a host are sent without the session.
+    sends
+        Whether a connection itself sends what the session does not play.
+    """
+
+    def __init__(
+        self,
+        session: ClientsTransport,
+        passes: Callable[[str], bool] = lambda _: False,
+        *,
+        sends: bool = True,
+    ) -> None:
+        self._session, self._passes, self._sends = session, passes, sends
+
+    def connect(self, original: Callable[[Any], None], connection: Any) -> None:
+        """Connect later, if the session does not play a response."""
+        if _is_sending(connection) or self._passes(_host_and_port(connection)[0]):
+            original(connection)
+            return
+        connection.sock = _Kept(connection.timeout)
+        if hasattr(connection, "is_verified"):  # urllib3 warns if no certificate was checked
+            is_unchecked = getattr(connection, "cert_reqs", None) in ("CERT_NONE", ssl.CERT_NONE)
+            connection.is_verified = not is_unchecked
+
+    def send(self, original: Callable[[Any, Any], None], connection: Any, data: Any) -> None:
+        """Keep a part of a request."""
+        if not _is_sending(connection):
+            if connection.sock is None and connection.auto_open:
+                connection.connect()
+            if not isinstance(connection.sock, _Kept | None):  # connected before
+                connection.sock = _Kept(connection.timeout, connection.sock)
+            kept = connection.sock
+            if kept is not None and kept.passes is None:
+                kept.passes = self._passes(urlsplit(_url(connection, data)).hostname or "")
+                if kept.passes:
+                    with _own_socket(connection, kept):
+                        _connect(connection, kept)
+        original(connection, data)
+
+    def request(
+        self, original: Callable[..., None], connection: Any, *args: Any, **kw: Any
+    ) -> None:
+        """Make a request. If it cannot connect, this raises the error, as without a session."""
+        original(connection, *args, **kw)
+        kept = connection.sock
+        if isinstance(kept, _Kept) and not kept.passes:
+            self._ask(connection, kept)
+
+    def getresponse(self, original: Callable[..., Any], connection: Any) -> Any:
+        """Return the session's response, which the client's own library parses."""
+        kept = connection.sock
+        if not isinstance(kept, _Kept):
+            return original(connection)
+        try:
+            if kept.passes:
+                connection.sock = kept.own
+            elif kept.response is None:
+                self._ask(connection, kept)
+            return original(connection)
+        finally:
+            if connection.sock is kept:
+                connection.sock = kept.release()
+
+    def _ask(self, connection: Any, kept: _Kept) -> None:
+        """Pass the request to the session, and keep its response for the connection."""
+        exchange = _Exchange(connection, kept)
+        kept.response = io.BytesIO()  # if this fails, the request is not passed again
+        try:
+            response = self._session.handle_request(exchange.request(can_send=self._sends))
+        except httpx.RequestError as error:
+            kept.close()
+            kept.response = exchange.broken_file(error)
+            failure = None
+            if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
+                failure = exchange.failure(error)
+        else:
+            kept.response, failure = exchange.file(response), None
+        if failure is not None:
+            raise failure
+
+
+class _Exchange:
+    """One request of a connection, and what became of it."""
+
+    def __init__(self, connection: Any, kept: _Kept) -> None:
+        self._connection, self._kept = connection, kept
+        self._data = b"".join(kept.parts)
+        kept.parts.clear()
+        self._url = _url(connection, self._data)
+        self._method = self._data.partition(b" ")[0].decode("latin-1")
+        self._error: Exception | None = None
+        self._received: httpx.Response | None = None
+
+    def request(self, *, can_send: bool) -> httpx.Request:
+        """Return the request for the session."""
+        head, _, body = self._data.partition(b"\r\n\r\n")
+        lines = head.replace(b"\r\n\t", b" ").split(b"\r\n")[1:]
+        headers = [(name, value.strip()) for name, _, value in (x.partition(b":") for x in lines)]
+        is_chunked = any(name.lower() == b"transfer-encoding" for name, _ in headers)
+        connect, read = (
+            limit if isinstance(limit, int | float | None) else socket.getdefaulttimeout()
+            for limit in (self._kept.connect_timeout, self._connection.timeout)
+        )
+        limits = {"connect": connect, "pool": connect, "read": read, "write": read}
+        call = Call(wants_key=True, send=self._send if can_send else None)
+        request = httpx.Request(
+            self._method,
+            parse_url(self._url),
+            headers=headers,
+            stream=httpx.ByteStream(_joined_chunks(body) if is_chunked else body),
+            extensions={"timeout": limits, KEY: call},
+        )
+        request.read()
+        return request
+
+    def _send(self, signed: httpx.Request) -> httpx.Response:
+        """Send the request as the client wrote it, and with the key if the session added it."""
+        connection, kept, data = self._connection, self._kept, self._data
+        if "authorization" in signed.headers and b"\r\nauthorization:" not in data.lower():
+            first, _, rest = data.partition(b"\r\n")
+            own = signed.headers["authorization"].encode("latin-1")
+            data = b"%b\r\nAuthorization: %b\r\n%b" % (first, own, rest)
+        with _own_socket(connection, kept):
+            with self._errors(httpx.ConnectTimeout, httpx.ConnectError):
+                _connect(connection, kept)
+            with self._errors(httpx.WriteTimeout, httpx.WriteError):
+                connection.sock.settimeout(connection.timeout)
+                connection.sock.sendall(data)
+            raw = http_client.HTTPResponse(connection.sock, method=self._method)
+            with self._errors(httpx.ReadTimeout, httpx.ReadError):
+                raw.begin()
+            if raw.will_close:
+                connection.sock.close()
+                connection.sock = None
+        body = Stream(_Parts(raw), partial(self._errors, httpx.ReadTimeout, httpx.ReadError))
+        pairs = [(n.encode("latin-1"), v.encode("latin-1")) for n, v in raw.headers.items()]
+        about = {"reason_phrase": raw.reason.encode("latin-1"), "http_version": b"HTTP/1.1"}
+        self._received = httpx.Response(raw.status, headers=pairs, stream=body, extensions=about)
+        return self._received
+
+    @contextmanager
+    def _errors(
+        self, slow: type[httpx.RequestError], broken: type[httpx.RequestError]
+    ) -> Iterator[None]:
+        """Replace an error of the client's library with one of httpx, and keep it."""
+        try:
+            yield
+        except Exception as error:
+            if isinstance(error, TimeoutError) or "Timeout" in type(error).__name__:
+                kind = slow
+            elif isinstance(error, OSError) or type(error).__module__.startswith("urllib3."):
+                kind = broken
+            elif isinstance(error, http_client.HTTPException):
+                kind = httpx.RemoteProtocolError
+            else:
+                raise
+            self._error = error
+            failure = kind(str(Failure.of(error, in_body=self._received is not None)))
+        else:
+            return
+        raise failure
+
+    def failure(self, error: httpx.RequestError) -> Exception | None:
+        """Return what to raise for the session's error, or None if the body is to end too early."""
+        failed = Failure.read(str(error))
+        if failed.is_cut:
+            return None
+        if self._error is not None:
+            clear_locals(self._error)
+            return self._error
+        return _of_urllib3(self._connection, error, failed.text) or _of_python(error, failed)
+
+    def file(self, response: httpx.Response) -> io.BufferedIOBase:
+        """Return a response as a file of its bytes. A body that was not read is read from there."""
+        parts = parts_of(response, self._method)
+        if isinstance(response.stream, httpx.ByteStream):
+            return io.BytesIO(b"".join(parts))
+        return io.BufferedReader(_File(self._guarded(parts), response.close), _PART_BYTES)
+
+    def broken_file(self, error: httpx.RequestError) -> io.BufferedIOBase:
+        """Return a file that fails: at once, or after the head of a response."""
+        head = b""
+        failed = Failure.read(str(error))
+        if failed.in_body or failed.is_cut:
+            response = self._received or httpx.Response(200, headers={"Content-Length": "1"})
+            head = head_of(response)
+
+        def parts() -> Iterator[bytes]:
+            yield head
+            raise error
+
+        return io.BufferedReader(_File(self._guarded(parts())), _PART_BYTES)
+
+    def _guarded(self, parts: Iterator[bytes]) -> Iterator[bytes]:
+        try:
+            yield from parts
+        except httpx.RequestError as error:
+            failure = self.failure(error)
+        else:
+            return
+        if failure is not None:
+            raise failure
+
+
+class _File(io.RawIOBase):
+    """The bytes of a response as a file."""
+
+    def __init__(self, parts: Iterator[bytes], close: Callable[[], object] = lambda: None) -> None:
+        self._parts, self._close, self._rest = parts, close, b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._rest:
+            if (part := next(self._parts, None)) is None:
+                return 0
+            self._rest = part
+        part, self._rest = self._rest[: len(buffer)], self._rest[len(buffer) :]
+        buffer[: len(part)] = part
+        return len(part)
+
+    def close(self) -> None:
+        if not self.closed:
+            self._close()
+        super().close()
+
+
+class _Parts:
+    """The parts of a response's body as they come; compressed ones stay compressed."""
+
+    def __init__(self, raw: http_client.HTTPResponse) -> None:
+        self._raw = raw
+        self.close = raw.close
+
+    def __iter__(self) -> Iterator[bytes]:
+        yield from iter(partial(self._raw.read1, _PART_BYTES), b"")
+        if self._raw.length:  # what is missing
+            raise http_client.IncompleteRead(b"", self._raw.length)
+
+
+def _is_sending(connection: Any) -> bool:
+    return _IS_SENDING in vars(connection)
+
+
+@contextmanager
+def _own_socket(connection: Any, kept: _Kept) -> Iterator[None]:
+    """Give a connection its own socket, so that it sends by itself."""
+    connection.sock, vars(connection)[_IS_SENDING] = kept.own, True
+    try:
+        yield
+    finally:
+        kept.own, connection.sock = connection.sock, kept
+        del vars(connection)[_IS_SENDING]
+
+
+def _connect(connection: Any, kept: _Kept) -> None:
+    """Connect if there is no connection, with the timeout that was set when it was first due."""
+    if connection.sock is None:
+        timeout, connection.timeout = connection.timeout, kept.connect_timeout
+        connection.connect()
+        connection.timeout = timeout
+
+
+def _host_and_port(connection: Any) -> tuple[str, int]:
+    """Return where the requests of a connection go, perhaps through a tunnel of a proxy."""
+    if connection._tunnel_host:
+        return connection._tunnel_host, connection._tunnel_port or connection.default_port
+    return connection.host, connection.port
+
+
+def _url(connection: Any, data: bytes) -> str:
+    """Return the address of a request that begins with ``data``."""
+    target = data.split(b" ", 2)[1].decode("latin-1")
+    if "://" in target.partition("?")[0]:  # for a proxy
+        return target
+    host, port = _host_and_port(connection)
+    host = f"[{host}]" if ":" in host and not host.startswith("[") else host
+    scheme = "https" if connection.default_port == http_client.HTTPS_PORT else "http"
+    shown = "" if port == connection.default_port else f":{port}"
+    return f"{scheme}://{host}{shown}{target}"
+
+
+def _joined_chunks(body: bytes) -> bytes:
+    """Return the body of a request that was sent in chunks."""
+    file, parts = io.BytesIO(body), []
+    while size := int(file.readline().partition(b";")[0] or b"0", 16):
+        parts.append(file.read(size))
+        file.readline()
+    return b"".join(parts)
+
+
+def _of_urllib3(connection: Any, error: httpx.RequestError, text: str) -> Exception | None:
+    """Return the error of urllib3, which its pool would not make of one of Python's; or None."""
+    if not hasattr(connection, "is_verified") or "SSL" in text:
+        return None
+    from urllib3 import exceptions
+
+    text = text.rpartition(f"{connection}: ")[2]
+    if isinstance(error, httpx.ConnectTimeout):
+        return exceptions.ConnectTimeoutError(connection, text)
+    if isinstance(error, httpx.ConnectError):
+        return exceptions.NewConnectionError(connection, text)
+    if isinstance(error, httpx.ReadTimeout):  # its pool would drop the text
+        return exceptions.ReadTimeoutError(connection, "", text)
+    return None
+
+
+def _of_python(error: httpx.RequestError, failed: Failure) -> Exception:
+    """Return the error that Python's own client raises."""
+    places: tuple[object, ...] = (builtins, http_client, socket, ssl)
+    kind = next((getattr(each, failed.name) for each in places if hasattr(each, failed.name)), None)
+    number = _ERRNO.search(failed.text)
+    if isinstance(kind, type) and issubclass(kind, OSError | http_client.HTTPException):
+        return kind(int(number[1]), number[2]) if number else kind(failed.text)
+    if number:
+        return OSError(int(number[1]), number[2])
+    kind = next(usual for theirs, usual in _USUAL if isinstance(error, theirs))
+    return kind(failed.text)
