@@ -82,7 +82,8 @@ class Player:
         before, start = None, 0
         for index, ((method, recorded), attempt) in enumerate(recording.addresses()):
             uri = matching.address(recorded)
-            same = self._runs.setdefault(method, {})
+            # vcrpy writes a method of aiohttp as its caller did: "post".
+            same = self._runs.setdefault(method := method.upper(), {})
             if uri not in same:
                 same[uri] = index
                 if "%" in uri or "+" in uri:
@@ -137,6 +138,8 @@ class Player:
         """
         if not self._runs:
             return None, request
+        if not request.method.isupper():
+            request = replace(request, method=request.method.upper())
         looks_inside, uri = self.looks_inside(request.method), self._matching.address(request.uri)
         # Recorded requests are redacted.
         if looks_inside or not self._at(request.method, uri):

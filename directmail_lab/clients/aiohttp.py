@@ -26,6 +26,8 @@ ClientSession: Final = aiohttp.ClientSession
 
 _Handler = Callable[[aiohttp.ClientRequest], Awaitable[aiohttp.ClientResponse]]
 
+_FRAMING: Final = (b"content-length", b"transfer-encoding")
+
 # The response for the connection that a task is about to open.
 _response: ContextVar[AsyncIterator[bytes] | None] = ContextVar("response", default=None)
 
@@ -109,8 +111,7 @@ class _Exchange:
             answered = await session.handle_async_request(asked)
         except httpx.RequestError as error:
             failure = self._failure(error)
-            answered = self._received or httpx.Response(200, headers={"Content-Length": "1"})
-            parts = _head(answered)
+            parts = _cut(self._received)
         else:
             failure, parts = None, self._guarded(async_parts_of(answered, self._request.method))
         if failure is not None:
@@ -223,8 +224,12 @@ class _Exchange:
             raise failure
 
 
-async def _head(response: httpx.Response) -> AsyncIterator[bytes]:
-    yield head_of(response)
+async def _cut(response: httpx.Response | None) -> AsyncIterator[bytes]:
+    """Yield the head of a response whose body does not come."""
+    response = response or httpx.Response(200)
+    pairs = [pair for pair in response.headers.raw if pair[0].lower() not in _FRAMING]
+    headers = [*pairs, (b"content-length", b"1")]
+    yield head_of(httpx.Response(response.status_code, headers=headers))
 
 
 class _Parts:

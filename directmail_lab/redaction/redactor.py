@@ -152,6 +152,7 @@ class Redactor(Hidden):
             lower = _searched(interaction)
             if lower is not None and not self._is_hinted_at(lower):
                 return interaction
+        self._learn(_secrets_in(interaction))
         request, response = self.request(interaction.request), interaction.response
         (reason,), headers, body = self._message([response.reason], response.headers, response.body)
         response = replace(response, reason=reason, headers=headers, body=body)
@@ -172,7 +173,7 @@ class Redactor(Hidden):
             See `refuse_leak`.
         """
         written = self._without_credential_headers(interaction)
-        self._learn(() if written is interaction else _secrets_of(interaction.request))
+        self._learn(() if written is interaction else _secrets_in(interaction))
         text = text_of(written)
         # Most contain nothing to remove. For those, one search of the written text is enough.
         lower = lower_ascii(text)
@@ -393,15 +394,42 @@ def _with_schemes(redacted: Interaction, request: RecordedRequest) -> Interactio
 def carries_credentials(request: RecordedRequest) -> bool:
     """Return whether a request has a credential in its headers or its address."""
     is_in_header = any(name.lower() in _AUTHORIZATION or _mask(name) for name, _ in request.headers)
-    return is_in_header or any(_secrets_of(request))
+    return is_in_header or any(_secrets_in_address(request))
 
 
 def _secrets_of(request: RecordedRequest) -> Iterator[str]:
     for name, value in request.headers:
         if name.lower() in _AUTHORIZATION:
             yield from _credentials(value)
-        elif _API_KEY.fullmatch(name):
+        elif _API_KEY.fullmatch(name) or (_mask(name) and not value.isalpha()):
             yield value
+    yield from _secrets_in_address(request)
+
+
+def _secrets_in(interaction: Interaction) -> Iterator[str]:
+    yield from _secrets_of(interaction.request)
+    yield from _repeated_cookies(interaction)
+
+
+def _repeated_cookies(interaction: Interaction) -> list[str]:
+    """Return the values of cookies that the response repeats elsewhere.
+
+    Others are not learned: a load balancer sets a new one with each response.
+    """
+    request, response = interaction.request, interaction.response
+    pairs = [
+        p for name, value in request.headers if name.lower() == "cookie" for p in value.split(";")
+    ]
+    pairs += [v.partition(";")[0] for name, v in response.headers if name.lower() == "set-cookie"]
+    values = [pair.partition("=")[2].strip(' "') for pair in pairs]
+    if not any(len(value) >= _LONG_ENOUGH for value in values):
+        return []
+    texts = [value for name, value in response.headers if name.lower() not in _DROPPED]
+    repeated = response.body + "\n".join(texts).encode()
+    return [each for each in values if len(each) >= _LONG_ENOUGH and each.encode() in repeated]
+
+
+def _secrets_in_address(request: RecordedRequest) -> Iterator[str]:
     if "@" in request.uri or "%" in request.uri or _API_KEY.search(request.uri):
         with contextlib.suppress(ValueError):
             parts = urlsplit(request.uri)
@@ -412,6 +440,8 @@ def _secrets_of(request: RecordedRequest) -> Iterator[str]:
 
 def _credentials(authorization: str) -> Iterator[str]:
     """Yield the credential of a header with one part; for Basic, the user name and password."""
+    if (bare := authorization.strip()) and not re.search(r"[\s,]", bare):
+        yield bare  # no scheme
     if match := _ONE_PART.fullmatch(authorization):
         token = match[2]
         if match[1].lower() == "basic":
