@@ -78,6 +78,8 @@ class ClientService(LoopbackServer):
                 return json_response(201, {"has_file": b'filename="rows.csv"' in body})
             case "moved":
                 return RecordedResponse(302, "Found", (("Location", "/v1/users/me?moved"),))
+            case "elsewhere":
+                return RecordedResponse(307, "Temporary Redirect", (("Location", "/v1/rows"),))
             case "packed":
                 headers = (("Content-Type", "text/csv"), ("Content-Encoding", "gzip"))
                 return RecordedResponse(200, "OK", headers, gzip.compress(b"a,b\n" * 999, mtime=0))

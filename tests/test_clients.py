@@ -24,7 +24,7 @@ from key_search import traces
 
 from directmail_lab import clients
 from directmail_lab.cassettes import read_cassette
-from directmail_lab.errors import DirectMailLabError, NotRecordedError
+from directmail_lab.errors import DirectMailLabError, NotRecordedError, WriteRefusedError
 from directmail_lab.pytest_plugin.patched import patched
 from directmail_lab.sessions import Session
 from directmail_lab.settings import NO_ADDRESS
@@ -301,6 +301,24 @@ def test_the_session_does_not_retry_for_an_sdk(
 
     assert answer.status == 503
     assert streams.counts == {"GET /v1/busy": 1}
+
+
+def test_a_write_is_not_sent_again_after_a_redirect(
+    over_unpaced: Opened, session: Session, streams: ClientService, tmp_path: Path
+) -> None:
+    """The same write can be sent twice by two calls, but not by a client that is redirected."""
+    session.record(tmp_path / "redirect.yaml")
+    address = f"{streams.base_url}/v1/elsewhere"
+    with over_unpaced(session) as client:
+        follow = "allow_redirects" if isinstance(client, OfRequests) else "follow_redirects"
+        with pytest.raises(WriteRefusedError, match="never sent twice"):
+            client.send("POST", address, data={"a": "1"}, **{follow: True})
+        first = streams.counts
+        client.send("POST", address, data={"a": "1"})
+        client.send("POST", address, data={"a": "1"})
+
+    assert first == {"POST /v1/elsewhere": 1}
+    assert streams.counts == {"POST /v1/elsewhere": 3}
 
 
 def test_a_live_stream_comes_as_it_is_sent(

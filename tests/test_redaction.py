@@ -530,16 +530,22 @@ OWN = "kq83HfTr0Zp1"
 @pytest.mark.parametrize(
     ("header", "echoed", "kept"),
     [
-        ("Basic " + base64.b64encode(f"u:{OWN}".encode()).decode(), OWN, REDACTED),
-        (f"Bearer {OWN}", OWN, REDACTED),
-        ('Digest username="customers", realm="users/me"', "users/me", "users/me"),
+        ("Authorization: Basic " + base64.b64encode(f"u:{OWN}".encode()).decode(), OWN, REDACTED),
+        (f"Authorization: Bearer {OWN}", OWN, REDACTED),
+        (f"Authorization: {OWN}", OWN, REDACTED),
+        (f"X-Auth-Token: {OWN}", OWN, REDACTED),
+        (f"Cookie: lang=de-CH; session={OWN}{OWN}", OWN + OWN, REDACTED),
+        ('Authorization: Digest username="customers", realm="users/me"', "users/me", "users/me"),
+        ("Cookie: theme=contrast-1; lang=de-CH", "contrast-1", "contrast-1"),
+        ("X-Token-Type: personal", "personal", "personal"),
     ],
 )
 def test_a_callers_own_credential_is_redacted_throughout_the_recording(
     header: str, echoed: str, kept: str
 ) -> None:
-    """Only one-part credentials are learned: parts such as a user name are in many addresses."""
-    request = RecordedRequest("GET", "https://a.test/", (("Authorization", header),))
+    """Only whole credentials are learned: parts such as a user name are in many addresses."""
+    name, _, value = header.partition(": ")
+    request = RecordedRequest("GET", "https://a.test/", ((name, value),))
     response = RecordedResponse(401, "", (), f"no: {echoed}".encode())
     redactor, both = Redactor(), Interaction(request, response)
     learned = redactor.interaction(both)
