@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -469,13 +470,12 @@ def test_adopt_names_what_it_finds_and_changes_nothing(suite: object, service: S
     assert contents("suite") == before
     assert isinstance(wrong.exception, DirectMailLabError)
     lines = [line for line in done.stdout.splitlines() if line and not line.startswith("    ")]
-    assert lines[:9] == [
+    assert lines[:8] == [
         "suite/address.yml",
         "suite/as.json",
         "suite/config.yaml",
         "suite/deep/body.yaml",
         "suite/header.yaml",
-        "suite/plain.yaml",
         "suite/test_without_a_path",
         "8 files: 6 of another program, 1 that cannot be adopted, 1 of ours.",
         "Changed nothing: --write would rewrite 6 cassettes, redacted.",
@@ -485,8 +485,8 @@ def test_adopt_names_what_it_finds_and_changes_nothing(suite: object, service: S
         "contains an api_key parameter (interaction 1, address)",
         "once that is redacted, vcrpy finds no response to it",
         "cannot be adopted: suite/config.yaml is not a cassette. It has no list of interactions.",
-        "contains credentials of HTTP Basic (interaction 1, request headers)",
-        "days old, and max_age is 365 days",
+        "contains credentials of HTTP Basic (interaction 1, request header authorization)",
+        "1 file of 8 are older than 365 days. The oldest is suite/plain.yaml, of ",
     ):
         assert said in text
     assert SECRET not in text
@@ -504,15 +504,54 @@ def test_adopt_names_what_differs_from_vcrpys_own_files() -> None:
     text = Path("suite/polled.yaml").read_text("utf-8")
     parsed = re.sub("    body:\n      string: .*", "    parsed_body: 1", text)
     Path("suite/parsed.yaml").write_text(parsed)
+    agent = (("User-Agent", "Tornado/6.4"),)
+    theirs("suite/tornado.yaml", answered(replace(get("/v1"), headers=agent)))
     done = invoke("cassette", "adopt", "suite")
 
     text = " ".join(done.stdout.split())
     assert parsed != text
     assert "suite/packed.yaml" not in text
+    assert "suite/tornado.yaml was recorded by Tornado, whose requests do not go" in text
     assert "It has parsed_body in the place of a body: the suite has a serializer of its" in text
-    assert "suite: 3 of 3 cassettes replay in the order of their recording by default, 3" in text
+    assert "suite: 4 of 4 cassettes replay in the order of their recording by default, 4" in text
     assert "In 1, one request has several different responses" in text
     assert "The first is suite/polled.yaml." in text
+
+
+SERIALIZER = """
+import json, yaml
+
+def deserialize(text):
+    data = yaml.safe_load(text)
+    for interaction in data["interactions"]:
+        body = interaction["response"].pop("parsed_body")
+        interaction["response"]["body"] = {"string": json.dumps(body)}
+    return data
+"""
+
+
+def test_adopt_reads_the_serializer_of_a_suite(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files of such a suite are then adopted like others. A wrong name changes nothing."""
+    Path("suite").mkdir()
+    Path("own_serializer.py").write_text(SERIALIZER)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    for name in ("one", "two"):
+        theirs(f"suite/{name}.yaml", answered(get("/v1"), '{"id": 7}'))
+        text = Path(f"suite/{name}.yaml").read_text("utf-8")
+        parsed = re.sub("    body:\n      string: .*", "    parsed_body: {id: 7}", text)
+        Path(f"suite/{name}.yaml").write_text(parsed)
+    before = contents("suite")
+    named = ("cassette", "adopt", "suite", "--write", "--serializer")
+    wrong = [invoke(*named, name).exception for name in ("own_serialiser", "own_serializer.json")]
+    unchanged = contents("suite") == before
+    done = invoke(*named, "own_serializer")
+
+    assert all(isinstance(each, DirectMailLabError) for each in wrong)
+    assert unchanged
+    assert (done.exit_code, "Rewrote 2 cassettes, redacted." in done.stdout) == (0, True)
+    assert [json.loads(each.response.body) for each in read_cassette(Path("suite/one.yaml"))] == [
+        {"id": 7}
+    ]
 
 
 def test_adopt_reads_many_files_side_by_side() -> None:

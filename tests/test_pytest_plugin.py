@@ -1430,8 +1430,9 @@ def test_a_suite_migrates_with_the_settings_that_adopt_prints(
     config = 'def vcr_config(): return {"filter_query_parameters": [("key", "DUMMY"), "nonce"]}\n'
     pytester.makeconftest(config)
     source = """
-        import httpx
+        import httpx, pytest
 
+        @pytest.mark.vcr
         def test_me():
             url = "https://api.example.test/v1/users/me?page=1&key=mine&nonce=7"
             assert httpx.get(url).json() == {"id": 7}
@@ -1445,7 +1446,7 @@ def test_a_suite_migrates_with_the_settings_that_adopt_prints(
     pytester.makeconftest(config + "\n".join(lines))
     pytester.makeini("[pytest]\n" + "".join(re.findall("In the ini file: (.*)", printed)))
 
-    run(source, "--directmail-block-network", passed=1)
+    run(source, "-p", "no:recording", "--directmail-block-network", passed=1)
     assert "1 of 1 cassette replay in the order of their recording by default" in printed
 
 

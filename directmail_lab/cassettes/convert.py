@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from itertools import chain
 from pathlib import Path
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from ..credentials import known_keys
 from ..display import plural
@@ -97,21 +97,26 @@ def _write(
         new.write_text(text, encoding="utf-8")
 
 
-def adopt(path: Path) -> None:
+def adopt(path: Path, deserialize: Callable[[str], Any] | None = None) -> None:
     """Redact another program's cassette and rewrite it, in our layout, or in JSON if it was JSON.
 
-    It is replaced only if we and vcrpy read the same interactions from the new file.
+    ``deserialize`` reads a file of a suite's own serializer. The file is replaced only if we and
+    vcrpy read the same interactions from the new one.
 
     Raises
     ------
     CassetteError
         The file cannot be read, is being recorded, or would not be the same. It is unchanged.
     """
-    from .vcr_files import load_cassette_text
+    from .vcr_files import load_cassette_text, vcr_text
 
     with locked(path) as file, create(file, version_of(file)) as new:
-        recording = read_cassette(file)
-        convert(file, new, "json" if recording.layout == "json" else layout_of(file))
+        source = file
+        if deserialize is not None:
+            new.write_text(vcr_text(file, deserialize), encoding="utf-8")
+            source = new
+        recording = read_cassette(source)
+        convert(source, new, "json" if recording.layout == "json" else layout_of(file))
         before = _messages(map(_redactor(recording).interaction, recording))
         theirs = load_cassette_text(new.read_text(encoding="utf-8"))[1]
         if not before == _messages(read_cassette(new)) == _messages(theirs):

@@ -10,7 +10,7 @@ import json
 import logging
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -187,6 +187,23 @@ def load_yaml(text: str, progress: Progress = lambda _: None) -> Any:
     except (yaml.YAMLError, *MALFORMED) as error:
         name = type(error).__name__
         raise CassetteFormatError(f"It is not YAML that is safe to load ({name}).") from None
+
+
+def vcr_text(path: Path, deserialize: Callable[[str], Any]) -> str:
+    """Return a file of a suite's own serializer as vcrpy's serializer writes it.
+
+    Raises
+    ------
+    CassetteFormatError
+        The suite's serializer could not read it.
+    """
+    try:
+        text: str = yamlserializer.serialize(deserialize(path.read_text("utf-8")))
+    except Exception as error:  # of the suite's code
+        raise CassetteFormatError(
+            f"{path}: the serializer raised {type(error).__name__}: {error}"
+        ) from None
+    return text
 
 
 def count_comments(path: Path) -> int:

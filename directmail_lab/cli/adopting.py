@@ -4,27 +4,38 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
+from datetime import UTC, datetime
+from functools import cache, partial
 from pathlib import Path
+from pkgutil import resolve_name
 from textwrap import indent
-from typing import Final
+from typing import Any, Final
 
 from ..cassettes import FileRecording, convert as files, read_cassette
 from ..cassettes.files import MAX_FILE_BYTES, read_as_written
 from ..cassettes.layout import read_header
 from ..cassettes.matching import Matching
 from ..cassettes.player import Player
-from ..cassettes.recording import age_problem
-from ..cassettes.vcr_files import count_comments
+from ..cassettes.recording import most_days
+from ..cassettes.vcr_files import count_comments, vcr_text
 from ..contract import SAFE_METHODS
 from ..display import plural
 from ..errors import CassetteFormatError, DirectMailLabError
-from ..exchange.values import Interaction
-from ..questions.audit import audit, map_files, parts_of_cassette, search_for, secrets_in
+from ..exchange.values import Interaction, header
+from ..questions.audit import (
+    BETWEEN,
+    audit,
+    credentials_in,
+    map_files,
+    parts_of_cassette,
+    search_for,
+    secrets_in,
+)
 from ..redaction import Redactor
 
 THEIRS: Final = "of another program"
@@ -32,6 +43,11 @@ _OURS: Final = "of ours"
 _NEITHER: Final = "that cannot be adopted"
 
 _OTHER_BODY: Final = re.compile(rb"\n {4}(?: {2})?(\w+_body|body_\w+):")
+# By the start of their User-Agent: what vcrpy or another language's library recorded.
+_UNSERVED: Final = re.compile(
+    r"(?i)(?:Mozilla/5\.0 \(compatible; )?"
+    r"(Tornado|PycURL|curl|Wget|grpc|Go-http-client|axios|node|Ruby|Faraday|okhttp)"
+)
 _FILTERED: Final = re.compile(r"filter_query_parameters[\"']?\s*[:=]\s*(\[[^\[\]]*\])")
 
 
@@ -49,6 +65,8 @@ class Look:
         Whether it replays in the order of its recording, by default and with ``like="vcrpy"``.
     has_repeats
         Whether one request has several different responses.
+    old_days
+        Its age in days, if it is older than it may be.
     """
 
     path: Path
@@ -56,52 +74,108 @@ class Look:
     problems: tuple[str, ...] = ()
     replays: tuple[bool, bool] = (False, False)
     has_repeats: bool = False
+    old_days: int | None = None
 
 
 def look_through(
-    paths: Sequence[Path], max_age: str, *, write: bool, ignore: Collection[str]
+    paths: Sequence[Path],
+    max_age: str,
+    *,
+    write: bool,
+    ignore: Collection[str],
+    serializer: str | None = None,
 ) -> Iterator[Look]:
-    """Yield what was found in each file; with ``write``, adopt them."""
-    look = partial(_look, max_age=max_age, write=write, matching=Matching(None, ignore, "vcrpy"))
+    """Yield what was found in each file; with ``write``, adopt them.
+
+    ``serializer`` is the name of a suite's own: ``"module.name"``.
+    """
+    matching = Matching(None, ignore, "vcrpy")
+    if serializer:
+        serializer_named(serializer)  # raises an error before anything is changed
+    look = partial(_look, max_age=max_age, write=write, matching=matching, serializer=serializer)
     yield from map_files(look, paths)
 
 
-def _look(path: Path, *, max_age: str, write: bool, matching: Matching) -> Look:
+@cache
+def serializer_named(name: str) -> Callable[[str], Any]:
+    """Return the function ``deserialize`` of a suite's serializer.
+
+    Raises
+    ------
+    DirectMailLabError
+        There is none of this name in the current folder or among the installed packages.
+    """
+    sys.path.insert(0, str(Path.cwd()))
     try:
-        theirs = _read_theirs(path)
-        recording = read_cassette(path) if theirs is None else theirs
-        look = Look(path, _OURS) if theirs is None else _replay(theirs, matching)
-        secrets = _secrets(path) if theirs is None else _secrets_of(theirs, path)
-        problems = list(look.problems) + _problems(path, secrets, look.kind, write=write)
+        function: Callable[[str], Any] = resolve_name(name).deserialize
+    except (ImportError, AttributeError, ValueError) as error:
+        raise DirectMailLabError(
+            f"{name} is no serializer ({type(error).__name__}: {error}).",
+            "Name the module or the class that has deserialize, and run the command in the folder "
+            "from which it can be imported: --serializer=tests.my_serializer",
+        ) from None
+    finally:
+        del sys.path[0]
+    return function
+
+
+def _look(
+    path: Path, *, max_age: str, write: bool, matching: Matching, serializer: str | None
+) -> Look:
+    try:
+        data = _data_of_theirs(path, serializer)
+        if data is None:
+            recording, secrets = read_cassette(path), _secrets(path)
+            look = Look(path, _OURS)
+        else:
+            interactions, _ = read_as_written(data, path)
+            recording = FileRecording(path.stem, interactions, path=path, layout="vcrpy")
+            look, secrets = _replay(recording, matching), _secrets_of(recording, path)
+        problems = list(look.problems)
+        problems += _problems(path, secrets, look.kind, serializer, write=write)
     except (DirectMailLabError, OSError) as error:
         return Look(path, _NEITHER, (f"cannot be adopted: {error}",))
-    dated = [each for each in recording if each.recorded_at]
-    if dated and (old := age_problem(dated, max_age)):
-        problems.append(old)
-    return replace(look, problems=tuple(problems))
+    problems += [
+        f"was recorded by {client}, whose requests do not go through the session: leave its test "
+        "to vcrpy"
+        for client in _unserved_clients(recording)
+    ]
+    dated = [each.recorded_at for each in recording if each.recorded_at]
+    days = (datetime.now(UTC) - dated[0]).days if dated else 0
+    is_old = days >= most_days(max_age)
+    return replace(look, problems=tuple(problems), old_days=days if is_old else None)
 
 
-def _read_theirs(path: Path) -> FileRecording | None:
-    """Return another program's recording, unchanged; None for any other file."""
+def _data_of_theirs(path: Path, serializer: str | None) -> bytes | None:
+    """Return another program's file as vcrpy's own serializer writes it; None for other files."""
     data = path.read_bytes() if path.stat().st_size <= MAX_FILE_BYTES else b""
     if not data or data.isspace() or read_header(data) is not None:
         return None
+    if serializer is not None:
+        return vcr_text(path, serializer_named(serializer)).encode()
     if other := _OTHER_BODY.search(data):
         raise CassetteFormatError(
             f"{path} is not a cassette. It has {other[1].decode()} in the place of a body: the "
             "suite has a serializer of its own.",
-            "Load it with that serializer, and save it with vcrpy's.",
+            "Name it: --serializer=module.name",
         )
-    interactions, _ = read_as_written(data, path)
-    return FileRecording(path.stem, interactions, path=path, layout="vcrpy")
+    return data
 
 
-def _problems(path: Path, secrets: dict[str, str], kind: str, *, write: bool) -> list[str]:
+def _unserved_clients(recording: Iterable[Interaction]) -> list[str]:
+    """Return the names of the clients that do not go through a session."""
+    agents = {header(each.request.headers, "user-agent") or "" for each in recording}
+    return sorted({match[1] for match in map(_UNSERVED.match, agents) if match})
+
+
+def _problems(
+    path: Path, secrets: dict[str, str], kind: str, serializer: str | None, *, write: bool
+) -> list[str]:
     """Return sentences about a file's secrets and comments; with ``write``, adopt the file."""
     comments = count_comments(path) if kind == THEIRS else 0
     is_in_address = any(where.endswith("address") for where in secrets.values())
     if write and kind == THEIRS:
-        files.adopt(path)
+        files.adopt(path, serializer_named(serializer) if serializer else None)
         secrets = _secrets(path)
     problems = [f"contains {what} ({where})" for what, where in secrets.items()]
     if comments:
@@ -130,8 +204,17 @@ def _secrets_of(recording: FileRecording, path: Path) -> dict[str, str]:
     for text, where in places.items():
         for found in secrets_in(where, text, search):
             if not secrets.get(found.what, "").endswith("address"):  # the place that matters most
-                secrets[found.what] = where
+                secrets[found.what] = _with_header(where, text, found.what)
     return secrets
+
+
+def _with_header(where: str, headers: str, what: str) -> str:
+    """Return the place of a secret; if it is in a message's headers, with the header's name."""
+    if not where.endswith(" headers"):
+        return where
+    lines = (line for line in headers.split(BETWEEN) if what in credentials_in(line))
+    name = next(lines, "").partition(":")[0]
+    return f"{where.removesuffix('s')} {name}" if name else where
 
 
 # -- what replays ----------------------------------------------------------------------------------
@@ -186,13 +269,21 @@ def filtered_parameters(folder: Path) -> list[str]:
     return list(names)
 
 
-def settings(folder: Path, looks: Iterable[Look], ignore: Collection[str]) -> Iterator[str]:
-    """Yield how the cassettes of each folder replay, and the settings for it."""
+def settings(
+    folder: Path, looks: Collection[Look], ignore: Collection[str], max_age: str
+) -> Iterator[str]:
+    """Yield how old the cassettes are, how those of each folder replay, and the settings for it."""
     by_fixture: dict[str, dict[Path, list[Look]]] = defaultdict(lambda: defaultdict(list))
     for look in looks:
         if look.kind == THEIRS:
             fixture, place = _place(look.path, folder)
             by_fixture[fixture][place].append(look)
+    if old := [look for look in looks if look.old_days is not None]:
+        oldest = max(old, key=lambda look: look.old_days or 0)
+        yield (
+            f"{plural(len(old), 'file')} of {len(looks)} are older than {max_age}. The oldest is "
+            f"{oldest.path}, of {oldest.old_days:,} days."
+        )
     for fixture, places in by_fixture.items():
         for place, found in places.items():
             yield from _counts(place, found)
@@ -238,8 +329,10 @@ def _conftest(fixture: str, ignore: Collection[str]) -> str:
         "import pytest\n"
         if "Path" not in fixture
         else "from pathlib import Path\n\nimport pytest\n",
-        "@pytest.fixture(autouse=True)\ndef recorded(directmail):\n"
-        '    """Every test replays its own cassette."""\n',
+        "@pytest.fixture(autouse=True)\ndef recorded(request):\n"
+        '    """Each test that is marked vcr replays its own cassette."""\n'
+        '    if request.node.get_closest_marker("vcr"):\n'
+        '        request.getfixturevalue("directmail")\n',
         f'@pytest.fixture(scope="session")\ndef directmail_options():\n    return {shown}\n',
         *([fixture] if fixture else []),
     ]

@@ -13,7 +13,7 @@ import directmail_lab as dm
 
 from ..cassettes import cassettes_by_name, convert as files
 from ..cassettes.library import cassettes_in, stays_in
-from ..cassettes.recording import age_problem
+from ..cassettes.recording import most_days
 from ..display import ProgressBar, plural
 from .output import (
     CSV,
@@ -131,22 +131,28 @@ def adopt(
     ),
     write: bool = typer.Option(False, "--write", help="Redact the cassettes and rewrite them."),
     max_age: str = typer.Option("365 days", help="Report cassettes that are older."),
+    serializer: str | None = typer.Option(
+        None, help="The suite's own serializer, as module.name. Its code is run."
+    ),
 ) -> None:
     """Look through a folder of cassettes that vcrpy or pytest-recording wrote.
 
-    The command names the cassettes that contain a secret, have comments, are old, do not replay or
-    cannot be read. It exits with 1 if there are any. With --write, it redacts the cassettes and
-    rewrites them in our layout, without comments. They still replay, and vcrpy still loads them.
+    The command names the cassettes that contain a secret, have comments, do not replay, cannot be
+    read, or were recorded by a client that does not go through a session. It counts the old ones,
+    and exits with 1 if there are any of these. With --write, it redacts the cassettes and rewrites
+    them in our layout, without comments. They still replay, and vcrpy still loads them.
     """
     from . import adopting
 
-    age_problem((), max_age)  # raises an error before anything is changed
+    most_days(max_age)  # raises an error before anything is changed
     named = {path for _, path in cassettes_in(folder)}
     without_suffix = (each for each in folder.rglob("*") if stays_in(folder, each))
     paths = sorted(named.union(filter(_is_of_vcrpy, without_suffix)))
     ignore = adopting.filtered_parameters(folder)
     looks = []
-    for look in adopting.look_through(paths, max_age, write=write, ignore=ignore):
+    for look in adopting.look_through(
+        paths, max_age, write=write, ignore=ignore, serializer=serializer
+    ):
         looks.append(look)
         if look.problems:
             typer.echo("\n    ".join([str(look.path), *look.problems]))
@@ -155,9 +161,9 @@ def adopt(
     done = "Rewrote" if write else "Changed nothing: --write would rewrite"
     typer.echo(f"{plural(len(looks), 'file')}: {shown or 'no cassettes'}.")
     typer.echo(f"{done} {plural(counts[adopting.THEIRS], 'cassette')}, redacted.")
-    for text in adopting.settings(folder, looks, ignore):
+    for text in adopting.settings(folder, looks, ignore, max_age):
         typer.echo(text)
-    if any(look.problems for look in looks):
+    if any(look.problems or look.old_days is not None for look in looks):
         raise FOUND
 
 

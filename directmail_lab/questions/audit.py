@@ -41,7 +41,7 @@ Part = tuple[str, str | bytes]
 """A place, and what to search there: a text, or the bytes of a body or a picture."""
 
 # Separates two headers; no pattern below matches across it.
-_BETWEEN: Final = "\0\n"
+BETWEEN: Final = "\0\n"
 # For less than this, starting processes takes longer than it saves.
 _MANY_BYTES: Final = 4_000_000
 _MEMBERS: Final = ("source", "outputs", "metadata", "attachments")
@@ -165,7 +165,7 @@ def parts_of_cassette(interactions: Iterable[Interaction], where: str) -> Iterat
         yield f"{at}, address", f"{request.method} {request.uri}"
         yield f"{at}, status", response.reason
         for side, message in (("request", request), ("response", response)):
-            yield f"{at}, {side} headers", _BETWEEN.join(map(": ".join, message.headers))
+            yield f"{at}, {side} headers", BETWEEN.join(map(": ".join, message.headers))
             body = message.body or b""
             with suppress(ValueError):  # a body that cannot be opened is never shared
                 body = unpack(body, header(message.headers, "content-encoding") or "")
