@@ -1462,7 +1462,9 @@ def test_cassettes_that_no_test_uses_are_listed(pytester: pytest.Pytester, run: 
     source = f"{ONE_CALL}\ndef test_named(): assert 'tour'\n{wrong}"
     unused = "--directmail-unused"
     whole, part = run(source, "-k", "named", unused), run(source, "test_vcr.py", unused)
-    listed = [line for line in whole.outlines if line.startswith("cassettes/")]
+    folder = run(source, unused, ".")
 
-    assert listed == ["cassettes/b.yml", "cassettes/test_account/test_old.yaml"]
-    part.stdout.fnmatch_lines(["To see the list, run all tests*"])
+    for result in (whole, folder):
+        listed = [line for line in result.outlines if line.startswith("cassettes/")]
+        assert listed == ["cassettes/b.yml", "cassettes/test_account/test_old.yaml"]
+    part.stdout.fnmatch_lines(["To see the list, give no file*"])

@@ -16,17 +16,17 @@ class Unused:
     """Lists, at the end of a run, the cassettes in the tests' folders that no test uses.
 
     A test uses the cassettes of its fixtures (or of its ``vcr`` marker), and each cassette that its
-    file names. There is no list if only some tests run, or if they run in workers of xdist.
+    file names. There is no list if only some tests of a folder run, or in workers of xdist.
     """
 
     def __init__(self) -> None:
-        self._lines = ["To see the list, run all tests: give no file, and use -n0 with xdist."]
+        self._lines = ["To see the list, give no file, only folders; and use -n0 with xdist."]
 
     @pytest.hookimpl(tryfirst=True)  # before tests are deselected
     def pytest_collection_modifyitems(
         self, config: pytest.Config, items: list[pytest.Item]
     ) -> None:
-        if config.args_source is pytest.Config.ArgsSource.ARGS:
+        if not all((config.invocation_params.dir / each).is_dir() for each in config.args):
             return
         used = {path for item in items for path in _used_by(item)}
         sources = {item.path for item in items if item.path.suffix == ".py"}
