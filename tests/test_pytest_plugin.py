@@ -1205,6 +1205,12 @@ VCR_API = """
             vcr.rewind()
         assert httpx.get(URL).json() == {"id": 7}
 
+    def test_names_a_cassette(vcr, directmail):
+        with vcr.use_cassette("test_me.yaml") as cassette:
+            assert httpx.get(URL).json() == {"id": 7}
+            assert cassette.play_count == 1
+        assert len(vcr) == 0
+
     def test_unmarked(vcr):
         assert not vcr and vcr.requests == []
 """
@@ -1229,7 +1235,7 @@ def test_a_suite_with_the_api_of_pytest_recording_replays_as_it_is(
     pytest.importorskip("pytest_recording")
     written_by_vcrpy("test_account/test_me")
     pytester.makeconftest(guide_block("conftest.py") + VCR_HOOK)
-    result = run(VCR_API, option, "--strict-markers", apart=True, passed=2, warnings=1)
+    result = run(VCR_API, option, "--strict-markers", apart=True, passed=3, warnings=1)
 
     result.stdout.fnmatch_lines(["*vcr.register_matcher, *match_on*", "configured 1 times"])
 

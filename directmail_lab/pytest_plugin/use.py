@@ -44,6 +44,7 @@ class Use:
     settings: Settings
     path: Path
     is_own: bool
+    session: Session = field(init=False)
     cassette: Cassette = field(init=False)
     refused: list[NotRecordedError] = field(default_factory=list)
     unanswered: list[str] = field(default_factory=list)  # errors that a client may have caught
@@ -54,7 +55,7 @@ class Use:
     def start(self, session: Session) -> None:
         """Follow what a session does with its cassette."""
         assert session.open_cassette is not None, "the session has just opened it"
-        self.cassette = session.open_cassette
+        self.session, self.cassette = session, session.open_cassette
         self.cassette.on_unmatched = self._refuse
         session.clients_transport.as_raised = self._failure_for_client
         self._check_age()

@@ -8,16 +8,23 @@ test that runs has.
 
 from __future__ import annotations
 
+import re
 import sys
 import warnings
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
 from .settings import OPTION, Node
 from .use import USE, Use
+
+if TYPE_CHECKING:
+    from ..cassettes import Cassette, FileRecording
 
 _IGNORED: Final = (
     "vcr.register_matcher, vcr.register_serializer and other settings of vcr have no effect, since "
@@ -101,8 +108,8 @@ class VcrCassette:
     @property
     def play_counts(self) -> Counter[int]:
         """How often each response was played, by its index."""
-        use = self._use
-        return Counter(() if use is None or use.cassette.records else use.cassette.played())
+        cassette = self._cassette
+        return Counter(() if cassette is None or cassette.records else cassette.played())
 
     @property
     def play_count(self) -> int:
@@ -117,14 +124,32 @@ class VcrCassette:
     @property
     def record_mode(self) -> str:
         """The record mode, which equals vcrpy's ``RecordMode``."""
-        if (use := self._use) is not None:
-            return use.cassette.record_mode
+        if (cassette := self._cassette) is not None:
+            return cassette.record_mode
         return str(self._state.config.getoption(OPTION) or "none")
+
+    @contextmanager
+    def use_cassette(self, path: str | Path, **_: object) -> Iterator[VcrCassette]:
+        """Replay another cassette of the test, or record it in the test's record mode.
+
+        The path is relative to the folder of the test file's cassettes. vcrpy's options have no
+        effect.
+        """
+        if (use := self._use) is None:
+            pytest.fail(f"vcr.use_cassette({str(path)!r}) needs the fixture directmail.")
+        place = Path(path) if Path(path).is_absolute() else re.sub("[.]ya?ml$", "", str(path))
+        mode, options = use.cassette.record_mode, use.settings.given("redact", "before_record")
+        with (
+            use.session.replay(place, repeat=use.settings.repeat)
+            if mode == "none"
+            else use.session.record(place, record_mode=mode, **options)
+        ):
+            yield self
 
     def rewind(self) -> None:
         """Play all responses again."""
-        if (use := self._use) is not None:
-            use.cassette.rewind()
+        if (cassette := self._cassette) is not None:
+            cassette.rewind()
 
     def __len__(self) -> int:
         return len(self._interactions())
@@ -147,6 +172,12 @@ class VcrCassette:
         item = self._state.item
         return None if item is None else item.stash.get(USE, None)
 
-    def _interactions(self) -> Any:
+    @property
+    def _cassette(self) -> Cassette | None:
+        """The cassette that plays or records; none without the fixture ``directmail``."""
         use = self._use
-        return () if use is None else use.cassette.recording()
+        return None if use is None else use.session.open_cassette or use.cassette
+
+    def _interactions(self) -> FileRecording | tuple[()]:
+        cassette = self._cassette
+        return () if cassette is None else cassette.recording()
