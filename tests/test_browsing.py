@@ -144,13 +144,13 @@ def test_the_search_finds_words_in_decoded_bodies() -> None:
     It returns a part of the recording at a time.
     """
     sent = replace(get("/v1/a"), body=b"a=JOY")
-    bodies = ['{"city": "Z\\u00dcRICH"}', "Zürich".encode("latin-1"), b"\xff\0"]
+    bodies = ['{"city": "Z\\u00dcRICH\\ud83d\\ude00"}', "Zürich".encode("latin-1"), b"\xff\0"]
     latin = typed("text/plain; charset=latin-1", bodies[1])
     recording = tape(answered(sent, bodies[0]), latin, answered(body=bodies[2]))
-    request = {"action": "search", "words": ["zürich", "joy", "paris"], "limit": 9}
+    request = {"action": "search", "words": ["zürich", "joy", "paris", "h😀"], "limit": 9}
 
-    assert ask(recording, **request, first=1)["found"] == [[1, 2], [1], []]
-    assert ask(recording, **request, first=2)["found"] == [[2], [], []]
+    assert ask(recording, **request, first=1)["found"] == [[1, 2], [1], [], [1]]
+    assert ask(recording, **request, first=2)["found"] == [[2], [], [], []]
 
 
 def test_headers_are_found_by_name_and_value() -> None:

@@ -88,7 +88,7 @@ class Recording(ABC):
         interaction = self.interaction(number)
         return reading_of(interaction, self.path_of(interaction.request), cassette=self.name)
 
-    @property
+    @cached_property
     def evidence(self) -> Evidence:
         """The unit of ``X-RateLimit-Reset``, inferred from the first thousand readings."""
         readings: list[Reading] = []

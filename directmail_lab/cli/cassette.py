@@ -11,7 +11,7 @@ import typer
 
 import directmail_lab as dm
 
-from ..cassettes import cassettes_by_name, convert as files
+from ..cassettes import cassettes_by_name, convert as files, read_cassette
 from ..cassettes.library import cassettes_in, stays_in
 from ..cassettes.recording import most_days
 from ..display import ProgressBar, plural
@@ -122,6 +122,27 @@ def convert(
     layout = cast("files.Layout", to) if to else files.layout_of(target)
     count = files.convert(cassette_file(source), target, layout, notice=typer.echo)
     typer.echo(f"Wrote {plural(count, 'interaction')} to {target}.")
+
+
+@app.command()
+def page(
+    name: str = NAME,
+    target: Path | None = typer.Option(
+        None, "--to", help="The file to write; by default, NAME.html in this folder."
+    ),
+    force: bool = FORCE,
+) -> None:
+    """Write a cassette as one HTML file, which any web browser opens from disk.
+
+    Nothing is written if the cassette contains a secret.
+    """
+    from ..widgets.page import save_page
+
+    path = cassette_file(name)
+    target = target or Path(f"{path.stem}.html")
+    refuse_existing(target, force)
+    save_page(read_cassette(path), target)
+    typer.echo(f"Wrote {target} ({target.stat().st_size:,} bytes). Open it in a web browser.")
 
 
 @app.command()

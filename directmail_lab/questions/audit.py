@@ -160,16 +160,20 @@ def map_files(function: Callable[[Path], _T], paths: Sequence[Path]) -> Iterator
 def parts_of_cassette(interactions: Iterable[Interaction], where: str) -> Iterator[Part]:
     """Yield each part of a cassette's interactions."""
     for number, interaction in enumerate(interactions, 1):
-        request, response = interaction.request, interaction.response
-        at = f"{where}, interaction {number}"
-        yield f"{at}, address", f"{request.method} {request.uri}"
-        yield f"{at}, status", response.reason
-        for side, message in (("request", request), ("response", response)):
-            yield f"{at}, {side} headers", BETWEEN.join(map(": ".join, message.headers))
-            body = message.body or b""
-            with suppress(ValueError):  # a body that cannot be opened is never shared
-                body = unpack(body, header(message.headers, "content-encoding") or "")
-            yield f"{at}, {side} body", body
+        yield from parts_of(interaction, f"{where}, interaction {number}")
+
+
+def parts_of(interaction: Interaction, where: str) -> Iterator[Part]:
+    """Yield each part of an interaction."""
+    request, response = interaction.request, interaction.response
+    yield f"{where}, address", f"{request.method} {request.uri}"
+    yield f"{where}, status", response.reason
+    for side, message in (("request", request), ("response", response)):
+        yield f"{where}, {side} headers", BETWEEN.join(map(": ".join, message.headers))
+        body = message.body or b""
+        with suppress(ValueError):  # a body that cannot be opened is never shared
+            body = unpack(body, header(message.headers, "content-encoding") or "")
+        yield f"{where}, {side} body", body
 
 
 def read_notebook(path: Path) -> dict[str, Any]:

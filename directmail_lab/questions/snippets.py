@@ -37,12 +37,17 @@ _SET_BY_CLIENT: Final = re.compile(
 )
 _VALUE_REPLACED: Final = "A value was replaced when this was recorded: put in your own."
 _KEY_LEFT_OUT: Final = (
-    "The key is left out: this process did not connect to this address, and no setting names it."
+    "The key is left out: no session and no setting names this address. Add it if it belongs there."
 )
 
 
 def copy_as(
-    interaction: Interaction, kind: str, *, base_url: str = "", has_bodies: bool = True
+    interaction: Interaction,
+    kind: str,
+    *,
+    base_url: str = "",
+    has_bodies: bool = True,
+    has_key: bool = True,
 ) -> str:
     """Return code that sends a recorded request, after comments on what is left out.
 
@@ -58,6 +63,8 @@ def copy_as(
         The base address that a path in a cell is relative to.
     has_bodies
         Whether the recording kept the body.
+    has_key
+        Whether the code may send the key.
 
     Raises
     ------
@@ -78,7 +85,7 @@ def copy_as(
         for name, value in headers
         if TOKEN.fullmatch(name) and value.isprintable() and value == value.strip()
     )
-    has_key = kind != "request" and origin_of(url) in trusted_origins()
+    has_key = has_key and kind != "request" and origin_of(url) in trusted_origins()
     is_kept = has_bodies or recorded.method in SAFE_METHODS
     if len(body) > _MAX_BODY_BYTES:
         body, is_kept = b"", False

@@ -222,6 +222,15 @@ class BrowserWidget(Widget):
             self._composer.close()
         super().close()
 
+    def save(self, target: str | Path) -> Path:
+        """Write the recording as one HTML file, which any web browser shows; return its path.
+
+        See `directmail_lab.widgets.page.save_page` for warnings and errors.
+        """
+        from .page import save_page  # imported on demand: it imports the audit
+
+        return save_page(self._session_recording or self._opening.result(), target)
+
     def static_output(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the first rows and the selected interaction, as HTML and as text."""
         if not self._opening.done():

@@ -56,11 +56,11 @@ def handle_request(recording: Recording, request: object) -> Response:
     ----------
     request
         ``{"action": "list", "first": 1, "limit": 1000}``; ``{"action": "detail", "number": 1,
-        "whole": False}``; ``{"action": "copy", "number": 1, "format": "curl"}``; ``{"action":
-        "body", "number": 1, "message": "response"}``; ``{"action": "table", "number": 1}``, see
-        `table`; ``{"action": "search", "words": ["basel"], "headers": ["x-a=1"], "first": 1,
-        "limit": 1000}``, which searches bodies and headers; ``{"action": "editor"}``, which returns
-        the script of the editor.
+        "whole": False}``; ``{"action": "copy", "number": 1, "format": "curl"}``, with
+        ``"has_key": False`` for code without the key; ``{"action": "body", "number": 1, "message":
+        "response"}``; ``{"action": "table", "number": 1}``, see `table`; ``{"action": "search",
+        "words": ["basel"], "headers": ["x-a=1"], "first": 1, "limit": 1000}``, which searches
+        bodies and headers; ``{"action": "editor"}``, which returns the script of the editor.
 
     Returns
     -------
@@ -81,8 +81,10 @@ def handle_request(recording: Recording, request: object) -> Response:
                 return detail(recording, number, whole=asked.get("whole") is True)
             case {"action": "copy", "number": int(number), "format": str(kind)}:
                 base_url, is_kept = recording.base_url or "", recording.has_bodies(number)
+                has_key = asked.get("has_key") is not False
+                options = {"has_bodies": is_kept, "has_key": has_key}
                 interaction = recording.interaction(number)
-                code = copy_as(interaction, kind, base_url=base_url, has_bodies=is_kept)
+                code = copy_as(interaction, kind, base_url=base_url, **options)
                 return {"text": code}, []
             case {"action": "body", "number": int(number), "message": "request" | "response" as of}:
                 body, media_type, _ = _read_body(getattr(recording.interaction(number), of))
@@ -395,7 +397,7 @@ def response_of(recording: Recording, number: int) -> httpx.Response:
 
 # -- searching ---------------------------------------------------------------------------------
 
-_ESCAPED: Final = re.compile(r"\\u([0-9a-fA-F]{4})")
+_ESCAPED: Final = re.compile(r"(?:\\u[0-9a-fA-F]{4})+")
 
 
 def _search(
@@ -411,7 +413,7 @@ def _search(
         with suppress(CassetteFormatError):
             interaction = recording.interaction(number)
             messages: tuple[Message, ...] = (interaction.request, interaction.response)
-            text = "\n".join(map(_text_of, messages)) if words else ""
+            text = _lowered("\n".join(map(text_of, messages))) if words else ""
             has = [word.lower() in text for word in words]
             has += [_has_header(messages, *each.lower().partition("=")[::2]) for each in headers]
             for hits, is_found in zip(found, has, strict=True):
@@ -428,8 +430,17 @@ def _has_header(messages: tuple[Message, ...], name: str, value: str) -> bool:
     )
 
 
-def _text_of(message: Message) -> str:
-    """Return a body as lower-case text, with the escaped letters of JSON decoded."""
+def text_of(message: Message) -> str:
+    """Return a body as text, decompressed if possible."""
     body, _, charset = _read_body(message)
-    text = decode_text(body, charset)
-    return _ESCAPED.sub(lambda match: chr(int(match[1], 16)), text).lower()
+    return decode_text(body, charset)
+
+
+def _lowered(text: str) -> str:
+    """Return a text in lower case, with the escaped letters of JSON decoded."""
+
+    def decoded(escapes: re.Match[str]) -> str:
+        units = bytes.fromhex(escapes[0].replace("\\u", ""))
+        return units.decode("utf-16-be", "surrogatepass")
+
+    return _ESCAPED.sub(decoded, text).lower()

@@ -21,7 +21,8 @@ const INSERT = "directmail-lab:insert-cell";
 export interface BrowserOptions {
   /** Sends a request to Python's `browser_data.handle_request`, and resolves to the response. */
   send: Send;
-  loadEditor: LoadEditor;
+  /** Without it, bodies are shown as plain text. */
+  loadEditor: LoadEditor | null;
   /** Takes a callback for changes: with `restart`, everything is new; with `title`, a file is being read. */
   onChange?: (callback: (change: { restart?: boolean; title?: string; part?: number }) => void) => void;
   /** Called with the number of the selected interaction. Without it, no cell can be inserted. */

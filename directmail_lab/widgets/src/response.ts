@@ -11,7 +11,7 @@ const FORMATS: Record<string, string> = { curl: "curl", httpx: "httpx", request:
 
 export interface ResponseOptions {
   send: Send;
-  loadEditor: LoadEditor;
+  loadEditor: LoadEditor | null;
   /** Returns what to show when there is no response. */
   hint: () => HTMLElement;
   onWhole: () => void;

@@ -1,0 +1,209 @@
+"""A recording as one HTML file: `browse`, read-only, in any web browser, from disk.
+
+The file contains one script, and every response that the script needs. `handle_request` made all of
+them. The file's policy allows this script and no request, so the page loads and sends nothing,
+whatever the recording contains.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import html
+import json
+import warnings
+from base64 import b64encode
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from ..cassettes import FileRecording, Recording
+from ..cassettes.library import create
+from ..display import CONTROLS, ProgressBar
+from ..errors import CassetteFormatError, DirectMailLabError
+from ..questions import audit
+from ..redaction.key import KeySearch
+from .browser_data import MAX_ROWS, handle_request, read_page, rows, static_table, text_of
+
+_MAX_BYTES: Final = 20_000_000
+_PART: Final = 200
+_MOST_TABLES: Final = 1_000
+_NO_TABLE: Final = {"problem": "The page of more than 1,000 interactions has no tables."}
+
+_POLICY: Final = (
+    "default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; "
+    "img-src blob: data:; base-uri 'none'; form-action 'none'"
+)
+_PAGE: Final = """\
+<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta name="viewport" content="width=device-width">
+<title>{title}</title>
+<link rel="icon" href="data:,">
+<style>{style}</style>
+</head>
+<body>
+<main id="recording">
+<div class="dml dml-p-first">
+<div class="dml-title">{title}</div>
+{table}
+<p>To filter, search and open the interactions, you need JavaScript and Chrome or Edge 123,
+Firefox 120, Safari 17.5, or a later version.</p>
+</div>
+</main>
+{data}
+<script>{script}</script>
+</body>
+</html>
+"""
+
+
+def save_page(recording: Recording, target: str | Path) -> Path:
+    """Write a recording as one HTML file, and return its path.
+
+    An existing file is replaced once the new one is complete. The same recording gives the same
+    file.
+
+    Warns
+    -----
+    UserWarning
+        The recording contains personal data, such as e-mail addresses.
+
+    Raises
+    ------
+    DirectMailLabError
+        The recording contains a key or another credential, or the page would be larger than 20 MB.
+        Nothing is written.
+    OSError
+        The file cannot be written.
+    """
+    base_urls = recording.base_urls if isinstance(recording, FileRecording) else ()
+    search = audit.search_for([recording.base_url, *base_urls])
+    findings = audit.find(_parts_to_search(recording), search)
+    _refuse_secrets(findings)
+    if (page := make_page(recording, search)) is None:
+        raise DirectMailLabError(
+            f"Nothing was written, because the page of {recording.name} would be larger than "
+            f"{_MAX_BYTES:,} bytes.",
+            "Share the recording itself, or record it in parts.",
+        )
+    for what, where in {each.what: each.where for each in reversed(findings)}.items():
+        redact = f"directmail-lab cassette redact {recording.name}"
+        advice = (
+            f"To replace it: {redact}" if recording.path else 'Record with redact=["personal"].'
+        )
+        warnings.warn(f"The page contains {what}, first in {where}. {advice}", stacklevel=2)
+    with create(Path(target)) as new:
+        new.write_bytes(page)
+    return Path(target)
+
+
+def make_page(recording: Recording, search: KeySearch) -> bytes | None:
+    """Return a recording as an HTML file; None if it would be larger than 20 MB.
+
+    This searches each part of the page for keys before it is compressed, since nothing finds a key
+    afterwards. Looking for other credentials is up to the caller.
+
+    Raises
+    ------
+    DirectMailLabError
+        A part of the page contains a key.
+    """
+    script, style = read_page("page")
+    title, table = html.escape(CONTROLS.sub(" ", recording.title)), static_table(recording)[0]
+    size, data = len(script) + len(style) + len(table), []
+    with ProgressBar(len(recording), desc="Making the page", unit="interaction") as bar:
+        for where, part in _parts(recording):
+            text = json.dumps(part, separators=(",", ":"), allow_nan=False)
+            if search.holds(text):
+                _refuse_secrets([audit.Finding("secret", "your API key", where)])
+            packed = b64encode(gzip.compress(text.encode(), mtime=0)).decode()
+            data.append(f'<script type="text/plain">{packed}</script>')
+            size += len(data[-1])
+            if size > _MAX_BYTES:
+                return None
+            bar.update(_PART)
+    digest = b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    about = {"title": title, "table": table, "style": style, "script": script}
+    policy = _POLICY.format(digest=digest)
+    return _PAGE.format(**about, policy=policy, data="\n".join(data)).encode()
+
+
+def _parts_to_search(recording: Recording) -> Iterator[audit.Part]:
+    """Yield each part of the interactions that can be read, for `audit`."""
+    yield "the name", recording.title
+    for number in range(1, len(recording) + 1):
+        try:
+            interaction = recording.interaction(number)
+        except CassetteFormatError as error:  # the page shows this sentence
+            yield f"interaction {number}", str(error)
+        else:
+            yield from audit.parts_of(interaction, f"interaction {number}")
+
+
+def _refuse_secrets(findings: list[audit.Finding]) -> None:
+    if secrets := [str(each) for each in findings if each.kind == "secret"]:
+        raise DirectMailLabError(
+            "Nothing was written, because this must not be shared:\n  " + "\n  ".join(secrets),
+            "Record it again, or clean the cassette with: directmail-lab cassette redact.",
+        )
+
+
+# -- the data of the page; src/page.ts reads it ----------------------------------------------------
+
+
+def _parts(recording: Recording) -> Iterator[tuple[str, Any]]:
+    """Yield each part with a name for errors: first the list, then the interactions."""
+    count = len(recording)  # a session may get more meanwhile
+    head, _ = handle_request(recording, {"action": "list", "first": 1, "limit": 0})
+    table = [row for first in range(1, count + 1, MAX_ROWS) for row in rows(recording, first)]
+    head |= {"total": count, "rows": table[:count]}
+    yield "the list", {"size": _PART, "head": head}
+    for first in range(1, count + 1, _PART):
+        numbers = range(first, min(first + _PART, count + 1))
+        packed = [_packed(recording, each, has_table=count <= _MOST_TABLES) for each in numbers]
+        yield f"interactions {numbers[0]}-{numbers[-1]}", packed
+
+
+def _packed(recording: Recording, number: int, *, has_table: bool) -> dict[str, Any]:
+    """Return all responses about an interaction."""
+
+    def ask(action: str, **more: object) -> tuple[Any, list[bytes]]:
+        return handle_request(recording, {"action": action, "number": number, **more})
+
+    detail, shown = ask("detail")
+    body, contents = {}, {}
+    for at, message in enumerate(("request", "response")):
+        body[message], saved = ask("body", message=message)
+        if shown:
+            text = text_of(getattr(recording.interaction(number), message))
+            contents[message] = _contents(shown[at], saved[0], text)
+    kinds = ("curl", "httpx", "request")
+    return {
+        "detail": detail,
+        "copy": {kind: ask("copy", format=kind, has_key=False)[0] for kind in kinds},
+        "table": ask("table")[0] if has_table else _NO_TABLE,
+        "body": body,
+        "contents": contents or None,
+    }
+
+
+def _contents(shown: bytes, saved: bytes, text: str) -> dict[str, str]:
+    """Return a body as it is shown, saved and searched; without the last two if they are equal."""
+    contents = {"shown": _as_text(shown)}
+    if saved != shown:
+        contents["saved"] = _as_text(saved)
+    if saved.decode("utf-8", "replace") != text:
+        contents["text"] = text
+    return contents
+
+
+def _as_text(data: bytes) -> str:
+    """Return bytes as text: ``"t"`` and the text, or ``"b"`` and base64."""
+    try:
+        return f"t{data.decode()}"
+    except UnicodeDecodeError:
+        return f"b{b64encode(data).decode()}"
