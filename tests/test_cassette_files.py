@@ -74,18 +74,69 @@ def test_no_cassette_is_looked_for_above_the_projects_root(
     assert find_cassette("tour") == inner
 
 
-def test_no_cassette_is_looked_for_above_home_or_in_another_users_folder(
+def test_no_cassette_is_looked_for_above_home(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A root above the home folder does not belong to this user."""
+    monkeypatch.setattr(Path, "home", lambda: here.parent)
+
+    assert is_nowhere()
+
+
+needs_root = pytest.mark.skipif(
+    not hasattr(os, "getuid") or os.getuid() != 0, reason="only root gives folders to other users"
+)
+STRANGER = 12345
+
+
+@needs_root
+def test_another_users_folder_is_named_when_it_is_skipped(here: Path) -> None:
+    """Neither reads nor writes use it, and both say what to do if that user is trusted."""
+    skipped = here / "cassettes"
+    write(skipped / "team-tour.yaml")
+    os.chown(skipped, STRANGER, -1)
+
+    for locate in (find_cassette, new_cassette_path):
+        with pytest.raises(CassetteError, match=f"{skipped} was skipped, since another user owns"):
+            locate("team-tour")
+
+
+@needs_root
+def test_another_users_folder_counts_if_it_is_named(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A root above the home folder does not belong to this user."""
-    with monkeypatch.context() as patch:
-        patch.setattr(Path, "home", lambda: here.parent)
-        assert is_nowhere()
-    monkeypatch.setattr(os, "getuid", lambda: -1)
-    assert is_nowhere()
-    (here / "cassettes").mkdir()
-    with pytest.raises(CassetteError, match="another user"):
-        new_cassette_path("tour")
+    """The advice of the error works, for reads and for writes."""
+    old = write(here / "cassettes" / "team-tour.yaml")
+    os.chown(here / "cassettes", STRANGER, -1)
+    monkeypatch.setenv("DIRECTMAIL_CASSETTES", str(here / "cassettes"))
+
+    assert find_cassette("team-tour") == old
+    assert new_cassette_path("fresh") == here / "cassettes" / "fresh.yaml"
+
+
+@needs_root
+def test_the_folder_of_the_owner_of_the_working_directory_counts(here: Path) -> None:
+    """In a bind mount, root works in the folders of the user who owns the project."""
+    old = write(here / "cassettes" / "tour.yaml")
+    for folder in (here, here / "cassettes"):
+        os.chown(folder, STRANGER, -1)
+
+    assert find_cassette("tour") == old
+    assert new_cassette_path("fresh") == here / "cassettes" / "fresh.yaml"
+
+
+def test_a_user_without_a_home_folder_finds_cassettes(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some containers run with a user id that the system does not know, and without HOME."""
+
+    def no_home() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", no_home)
+    old = write(here / "cassettes" / "tour.yaml")
+
+    assert find_cassette("tour") == old
+    assert shown_path(old) == "cassettes/tour.yaml"
+    assert shown_path(Path("/elsewhere/tour.yaml")) == "/elsewhere/tour.yaml"
 
 
 @pytest.mark.parametrize("name", ["x" * 300, Path("x" * 300), Path("a/" * 3000 + "b"), Path()])

@@ -7,8 +7,11 @@ import gzip
 import json
 import os
 import re
+import shutil
 import socket
 import ssl
+import subprocess
+import sys
 import tracemalloc
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -23,6 +26,7 @@ import directmail_lab as dm
 from directmail_lab.credentials import ApiKey
 from directmail_lab.errors import DirectMailLabError
 from directmail_lab.sessions import Session
+from directmail_lab.standin import StandIn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -279,6 +283,61 @@ def test_sessions_share_certificates_until_others_are_named(
 
     assert first is second is not third
     assert first.get_ca_certs() == [] != third.get_ca_certs()
+
+
+_AS_A_COMPANY = """
+openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -keyout ca.key \\
+    -out ca.pem -subj "/CN=A company" -addext basicConstraints=critical,CA:TRUE \\
+    -addext keyUsage=critical,keyCertSign
+openssl req -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -keyout server.key \\
+    -out server.csr -subj "/CN=127.0.0.1"
+printf 'subjectAltName=IP:127.0.0.1\nauthorityKeyIdentifier=keyid\nsubjectKeyIdentifier=hash' >ext
+openssl x509 -req -in server.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 -extfile ext \\
+    -out server.pem
+"""
+_CALLS = """
+import asyncio, ctypes, os, sys
+from pathlib import Path
+import directmail_lab as dm
+
+address, *named = sys.argv[1:]
+if "system" in named:  # OpenSSL sees the variable, and Python does not: so it is the system's file
+    ctypes.CDLL(None).setenv(b"SSL_CERT_FILE", os.fsencode(Path("ca.pem").absolute()), 1)
+if "no truststore" in named:
+    sys.modules["truststore"] = None
+session = dm.connect(address, "key-of-a-test")
+try:
+    there, nowhere = dm.get("/v1/users/me"), asyncio.run(session.async_client.get("/"))
+    print(there.status_code, nowhere.status_code)
+except Exception as error:
+    print(error)
+"""
+
+
+@pytest.mark.skipif(not shutil.which("openssl"), reason="openssl makes the certificates")
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have no file of certificates")
+def test_a_certificate_is_trusted_if_its_root_is_the_systems_or_named(tmp_path: Path) -> None:
+    """A company's own root is trusted as pip does; otherwise the key is not sent."""
+    subprocess.run(["sh", "-e"], input=_AS_A_COMPANY, text=True, check=True, capture_output=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain("server.pem", "server.key")
+    inherited = {name: value for name, value in os.environ.items() if name != "SSL_CERT_DIR"}
+
+    def called(*named: str, **variables: str) -> str:
+        arguments = [sys.executable, "-c", _CALLS, address, *named]
+        ran = subprocess.run(
+            arguments, env=inherited | variables, capture_output=True, text=True, check=True
+        )
+        return ran.stdout.strip()
+
+    with StandIn(api_key="key-of-a-test") as service:
+        service._server.socket = context.wrap_socket(service._server.socket, server_side=True)
+        address = service.base_url.replace("http:", "https:")
+        by_system, by_name = called("system"), called(SSL_CERT_FILE="ca.pem")
+        refused = [called(), called("system", "no truststore"), called(SSL_CERT_DIR=str(tmp_path))]
+
+    assert by_system == by_name == "200 404"
+    assert all("is not trusted, so the key was not sent" in each for each in refused)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import re
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from itertools import chain
+from itertools import chain, islice, takewhile
 from pathlib import Path
 from typing import Final
 
@@ -32,7 +32,8 @@ def find_cassette(name: str | Path, first: Sequence[Path] = ()) -> Path:
     2. ``DIRECTMAIL_CASSETTES``;
     3. the nearest ``cassettes/`` folder from the working directory up to the project's root, which
        is the first folder with ``pyproject.toml``, ``.git`` or ``notebooks``. The search ends at
-       the home folder, and at a folder of another user;
+       the home folder, and at a folder of another user, unless that user also owns the working
+       directory;
     4. the packaged cassettes.
 
     A name stands for ``NAME.yaml``, or for ``NAME.yml`` if only that exists.
@@ -52,8 +53,11 @@ def find_cassette(name: str | Path, first: Sequence[Path] = ()) -> Path:
         return path
     names = cassettes_by_name() if isinstance(name, str) else ()
     hint = did_you_mean(repr(title), map(repr, names))
+    skipped = [] if isinstance(name, Path) else _skipped_folders()
+    note = f" {_not_trusted(skipped[0])}" if skipped else ""
     raise CassetteNotFoundError(
-        f"There is no cassette {title!r} in {' or '.join(map(str, folders)) or 'any folder'}.",
+        f"There is no cassette {title!r} in {' or '.join(map(str, folders)) or 'any folder'}."
+        f"{note}",
         f"{hint}Record it with record({title!r}), or name one that `directmail-lab cassette list` "
         "shows.",
     )
@@ -77,8 +81,8 @@ def new_cassette_path(name: str | Path, first: Sequence[Path] = ()) -> Path:
     Raises
     ------
     CassetteError
-        The name leads out of the folder, no file can have it, the folder is another user's, or the
-        name ends in .json or .har: nothing can be appended to such files.
+        The name leads out of the folder, no file can have it, the nearest folder is another user's
+        and none is named, or the name ends in .json or .har: nothing can be appended to such files.
     """
     if (suffix := Path(name).suffix.lower()) in (".json", ".har"):
         raise CassetteError(
@@ -88,12 +92,10 @@ def new_cassette_path(name: str | Path, first: Sequence[Path] = ()) -> Path:
         )
     if isinstance(name, Path):
         return file_of(name)
+    is_named = first or variable(CASSETTES_VARIABLE)
+    if not is_named and (skipped := _skipped_folders()):
+        raise CassetteError(_not_trusted(skipped[0]), "Or name a folder of your own.")
     folder = next(chain(first, _own_folders()), Path.cwd() / _FOLDER)
-    if folder.exists() and not _is_own(folder):
-        raise CassetteError(
-            f"{folder} belongs to another user.",
-            f"Set {CASSETTES_VARIABLE} to a folder of your own.",
-        )
     return _path_in(folder, name)
 
 
@@ -153,8 +155,9 @@ def shown_path(path: Path) -> str:
     """Return the path of a cassette as a notebook may show it; empty for a packaged one."""
     if any(path.is_relative_to(folder) for folder in _packaged_folders()):
         return ""
-    for folder, prefix in ((Path.cwd(), ""), (Path.cwd().parent, "../"), (Path.home(), "~/")):
-        if path.is_relative_to(folder):
+    places = ((Path.cwd(), ""), (Path.cwd().parent, "../"), (home_folder(), "~/"))
+    for folder, prefix in places:
+        if folder is not None and path.is_relative_to(folder):
             return f"{prefix}{path.relative_to(folder).as_posix()}"
     return str(path)
 
@@ -175,13 +178,32 @@ def _folders(start: Path | None = None) -> Iterator[Path]:
 
 def _own_folders(start: Path | None = None) -> Iterator[Path]:
     if configured := variable(CASSETTES_VARIABLE):
-        yield (start or Path()) / Path(configured).expanduser()
-    for parent in _project_folders(start or Path.cwd()):
+        # Without a home folder, Path.expanduser would raise an error.
+        yield (start or Path()) / os.path.expanduser(configured)  # noqa: PTH111
+    start = start or Path.cwd()
+    yield from islice((each for each in _nearest_folders(start) if _is_trusted(each, start)), 1)
+
+
+def _nearest_folders(start: Path) -> Iterator[Path]:
+    """Yield the folders ``cassettes`` from a folder up to the project's root."""
+    for parent in _project_folders(start):
         folder = parent / _FOLDER
         # A folder with an `__init__.py` is a Python package that happens to have the name.
-        if folder.is_dir() and _is_own(folder) and not (folder / "__init__.py").exists():
+        if folder.is_dir() and not (folder / "__init__.py").exists():
             yield folder
-            return
+
+
+def _skipped_folders() -> list[Path]:
+    """Return the folders of other users that the search for a cassette leaves out."""
+    start = Path.cwd()
+    return list(takewhile(lambda each: not _is_trusted(each, start), _nearest_folders(start)))
+
+
+def _not_trusted(folder: Path) -> str:
+    return (
+        f"{folder} was skipped, since another user owns it. If you trust that user, set "
+        f"{CASSETTES_VARIABLE} to it."
+    )
 
 
 def _project_folders(start: Path) -> list[Path]:
@@ -190,14 +212,26 @@ def _project_folders(start: Path) -> list[Path]:
     for depth, folder in enumerate(folders, 1):
         if any((folder / mark).exists() for mark in _ROOT_MARKS):
             return folders[:depth]
-        if folder == Path.home() or not _is_own(folder):
+        if folder == home_folder() or not _is_trusted(folder, start):
             break
     return [start]
 
 
-def _is_own(folder: Path) -> bool:
-    """Return whether a folder belongs to this user: other users' recordings are not trusted."""
-    return not hasattr(os, "getuid") or folder.stat().st_uid == os.getuid()
+def home_folder() -> Path | None:
+    """Return the user's home folder; None for a user that the system does not know."""
+    try:
+        return Path.home()
+    except RuntimeError:  # no HOME, and a user id without an entry, as some containers have
+        return None
+
+
+def _is_trusted(folder: Path, start: Path) -> bool:
+    """Return whether a folder belongs to this user, or to the owner of the folder worked in.
+
+    Other users' recordings are not trusted, unless their folder is named.
+    """
+    # Windows has no such owners.
+    return not hasattr(os, "getuid") or folder.stat().st_uid in (os.getuid(), start.stat().st_uid)
 
 
 def _packaged_folders() -> Iterator[Path]:

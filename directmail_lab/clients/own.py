@@ -131,8 +131,8 @@ _MESSAGES: Final = (
         httpx.ConnectError,
         "CERTIFICATE_VERIFY",
         "The certificate of {} is not trusted, so the key was not sent.",
-        "Check the address. Behind a company's proxy, SSL_CERT_FILE may have to name its "
-        "certificate.",
+        "Check the address. Behind a company's proxy, add its certificate to those of the system, "
+        "or name its file in SSL_CERT_FILE.",
     ),
     (
         (httpx.ConnectError, httpx.ConnectTimeout),

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import ssl
+import sys
 import urllib.request
 from base64 import b64encode
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from contextlib import suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
@@ -286,7 +288,14 @@ def lost_response(request: httpx.Request, error: BaseException) -> OutcomeUnknow
 
 
 def _certificates() -> ssl.SSLContext:
-    """Return the TLS context that checks servers' certificates; all sessions share it."""
+    """Return the TLS context that checks servers' certificates.
+
+    It trusts the roots of the system, such as a company's own, and certifi's, since a container may
+    have no others. If ``SSL_CERT_FILE`` or ``SSL_CERT_DIR`` is set, it trusts only what they name.
+    """
+    if not (variable("SSL_CERT_FILE") or variable("SSL_CERT_DIR")):
+        with suppress(ImportError):  # where tests only replay, truststore need not be installed
+            return _certificates_of_the_system()
     try:
         return shared_certificates(httpx.create_ssl_context)
     except OSError as error:  # or an SSLError; neither names the file
@@ -295,6 +304,18 @@ def _certificates() -> ssl.SSLContext:
         f"SSL_CERT_FILE, {variable('SSL_CERT_FILE')}, cannot be read: {reason}.",
         "Correct or unset it.",
     )
+
+
+def _certificates_of_the_system() -> ssl.SSLContext:
+    # Each pool has its own: a handshake, which a server may draw out, takes the context's lock.
+    import certifi
+    import truststore
+
+    context = truststore.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    if sys.version_info >= (3, 13):  # as in ssl.create_default_context
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN | ssl.VERIFY_X509_STRICT
+    context.load_verify_locations(certifi.where())
+    return context
 
 
 def shared_certificates(create: Callable[[], ssl.SSLContext]) -> ssl.SSLContext:
