@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from datetime import UTC
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -63,6 +63,14 @@ def test_a_row_contains_the_values_of_its_reading() -> None:
     assert row.tolist()[9:13] == [0.03, "replayed", "tour", 9]
     assert missing[unknown].isna().all()
     assert missing["problem"] == "X-RateLimit-Limit is missing; X-RateLimit-Reset is missing"
+
+
+def test_a_reading_and_its_interaction_have_the_same_time() -> None:
+    """So `rate_limits` and `interactions` can be merged by ``at``, which is in microseconds."""
+    clock_s = [NOON_S + n * 0.1234567 for n in range(200)]
+    times = frame_of([reading(at=each) for each in clock_s], unit="undetermined")["at"]
+
+    assert times.tolist() == [datetime.fromtimestamp(each, UTC) for each in clock_s]
 
 
 @pytest.mark.parametrize(

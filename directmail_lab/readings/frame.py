@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Final
 
@@ -110,9 +111,16 @@ def frame_of_many(
 
 def _times(seconds: Sequence[float | None]) -> Any:
     microseconds = [
-        round(each * 1e6) if each is not None and 0 <= each <= LAST_S else _NAT for each in seconds
+        _microseconds(each) if each is not None and 0 <= each <= LAST_S else _NAT
+        for each in seconds
     ]
     return pd.array(np.array(microseconds, dtype=np.int64), dtype="datetime64[us, UTC]")
+
+
+def _microseconds(seconds: float) -> int:
+    """Return whole microseconds, rounded as `datetime.fromtimestamp` does for an interaction."""
+    fraction, whole = math.modf(seconds)
+    return int(whole) * 1_000_000 + round(fraction * 1e6)
 
 
 def _texts(texts: Sequence[str | None]) -> Any:
