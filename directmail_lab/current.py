@@ -226,7 +226,7 @@ def me() -> pd.DataFrame:
     NotConnectedError
         No session is open.
     UnauthorizedError, ServiceError
-        The service answered 401 or 403, or with another error status.
+        The service responded with 401 or 403, or with another error status.
     NotJSONError
         The body of the response is not JSON.
     NotRecordedError

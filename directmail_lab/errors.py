@@ -9,8 +9,8 @@
     ├── AllowanceExhaustedError  the allowance is used up, and the wait is too long
     ├── NotJSONError             a body is not JSON
     ├── NotebookRunError         a notebook to share does not run without a key
-    ├── MissingPackageError      a package is not installed that this call needs
-    ├── ServiceError             the service answered with an error status
+├── MissingPackageError      a package is not installed that this call needs
+    ├── ServiceError             the service responded with an error status
     │   └── UnauthorizedError    … with 401 or 403
     └── CassetteError            a cassette cannot be found, opened or written
         ├── NotRecordedError     the cassette has no response to a request
@@ -19,7 +19,8 @@
         └── CassetteInUseError   another recording writes the cassette
 
 Timeouts and connection errors stay httpx's own (see `directmail_lab.clients.own`). Each message
-says what happened, then what to do. It contains no key, query, header value or unredacted body.
+says what happened, then what to do. It contains no key, query, header value or body. Only a
+`ServiceError` quotes one line of the body, redacted: what the service says to people.
 """
 
 from __future__ import annotations
@@ -135,7 +136,7 @@ def naming_what_is_missing() -> Iterator[None]:
 
 
 class ServiceError(DirectMailLabError):
-    """The service answered with an error status.
+    """The service responded with an error status.
 
     Attributes
     ----------
@@ -143,6 +144,9 @@ class ServiceError(DirectMailLabError):
         The HTTP status.
     operation
         Method and path, with ``{id}`` in place of ids: ``GET /v1/lists/{id}``.
+    said
+        What the body says to people, redacted and shortened to one line; empty if it has none of
+        the usual members: ``error``, ``message``, ``detail``, ``title`` and the like.
     excerpt
         The start of the body, with the key removed.
     reading
@@ -151,12 +155,13 @@ class ServiceError(DirectMailLabError):
 
     status: int
     operation: str
+    said: str = ""
     excerpt: str = ""
     reading: Any = None
 
 
 class UnauthorizedError(ServiceError):
-    """The service answered 401 or 403: the key is missing, wrong or not allowed to do this."""
+    """The service responded with 401 or 403: the key is missing, wrong or not allowed this."""
 
 
 class CassetteError(DirectMailLabError):

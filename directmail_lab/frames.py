@@ -14,7 +14,7 @@ from typing import Any, Final, Literal
 import pandas as pd
 
 from .arguments import check_choice
-from .clients.own import service_error
+from .clients.refusals import outcome, service_error
 from .credentials import known_keys
 from .display import plural, readable
 from .errors import DirectMailLabError, NotJSONError
@@ -116,7 +116,8 @@ def _frame_of_many(results: Any, record_path: str | None, on_error: str) -> pd.D
         try:
             body = _read(result, on_error)
         except Exception as error:  # get_many() returns errors of any kind
-            failures.append(f"[{position}] {_without_key(getattr(error, 'what', str(error)))}")
+            reason = getattr(error, "what", "") or str(error)
+            failures.append(f"[{position}] {_without_key(reason).rstrip('.')}")
             continue
         is_page = isinstance(result, httpx.Response) and of(result).is_page
         found, _ = unwrap(body, record_path, is_page=is_page)
@@ -144,7 +145,8 @@ def _read(value: Any, on_error: str) -> Any:
     if response is not None:
         if response.status_code >= 400 and on_error == "raise":
             error = service_error(response, base_url="", redacted=_without_key)
-            error.add_note('frame(…, on_error="keep") makes a frame of its body.')
+            if read_json(response.content, response.charset_encoding)[1] is None:
+                error.add_note('frame(…, on_error="keep") makes a frame of its body.')
             raise error
         value = response.content
     if isinstance(value, bytes | bytearray):
@@ -180,15 +182,24 @@ def _not_json(problem: str, response: httpx.Response | None) -> NotJSONError:
     content_type = _without_key(response.headers.get("content-type", ""))
     media_type = content_type.partition(";")[0].strip()[:100] or None
     kind = f"content type {media_type}" if media_type else "no content type"
-    method, path = response.request.method, _describe(response)["path"]
+    method, path = response.request.method, _without_key(str(_describe(response)["path"]))
     call = f'get("{path}")' if method == "GET" else f'request("{method}", "{path}")'
-    return NotJSONError(
-        f"{method} {path} answered with status {response.status_code} ({kind}), and the body "
-        f"{problem}.",
-        f"To look at the raw response: response = {call}, then response.text.",
-        status=response.status_code,
-        content_type=media_type,
-    )
+    what = f"{method} {path} responded with {outcome(response, _without_key)}"
+    if response.has_redirect_location:
+        what += f", a redirect{_target(response)}."
+        advice = "Request that address instead, or follow the redirect: follow_redirects=True."
+    else:
+        what += f" ({kind}), and the body {problem}."
+        advice = f"To look at the raw response: response = dm.{call}, then response.text."
+    return NotJSONError(what, advice, status=response.status_code, content_type=media_type)
+
+
+def _target(response: httpx.Response) -> str:
+    """Return where a redirect leads, without the query, which may contain credentials."""
+    if response.next_request is None:  # not from a client
+        return ""
+    url = response.next_request.url
+    return " to " + _without_key(f"{url.scheme}://{url.netloc.decode('ascii')}{url.path}")
 
 
 def _without_key(text: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
@@ -16,7 +15,7 @@ from .display import ProgressBar
 from .errors import AddressError, DirectMailLabError
 from .exchange.bodies import Path, leaves, read_json, unwrap
 from .http import httpx, origin, parse_url
-from .tracebacks import hide_frames, is_deliberate, without_traceback
+from .tracebacks import hide_frames, is_deliberate, warn_caller, without_traceback
 from .transports.extensions import KEY, Call, of
 
 if TYPE_CHECKING:
@@ -144,7 +143,7 @@ def pages(
     Raises
     ------
     ServiceError
-        The service answered with an error status.
+        The service responded with an error status.
     AddressError
         The link to the next page leads to another server. Nothing is sent there.
     ValueError
@@ -158,7 +157,24 @@ def pages(
     url = opened.client.build_request("GET", path, params=params).url
     if (counter := page or offset) and counter not in url.params:
         url = url.copy_set_param(counter, 1 if page else 0)
-    return _pages(_Pager(opened, url, page, offset, cursor), max_pages)
+    return Pages(_Pager(opened, url, page, offset, cursor), max_pages)
+
+
+class Pages(Iterator[httpx.Response]):
+    """The pages of a list. Each is requested when it is asked for, and is yielded once."""
+
+    def __init__(self, pager: _Pager, max_pages: int | None) -> None:
+        self._title = pager.session.recording.redactor.text(f"GET {pager.url and pager.url.path}")
+        self._pages = _pages(pager, max_pages)
+
+    def __next__(self) -> httpx.Response:
+        return next(self._pages)
+
+    def __repr__(self) -> str:
+        return (
+            f"<Pages of {self._title}: each is requested when a loop asks for it. "
+            "dm.frame(dm.pages(…)) makes one frame of them all.>"
+        )
 
 
 def _pages(pager: _Pager, max_pages: int | None) -> Iterator[httpx.Response]:
@@ -169,8 +185,7 @@ def _pages(pager: _Pager, max_pages: int | None) -> Iterator[httpx.Response]:
             bar.update()
             yield response
     if max_pages is None and pager.url is not None:
-        about = f"Stopped after {_MOST_PAGES} pages. For more: pages(…, max_pages=…)."
-        warnings.warn(about, stacklevel=2)
+        warn_caller(f"Stopped after {_MOST_PAGES} pages. For more: pages(…, max_pages=…).")
 
 
 @dataclass(repr=False)
@@ -238,7 +253,7 @@ class _Pager:
                     return self._checked(url.join(parse_url(each)))
             flags.append(any(links))
         if True in flags:
-            warnings.warn(_NO_WAY, stacklevel=5)  # names the line of the user's loop
+            warn_caller(_NO_WAY)
         return None
 
     def _has_more(
@@ -271,9 +286,10 @@ class _Pager:
         """Return a URL from a page, if it is on the session's server or the session replays."""
         if self.session.mode == "replay" or origin(url) == origin(self.session.client.base_url):
             return url
+        place = f"{url.scheme}://{url.netloc.decode('ascii')}"
         raise AddressError(
-            f"The link to the next page leads to {url.scheme}://{url.host}, which is not this "
-            "session's address: nothing was sent there.",
+            f"The link to the next page leads to {place}, which is not this session's address: "
+            "nothing was sent there.",
             'Try pages(…, page="page").',
         )
 

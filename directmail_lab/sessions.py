@@ -27,7 +27,8 @@ from .cassettes import (
     SessionRecording,
 )
 from .clients import ClientsTransport, adapters_of
-from .clients.own import AsyncClient, Client, service_error
+from .clients.own import AsyncClient, Client
+from .clients.refusals import service_error
 from .contract import ME_PATH
 from .credentials import ApiKey, as_api_key
 from .display import plural

@@ -19,7 +19,10 @@ _E = TypeVar("_E", bound=BaseException)
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
-_LONG_TEXT = re.compile(r"""(["'])[^"'\s]{12,}\1""")
+_LONG_TEXT = re.compile(r"""(["'])([^"'\s]{12,})\1""")
+# The start of a path or an address, without its query, and a segment there that may be a key.
+_ADDRESS = re.compile(r"(?:https?:/)?/[^?#]*")
+_TOKEN = re.compile(r"(?<=/)[^/]*@[^/]*|(?<=/)(?=[^/]*\d)(?=[^/]*[A-Za-z])[^/]{12,}")
 
 
 def without_traceback(error: _E) -> _E:
@@ -127,6 +130,18 @@ def _is_ours(frame: FrameType) -> bool:
     return library == __name__.partition(".")[0] or library.startswith("httpx")
 
 
+def _masked(literal: re.Match[str]) -> str:
+    """Return a string of the user's code, as it is shown: a long one may be the API key.
+
+    A path stays readable, except for its query and for a long segment with a digit.
+    """
+    quote, text = literal.groups()
+    if address := _ADDRESS.match(text):
+        is_whole = address[0] == text
+        return f"{quote}{_TOKEN.sub('…', address[0])}{'' if is_whole else '…'}{quote}"
+    return f"{quote}…{quote}"
+
+
 def _callers_lines(error: BaseException) -> Iterator[str]:
     shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
     for frame, number in traceback.walk_tb(error.__traceback__):
@@ -137,6 +152,5 @@ def _callers_lines(error: BaseException) -> Iterator[str]:
             return
         place = traceback.FrameSummary(frame.f_code.co_filename, number, "")
         cell = shell and shell.compile.format_code_name(place.filename)
-        # A long string may be the API key, as in `connect(address, "hk_…")`.
-        line = _LONG_TEXT.sub(r"\1…\1", place.line or "")
+        line = _LONG_TEXT.sub(_masked, place.line or "")
         yield f"{' '.join(cell) if cell else place.filename}, line {number}: {line}"

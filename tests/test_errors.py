@@ -117,6 +117,38 @@ def test_a_wrong_argument_is_reported_in_two_lines(
     assert not account.requests
 
 
+@pytest.mark.parametrize(
+    ("cell", "shown"),
+    [
+        ("dm.get('/v1/campaigns/archived')", "dm.get('/v1/campaigns/archived')"),
+        ("dm.get('/v1/users/12345678901234')", "dm.get('/v1/users/12345678901234')"),
+        ("dm.get('/v1/users/k9Lq2Xr9LwT4bZkQ/x')", "dm.get('/v1/users/…/x')"),
+        ("dm.get('/v1/users?api_key=hunter-hunter')", "dm.get('/v1/users…')"),
+        ("dm.get('https://hunter@a.test/v1/users')", "dm.get('https://…/v1/users')"),
+        ("dm.replay('hunter-hunter-hunter')", "dm.replay('…')"),
+    ],
+)
+def test_a_shown_line_has_the_path_but_nothing_that_may_be_a_key(
+    run: Callable[[str], list[str]], cell: str, shown: str
+) -> None:
+    """The message names the path as well. A key is rarely in a path, but it may be."""
+    where, *_ = run(cell)
+
+    assert where.endswith(f", line 1: {shown}")
+
+
+def test_pages_that_are_not_requested_yet_say_how_to_get_them(
+    run: Callable[[str], list[str]], account: FaultyService
+) -> None:
+    """`dm.pages(…)` alone in a cell requests nothing, and so has no table to show."""
+    dm.connect()
+    said = run(f"dm.pages('/v1/lists/{account.api_key}')")
+
+    assert "<Pages of GET /v1/lists/<API_KEY>: each is requested when a loop asks" in said[-1]
+    assert "dm.frame(dm.pages(…))" in said[-1]
+    assert not account.requests
+
+
 def test_tab_completes_the_names_of_cassettes(run: Callable[[str], list[str]]) -> None:
     """IPython, and so JupyterLab, completes names only in arguments that take a cassette."""
     run("import importlib; importlib.reload(dm)")  # as importing it in a notebook does

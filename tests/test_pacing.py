@@ -132,7 +132,7 @@ def test_another_origin_has_an_allowance_of_its_own() -> None:
         session = Session(first.base_url, first.api_key, **options)
         session.me()
         elsewhere = session.get(f"{second.base_url}{ME}")
-        with pytest.raises(AllowanceExhaustedError, match="left for GET /v1/users/me"):
+        with pytest.raises(AllowanceExhaustedError, match="for GET /v1/users/me is used up"):
             session.me()
         session.close()
 
@@ -381,7 +381,7 @@ def test_a_read_that_is_always_refused_ends_when_its_time_is_over() -> None:
 
     with (
         client(service, reset_unit="seconds_left", max_wait_s=20.0) as paced_client,
-        pytest.raises(AllowanceExhaustedError, match="max_wait_s is 20"),
+        pytest.raises(AllowanceExhaustedError, match="waits 20 s at most"),
     ):
         paced_client.get(ME)
 

@@ -69,8 +69,8 @@ def test_an_event_loop_that_ends_closes_its_connections(live: Session) -> None:
         (401, "UnauthorizedError", "Check the API key"),
         (403, "UnauthorizedError", "Check the API key"),
         (404, "ServiceError", "Check the path"),
-        (422, "ServiceError", "excerpt"),
-        (429, "ServiceError", r"the rate limits say when that is if its unit is known"),
+        (422, "ServiceError", "Correct the request"),
+        (429, "ServiceError", "The allowance is used up"),
         (502, "ServiceError", "try again"),
     ],
 )

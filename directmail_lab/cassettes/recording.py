@@ -140,7 +140,7 @@ class Recording(ABC):
         if not (isinstance(number, Integral) and 1 <= number <= len(self)):
             count = plural(len(self), "interaction")
             raise CassetteError(
-                f"{self.name} has no interaction {number}: it has {count}, numbered from 1."
+                f"There is no interaction {number} in {self.name}: it has {count}, numbered from 1."
             )
 
 

@@ -11,13 +11,11 @@ from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, Final
 
 from ..arguments import argument_error
-from ..errors import AddressError, DirectMailLabError, ServiceError, UnauthorizedError
-from ..exchange.bodies import decode_text
-from ..exchange.operations import base_path, operation_of, path_below
+from ..errors import AddressError, DirectMailLabError
+from ..exchange.operations import operation_of
 from ..http import NOT_AN_ADDRESS, httpx, parse_url
-from ..readings.reading import Reading
 from ..tracebacks import hide_frames, with_brief_traceback
-from ..transports.extensions import call_of, keep_body, of
+from ..transports.extensions import call_of, keep_body
 from ..transports.network import lost_response
 
 _HEADERS: Final = {
@@ -26,20 +24,8 @@ _HEADERS: Final = {
     "Accept-Encoding": "gzip, deflate",
 }
 
-_ADVICE: Final = {
-    400: "The error's .excerpt shows the service's message.",
-    401: "Check the API key and the base address: the key may be another region's.",
-    403: "Check the API key and the base address: the key may be another region's.",
-    404: "Check the path and the base address.",
-    429: "The allowance is used up.",
-    500: "The service, or a gateway before it, failed: try again later.",
-}
-
 # A path, perhaps with a query: below a base address it stays as it is.
 _PATH: Final = re.compile('/(?:[!"$-.0-~][!"$-~]*)?')
-
-_EXCERPT: Final = 200
-_SEARCHED_BYTES: Final = 4096
 
 
 class KeyedAuth(httpx.Auth):
@@ -201,40 +187,3 @@ def _explain(
     error.args = (f"{what} {advice}",)
     vars(error).update(what=what, advice=advice)  # like our own errors
     return with_brief_traceback(error)
-
-
-def service_error(
-    response: httpx.Response, *, base_url: str, redacted: Callable[[str], str]
-) -> ServiceError:
-    """Return the error to raise for a response with an error status."""
-    status, request = response.status_code, response.request
-    reading = of(response).reading
-    path = operation_of(path_below(str(request.url), base_path(base_url)))
-    path = path if reading is None else reading.operation
-    operation = redacted(f"{request.method} {path}")
-    # The key is searched in more than is shown, so that one at the excerpt's end is found.
-    searched = response.content[:_SEARCHED_BYTES]
-    advice = _ADVICE.get(status) or _ADVICE[500 if status >= 500 else 400]
-    if status == 429 and reading is not None:
-        advice += f" {_renewal(reading)}"
-    kind = UnauthorizedError if status in (401, 403) else ServiceError
-    return kind(
-        f"{operation} responded with {status} {redacted(response.reason_phrase)}.",
-        advice,
-        status=status,
-        operation=operation,
-        excerpt=redacted(decode_text(searched, response.charset_encoding))[:_EXCERPT],
-        reading=reading,
-    )
-
-
-def _renewal(reading: Reading) -> str:
-    """Return what a response says about the renewal of the allowance."""
-    if reading.retry_after_s is not None:
-        return f"The service asks to wait for {reading.retry_after_s:g} s (Retry-After)."
-    if reading.reset is None:
-        return "The service does not say when it renews."
-    return (
-        f"X-RateLimit-Reset is {reading.reset}: the rate limits say when that is if its unit is "
-        "known, and the findings what is known of the unit."
-    )

@@ -214,7 +214,9 @@ def _rows(
     with_reset = [each for each in own if each.reading.reset is not None]
     unit, sure = _unit(recordings)
     unit_call = "" if sure == "certain" else _EXPLORE
-    over, v2 = "dm.burst(n), with n over the limit", f'dm.get("{_NEXT_VERSION}")'
+    # A paced session would wait for the renewal instead.
+    over = 'dm.connect(…, pace="off"), then dm.burst(n) with n over the limit'
+    v2 = f'dm.get("{_NEXT_VERSION}")'
     sign_in, older = 'dm.connect("https://…"), then dm.me()', "dm.drift(…), on an older cassette"
     known = 'dm.get("/v1/…") with a known path'
     return [

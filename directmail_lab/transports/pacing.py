@@ -223,16 +223,16 @@ class _Attempts:
         return seconds
 
     def _exhausted(self, now: float) -> AllowanceExhaustedError:
-        when, until = "", self._allowance.renews_at
+        allowance, until, renewal = self._allowance, self._allowance.renews_at, ""
         if now < until:
             at = datetime.fromtimestamp(min(until, LAST_S), UTC)
-            when = f" until {at:%Y-%m-%d %H:%M:%S} UTC, {until - now:.0f} s from now"
-        what = "Too little is left" if self._allowance.remaining else "Nothing is left"
-        longest_s = f"max_wait_s is {self._allowance.max_wait_s:g}"
+            renewal = f" It renews at {at:%Y-%m-%d %H:%M:%S} UTC, {until - now:.0f} s from now."
+        left = "nearly used up" if allowance.remaining else "used up"
         return AllowanceExhaustedError(
-            f"{what} for {self._operation}{when}, and {longest_s}.",
-            "Try again later, or connect(…, max_wait_s=…) with more.",
-            until=until if when else None,
+            f"The allowance for {self._operation} is {left}.{renewal} A request waits "
+            f"{allowance.max_wait_s:g} s at most (max_wait_s).",
+            "Try again later, or allow longer waits: dm.connect(…, max_wait_s=…).",
+            until=until if renewal else None,
         )
 
     def show(self, seconds: float) -> float:

@@ -201,7 +201,7 @@ class Composer:
                 "The address of this curl command cannot be read.", "Correct it and paste again."
             ) from None
         if origin(url) != origin(httpx.URL(session.base_url)):
-            raise _elsewhere(session, url.host)
+            raise _elsewhere(session, url)
         headers = [pair for pair in command.headers if pair[0].lower() not in _SET_BY_SESSION]
         address = str(url.copy_with(userinfo=b""))
         request = RecordedRequest(command.method.upper(), address, tuple(headers), command.body)
@@ -340,7 +340,7 @@ def _written(session: Session, shown: Recording, form: Any, body: bytes) -> http
             "A header contains a character that cannot be sent.", "Correct the header."
         ) from None
     if origin(request.url) != origin(httpx.URL(session.base_url)):
-        raise _elsewhere(session, request.url.host)
+        raise _elsewhere(session, request.url)
     return request
 
 
@@ -348,7 +348,7 @@ def _below(session: Session, address: str) -> str:
     """Check an address, and return it. It is a path below the base address, or a whole URL."""
     url = parse_url(address)
     if url.host and not url.scheme:
-        raise _elsewhere(session, url.host)
+        raise _elsewhere(session, url)
     path = address.partition("?")[0]
     if "{" in path or "}" in path:
         template = path[path.find("{") :].partition("/")[0]
@@ -367,10 +367,10 @@ def _with_scheme(session: Session, address: str) -> str:
     return address if "://" in address else f"{httpx.URL(session.base_url).scheme}://{address}"
 
 
-def _elsewhere(session: Session, host: str) -> DirectMailLabError:
+def _elsewhere(session: Session, url: httpx.URL) -> DirectMailLabError:
+    own, other = (each.netloc.decode("ascii") for each in (httpx.URL(session.base_url), url))
     return DirectMailLabError(
-        f"This session sends to {httpx.URL(session.base_url).host} only, and not to "
-        f"{host or 'this address'}.",
+        f"This session sends to {own} only, and not to {other or 'this address'}.",
         "To send there, connect() to that address.",
     )
 

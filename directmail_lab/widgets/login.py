@@ -352,7 +352,8 @@ def explain(error: BaseException) -> dict[str, str]:
     if isinstance(error, KeyboardInterrupt):
         text = "Interrupted: nobody is signed in."
     elif isinstance(error, errors.UnauthorizedError):
-        text = f"The service did not accept this key (status {error.status})."
+        said = f': "{error.said}"' if error.said else ""
+        text = f"The service did not accept this key (status {error.status}){said}."
     elif not isinstance(error, errors.DirectMailLabError | httpx.TransportError):
         text = f"Signing in failed with an unexpected error ({type(error).__name__})."
         hint = "Call connect(…) in a cell to see where."  # the error's own text may have anything

@@ -1,0 +1,130 @@
+"""The error for a response with an error status: what the service said, and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from typing import Final
+
+from ..errors import ServiceError, UnauthorizedError
+from ..exchange.bodies import decode_text, read_json
+from ..exchange.operations import base_path, operation_of, path_below
+from ..http import httpx
+from ..readings.reading import LAST_S
+from ..readings.reset_unit import renewal_time
+from ..redaction import Redactor
+from ..transports.extensions import of
+
+_CHECK_KEY: Final = "Check the API key and the base address: the key may be another region's."
+_ADVICE: Final = {
+    400: "Correct the request.",
+    401: _CHECK_KEY,
+    403: _CHECK_KEY,
+    404: "Check the path and the base address: the request went to {}.",
+    429: "The allowance is used up.",
+    500: "The service, or a gateway before it, failed: try again later.",
+}
+
+_EXCERPT: Final = 200
+_SEARCHED_BYTES: Final = 4096
+
+# The members of an error's body that are for people (RFC 9457, RFC 6749 and common use).
+_SAID_IN: Final = ("title", "error", "message", "error_description", "detail", "msg", "errors")
+_LONGEST_SAID: Final = 200
+_MOST_TEXTS: Final = 3
+_DEEPEST: Final = 4
+_READ_BYTES: Final = 65_536
+
+
+def service_error(
+    response: httpx.Response, *, base_url: str, redacted: Callable[[str], str]
+) -> ServiceError:
+    """Return the error to raise for a response with an error status."""
+    status, url, reading = response.status_code, response.request.url, of(response).reading
+    path = operation_of(path_below(str(url), base_path(base_url)))
+    path = path if reading is None else reading.operation
+    operation, said = redacted(f"{response.request.method} {path}"), said_in(response, redacted)
+    what = f"{operation} responded with {outcome(response, redacted)}"
+    advice = _ADVICE.get(status) or _ADVICE[500 if status >= 500 else 400]
+    advice = advice.format(redacted(f"{url.scheme}://{url.netloc.decode('ascii')}{url.path}"))
+    kind = UnauthorizedError if status in (401, 403) else ServiceError
+    # The key is searched in more than is shown, so that one at the excerpt's end is found.
+    searched = response.content[:_SEARCHED_BYTES]
+    return kind(
+        f'{what}: "{said}".' if said else f"{what}.",
+        " ".join([advice, *(_renewal(response) if status == 429 else ()), *_whole(response, said)]),
+        status=status,
+        operation=operation,
+        said=said,
+        excerpt=redacted(decode_text(searched, response.charset_encoding))[:_EXCERPT],
+        reading=reading,
+    )
+
+
+def outcome(response: httpx.Response, redacted: Callable[[str], str]) -> str:
+    """Return the status of a response in words: ``502 Bad Gateway after 4 attempts``."""
+    status = f"{response.status_code} {redacted(response.reason_phrase).rstrip('. ')}".rstrip()
+    reading = of(response).reading
+    if reading is None or reading.attempt < 2:
+        return status
+    return f"{status} after {reading.attempt} attempts"
+
+
+def said_in(response: httpx.Response, redacted: Callable[[str], str]) -> str:
+    """Return what the body of an error says to people, on one short line, or an empty string.
+
+    An error is stored in notebooks and logs without being asked for. So besides the key, it has no
+    credential, e-mail address or telephone number in the forms that a recording knows.
+    """
+    if len(response.content) > _READ_BYTES:
+        return ""
+    body, _ = read_json(response.content, response.charset_encoding)
+    redactor = Redactor(redact=["personal"])
+    texts = (redactor.text(redacted(each)) for each in _texts_for_people(body))
+    lines = dict.fromkeys(_on_one_line(each) for each in texts)
+    said = "; ".join(filter(None, list(lines)[:_MOST_TEXTS]))
+    return said if len(said) <= _LONGEST_SAID else f"{said[: _LONGEST_SAID - 1]}…"
+
+
+def _texts_for_people(value: object, depth: int = 0, *, is_named: bool = False) -> Iterator[str]:
+    """Yield the texts of the usual members, also of objects and arrays in these."""
+    if isinstance(value, str) and is_named and value.strip():
+        yield value
+    elif isinstance(value, dict) and depth < _DEEPEST:
+        for name in _SAID_IN:
+            yield from _texts_for_people(value.get(name), depth + 1, is_named=True)
+    elif isinstance(value, list) and depth < _DEEPEST:
+        for each in value[:_MOST_TEXTS]:
+            yield from _texts_for_people(each, depth + 1, is_named=is_named)
+
+
+def _on_one_line(text: str) -> str:
+    printable = "".join(each if each.isprintable() else " " for each in text)
+    return " ".join(printable.split()).replace('"', "'").rstrip(".")
+
+
+def _whole(response: httpx.Response, said: str) -> Iterator[str]:
+    """Yield how to see the body, if it has something to say that is not quoted."""
+    if response.content and not said and (number := of(response).number):
+        yield f"To see the whole response: dm.interactions(number={number})."
+
+
+def _renewal(response: httpx.Response) -> Iterator[str]:
+    """Yield what a response says about the renewal of the allowance."""
+    recording, reading = of(response).recording, of(response).reading
+    if recording is None or reading is None:
+        return
+    renews_at = renewal_time(reading, recording.evidence.unit)
+    if reading.retry_after_s is not None:
+        yield f"The service asks to wait for {reading.retry_after_s:g} s (Retry-After)."
+    elif renews_at is not None:
+        at = datetime.fromtimestamp(min(renews_at, LAST_S), UTC)
+        left_s = max(0.0, renews_at - reading.at)
+        yield f"It renews at {at:%Y-%m-%d %H:%M:%S} UTC, {left_s:.0f} s after this response."
+    elif reading.reset is None:
+        yield "The service does not say when it renews."
+    else:
+        yield (
+            f"X-RateLimit-Reset is {reading.reset}, in a unit that is not known yet: dm.findings() "
+            "shows what is known, and dm.explore() finds out more."
+        )
