@@ -677,6 +677,39 @@ def test_an_error_is_recorded_as_the_test_saw_it(
     assert sum(account.requests.values()) == 1 + (seen == 200)
 
 
+@pytest.mark.parametrize("workers", ["-n0", slow("-n2")])
+def test_a_test_may_allow_requests_that_are_not_recorded(run: Run, workers: str) -> None:
+    """Each client gets its own library's error. The summary names the requests, not the others."""
+    written_by_vcrpy("test_account/test_me")
+    source = """
+        import httpx, httpx2, pytest, requests, urllib.error, urllib.request
+
+        URL = "https://api.example.test/v1/users/me"
+        CLIENTS = [
+            (httpx.get, httpx.ConnectError),
+            (httpx2.get, httpx2.ConnectError),
+            (requests.get, requests.ConnectionError),
+            (urllib.request.urlopen, urllib.error.URLError),
+        ]
+
+        @pytest.mark.directmail(unrecorded="allow", patch=True)
+        def test_me(directmail):
+            assert requests.get(URL).json() == {"id": 7}
+            for get, error in CLIENTS:
+                with pytest.raises(error):
+                    get(URL)
+            with pytest.raises(httpx.ConnectError):
+                directmail.client.get(f"{URL}?page=2")
+
+        @pytest.mark.directmail(unrecorded="allow")
+        def test_allows_none(directmail): pass
+        """
+    result = run(source, "--directmail-block-network", workers, apart=True, passed=2)
+
+    line = "test_account.py::test_me: not recorded, and not sent: GET /v1/users/me (5 times)"
+    assert [each for each in result.outlines if "not sent" in each] == [line]
+
+
 # -- more than one cassette, client or test ----------------------------------------------------
 
 

@@ -36,6 +36,7 @@ from __future__ import annotations
 import time
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -57,7 +58,7 @@ from .settings import (
     settings_of,
     words,
 )
-from .use import USE, Use
+from .use import NOT_SENT, USE, Use
 
 if TYPE_CHECKING:
     from ..sessions import Session
@@ -258,8 +259,11 @@ def pytest_runtest_makereport(
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter,
 ) -> Generator[None, Any, Any]:
-    """Add the commands that record failed tests again to the short summary."""
+    """Add the commands that record failed tests again, and which allowed requests were not sent."""
     result = yield
+    for report in chain.from_iterable(terminalreporter.stats.values()):
+        if line := getattr(report, NOT_SENT, None):
+            terminalreporter.write_line(line, yellow=True)
     for report in terminalreporter.getreports("failed") + terminalreporter.getreports("error"):
         if command := getattr(report, COMMAND, None):
             terminalreporter.write_line(f"to record it again: {command}", green=True)

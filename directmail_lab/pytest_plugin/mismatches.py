@@ -5,14 +5,13 @@ Values are shown only with ``-vv``. They are redacted, as requests are before th
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from typing import Any, Final
 
 import pytest
 
 from .settings import relative
-from .use import Use
+from .use import Use, counted
 
 _LIBRARIES: Final = ("directmail_lab", "httpx", "httpx2", "requests")
 COMMAND: Final = "directmail_command"  # an attribute of a report, which xdist sends
@@ -66,5 +65,4 @@ def _lines(use: Use, *, has_values: bool) -> Iterator[tuple[str, str]]:
 
 def _counted(heading: str, titles: list[str]) -> Iterator[tuple[str, str]]:
     yield f"{heading}:" if titles else f"{heading}: nothing", "bold"
-    for title, count in Counter(titles).items():
-        yield f"    {title}" + (f" ({count} times)" if count > 1 else ""), "red"
+    yield from ((f"    {title}", "red") for title in counted(titles))

@@ -73,6 +73,7 @@ class Settings:
         None, None, "vcrpy", ini="vcrpy: match as it does, and play its cassettes unchanged"
     )
     unplayed: Literal["fail", "allow"] | None = _setting(None, None, "fail", "allow")
+    unrecorded: Literal["fail", "allow"] = _setting("fail", "fail", "allow")
     max_age: str = _setting("", ini='how old a recording may be, such as "90 days"')
     on_old: Literal["warn", "fail"] = _setting(
         "warn", "warn", "fail", ini="what to do if a recording is older: warn or fail"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from inspect import isasyncgenfunction, isgeneratorfunction
 from pathlib import Path
@@ -48,6 +49,7 @@ class Use:
     cassette: Cassette = field(init=False)
     refused: list[NotRecordedError] = field(default_factory=list)
     unanswered: list[str] = field(default_factory=list)  # errors that a client may have caught
+    not_sent: list[str] = field(default_factory=list)  # what ``unrecorded="allow"`` allowed
     _goes_on: bool = False  # a fixture may send requests after the test
     _has_passed: bool = False
     _has_failed: bool = False
@@ -78,6 +80,9 @@ class Use:
     def tell_report(self, report: pytest.TestReport) -> None:
         """Note the outcome of a part of the test."""
         self._has_failed |= report.failed
+        if report.when == "teardown" and self.not_sent:
+            shown = ", ".join(counted(self.not_sent))
+            setattr(report, NOT_SENT, f"{report.nodeid}: not recorded, and not sent: {shown}")
         self._has_passed |= report.when == "call" and report.passed
 
     def end(self) -> None:
@@ -140,9 +145,15 @@ class Use:
     def _refuse(self, error: NotRecordedError) -> None:
         """Note a request without a response, and shorten its error to two lines.
 
-        They say what happened, and which command records the test again.
+        They say what happened, and which command records the test again. If the test allows such
+        requests, its client gets its own library's error for a connection that fails.
         """
         from ..display import CONTROLS
+        from ..http import httpx
+
+        if self.settings.unrecorded == "allow":
+            self.not_sent.append(error.request)
+            raise httpx.ConnectError(f"{error.request} is not recorded, and was not sent")
 
         self.refused.append(error)
         what = error.what
@@ -186,4 +197,11 @@ class Use:
             warnings.warn(pytest.PytestWarning(message), stacklevel=2)
 
 
+def counted(titles: Iterable[str]) -> Iterator[str]:
+    """Yield each title, with its number if there are several."""
+    for title, count in Counter(titles).items():
+        yield title + (f" ({count} times)" if count > 1 else "")
+
+
+NOT_SENT: Final = "directmail_not_sent"  # an attribute of a report, which xdist sends
 USE: Final = pytest.StashKey[Use]()

@@ -135,15 +135,22 @@ class VcrCassette:
         The path is relative to the folder of the test file's cassettes. vcrpy's options have no
         effect.
         """
+        from ..errors import CassetteNotFoundError
+
         if (use := self._use) is None:
             pytest.fail(f"vcr.use_cassette({str(path)!r}) needs the fixture directmail.")
         place = Path(path) if Path(path).is_absolute() else re.sub("[.]ya?ml$", "", str(path))
         mode, options = use.cassette.record_mode, use.settings.given("redact", "before_record")
-        with (
-            use.session.replay(place, repeat=use.settings.repeat)
-            if mode == "none"
-            else use.session.record(place, record_mode=mode, **options)
-        ):
+        try:
+            change = (
+                use.session.replay(place, repeat=use.settings.repeat)
+                if mode == "none"
+                else use.session.record(place, record_mode=mode, **options)
+            )
+        except CassetteNotFoundError as error:
+            error.advice = f"Record this test: {use.command}"
+            raise
+        with change:
             yield self
 
     def rewind(self) -> None:
