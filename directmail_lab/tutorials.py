@@ -9,16 +9,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
+from .package_files import checkout, tutorial_files
+
 FIRST: Final = "01-first-look.ipynb"
 
-_PACKAGE: Final = Path(__file__).resolve().parent
 _COPY_NAME: Final = "directmail-lab-tutorials"
-
-
-def checkout() -> Path | None:
-    """Return the root of the repository that this package runs from; None if installed."""
-    root = _PACKAGE.parent
-    return root if (root / "notebooks" / FIRST).is_file() else None
 
 
 def first_notebook(folder: Path) -> Path:
@@ -46,20 +41,28 @@ def first_notebook(folder: Path) -> Path:
         else:
             home = folder / _COPY_NAME
             home.resolve().relative_to(folder.resolve())
-            copy_tutorials(root or _PACKAGE / "packaged", home)
+            copy_tutorials(home)
     return home / "notebooks" / FIRST
 
 
-def copy_tutorials(source: Path, target: Path) -> None:
-    """Copy ``notebooks`` and ``cassettes``; a file that already exists stays unchanged."""
-    for kind in ("notebooks", "cassettes"):
-        for file in sorted((source / kind).rglob("*")):
-            copy = target / file.relative_to(source)
-            if file.is_file() and not copy.exists():
-                copy.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(file, copy)
-                if copy.suffix == ".ipynb":
-                    _name_this_python(copy)
+def copy_tutorials(target: Path) -> None:
+    """Copy the tutorials' ``notebooks`` and ``cassettes``; a file that exists stays unchanged.
+
+    A tutorial that is there under another number is not copied: its order has changed since.
+    """
+    there = {_title(each) for each in (target / "notebooks").glob("[0-9]*.ipynb")}
+    for place, file in tutorial_files().items():
+        copy = target / place
+        if not copy.exists() and _title(copy) not in there:
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(file, copy)
+            if copy.suffix == ".ipynb":
+                _name_this_python(copy)
+
+
+def _title(notebook: Path) -> str:
+    """Return the part of a tutorial's name after its number."""
+    return notebook.name.lstrip("0123456789-")
 
 
 def _name_this_python(notebook: Path) -> None:

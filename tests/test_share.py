@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
+import tarfile
 import tomllib
 import zipfile
 from base64 import b64encode
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import nbformat
 import pytest
@@ -20,13 +24,15 @@ from cassette_samples import BASE_URL, answered, theirs
 from IPython.core.ultratb import VerboseTB
 from key_search import traces
 from nbclient import NotebookClient
+from tutorials import RECORDINGS
 
-from directmail_lab import Session, __version__, connect
+from directmail_lab import Session, __version__, connect, package_files as package_files_module
 from directmail_lab.cassettes import read_cassette
 from directmail_lab.cassettes.convert import convert, layout_of
 from directmail_lab.credentials import ApiKey
 from directmail_lab.errors import DirectMailLabError, NotebookRunError
 from directmail_lab.exchange.values import Interaction, RecordedRequest
+from directmail_lab.package_files import package_files
 from directmail_lab.questions.audit import Finding, audit, find
 from directmail_lab.questions.share import SHARED_DATA, share
 from directmail_lab.redaction.key import KeySearch
@@ -298,7 +304,85 @@ def test_the_zips_wheel_has_the_same_jupyter_files_as_a_build() -> None:
     settings = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())
     built = settings["tool"]["hatch"]["build"]["targets"]["wheel"]["shared-data"]
 
-    assert {f"directmail_lab/{source}": place for place, source in SHARED_DATA.items()} == built
+    assert {source: place for place, source in SHARED_DATA.items()} == built
+
+
+@pytest.fixture
+def own_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A checkout in which this package seems to be, with the files of its wheel alone."""
+    root, real = tmp_path / "checkout", Path(__file__).parents[1]
+    others = [real / name for name in ("pyproject.toml", "README.md", "LICENSE", ".gitignore")]
+    for path in (*package_files().values(), *others):
+        copy = root / path.relative_to(real)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, copy)
+    monkeypatch.setattr(package_files_module, "_PACKAGE", root / "directmail_lab")
+    return root
+
+
+def wheel_in(contents: dict[str, bytes]) -> list[str]:
+    """Return the names of the files in the zip's wheel, without those about it."""
+    [wheel] = (data for name, data in contents.items() if name.endswith(".whl"))
+    return [n for n in zipfile.ZipFile(io.BytesIO(wheel)).namelist() if ".dist-info/" not in n]
+
+
+def test_a_build_and_share_pack_the_named_files_and_no_private_ones(own_checkout: Path) -> None:
+    """A checkout, which is what README installs, also has what its user records and writes."""
+    private = ["cassettes/payroll.yaml", "notebooks/payroll.ipynb", "notebooks/customers.csv"]
+    private += ["directmail_lab/customers.csv", "notebooks/images/me.png", "tests/cassettes/a.yaml"]
+    for name in private:
+        (own_checkout / name).parent.mkdir(parents=True, exist_ok=True)
+        (own_checkout / name).write_text("private")
+    git = ["git", "-C", str(own_checkout)]
+    subprocess.run([*git, "init", "-q"], check=True)
+    subprocess.run([*git, "add", *private], check=True)  # a person commits, too
+    shared = wheel_in(zipped(notebook("one.ipynb", "1")))
+    build = [sys.executable, "-m", "hatchling", "build", "-d", "dist"]
+    subprocess.run(build, cwd=own_checkout, check=True, capture_output=True)
+    [wheel], [source] = (list((own_checkout / "dist").glob(each)) for each in ("*.whl", "*.gz"))
+    built = [n for n in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in n]
+    with tarfile.open(source) as archive:
+        names = archive.getnames()
+
+    assert sorted(shared) == sorted(built)
+    assert "directmail_lab/packaged/notebooks/01-first-look.ipynb" in built
+    stems = [Path(name).name for name in private]
+    assert [n for n in (*built, *names) if n.endswith(tuple(stems))] == []
+
+
+def test_the_list_of_files_lacks_nothing(own_checkout: Path) -> None:
+    """Each entry finds files, and each module, tutorial, cassette, guide and picture is there."""
+    root = Path(__file__).parents[1]
+    settings = tomllib.loads((root / "pyproject.toml").read_text())
+    listed = {path.relative_to(own_checkout).as_posix() for path in package_files().values()}
+    code = {".py", ".pyi", ".typed", ".js", ".css", ".json", ".html"}
+    expected = {
+        *(each for each in (root / "directmail_lab").rglob("*") if {*each.suffixes} & code),
+        root / "directmail_lab/py.typed",
+        *(root / "notebooks").glob("[0-9][0-9]-*.ipynb"),
+        *(root / f"cassettes/{name}.yaml" for name in RECORDINGS),
+    }
+    for text in (root / "README.md", *(root / "notebooks").glob("*.md")):
+        links = re.findall(r"\]\(([\w./-]+\.(?:md|ipynb|png))\)", text.read_text(encoding="utf-8"))
+        expected |= {(text.parent / link).resolve() for link in links}
+    names = {each.relative_to(root).as_posix() for each in expected}
+    needed = {n for n in names if not re.search(r"(^|/)(\.|__pycache__|src/)|^[A-Z]", n)}
+
+    entries = settings["tool"]["hatch"]["build"]["include"]
+    assert [each for each in entries if not [*root.glob(each.lstrip("/"))]] == []
+    assert needed - listed == set()
+    assert len(needed) > 100
+
+
+def test_a_secret_in_a_tutorial_of_the_checkout_refuses_the_zip(own_checkout: Path) -> None:
+    """The wheel has the tutorials as they are, and an author may have tried one with a key."""
+    path = own_checkout / "notebooks/01-first-look.ipynb"
+    tutorial = json.loads(path.read_bytes())
+    tutorial["cells"][1]["source"] = f"import directmail_lab as dm; dm.connect(api_key='{KEY}')"
+    path.write_text(json.dumps(tutorial))
+
+    with pytest.raises(DirectMailLabError, match=r"01-first-look\.ipynb, cell 2, source: "):
+        zipped(notebook("one.ipynb", "1"))
 
 
 def test_the_same_input_gives_the_same_zip_in_the_place_of_the_old(tour: Path) -> None:
@@ -398,6 +482,80 @@ def test_the_error_names_the_first_failing_cell_and_nothing_is_written(
     assert message.endswith("To share it as it is: run=False, or --no-run.")
     assert message.count("\n") <= 3
     assert not Path("tour.zip").exists()
+
+
+IN_A_NAMESPACE = """\
+import _socket, os, re, subprocess, sys
+from pathlib import Path
+seen = []
+sent = _socket.socket()  # which the audit of Python's sockets does not see
+if sent.connect_ex(("127.0.0.1", PORT)) == 0:
+    seen.append("a server from outside of the run")
+code = "import socket; socket.create_connection(('192.0.2.1', 80), timeout=1)"
+told = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True).stderr
+if "unreachable" not in told:
+    seen.append(told)
+process = os.getppid()
+while process:
+    try:
+        if b"DIRECTMAIL_API_KEY" in Path(f"/proc/{process}/environ").read_bytes():
+            seen.append(f"the key of process {process}")
+    except PermissionError:
+        pass
+    process = int(re.search(r"PPid:\\s+(\\d+)", Path(f"/proc/{process}/status").read_text())[1])
+assert not seen, seen
+with dm.stand_in() as service:
+    dm.connect(service.base_url, service.api_key)
+    dm.me()
+"""
+
+
+# A system that has no network namespace to give, or none to give any more.
+WITHOUT_NAMESPACES = """\
+echo 0 > /proc/sys/user/max_user_namespaces
+echo 0 > /proc/sys/user/max_net_namespaces
+exec "$@"
+"""
+
+
+def shared_by_command(*before: str) -> subprocess.CompletedProcess[str]:
+    """Share one.ipynb with the command, in a process that has the key in its environment."""
+    command = [*before, sys.executable, "-m", "directmail_lab", "share", "one.ipynb", "--force"]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def has_namespaces() -> bool:
+    """Return whether util-linux can make a network namespace here."""
+    make = shutil.which("unshare")
+    return make is not None and subprocess.run([make, "-rn", "true"], check=False).returncode == 0
+
+
+def test_no_program_of_a_run_reaches_the_network_or_the_key(tour: Path, account: StandIn) -> None:
+    """A run has a network of its own, and no process that it can look at has the key."""
+    if not has_namespaces():
+        pytest.skip("this system makes no network namespaces")
+    port = str(urlsplit(account.base_url).port)
+    notebook("one.ipynb", REPLAY, IN_A_NAMESPACE.replace("PORT", port))
+    done = shared_by_command()
+
+    assert done.stderr.strip() in ("", "Running notebooks …")
+    assert done.stdout.startswith("All cells were run before they were shared, with no key and no")
+
+
+def test_without_a_namespace_python_alone_has_no_network_and_share_says_so(
+    tour: Path, account: StandIn
+) -> None:
+    """So it is on macOS, on Windows and in most containers; the zip's README says it too."""
+    before = ["unshare", "-r", "sh", "-c", WITHOUT_NAMESPACES, "sh"] if has_namespaces() else []
+    notebook("one.ipynb", REPLAY)
+    done = shared_by_command(*before)
+    notebook("one.ipynb", REPLAY, "import httpx\nhttpx.get('https://api.test')")
+    refused = shared_by_command(*before)
+
+    said = done.stdout.splitlines()[0]
+    assert said.endswith("This system cannot refuse those of other programs.")
+    assert said in zipfile.ZipFile("shared.zip").read("shared/README.md").decode()
+    assert "NetworkBlockedError: No connection to api.test" in refused.stderr
 
 
 # -- refusals ----------------------------------------------------------------------------------

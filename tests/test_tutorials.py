@@ -8,7 +8,6 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import nbformat
 import pandas as pd
 import pytest
 from nbformat.v4 import new_code_cell, new_notebook
@@ -17,7 +16,6 @@ from tutorials import (
     RECORDINGS,
     ROOT,
     execute,
-    fresh_copy,
     lasting_outputs,
     read,
     record,
@@ -25,7 +23,6 @@ from tutorials import (
 )
 
 import directmail_lab as dm
-from directmail_lab import tutorials as packaged
 from directmail_lab.questions.audit import audit
 from directmail_lab.tutorials import FIRST, copy_tutorials, first_notebook
 
@@ -49,7 +46,8 @@ socket.socket.connect = connect_here
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
     """A copy of the tutorials, as an unpacked wheel contains them."""
-    return fresh_copy(ROOT, tmp_path)
+    copy_tutorials(tmp_path)
+    return tmp_path
 
 
 @pytest.fixture
@@ -77,12 +75,8 @@ def shown(path: Path) -> tuple[list[Any], list[str]]:
     return outputs, pictures
 
 
-def test_an_installed_wheel_gives_a_copy_and_keeps_changes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The packaged tutorials are copied once, and a reader's changes are never overwritten."""
-    copy_tutorials(ROOT, tmp_path / "site-packages" / "directmail_lab" / "packaged")
-    monkeypatch.setattr(packaged, "_PACKAGE", tmp_path / "site-packages" / "directmail_lab")
+def test_the_tutorials_are_copied_once_and_changes_are_kept(tmp_path: Path) -> None:
+    """Only missing files are copied again."""
     copied = first_notebook(tmp_path)
     recording = copied.parents[1] / "cassettes" / "first-look.yaml"
     copied.write_text("changed")
@@ -93,19 +87,25 @@ def test_an_installed_wheel_gives_a_copy_and_keeps_changes(
     assert (copied.read_text(), recording.is_file()) == ("changed", True)
 
 
-@pytest.mark.parametrize("language", [{"version": "3.0.0"}, None])
-def test_a_copy_names_the_python_that_runs_it(tmp_path: Path, language: object) -> None:
-    """JupyterLab would write the version on opening, and ask whether to save the change."""
-    old = read(ROOT / "notebooks" / FIRST)
-    del old.metadata["language_info"]
-    old.metadata |= {"language_info": language} if language else {}
-    (tmp_path / "old/notebooks").mkdir(parents=True)
-    nbformat.write(old, tmp_path / "old/notebooks" / FIRST)
-    copy_tutorials(tmp_path / "old", tmp_path / "new")
+def test_a_tutorial_is_not_copied_beside_an_earlier_copy_with_another_number(copy: Path) -> None:
+    """The order of the tutorials has changed, and a reader should not have each of them twice."""
+    folder = copy / "notebooks"
+    (folder / "05-rate-limits.ipynb").rename(folder / "02-rate-limits.ipynb")
+    (folder / "06-test-with-recordings.ipynb").unlink()
+    before = {path.name for path in folder.glob("*.ipynb")}
+    copy_tutorials(copy)
 
-    new = read(tmp_path / "new/notebooks" / FIRST)
+    assert {path.name for path in folder.glob("*.ipynb")} - before == {
+        "06-test-with-recordings.ipynb"
+    }
+
+
+def test_a_copy_names_the_python_that_runs_it(copy: Path) -> None:
+    """JupyterLab would write the version on opening, and ask whether to save the change."""
+    new = read(copy / "notebooks" / FIRST)
+
     assert new.metadata.language_info.version == sys.version.split()[0]
-    assert new.cells == old.cells
+    assert new.cells == read(ROOT / "notebooks" / FIRST).cells
 
 
 @pytest.mark.slow

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import random
-import shutil
 import sys
 from base64 import b64encode
 from collections.abc import Callable
@@ -187,18 +186,10 @@ def execute(path: Path) -> None:
     """
     notebook = read(path)
     with TemporaryDirectory() as folder:
-        run(notebook, fresh_copy(path.parent.parent, Path(folder)) / "notebooks")
+        copy_tutorials(Path(folder))
+        run(notebook, Path(folder) / "notebooks")
     _keep_what_lasts(notebook, path.parent)
     nbformat.write(notebook, path)  # type: ignore[no-untyped-call]
-
-
-def fresh_copy(source: Path, target: Path) -> Path:
-    """Copy the tutorials as an installed wheel would, without files that a reader made."""
-    copy_tutorials(source, target)
-    for own in target.glob("*/my-*.*"):
-        own.unlink()
-    shutil.rmtree(target / "notebooks/my-tests", ignore_errors=True)
-    return target
 
 
 def read(path: Path) -> Any:

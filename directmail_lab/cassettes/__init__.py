@@ -14,8 +14,10 @@
 from .cassette import BeforeRecord as BeforeRecord, Cassette as Cassette, Played as Played
 from .files import FileRecording as FileRecording, read_cassette as read_cassette
 from .library import (
+    cassette_named as cassette_named,
     cassettes_by_name as cassettes_by_name,
     find_cassette as find_cassette,
+    folded as folded,
     new_cassette_path as new_cassette_path,
     shown_path as shown_path,
 )

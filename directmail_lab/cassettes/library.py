@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import chain, islice, takewhile
@@ -82,7 +83,8 @@ def new_cassette_path(name: str | Path, first: Sequence[Path] = ()) -> Path:
     ------
     CassetteError
         The name leads out of the folder, no file can have it, the nearest folder is another user's
-        and none is named, or the name ends in .json or .har: nothing can be appended to such files.
+        and none is named, the cassette is new and Windows refuses its name, or the name ends in
+        .json or .har: nothing can be appended to such files.
     """
     if (suffix := Path(name).suffix.lower()) in (".json", ".har"):
         raise CassetteError(
@@ -91,12 +93,12 @@ def new_cassette_path(name: str | Path, first: Sequence[Path] = ()) -> Path:
             f"afterwards: directmail-lab cassette convert NAME NAME{suffix}.",
         )
     if isinstance(name, Path):
-        return file_of(name)
+        return _portable(file_of(name), name.parent)
     is_named = first or variable(CASSETTES_VARIABLE)
     if not is_named and (skipped := _skipped_folders()):
         raise CassetteError(_not_trusted(skipped[0]), "Or name a folder of your own.")
     folder = next(chain(first, _own_folders()), Path.cwd() / _FOLDER)
-    return _path_in(folder, name)
+    return _portable(_path_in(folder, name), folder)
 
 
 def cassettes_by_name(start: Path | None = None) -> dict[str, Path]:
@@ -164,11 +166,21 @@ def shown_path(path: Path) -> str:
 
 def command_name(path: Path, name: str) -> str:
     """Return a cassette's name for the command line: its path if the name finds another file."""
-    with suppress(CassetteError, OSError):
-        found = _find_in(_folders(), name)
+    with suppress(OSError):
+        found = cassette_named(name)
         if found is not None and found.samefile(path):
             return name
     return str(path)
+
+
+def cassette_named(name: str, start: Path | None = None) -> Path | None:
+    """Return the cassette that a text names, seen from a folder; None if it names none.
+
+    The file system compares the names: on some, ``Tour`` is ``tour.yaml``.
+    """
+    with suppress(CassetteError):
+        return _find_in(_folders(start), name)
+    return None
 
 
 def _folders(start: Path | None = None) -> Iterator[Path]:
@@ -264,6 +276,30 @@ def _with_suffix(path: Path) -> Path:
         )
     other = path.with_suffix({".yaml": ".yml", ".yml": ".yaml"}.get(path.suffix, path.suffix))
     return other if os.path.lexists(other) and not os.path.lexists(path) else path
+
+
+# What Windows refuses in the name of a file or a folder, and the devices' names.
+_REFUSED: Final = re.compile(
+    r"(?i)[<>:\"|?*\\\0-\x1f]|[. ]\Z"
+    r"|\A(?P<device>con|prn|aux|nul|conin\$|conout\$|(?:com|lpt)[0-9¹²³])\s*(?:\.|\Z)"
+)
+
+
+def folded(name: str) -> str:
+    """Return a name in the form in which Windows and macOS take it for another one's equal."""
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", name).casefold())
+
+
+def _portable(path: Path, folder: Path) -> Path:
+    """Return the path of a recording; refuse a new one whose name Windows refuses."""
+    for part in path.relative_to(folder).parts if not os.path.lexists(path) else ():
+        if found := _REFUSED.search(part):
+            what = f"the name {found['device']!r}" if found["device"] else f"{found[0]!r} in a name"
+            raise CassetteError(
+                f"{part!r} cannot be a new recording: Windows refuses {what}, and files travel.",
+                "Choose another name, such as 'tour'.",
+            )
+    return path
 
 
 def _path_in(folder: Path, name: str) -> Path:

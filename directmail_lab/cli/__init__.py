@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import sys
 import warnings
-import zipfile
 from pathlib import Path
 
 import typer
 
 import directmail_lab as dm
 
-from ..display import plural
 from ..errors import naming_what_is_missing
 from . import cassette as cassette_commands
 from .output import (
@@ -145,13 +143,9 @@ def share(
     from ..questions.share import share as share_files
 
     refuse_existing(target, force)
-    shared = share_files(notebooks, target, cassettes=cassette, run=run, timeout_s=timeout)
-    count = plural(len(set(notebooks)), "notebook")
-    typer.echo(
-        f"{len(set(notebooks))} of {count} ran without a key." if run else "Nothing was run."
+    share_files(
+        notebooks, target, cassettes=cassette, run=run, timeout_s=timeout, notice=typer.echo
     )
-    with zipfile.ZipFile(shared) as packed:
-        typer.echo("\n  ".join([f"Wrote {packed.filename}, with:", *packed.namelist()]))
 
 
 def _recorded_or_live(cassette: str | None) -> Path | None:

@@ -15,19 +15,20 @@ import sys
 import tempfile
 import warnings
 import zipfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from importlib.metadata import distribution, packages_distributions, version
-from itertools import chain
+from itertools import chain, groupby
 from numbers import Real
 from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 from typing import Final
 
 from ..arguments import check_number
-from ..cassettes import cassettes_by_name, find_cassette, read_cassette
+from ..cassettes import cassette_named, cassettes_by_name, find_cassette, folded, read_cassette
 from ..cassettes.convert import convert, layout_of
 from ..errors import CassetteFormatError, DirectMailLabError
+from ..package_files import package_files
 from ..redaction.key import KeySearch
 from ..settings import VERSION
 from . import audit
@@ -39,12 +40,16 @@ _IMPORT = re.compile(r"(?m)^[ \t]*(?:from|import)[ \t]+(\w+)")
 
 _WHEEL: Final = f"directmail_lab-{VERSION}-py3-none-any.whl"
 # The files that JupyterLab looks for: where pip installs them, as in pyproject.toml, and where they
-# are in this package.
+# are in the wheel.
 SHARED_DATA: Final = {
-    "share/jupyter/labextensions/directmail-lab": "jupyter/labextension",
-    "etc/jupyter/jupyter_server_config.d/directmail-lab.json": "jupyter/server.json",
+    "share/jupyter/labextensions/directmail-lab": "directmail_lab/jupyter/labextension",
+    "etc/jupyter/jupyter_server_config.d/directmail-lab.json": "directmail_lab/jupyter/server.json",
 }
 _RAN: Final = "All cells were run before they were shared, with no key and no network."
+_RAN_BUT_SOCKETS: Final = (
+    "All cells were run before they were shared, with no key. Python's connections to other "
+    "machines were refused. This system cannot refuse those of other programs."
+)
 _DID_NOT_RUN: Final = "The notebooks were not run before, so cells may need a key or a network."
 _README: Final = """\
 # {title}
@@ -70,6 +75,7 @@ def share(
     secrets: Iterable[str] = (),
     run: bool = True,
     timeout_s: float = 600.0,
+    notice: Callable[[str], object] = lambda _: None,
 ) -> Path:
     """Put notebooks and the cassettes they replay into one zip, and return its path.
 
@@ -96,6 +102,9 @@ def share(
         Whether to run the notebooks.
     timeout_s
         The most seconds that all notebooks together may run.
+    notice
+        Called with a sentence that says whether the notebooks were run, and what they could not
+        reach, and then with a line for each file of the zip and for each folder of its wheel.
 
     Warns
     -----
@@ -120,12 +129,12 @@ def share(
     for cassette in cassettes:
         file = find_cassette(cassette)
         bundle.add_cassette(file, f"cassettes/{file.name if Path(cassette).suffix else cassette}")
-    search_for = _searching(secrets)
+    search_for, was_run = _searching(secrets), _DID_NOT_RUN
     del secrets  # a traceback may print it
     if run:
         bundle.check(search_for)  # a notebook that cannot be shared is not run for minutes
-        bundle.run(timeout_s)
-    bundle.add_instructions(target.stem, was_run=run)
+        was_run = bundle.run(timeout_s)
+    bundle.add_instructions(target.stem, was_run)
     wheel = _wheel()
     findings = bundle.check(search_for, wheel)
     first_place = {each.what: each.where for each in reversed(findings)}
@@ -138,7 +147,25 @@ def share(
         whole = Path(folder, target.name)
         whole.write_bytes(_zipped({f"{target.stem}/{n}": data for n, data in contents.items()}))
         whole.replace(target)
+    notice(was_run)
+    for line in _listed(target, contents, wheel):
+        notice(line)
     return target
+
+
+def _listed(target: Path, contents: Iterable[str], wheel: Iterable[str]) -> Iterator[str]:
+    """Yield a line for each file in the zip, and one for each folder in its wheel."""
+    yield f"Wrote {target}, with:"
+    yield from (f"  {target.stem}/{name}" for name in sorted(contents))
+    yield "The wheel contains this package and its tutorials:"
+    for folder, names in groupby(sorted(map(PurePosixPath, wheel)), key=lambda path: path.parent):
+        yield f"  {folder}: {', '.join(each.name for each in names)}"
+
+
+def _identity(path: Path) -> tuple[int, int]:
+    """Return what the file system knows a file by, whatever form its name has in a path."""
+    status = path.stat()
+    return status.st_dev, status.st_ino
 
 
 def _searching(secrets: Iterable[str]) -> _SearchFor:
@@ -175,18 +202,22 @@ class _Bundle:
         self._add(f"notebooks/{path.name}", path, content, parts)
         cells = (each for each in notebook["cells"] if each.get("cell_type") == "code")
         code = "\n".join("".join(cell.get("source", "")) for cell in cells)
-        by_name = cassettes_by_name(folder.resolve())  # the same that the notebook's kernel finds
         for name in sorted({name for _, name in _QUOTED.findall(code)}):
-            self._add_named(name, folder, by_name)
-        for name, file in by_name.items():
+            self._add_named(name, folder)
+        # The same cassettes that the notebook's kernel finds.
+        for name, file in cassettes_by_name(folder.resolve()).items():
             place = f"cassettes/{name}".removesuffix(file.suffix) + file.suffix
             self._available.setdefault(place, file)
         self._code += f"{code}\n"
 
-    def _add_named(self, name: str, folder: Path, by_name: Mapping[str, Path]) -> None:
-        """Add the cassette that a text in a notebook names, by its name or its path, if any."""
+    def _add_named(self, name: str, folder: Path) -> None:
+        """Add the cassette that a text in a notebook names, by its name or its path, if any.
+
+        Its place has the name as it is written there: on the reader's disk, ``Tour`` and ``tour``
+        may be two names.
+        """
         file = folder / name
-        if named := by_name.get(name.removesuffix(".yaml")):
+        if named := cassette_named(name, folder.resolve()):
             self.add_cassette(named, f"cassettes/{name}")
         elif file.suffix in (".yaml", ".yml", ".json", ".har") and file.is_file():
             with suppress(CassetteFormatError):  # some other file
@@ -209,11 +240,14 @@ class _Bundle:
                 "Put the cassette into a folder "
                 "named cassettes beside or above the notebook, and name it there.",
             )
-        if self.contents.setdefault(place, content) != content:
-            raise DirectMailLabError(
-                f"Two files would be {place} in the zip, and {file} is one of them.",
-                "Rename it, or share it separately.",
-            )
+        # Compared as Windows and macOS do, where a reader may unpack the zip.
+        for other in self.contents:
+            if folded(other) == folded(place) and self.contents[other] != content:
+                raise DirectMailLabError(
+                    f"Two files would be {place} in the zip, and {file} is one of them.",
+                    "Rename it, or share it separately.",
+                )
+        self.contents[place] = content
         self.parts.extend(parts)
 
     @property
@@ -227,14 +261,15 @@ class _Bundle:
         """Return findings of personal data; raise an error if a file contains a secret."""
         search = search_for(self.base_urls)
         findings = audit.find(self.parts, search)
+        findings += _audit_wheel(search) if wheel else ()
         for place, content in chain(self.contents.items(), wheel.items()):
             if search.holds(str(content, "latin-1")):
                 findings.append(audit.Finding("secret", "your API key", place))
         _refuse_secrets(findings)
         return findings
 
-    def run(self, timeout_s: float) -> None:
-        """Run the notebooks in a copy, and add the cassettes that they opened."""
+    def run(self, timeout_s: float) -> str:
+        """Run the notebooks in a copy, add the cassettes they opened, and return what held."""
         from .running import run_notebooks
 
         others = {
@@ -245,22 +280,38 @@ class _Bundle:
             shared = folder / "shared"
             for place in (*self.contents, *others):
                 (shared / place).parent.mkdir(parents=True, exist_ok=True)
-            for place, content in self.contents.items():
-                (shared / place).write_bytes(content)
             for place, file in others.items():
                 shutil.copyfile(file, shared / place)
+            for place, content in self.contents.items():
+                (shared / place).write_bytes(content)
+            before = {_identity(path) for path in shared.rglob("*") if path.is_file()}
             notebooks = [shared / place for place in self.notebooks]
-            opened = run_notebooks(folder, notebooks, timeout_s=timeout_s)
-        for place, file in others.items():
-            if shared / place in opened:
-                self.add_cassette(file, place)
+            opened, has_namespace = run_notebooks(folder, notebooks, timeout_s=timeout_s)
+            used = {
+                path.relative_to(shared).as_posix(): _identity(path)
+                for path in opened
+                if path.is_relative_to(shared) and path.is_file()
+            }
+            same = {_identity(shared / place): file for place, file in others.items()}
+        for place, identity in used.items():
+            if place in self.contents:
+                continue
+            if cassette := same.get(identity):
+                self.add_cassette(cassette, place)
+            elif identity in before:
+                raise DirectMailLabError(
+                    f"Nothing was written: the run opened {place}, which was a file with another "
+                    "name before.",
+                    "Let the notebook open cassettes by the names they have.",
+                )
+        return _RAN if has_namespace else _RAN_BUT_SOCKETS
 
-    def add_instructions(self, title: str, *, was_run: bool) -> None:
+    def add_instructions(self, title: str, was_run: str) -> None:
         """Add a README, and requirements that pin the packages which the notebooks import."""
         readme = _README.format(
             title=title,
             notebooks="\n".join(f"- `{place}`" for place in self.notebooks),
-            was_run=_RAN if was_run else _DID_NOT_RUN,
+            was_run=was_run,
             first=self.notebooks[0],
         )
         modules = set(_IMPORT.findall(self._code)) - {"directmail_lab"} - sys.stdlib_module_names
@@ -277,14 +328,15 @@ class _Bundle:
 
 def _wheel() -> dict[str, bytes]:
     """Return the files of this package's wheel as a build makes it, with the tutorials."""
-    package, about = Path(__file__).parents[1], f"directmail_lab-{VERSION}.dist-info"
-    contents = _files_in(package, package.name)
-    for kind in ("notebooks", "cassettes"):  # of a checkout; an installed wheel has them
-        if (package.parent / "pyproject.toml").exists():
-            contents |= _files_in(package.parent / kind, f"{package.name}/packaged/{kind}")
+    about = f"directmail_lab-{VERSION}.dist-info"
+    contents = {place: path.read_bytes() for place, path in package_files().items()}
     for installed, source in SHARED_DATA.items():
-        path, place = package / source, f"directmail_lab-{VERSION}.data/data/{installed}"
-        contents |= _files_in(path, place) if path.is_dir() else {place: path.read_bytes()}
+        data = f"directmail_lab-{VERSION}.data/data/{installed}"
+        contents |= {
+            data + place.removeprefix(source): content
+            for place, content in contents.items()
+            if place.startswith(source)
+        }
     for name in ("METADATA", "entry_points.txt", "licenses/LICENSE"):
         text = distribution("directmail-lab").read_text(name) or ""
         contents[f"{about}/{name}"] = text.encode()
@@ -296,17 +348,13 @@ def _wheel() -> dict[str, bytes]:
     return {**contents, f"{about}/RECORD": record.encode()}
 
 
-def _files_in(folder: Path, place: str) -> dict[str, bytes]:
-    """Return the files below a folder, without caches and files of the user (see .gitignore)."""
-    paths = [(each, each.relative_to(folder)) for each in folder.rglob("*") if each.is_file()]
-    return {
-        f"{place}/{inner.as_posix()}": path.read_bytes()
-        for path, inner in paths
-        if not any(part.startswith((".", "my-", "__pycache__")) for part in inner.parts)
-        and path.suffix != ".lock"
-        and inner.parts[:2] != ("widgets", "src")  # which is bundled in widgets/static
-        and (folder.name != "notebooks" or inner.parts[0] != "cassettes")
-    }
+def _audit_wheel(search: KeySearch) -> Iterator[audit.Finding]:
+    """Yield what the package's files contain. In a checkout, their user may have changed them."""
+    for path in package_files().values():
+        if path.suffix in (".ipynb", ".yaml"):
+            yield from audit.audit(path)
+        else:
+            yield from audit.secrets_in(str(path), path.read_text("latin-1"), search)
 
 
 def _zipped(contents: Mapping[str, bytes]) -> bytes:

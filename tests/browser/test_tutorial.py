@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from directmail_lab.tutorials import FIRST, checkout, copy_tutorials
+from directmail_lab.package_files import checkout
+from directmail_lab.tutorials import FIRST, copy_tutorials
 
 from .jupyter import (
     Server,
@@ -59,7 +60,7 @@ def test_the_command_opens_the_first_notebook(lab: Tab) -> None:
 
 def test_a_tutorial_is_not_changed_by_opening_it(page: Page, server: Server) -> None:
     """JupyterLab would write the file as it is, so autosave does not change it."""
-    copy_tutorials(ROOT, server.notebooks / "opened")
+    copy_tutorials(server.notebooks / "opened")
     open_app(page, server)
     for name in NOTEBOOKS:
         open_in_jupyterlab(page, f"opened/notebooks/{name}")

@@ -2,48 +2,28 @@
 
 from __future__ import annotations
 
-import math
+import json
 import os
-import re
 import subprocess
-import time
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from ...display import ProgressBar, plural
+from ...display import ProgressBar
 from ...errors import NotebookRunError, naming_what_is_missing
 
-if TYPE_CHECKING:
-    from nbformat import NotebookNode
-
-_RECORD: Final = (
-    'Put dm.record("tour") above it, and run the notebook once with your key. A reader without a '
-    "key then replays the cassette."
-)
-_ADVICE: Final = {
-    "NotConnectedError": _RECORD,
-    "CredentialError": _RECORD,
-    "CassetteNotFoundError": (
-        "A name is looked up from the notebook's folder: record the cassette, or correct its name."
-    ),
-    "NotRecordedError": (
-        "Run the notebook once with your key and with dm.record(…), so that the cassette contains "
-        "this request."
-    ),
-    "NetworkBlockedError": "Without a network, only what dm.record(…) recorded can be replayed.",
-    "FileNotFoundError": "The zip contains notebooks and cassettes, and no other files.",
-}
-# Colours, which a program that the cell starts may put into its error, such as Python 3.13.
-_COLOUR: Final = re.compile(r"\x1b\[[\d;]*m")
-_NO_RUN: Final = "To share it as it is: run=False, or --no-run."
+NO_RUN: Final = "To share it as it is: run=False, or --no-run."
 
 
-def run_notebooks(folder: Path, notebooks: Sequence[Path], *, timeout_s: float) -> set[Path]:
+def run_notebooks(
+    folder: Path, notebooks: Sequence[Path], *, timeout_s: float
+) -> tuple[set[Path], bool]:
     """Run notebooks, each in a fresh kernel, and return the files below ``folder`` they opened.
 
-    The kernel gets no ``DIRECTMAIL_`` variable, no keyring, and no IPython settings of the user. It
-    can connect only to this machine. The notebooks on disk stay unchanged.
+    `runner` runs them in a process of its own. Neither it nor a kernel gets a ``DIRECTMAIL_``
+    variable, the keyring, or the user's IPython settings. Python's sockets connect to this machine
+    only. The notebooks on disk stay unchanged.
 
     Parameters
     ----------
@@ -54,22 +34,57 @@ def run_notebooks(folder: Path, notebooks: Sequence[Path], *, timeout_s: float) 
     timeout_s
         The most seconds that all of them may take together.
 
+    Returns
+    -------
+    tuple
+        The files, and whether the run had a network namespace. With one, no program that a cell
+        starts can connect to another machine, nor to a server of this machine that was started
+        outside of the run.
+
     Raises
     ------
     NotebookRunError
         A cell failed, the kernel died, or the time is over.
     """
     with naming_what_is_missing():
-        import nbclient  # noqa: F401 - `_run` needs it
-        import nbformat
+        import nbclient  # noqa: F401 - the runner needs it
 
-    read = [nbformat.read(path, as_version=4) for path in notebooks]  # type: ignore[no-untyped-call]
-    total, end = sum(len(notebook.cells) for notebook in read), time.monotonic() + timeout_s
-    with ProgressBar(total, desc="Running notebooks", unit="cell") as bar:
-        for path, notebook in zip(notebooks, read, strict=True):
-            _run(path, notebook, end, timeout_s, _environment(folder), bar)
+    last: dict[str, Any] = {}
+    with ProgressBar(_count_cells(notebooks), desc="Running notebooks", unit="cell") as bar:
+        for last in _reports(folder, notebooks, timeout_s):
+            if "cell" in last:
+                bar.update()
+    if "what" in last:
+        raise NotebookRunError(f"Nothing was written: {last['what']}", last["advice"])
     opened = (folder / "opened").read_bytes().splitlines()
-    return {Path(os.fsdecode(line)) for line in opened}
+    return {Path(os.fsdecode(line)) for line in opened}, last["has_namespace"]
+
+
+def _count_cells(notebooks: Sequence[Path]) -> int:
+    return sum(len(json.loads(path.read_bytes())["cells"]) for path in notebooks)
+
+
+def _reports(folder: Path, notebooks: Sequence[Path], timeout_s: float) -> Iterator[dict[str, Any]]:
+    """Start the runner, and yield what it reports: each cell, and then how the run ended."""
+    # The key is in this process's environment, which a child could read; it is not in a runner's.
+    command = [sys.executable, "-m", f"{__name__}.runner", str(timeout_s), *map(str, notebooks)]
+    errors = folder / "errors"
+    with (
+        errors.open("wb") as stderr,
+        subprocess.Popen(
+            command, cwd=folder, env=_environment(folder), stdout=subprocess.PIPE, stderr=stderr
+        ) as process,
+    ):
+        assert process.stdout is not None
+        try:
+            yield from map(json.loads, process.stdout)
+        except BaseException:  # Ctrl-C too
+            process.terminate()
+            raise
+    if process.returncode:
+        lines = errors.read_text("utf-8", "replace").split("\n")
+        told = next((line for line in reversed(lines) if line.strip()), "it says nothing more")
+        yield {"what": f"the notebooks could not be run ({told}).", "advice": NO_RUN}
 
 
 def _environment(folder: Path) -> dict[str, str]:
@@ -81,54 +96,3 @@ def _environment(folder: Path) -> dict[str, str]:
         "PYTHONPATH": os.pathsep.join(filter(None, paths)),
         "PYTHON_KEYRING_BACKEND": "keyring.backends.null.Keyring",
     }
-
-
-def _run(
-    path: Path,
-    notebook: NotebookNode,
-    end: float,
-    timeout_s: float,
-    environment: Mapping[str, str],
-    bar: ProgressBar,
-) -> None:
-    """Run one notebook; ``end`` is a time of the monotonic clock."""
-    from nbclient import NotebookClient
-    from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
-
-    number = 0
-
-    def start(cell_index: int, **_: object) -> None:
-        nonlocal number
-        number = cell_index + 1
-        bar.update()
-
-    def fail(what: str, advice: str) -> NotebookRunError:
-        where = f"{path.name}, cell {number}"
-        return NotebookRunError(f"Nothing was written: {where}, {what}\n", f"{advice} {_NO_RUN}")
-
-    options: dict[str, Any] = {
-        "kernel_name": "python3",
-        "on_cell_start": start,
-        "resources": {"metadata": {"path": str(path.parent)}},
-        "shutdown_kernel": "immediate",
-        "timeout_func": lambda _: max(1, math.ceil(end - time.monotonic())),
-    }
-    try:
-        # The kernel's own messages are not outputs of cells, and do not concern the user.
-        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-        NotebookClient(notebook, **options).execute(env=environment, **quiet)
-        return
-    except CellExecutionError as error:
-        told = _COLOUR.sub("", f"{error.ename}: {error.evalue}")
-        lines = [line for line in told.splitlines() if line.strip()]
-        shown = "".join(f"\n  {line.strip()[:300]}" for line in lines[:2])
-        advice = _ADVICE.get(error.ename, "Restart your kernel and run all cells to see it.")
-        failure = fail(f"fails where there is no key:{shown}", advice)
-    except CellTimeoutError:
-        limit = (
-            f"{timeout_s / 60:g} minutes" if timeout_s > 60 else plural(round(timeout_s), "second")
-        )
-        failure = fail(f"still ran after {limit}.", "For more time: timeout_s=…, or --timeout.")
-    except (DeadKernelError, RuntimeError):
-        failure = fail("ended its kernel.", "It may need more memory.")
-    raise failure

@@ -1,0 +1,156 @@
+"""The process that runs notebooks: ``python -m …runner TIMEOUT_S NOTEBOOK…``.
+
+It has no key in its environment. Where the system allows it, it is in a network namespace, which
+its kernels and their programs share. It reports each cell that begins, and how the run ended, as
+lines of JSON.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import math
+import os
+import re
+import socket
+import struct
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from ...display import plural
+from . import NO_RUN
+
+if TYPE_CHECKING:
+    from nbformat import NotebookNode
+
+_RECORD: Final = (
+    'Put dm.record("tour") above it, and run the notebook once with your key. A reader without a '
+    "key then replays the cassette."
+)
+_NO_NETWORK: Final = "Without a network, only what dm.record(…) recorded can be replayed."
+_ADVICE: Final = {
+    "NotConnectedError": _RECORD,
+    "CredentialError": _RECORD,
+    "CassetteNotFoundError": (
+        "A name is looked up from the notebook's folder: record the cassette, or correct its name."
+    ),
+    "NotRecordedError": (
+        "Run the notebook once with your key and with dm.record(…), so that the cassette contains "
+        "this request."
+    ),
+    "NetworkBlockedError": _NO_NETWORK,
+    "ConnectError": _NO_NETWORK,
+    "ConnectionRefusedError": "A server that you started elsewhere is not there for a reader.",
+    "FileNotFoundError": "The zip contains notebooks and cassettes, and no other files.",
+}
+# Colours, which a program that the cell starts may put into its error, such as Python 3.13.
+_COLOUR: Final = re.compile(r"\x1b\[[\d;]*m")
+
+# From <sched.h>, <linux/sockios.h> and <net/if.h>.
+_CLONE_NEWUSER, _CLONE_NEWNET = 0x10000000, 0x40000000
+_SIOCSIFFLAGS, _IFF_UP = 0x8914, 1
+
+
+def main() -> None:
+    """Run the notebooks that the command line names."""
+    timeout_s, paths = float(sys.argv[1]), list(map(Path, sys.argv[2:]))
+    has_namespace = _can(_enter_namespace) and _enter_namespace()
+    end = time.monotonic() + timeout_s
+    for path in paths:
+        if failure := _run(path, end, timeout_s):
+            _report(what=failure[0], advice=f"{failure[1]} {NO_RUN}")
+            return
+    _report(has_namespace=has_namespace)
+
+
+def _report(**values: object) -> None:
+    sys.stdout.write(f"{json.dumps(values)}\n")
+    sys.stdout.flush()
+
+
+# -- the network -----------------------------------------------------------------------------------
+
+
+def _enter_namespace() -> bool:
+    """Move this process to a network of its own, with nothing but a loopback interface.
+
+    It gets a user namespace too: an ordinary user needs one for this, and nothing in one can read
+    the environment of the user's other processes. Root may do without.
+    """
+    uid, gid, libc = os.getuid(), os.getgid(), ctypes.CDLL(None)
+    if libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNET) == 0:
+        for name, text in (("setgroups", "deny"), ("uid_map", uid), ("gid_map", gid)):
+            line = text if text == "deny" else f"{text} {text} 1"
+            Path("/proc/self", name).write_text(line)
+    elif libc.unshare(_CLONE_NEWNET) != 0:
+        return False
+    from fcntl import ioctl
+
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        ioctl(any_socket, _SIOCSIFFLAGS, struct.pack("16sH22x", b"lo", _IFF_UP))
+    return True
+
+
+def _can(enter: Any) -> bool:
+    """Return whether the system allows it, as a child finds out: half a way in leads nowhere."""
+    if sys.platform != "linux":
+        return False
+    if (child := os.fork()) == 0:
+        allowed = False
+        try:
+            allowed = enter()
+        finally:
+            os._exit(0 if allowed else 1)
+    return os.waitpid(child, 0)[1] == 0
+
+
+# -- one notebook ----------------------------------------------------------------------------------
+
+
+def _run(path: Path, end: float, timeout_s: float) -> tuple[str, str] | None:
+    """Run one notebook until ``end``, by the monotonic clock; return what failed, and advice."""
+    import nbformat
+    from nbclient import NotebookClient
+    from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
+
+    notebook: NotebookNode = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
+    number = 0
+
+    def start(cell_index: int, **_: object) -> None:
+        nonlocal number
+        number = cell_index + 1
+        _report(cell=number)
+
+    options: dict[str, Any] = {
+        "kernel_name": "python3",
+        "on_cell_start": start,
+        "resources": {"metadata": {"path": str(path.parent)}},
+        "shutdown_kernel": "immediate",
+        "timeout_func": lambda _: max(1, math.ceil(end - time.monotonic())),
+    }
+    try:
+        # The kernel's own messages are not outputs of cells, and do not concern the user.
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        NotebookClient(notebook, **options).execute(**quiet)
+        return None
+    except CellExecutionError as error:
+        told = _COLOUR.sub("", f"{error.ename}: {error.evalue}")
+        lines = [line for line in told.splitlines() if line.strip()]
+        shown = "".join(f"\n  {line.strip()[:300]}" for line in lines[:2])
+        what = f"fails where there is no key:{shown}"
+        advice = _ADVICE.get(error.ename, "Restart your kernel and run all cells to see it.")
+    except CellTimeoutError:
+        limit = (
+            f"{timeout_s / 60:g} minutes" if timeout_s > 60 else plural(round(timeout_s), "second")
+        )
+        what, advice = f"still ran after {limit}.", "For more time: timeout_s=…, or --timeout."
+    except (DeadKernelError, RuntimeError):
+        what, advice = "ended its kernel.", "It may need more memory."
+    return f"{path.name}, cell {number}, {what}\n", advice
+
+
+if __name__ == "__main__":
+    main()
