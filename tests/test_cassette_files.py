@@ -215,6 +215,29 @@ def test_a_name_never_leads_out_of_its_folder(tmp_path: Path, name: str) -> None
             path_of(name)
 
 
+@pytest.mark.parametrize("name", ["what?", "a|b", "con", "LPT1", "nul.txt", "parts./one"])
+def test_a_new_name_that_windows_refuses_is_refused_everywhere(tmp_path: Path, name: str) -> None:
+    """A recording travels to other systems. One that exists is read and added to."""
+    for new in (name, tmp_path / "elsewhere" / f"{name}.yaml"):
+        if not (isinstance(new, Path) and "/" in name):  # which has any folder
+            with pytest.raises(CassetteError, match=r"Windows refuses .*, and files travel"):
+                new_cassette_path(new)
+    path = tmp_path / "cassettes" / f"{name}.yaml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write(tmp_path / "cassettes" / "tour.yaml").rename(path)
+    with opened(name) as cassette:
+        cassette.record(answered(get("/new")))
+
+    assert find_cassette(name) == path
+    assert paths_in(path)[-1] == "/new"
+
+
+@pytest.mark.parametrize("name", ["console", "com10", "tour [a-1]", "Zoë", "nul-2", "tour."])
+def test_a_new_name_that_resembles_a_refused_one_is_taken(tmp_path: Path, name: str) -> None:
+    """Only the whole name of a device is refused, and the suffix comes after a dot."""
+    assert new_cassette_path(name) == tmp_path / "cassettes" / f"{name}.yaml"
+
+
 def test_a_link_that_leads_out_of_the_folder_is_not_followed(tmp_path: Path) -> None:
     """Links to files and folders are neither followed, written through, nor listed."""
     secret = write(tmp_path / "secret" / "tour.yaml")

@@ -510,6 +510,33 @@ with dm.stand_in() as service:
 """
 
 
+UNDER_ANOTHER_NAME = """\
+import os
+os.{way}("../cassettes/shared-tour.yaml", "../cassettes/Shared-Tour.yaml")
+dm.replay("Shared" + "-Tour"), dm.me()
+"""
+
+
+def test_a_cassette_is_packed_under_the_name_that_the_run_used(tour: Path) -> None:
+    """Some disks take two names for one, and find the file by either; a link does so everywhere."""
+    first = "import directmail_lab as dm"
+    source = notebook("nb/one.ipynb", first, UNDER_ANOTHER_NAME.format(way="link"))
+    with zipfile.ZipFile(share(source, "tour.zip")) as packed:
+        names = packed.namelist()
+
+    assert "tour/cassettes/Shared-Tour.yaml" in names
+
+
+def test_an_opened_file_that_cannot_be_told_is_an_error(tour: Path) -> None:
+    """Without it, the reader's notebook would fail."""
+    first = "import directmail_lab as dm"
+    source = notebook("nb/one.ipynb", first, UNDER_ANOTHER_NAME.format(way="rename"))
+
+    with pytest.raises(DirectMailLabError, match=r"opened cassettes/Shared-Tour\.yaml, which was"):
+        share(source, "tour.zip")
+    assert not Path("tour.zip").exists()
+
+
 # A system that has no network namespace to give, or none to give any more.
 WITHOUT_NAMESPACES = """\
 echo 0 > /proc/sys/user/max_user_namespaces
@@ -539,7 +566,7 @@ def test_no_program_of_a_run_reaches_the_network_or_the_key(tour: Path, account:
     done = shared_by_command()
 
     assert done.stderr.strip() in ("", "Running notebooks …")
-    assert done.stdout.startswith("All cells were run before they were shared, with no key and no")
+    assert "\nAll cells were run before they were shared, with no key and no n" in done.stdout
 
 
 def test_without_a_namespace_python_alone_has_no_network_and_share_says_so(
@@ -552,7 +579,7 @@ def test_without_a_namespace_python_alone_has_no_network_and_share_says_so(
     notebook("one.ipynb", REPLAY, "import httpx\nhttpx.get('https://api.test')")
     refused = shared_by_command(*before)
 
-    said = done.stdout.splitlines()[0]
+    [said] = [line for line in done.stdout.splitlines() if line.startswith("All cells")]
     assert said.endswith("This system cannot refuse those of other programs.")
     assert said in zipfile.ZipFile("shared.zip").read("shared/README.md").decode()
     assert "NetworkBlockedError: No connection to api.test" in refused.stderr
@@ -567,12 +594,16 @@ def test_without_a_namespace_python_alone_has_no_network_and_share_says_so(
         ({}, "No notebook to share"),
         ({"a/one.ipynb": "1", "b/one.ipynb": "2"}, r"would be notebooks/one\.ipynb"),
         ({"nb/one.ipynb": "dm.replay(Path('¤'))"}, "leads out of what can be shared"),
+        ({"a/One.ipynb": "1", "b/one.ipynb": "2"}, r"would be notebooks/one\.ipynb"),
     ],
 )
 def test_a_zip_that_could_not_run_is_refused(
     tour: Path, sources: dict[str, str], says: str
 ) -> None:
-    """There is no notebook, two have one name, or a path is valid only on this machine."""
+    """There is no notebook, two have one name, or a path is valid only on this machine.
+
+    Two names that differ in case are one on the reader's Windows or macOS.
+    """
     files = [notebook(name, text.replace("¤", str(tour))) for name, text in sources.items()]
     with pytest.raises(DirectMailLabError, match=says):
         share(files, "tour.zip", run=False)

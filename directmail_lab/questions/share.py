@@ -103,8 +103,8 @@ def share(
     timeout_s
         The most seconds that all notebooks together may run.
     notice
-        Called with a sentence that says whether the notebooks were run, and what they could not
-        reach, and then with a line for each file of the zip and for each folder of its wheel.
+        Called with each line of a report: the files in the zip, whether the notebooks were run and
+        without what, and the files in the zip's wheel.
 
     Warns
     -----
@@ -147,19 +147,18 @@ def share(
         whole = Path(folder, target.name)
         whole.write_bytes(_zipped({f"{target.stem}/{n}": data for n, data in contents.items()}))
         whole.replace(target)
-    notice(was_run)
-    for line in _listed(target, contents, wheel):
+    names = [f"  {target.stem}/{name}" for name in sorted(contents)]
+    for line in (f"Wrote {target}, with:", *names, was_run, *_listed(wheel)):
         notice(line)
     return target
 
 
-def _listed(target: Path, contents: Iterable[str], wheel: Iterable[str]) -> Iterator[str]:
-    """Yield a line for each file in the zip, and one for each folder in its wheel."""
-    yield f"Wrote {target}, with:"
-    yield from (f"  {target.stem}/{name}" for name in sorted(contents))
+def _listed(wheel: Iterable[str]) -> Iterator[str]:
+    """Yield a line for each folder in the wheel, with its files."""
     yield "The wheel contains this package and its tutorials:"
-    for folder, names in groupby(sorted(map(PurePosixPath, wheel)), key=lambda path: path.parent):
-        yield f"  {folder}: {', '.join(each.name for each in names)}"
+    places = sorted(map(posixpath.split, wheel))
+    for folder, inner in groupby(places, key=lambda place: place[0]):
+        yield f"  {folder}: {', '.join(name for _, name in inner)}"
 
 
 def _identity(path: Path) -> tuple[int, int]:
@@ -269,7 +268,7 @@ class _Bundle:
         return findings
 
     def run(self, timeout_s: float) -> str:
-        """Run the notebooks in a copy, add the cassettes they opened, and return what held."""
+        """Run the notebooks in a copy, add the cassettes they opened, and return a sentence."""
         from .running import run_notebooks
 
         others = {
@@ -292,12 +291,14 @@ class _Bundle:
                 for path in opened
                 if path.is_relative_to(shared) and path.is_file()
             }
-            same = {_identity(shared / place): file for place, file in others.items()}
+            there = [place for place in (*self.contents, *others) if (shared / place).is_file()]
+            packed = {_identity(shared / place): place for place in there}
         for place, identity in used.items():
-            if place in self.contents:
-                continue
-            if cassette := same.get(identity):
-                self.add_cassette(cassette, place)
+            name = place if place in self.contents else packed.get(identity, "")
+            if name in self.contents:
+                self.contents[place] = self.contents[name]
+            elif name:
+                self.add_cassette(others[name], place)
             elif identity in before:
                 raise DirectMailLabError(
                     f"Nothing was written: the run opened {place}, which was a file with another "

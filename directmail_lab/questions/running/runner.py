@@ -1,7 +1,7 @@
 """The process that runs notebooks: ``python -m …runner TIMEOUT_S NOTEBOOK…``.
 
-It has no key in its environment. Where the system allows it, it is in a network namespace, which
-its kernels and their programs share. It reports each cell that begins, and how the run ended, as
+It has no key in its environment. If the system allows it, it is in a network namespace, which its
+kernels and their programs share. It reports each cell that begins, and how the run ended, as
 lines of JSON.
 """
 
