@@ -179,6 +179,12 @@ def find_api_key(api_key: ApiKey | None = None, *, base_url: str) -> ApiKey:
     return key
 
 
+@hide_frames
+def typed_api_key(text: str) -> ApiKey:
+    """Return a key that was typed or pasted. The colon of curl's ``-u KEY:`` may follow it."""
+    return ApiKey(text.strip().removesuffix(":"))
+
+
 def prompt_api_key(prompt: Callable[[str], str] = getpass.getpass) -> ApiKey:
     """Ask for the key at a terminal, without showing what is typed.
 
@@ -191,7 +197,7 @@ def prompt_api_key(prompt: Callable[[str], str] = getpass.getpass) -> ApiKey:
         with warnings.catch_warnings():
             # If getpass cannot turn the echo off, it warns and then shows what is typed.
             warnings.simplefilter("error", getpass.GetPassWarning)
-            return ApiKey(prompt("API key (not shown): "))
+            return typed_api_key(prompt("API key (not shown): "))
     except (getpass.GetPassWarning, EOFError):
         raise CredentialError(
             "This terminal cannot hide what is typed.", f"Set {API_KEY_VARIABLE} instead."

@@ -201,6 +201,9 @@ REFUSED = [
         ("would be sent as another path", {"address": address})
         for address in ("/v1/../../admin", "/v1/%2e%2E/admin", "/v1/..%2f..", "\\\\elsewhere.test")
     ),
+    ("not to 127.0.0.1:9.", {"address": "http://127.0.0.1:9/v1"}),
+    ("javascript: is not an address", {"address": "javascript:alert(1)"}),
+    ("file: is not an address", {"address": "file:///etc/passwd"}),
     ("{id} is a placeholder.", {"address": "/v1/lists/{id}/rows"}),
     ("Type a path", {"address": " "}),
     *(("The session sets", {"headers": [[name, "5"]]}) for name in OF_THE_SESSION),
@@ -255,6 +258,44 @@ def test_an_allowed_write_is_confirmed_and_sent_once(
         "Nothing was sent: one request is sent at a time, and only once."
     }
     assert service.requests == {"POST /v1/letters": 1}
+
+
+def test_a_write_is_not_confirmed_after_another_session_was_opened(
+    service: FaultyService, browsed: Callable[..., Page]
+) -> None:
+    """The question named the address of the session before."""
+    dm.connect(service.base_url, service.api_key, pace="off", allow_writes=True)
+    page = browsed()
+    token = page.send("POST", "/v1/letters")["token"]
+    dm.connect(service.base_url, service.api_key, pace="off", allow_writes=True)
+    problem = page.ask("confirm", token=token)["problem"]
+
+    assert problem.startswith("Nothing was sent: another session is open")
+    assert not service.requests
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        *(b"", b"[", b"[]", b"{}", b'{"request_id": 0}', b"[" * 100_000, b"\xff"),
+        b'{"request_id": 0, "action": "select"}',
+        b'{"request_id": 0, "action": "send", "request": []}',
+        b'{"request_id": 0, "action": "send", "request": {"address": 1}}',
+        b'{"request_id": 0, "action": "curl"}',
+    ],
+)
+def test_a_malformed_message_gets_a_sentence_and_nothing_is_logged(
+    browsed: Callable[..., Page], connected: Session, caplog: Any, message: bytes
+) -> None:
+    """A message without an id gets no response."""
+    page = browsed(connected)
+    page._responses.append(Future())
+    page.widget._handle_custom_msg({"type": "request"}, [message, b"\xff"])
+    responses = [content["response"] for content, _ in page.messages]
+
+    assert caplog.records == []
+    assert len(responses) == message.startswith(b'{"request_id"')
+    assert all("problem" in each for each in responses)
 
 
 def test_one_request_is_sent_at_a_time(

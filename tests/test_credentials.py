@@ -183,6 +183,7 @@ def test_the_user_is_prompted_for_the_key_unless_it_would_be_echoed() -> None:
         raise AssertionError("the key would have been echoed")
 
     assert prompt_api_key(lambda _prompt: KEY) == ApiKey(KEY)
+    assert prompt_api_key(lambda _prompt: f" {KEY}: ") == ApiKey(KEY)  # as curl needs it
     with pytest.raises(CredentialError, match="cannot hide what is typed"):
         prompt_api_key(echoing)
 

@@ -15,6 +15,7 @@ from ..cassettes import Recording, SessionRecording, read_cassette
 from ..cassettes.library import files_of, is_folder
 from ..current import session
 from ..errors import CassetteError, DirectMailLabError
+from ..exchange.values import MALFORMED
 from ..http import httpx
 from ..sessions import Session
 from ..sources import Source
@@ -173,18 +174,22 @@ class BrowserWidget(Widget):
             self.send({"type": "ready"})
         if kind == "request" and buffers:
             self._tell_progress()
-            request = json.loads(bytes(buffers[0]))
-            self._opening.add_done_callback(lambda _: self._handle(request, buffers[1:]))
+            with contextlib.suppress(*MALFORMED):  # without an id, nobody waits for a response
+                request, files = json.loads(bytes(buffers[0])), buffers[1:]
+                own_id = request.pop("request_id")
+                self._opening.add_done_callback(lambda _: self._handle(request, own_id, files))
 
     def _tell_progress(self) -> None:
         if isinstance(self._opening, Opening) and not self._opening.done():
             self.send({"type": "reading", "title": self._name, "part": self._opening.part})
 
-    def _handle(self, request: dict[str, Any], files: Sequence[bytes | memoryview]) -> None:
+    def _handle(
+        self, request: dict[str, Any], request_id: object, files: Sequence[bytes | memoryview]
+    ) -> None:
         def respond(response: dict[str, Any], bodies: Sequence[bytes] = ()) -> None:
             if isinstance(recording, History) and response.get("number"):
                 response["number"] += recording.last_head
-            about = {"type": "response", "request_id": request["request_id"]}
+            about = {"type": "response", "request_id": request_id}
             self.send({**about, "response": response}, bodies)
 
         recording: Recording | None = None
@@ -200,6 +205,8 @@ class BrowserWidget(Widget):
             response, bodies = browser_data.handle_request(recording, request)
         except DirectMailLabError as error:
             response, bodies = {"problem": str(error)}, []
+        except MALFORMED:
+            response, bodies = browser_data.UNKNOWN_REQUEST, []
         if self.follower is not None and "title" in response:
             response["title"] = describe_mode(self.follower.session)
             response["note"] = nothing_played(self.follower.session.recording)

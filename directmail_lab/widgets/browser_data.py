@@ -44,6 +44,7 @@ _TABLE_ROWS: Final = 100
 _TABLE_CHARACTERS: Final = 200
 _TABLE_COLUMNS: Final = 50
 _STATIC_ROWS: Final = 10
+UNKNOWN_REQUEST: Final = {"problem": "The page sent an unknown request. Reload the page."}
 _COLUMNS: Final = ("time", "method", "path", "status", "remaining", "ms", "bytes", "mark")
 
 
@@ -100,7 +101,7 @@ def handle_request(recording: Recording, request: object) -> Response:
         return {"problem": str(error)}, []
     except (ValueError, RecursionError, httpx.InvalidURL):
         return {"problem": "This interaction cannot be shown."}, []
-    return {"problem": "The page sent an unknown request. Reload the page."}, []
+    return UNKNOWN_REQUEST, []
 
 
 def _note(recording: Recording) -> str | None:

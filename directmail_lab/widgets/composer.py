@@ -92,7 +92,7 @@ class Composer:
             case {"action": "send", "request": form}:
                 self._ask_or_send(form, body, respond)
             case {"action": "confirm", "token": str(token)}:
-                self._send(self._asked.pop(token, None), respond)
+                self._send(self._confirmed(token), respond)
             case {"action": "allow", "token": str(token)}:
                 if (session := self._refused.pop(token, None)) is not None:
                     session.allow_writes = True
@@ -131,6 +131,14 @@ class Composer:
         size = plural(len(request.content), "byte")
         question = f"Send {request.method} to {address} with {size}? It may change something there."
         respond({"question": question, "token": token})
+
+    def _confirmed(self, token: str) -> _Sending | None:
+        asked = self._asked.pop(token, None)
+        if asked and asked[0] is not self._session():
+            raise DirectMailLabError(
+                "Nothing was sent: another session is open since the question.", "Send it again."
+            )
+        return asked
 
     def _send(self, sending: _Sending | None, respond: Respond) -> None:
         if sending is None or not self._is_sending.acquire(blocking=False):
@@ -347,6 +355,11 @@ def _written(session: Session, shown: Recording, form: Any, body: bytes) -> http
 def _below(session: Session, address: str) -> str:
     """Check an address, and return it. It is a path below the base address, or a whole URL."""
     url = parse_url(address)
+    if url.scheme not in ("", "http", "https"):  # httpx would drop it
+        raise DirectMailLabError(
+            f"{url.scheme}: is not an address of the service.",
+            "Type a path that begins with a slash, such as /v1/users/me.",
+        )
     if url.host and not url.scheme:
         raise _elsewhere(session, url)
     path = address.partition("?")[0]
@@ -369,6 +382,8 @@ def _with_scheme(session: Session, address: str) -> str:
 
 def _elsewhere(session: Session, url: httpx.URL) -> DirectMailLabError:
     own, other = (each.netloc.decode("ascii") for each in (httpx.URL(session.base_url), url))
+    if own == other:
+        own, other = session.base_url, f"{url.scheme}://{other}"
     return DirectMailLabError(
         f"This session sends to {own} only, and not to {other or 'this address'}.",
         "To send there, connect() to that address.",

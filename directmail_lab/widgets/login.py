@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, cast, get_args
 from .. import credentials, errors, settings
 from ..arguments import check_choice
 from ..cassettes import SessionRecording, cassettes_by_name, new_cassette_path
-from ..credentials import ApiKey
+from ..credentials import ApiKey, typed_api_key
 from ..current import connect, current_session, logout
 from ..display import plural
 from ..http import httpx
@@ -207,7 +207,7 @@ class LoginWidget(Widget):
                 raise errors.NotConnectedError("Type the service's address.")
             if not key and not key_source(settings.choose_address(address)):
                 raise errors.CredentialError("Type your API key.")
-        typed = ApiKey(key) if key else None
+        typed = typed_api_key(key) if key else None
         request = replace(self._request, mode=mode, address=address, cassette=cassette, key=typed)
         self._session, self._account = sign_in(request)
 

@@ -107,6 +107,13 @@ def test_interactions_are_filtered_sorted_and_opened_by_keyboard(
     expect(list_).to_have_attribute("aria-rowcount", "70")
     root.get_by_role("searchbox").fill("bogus:1")
     expect(root.get_by_text("Unknown filter: bogus:1. It is searched as text.")).to_be_visible()
+    root.get_by_role("searchbox").fill("path:lists")
+    root.get_by_role("button", name="failed").click()
+    expect(root.get_by_role("searchbox")).to_have_value("path:lists is:failed")
+    expect(root.get_by_role("button", name="failed", pressed=True)).to_be_visible()
+    expect(list_).to_have_attribute("aria-rowcount", "2")
+    root.get_by_role("button", name="failed").click()
+    expect(root.get_by_role("searchbox")).to_have_value("path:lists")
     for text, count in (
         ("bytes:>0.25k", 63),
         ("ms:<20 -method:post", 18),
@@ -199,17 +206,15 @@ def long_bodies(server: Server, name: str) -> str:
 
 def scrolls_and_is_searched(root: Locator) -> None:
     """Check that the end of each body can be seen and found, and that the page stays in place."""
-    keyboard, page = root.page.keyboard, root.page
+    keyboard = root.page.keyboard
     for number in (1, 2):
         response = opened(root, number)
         for tab, label in (("Body", "Response body"), ("Request as sent", "Request body")):
             response.get_by_role("tab", name=tab, exact=True).click()
             body = response.get_by_role("textbox", name=label)
             expect(body.locator(".cm-line", has_text='"Jürg 0"')).to_be_in_viewport()
-            body.click()
+            body.locator(".cm-line").first.click()
             before = root.bounding_box()
-            page.mouse.wheel(0, 2_000)
-            expect(body.locator(".cm-line", has_text='"Jürg 0"')).not_to_be_in_viewport()
             keyboard.press("Control+End")
             expect(body.locator(".cm-line", has_text="nädel")).to_be_in_viewport()
             keyboard.press("Control+Home")
@@ -218,6 +223,7 @@ def scrolls_and_is_searched(root: Locator) -> None:
             keyboard.type("nädel")
             keyboard.press("Enter")
             expect(response.locator(".cm-searchMatch-selected:visible")).to_be_in_viewport()
+            expect(response.get_by_text("1 of 1 match").locator("visible=true")).to_be_visible()
             keyboard.press("Escape")
 
             assert root.bounding_box() == before
@@ -272,13 +278,13 @@ def test_attempts_of_one_call_share_a_row_that_expands(page: Page, server: Serve
     """The row shows the last attempt. The arrow key, or a click on the arrow, opens the others."""
     tries = [
         replace(answered(get("/v1/a"), status=status), attempt=number)
-        for number, status in enumerate((503, 503, 200), 1)
+        for number, status in enumerate((503, 503, 500), 1)
     ]
     name = recorded(server, "tries", answered(), *tries, answered(get("/v1/b")))
     root = browse(page, server, name)
     expect(rows(root)).to_have_count(3)
     last = rows(root).nth(1)
-    expect(last).to_contain_text("3 attempts")
+    expect(last.get_by_role("button", name="3 attempts")).to_have_text("▸ 3×")
     expect(last).to_have_attribute("aria-expanded", "false")
     root.get_by_role("grid").focus()
     page.keyboard.press("ArrowDown")
@@ -288,10 +294,41 @@ def test_attempts_of_one_call_share_a_row_that_expands(page: Page, server: Serve
     expect(rows(root).nth(1)).to_contain_text("503")
     page.keyboard.press("ArrowLeft")
     expect(rows(root)).to_have_count(3)
-    rows(root).nth(1).get_by_text("3 attempts").click()
-
+    rows(root).nth(1).get_by_role("button", name="3 attempts").click()
     expect(rows(root)).to_have_count(5)
     expect(root.get_by_role("grid")).to_be_focused()
+    page.keyboard.press("ArrowLeft")
+    command(page, "application:toggle-left-area")
+    rows(root).nth(1).click()
+    expect(root.get_by_role("heading", name="4 GET /v1/a")).to_be_visible()
+    path = rows(root).nth(1).locator(".dml-c-path span")
+
+    assert path.evaluate("span => span.scrollWidth <= span.clientWidth")
+
+
+def test_the_response_is_in_view_on_a_small_screen(
+    new_page: Callable[..., Page], server: Server, service: FaultyService
+) -> None:
+    """In a window of 960 x 600, and a long name does not push a button to another line."""
+    page = new_page(width=960, height=600)
+    start = (
+        "import directmail_lab as dm\n"
+        f"session = dm.connect({service.base_url!r}, {service.api_key!r})\n"
+        f"dm.record('{'a-long-name-' * 6}')\ndm.get('/v1/lists')\ndm.browse()"
+    )
+    run_notebook(page, server, "small", start)
+    root = page.locator(".dml-browser")
+    opened(root, 1)
+    root.scroll_into_view_if_needed()
+    expect(root.get_by_text("200 OK")).to_be_in_viewport()
+    expect(root.locator(".dml-b-response .cm-line").first).to_be_in_viewport()
+    title, filtering, writing = (
+        root.locator(each).bounding_box() or {}
+        for each in (".dml-title", "[type=search]", ".dml-top > button:last-child")
+    )
+
+    assert title["height"] < 30
+    assert filtering["y"] == writing["y"]
 
 
 def test_no_cell_is_cut_while_there_is_room(new_page: Callable[..., Page], server: Server) -> None:
@@ -452,7 +489,8 @@ def test_a_screen_reader_announces_each_part_and_a_lost_kernel(page: Page, serve
     expect(root).to_match_aria_snapshot(
         """
         - region "Recorded interactions":
-          - status: 2 interactions · ▲ 1 failed
+          - status: 2 interactions
+          - button "▲ 1 failed"
           - searchbox "Filter"
           - grid "Interactions"
           - separator "Border of the list"

@@ -15,7 +15,17 @@ from playwright.sync_api import Locator, Page, expect
 
 from directmail_lab.cassettes import read_cassette
 
-from .jupyter import App, Server, Theme, command, open_notebook, run_cells, save, wait_for
+from .jupyter import (
+    App,
+    Server,
+    Theme,
+    command,
+    open_notebook,
+    restart_kernel,
+    run_cells,
+    save,
+    wait_for,
+)
 from .leaks import leaks
 from .test_browse import MARKUP, long_bodies, recorded, rows
 from .test_looks import unreadable
@@ -329,6 +339,7 @@ def test_addresses_are_completed_and_bodies_may_have_any_type(
     command = f"curl {service.base_url}/v1/lists -u {service.api_key}: -H 'X-A: b' --json '[1, 2]'"
     address(root).evaluate(PASTE, command)
     expect(root.get_by_role("alert").first).to_contain_text("Credentials were left out")
+    expect(root.get_by_role("alert").first).not_to_have_class(re.compile("problem"))
     expect(root.get_by_label("Method")).to_have_value("POST")
     expect(address(root)).to_have_value("/v1/lists")
     expect(root.get_by_role("tab", name="Headers (3)").first).to_be_visible()
@@ -456,7 +467,7 @@ def test_values_that_are_typed_stay_out_of_every_file(
 def test_a_screen_reader_announces_each_control(
     page: Page, server: Server, service: FaultyService
 ) -> None:
-    """Names and roles follow the order of the Tab key."""
+    """Names and roles follow the order of the Tab key. The panel reports a lost kernel."""
     root = explore(page, server, service)
     page.keyboard.press("n")
 
@@ -487,6 +498,12 @@ def test_a_screen_reader_announces_each_control(
           - region "Response"
         """
     )
+    restart_kernel(page)
+    address(root).fill("/v1/users/me")
+    page.keyboard.press("Control+Enter")
+    expect(root.get_by_text("No response from the kernel")).to_be_visible()
+    expect(root.get_by_text("The kernel does not respond.")).to_be_visible()
+    expect(root.get_by_text("Sending …")).to_have_count(0)
 
 
 @pytest.mark.parametrize("theme", ["Light", "Dark", "Dark High Contrast"])

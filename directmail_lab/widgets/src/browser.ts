@@ -1,8 +1,8 @@
 /* The browser of interactions in a notebook: it sends requests to the kernel. The viewer uses `createBrowser`. */
 
-import { div, make, newId, setText } from "./dom";
+import { div, newId } from "./dom";
 import { connect, type Context, SILENT_KERNEL } from "./kernel";
-import { createBrowser } from "./panel";
+import { type Change, createBrowser } from "./panel";
 import type { Response, Send } from "./protocol";
 
 export { createBrowser };
@@ -10,19 +10,17 @@ export { createBrowser };
 function render({ model, el }: Context) {
   const id = newId(); // other views of this widget get the same messages
   const pending = new Map<string, (response: Response) => void>();
-  const silence = make("div", { className: "dml dml-soft", role: "status" });
   const root = div("dml-hides-next");
   let requests = 0;
-  let listener: (change: object) => void;
+  let listener: (change: Change) => void;
   const kernel = connect(model, {
     onMessage: (message, buffers) => {
-      setText(silence, "");
-      if (["changed", "reading"].includes(message.type)) listener(message);
+      listener(["changed", "reading"].includes(message.type) ? message : { silence: "" });
       const bodies = buffers?.map((part) => new Uint8Array(part.buffer as ArrayBuffer, part.byteOffset, part.byteLength));
       pending.get(message.request_id)?.({ ...message.response, buffers: bodies });
       pending.delete(message.request_id);
     },
-    onSilence: () => setText(silence, SILENT_KERNEL),
+    onSilence: () => listener({ silence: SILENT_KERNEL }),
   });
   const send: Send = (request, body) =>
     new Promise((resolve) => {
@@ -35,7 +33,7 @@ function render({ model, el }: Context) {
     const { buffers } = await send({ action: "editor" });
     return URL.createObjectURL(new Blob(buffers, { type: "text/javascript" }));
   };
-  el.append(root, silence);
+  el.append(root);
   const browser = createBrowser(root, {
     send,
     loadEditor,

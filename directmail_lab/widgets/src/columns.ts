@@ -30,8 +30,8 @@ export const COLUMNS = [
   column("method", "Method", (row) => row.method, (row) => row.method),
   column("path", "Path", (row) => row.path, (row) => row.path),
   column("status", "Status", (row) => formatStatus(row.status, row.mark), (row) => row.status),
-  column("left", "Left", (row) => formatCount(row.remaining), (row) => row.remaining),
-  column("elapsed", "ms", (row) => formatMs(row.ms), (row) => row.ms),
+  column("left", "Left", (row) => formatCount(row.remaining), (row) => row.remaining, 380),
+  column("elapsed", "ms", (row) => formatMs(row.ms), (row) => row.ms, 440),
   column("bytes", "Bytes", (row) => formatCount(row.bytes), (row) => row.bytes, 560),
   column("timeline", "Timeline", (row) => (row.at === null ? "" : " "), (row) => row.at, 680),
 ];

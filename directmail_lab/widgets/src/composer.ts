@@ -47,7 +47,7 @@ const lower = (text: string) => text.toLowerCase();
 export function createComposer({ send, loadEditor, onSent, onInsert, onLeave }: ComposerOptions) {
   const id = newId();
   let [recorded, bodyChanged, dirty]: [Details | null, boolean, boolean] = [null, false, false];
-  let [busy, turn]: [boolean, number] = [false, 0];
+  let [busy, turn, isSilent]: [boolean, number, boolean] = [false, 0, false];
   let asked: Question | null = null;
   let before: HTMLElement | null = null; // the element that had the focus before the question
   let typing: ReturnType<typeof setTimeout> | undefined;
@@ -132,8 +132,9 @@ export function createComposer({ send, loadEditor, onSent, onInsert, onLeave }: 
     return pairs.length ? `${name} (${pairs.length})` : name;
   }
 
-  function say(text: string, allow?: string) {
+  function say(text: string, allow?: string, isNote = false) {
     setText(said, text);
+    alert.classList.toggle("dml-b-problem", !isNote);
     allowing.hidden = !allow;
     allowing.dataset.token = allow ?? "";
   }
@@ -204,7 +205,7 @@ export function createComposer({ send, loadEditor, onSent, onInsert, onLeave }: 
     fill(details);
     [recorded, bodyChanged, dirty] = [null, true, true];
     show();
-    say(notes);
+    say(notes, undefined, true);
   }
 
   /** Show suggestions, and what is left of this operation's allowance. */
@@ -281,7 +282,7 @@ export function createComposer({ send, loadEditor, onSent, onInsert, onLeave }: 
     const started = performance.now();
     let waiting = "";
     const polling = setInterval(async () => (waiting = await waitingFor()), WAITING_MS);
-    const counting = setInterval(() => setText(left, `${waiting || "Sending"} … ${formatMs(performance.now() - started)} ms`), COUNTING_MS);
+    const counting = setInterval(() => setText(left, isSilent ? "No response from the kernel" : `${waiting || "Sending"} … ${formatMs(performance.now() - started)} ms`), COUNTING_MS);
     const { number = null, problem = "", allow, ...rest }: Response = await send(...request);
     clearInterval(polling);
     clearInterval(counting);
@@ -335,7 +336,8 @@ export function createComposer({ send, loadEditor, onSent, onInsert, onLeave }: 
     clearTimeout(typing);
     editor.destroy();
   };
-  return { root, fill, insert, onKey, abort, destroy, focus: () => address.focus(), isBusy: () => busy, isDirty: () => dirty };
+  const setSilent = (is: boolean) => (isSilent = is);
+  return { root, fill, insert, onKey, abort, destroy, setSilent, focus: () => address.focus(), isBusy: () => busy, isDirty: () => dirty };
 }
 
 export type Composer = ReturnType<typeof createComposer>;

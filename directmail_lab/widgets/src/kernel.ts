@@ -31,8 +31,7 @@ export function connect(
 ) {
   let timer: ReturnType<typeof setTimeout> | undefined;
   const send = (message: object, parts: (string | ArrayBuffer)[] = []) => {
-    clearTimeout(timer);
-    timer = setTimeout(on.onSilence, PATIENCE_MS);
+    timer ??= setTimeout(on.onSilence, PATIENCE_MS);
     try {
       model.send(message, undefined, parts.map((part) => (typeof part === "string" ? encode(part) : part)));
     } catch {
@@ -41,6 +40,7 @@ export function connect(
   };
   const receive = (message: Message, buffers?: DataView[]) => {
     clearTimeout(timer);
+    timer = undefined;
     on.onMessage(message, buffers);
   };
   const greet = () => {

@@ -95,7 +95,8 @@ export function createList({ passes, onSelect, onOpen }: ListOptions) {
     folding.hidden = !tries;
     if (tries) {
       root.setAttribute("aria-expanded", String(opened.has(number)));
-      setText(folding, `${opened.has(number) ? "▾" : "▸"} ${tries.length} attempts`);
+      setText(folding, `${opened.has(number) ? "▾" : "▸"} ${tries.length}×`);
+      folding.title = folding.ariaLabel = `${tries.length} attempts`;
     } else root.removeAttribute("aria-expanded");
     cells[PATH].title = row.path;
     cells[STATUS].setAttribute("aria-label", row.mark === "aborted" ? "aborted" : `${row.status ?? ""} ${row.mark}`.trim());
@@ -114,7 +115,7 @@ export function createList({ passes, onSelect, onOpen }: ListOptions) {
     const tracks: Record<string, string> = { path: `minmax(8em, ${rest})`, timeline: "minmax(60px, 1fr)" };
     const template = NAMES.filter((_, i) => has[i]).map((name) => tracks[name] ?? "max-content").join(" ");
     if (grid.style.gridTemplateColumns !== template) grid.style.gridTemplateColumns = template;
-    widestCells.forEach((cell, i) => i !== TIMELINE && setText(cell, textOf(i, widest[i]) + (i === PATH && attempts.size ? " ▾ 9 attempts" : "")));
+    widestCells.forEach((cell, i) => i !== TIMELINE && setText(cell, textOf(i, widest[i]) + (i === PATH && attempts.size ? " ▾ 9×" : "")));
     for (const cells of [heads, widestCells, ...nodes.map((node) => node.cells)]) {
       cells.forEach((cell, i) => (cell.hidden = !has[i]));
     }

@@ -18,13 +18,21 @@ const MAX_ROWS = 5000;
 const MAX_SEARCHED = 2000;
 const INSERT = "directmail-lab:insert-cell";
 
+/** With `restart`, everything is new; with `title`, a file is being read; `silence` says that Python does not respond. */
+export interface Change {
+  restart?: boolean;
+  title?: string;
+  part?: number;
+  silence?: string;
+}
+
 export interface BrowserOptions {
   /** Sends a request to Python's `browser_data.handle_request`, and resolves to the response. */
   send: Send;
   /** Without it, bodies are shown as plain text. */
   loadEditor: LoadEditor | null;
-  /** Takes a callback for changes: with `restart`, everything is new; with `title`, a file is being read. */
-  onChange?: (callback: (change: { restart?: boolean; title?: string; part?: number }) => void) => void;
+  /** Takes a callback for changes. */
+  onChange?: (callback: (change: Change) => void) => void;
   /** Called with the number of the selected interaction. Without it, no cell can be inserted. */
   onSelect?: (number: number) => void;
   /** Whether the browser is as high as `root`. */
@@ -47,11 +55,13 @@ export function createBrowser(root: HTMLElement, { send, loadEditor, onChange, o
   let [isLoading, loadsAgain, restarts, isDestroyed, isFirst] = [false, false, false, false, true];
   let typing: ReturnType<typeof setTimeout> | undefined;
   let opening: ReturnType<typeof setTimeout> | undefined;
-  let [filter, isSearching, note] = [parseFilter(""), false, ""];
+  let [filter, isSearching, note, silence] = [parseFilter(""), false, "", ""];
   let bodies = new Map<string, { found: Set<number>; until: number }>();
 
   const title = div("dml-title");
   const count = make("div", { className: "dml-soft", role: "status" });
+  const marks = Object.keys(SYMBOLS).map((mark) =>
+    makeButton("", () => toggle(`is:${mark}`), { className: "dml-secondary dml-b-mark", hidden: true, title: `Filter: is:${mark}` }));
   const placeholder = "Filter: text  status:4xx  ms:>100  bytes:>10k  path:/v1  header:name=value";
   const searching = make("input", { type: "search", ariaLabel: "Filter", placeholder });
   const progress = make("progress", { hidden: true, ariaLabel: "Reading" });
@@ -92,7 +102,7 @@ export function createBrowser(root: HTMLElement, { send, loadEditor, onChange, o
   const lower = createSeparator({ name: "--dml-request", label: "Border of the request", root: whole, whole: side, isVertical: () => false });
   side.append(composer.root, lower, response.root);
   middle.append(list.grid, border, side);
-  whole.append(div("dml-top", title, count, progress, searching, writing), status, middle);
+  whole.append(div("dml-top", title, count, ...marks, progress, searching, writing), status, middle);
   keepKeys(whole);
   whole.addEventListener("keydown", onKey);
   searching.addEventListener("input", onFilter);
@@ -137,7 +147,7 @@ export function createBrowser(root: HTMLElement, { send, loadEditor, onChange, o
     baseUrl = part.base_url ?? "";
     sends = Boolean(part.sends);
     setText(title, part.title);
-    title.title = baseUrl;
+    title.title = `${part.title}\n${baseUrl}`.trim();
     note = part.note || "";
     response.inserting.hidden = sends || !onSelect; // the form has such a button
     writing.hidden = response.editing.hidden = composer.root.hidden = lower.hidden = !sends;
@@ -176,21 +186,32 @@ export function createBrowser(root: HTMLElement, { send, loadEditor, onChange, o
     const parts = [plural(total - heads, "interaction")];
     if (rows.length < total) parts[0] = `${formatCount(list.count())} of ${parts[0]} read`;
     if (list.shownCount() < list.count() && searching.value) parts.unshift(`${formatCount(list.shownCount())} shown`);
-    for (const [mark, symbol] of Object.entries(SYMBOLS)) {
+    Object.entries(SYMBOLS).forEach(([mark, symbol], i) => {
       const marked = rows.filter((row: Row) => row.mark === mark).length;
-      if (marked) parts.push(`${symbol} ${formatCount(marked)} ${mark}`);
-    }
+      marks[i].hidden = !marked;
+      marks[i].setAttribute("aria-pressed", String(words().includes(`is:${mark}`)));
+      setText(marks[i], `${symbol} ${formatCount(marked)} ${mark}`);
+    });
     if (isSearching) parts.push("searching the bodies …");
     setText(count, parts.join(" · "));
     const unknown = filter.unknown.join(", ");
     const isEmpty = rows.length > 0 && !list.shownCount() && !isSearching;
     const nothing = isEmpty ? "No interaction matches this filter." : "";
-    setText(status, unknown ? `Unknown filter: ${unknown}. It is searched as text. The filters are ${KNOWN}.` : note || nothing);
+    setText(status, unknown ? `Unknown filter: ${unknown}. It is searched as text. The filters are ${KNOWN}.` : silence || note || nothing);
   }
 
   function arrange() {
     list.arrange();
     showCount();
+  }
+
+  const words = () => searching.value.split(/\s+/).filter(Boolean);
+
+  /** Add a term to the filter, or remove it. */
+  function toggle(term: string) {
+    const others = words().filter((word) => word !== term);
+    searching.value = [...others, ...(others.length < words().length ? [] : [term])].join(" ");
+    onFilter();
   }
 
   function onFilter() {
@@ -349,6 +370,13 @@ export function createBrowser(root: HTMLElement, { send, loadEditor, onChange, o
   }
 
   onChange?.((change) => {
+    if ((change.silence ?? "") !== silence) {
+      silence = change.silence ?? "";
+      status.classList.toggle("dml-b-problem", Boolean(silence));
+      composer.setSilent(Boolean(silence));
+      showCount();
+    }
+    if (change.silence !== undefined) return;
     if (!change.title) return void load(change);
     setText(title, change.title);
     progress.hidden = false;
