@@ -42,13 +42,15 @@ _MOST_SESSIONS: Final = 20
 class _Current:
     """The session that the module-level calls use, and the callbacks for when it changes.
 
-    It also keeps the recordings of the sessions that were opened, by account, the newest last.
+    It also keeps the recordings of the sessions that were opened, by account, the newest last, and
+    the last mode of `record` that replays because there was no key.
     """
 
     def __init__(self) -> None:
         self.session: Session | None = None
         self.callbacks: dict[object, Callable[[], object]] = {}
         self.histories: dict[bytes, deque[SessionRecording]] = {}
+        self.keyless: ModeChange[Session] | None = None
 
 
 _current: Final = _Current()
@@ -435,7 +437,18 @@ def record(
     change = ModeChange(enter)
     if said:  # IPython would show the same text again
         vars(change)["_ipython_display_"] = lambda: None
+        _current.keyless = change
     return change
+
+
+def keyless_record() -> ModeChange[Session] | None:
+    """Return what `record` entered without a key, if the current session is still in that mode.
+
+    With a key, ``enter_again()`` records.
+    """
+    change = _current.keyless
+    is_on = change is not None and change.entered.session is _current.session and change.is_on()
+    return change if is_on else None
 
 
 _REPLAYED_WITHOUT_KEY: Final = ("new_episodes", "once")

@@ -58,6 +58,10 @@ class ModeChange(Generic[_S]):
     def __exit__(self, *_: object) -> None:
         self.entered.transport.enter(self.entered.previous)
 
+    def enter_again(self) -> None:
+        """Enter the mode as if this were the call that entered it first."""
+        self.entered = self._enter()
+
     def is_on(self) -> bool:
         """Return whether the session is still in this mode."""
         return self.entered.transport.mode is self.entered.mode

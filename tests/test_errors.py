@@ -101,7 +101,6 @@ def test_a_cell_shows_its_own_line_and_one_message(run: Callable[[str], list[str
         ("dm.record('tour', record_mode='new')", 'ValueError: record_mode must be one of "n'),
         ("dm.Session('https://a.b', pace='fast')", 'ValueError: pace must be one of "burst", "e'),
         ("dm.connect(reset_unit='days')", 'ValueError: reset_unit must be one of "seconds'),
-        ("dm.login(mode='offline')", 'ValueError: mode must be one of "live", "record", "r'),
         ("dm.login(timeout=3)", "TypeError: login.. got an unexpected .*'timeout'"),
     ],
 )

@@ -9,12 +9,12 @@ import sys
 import types
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from unittest import mock
 
 import pytest
 from test_credentials import MemoryKeyring
 
 import directmail_lab as dm
+from directmail_lab import Session
 from directmail_lab.cassettes import Cassette
 from directmail_lab.credentials import ApiKey
 from directmail_lab.errors import CredentialError, NotConnectedError
@@ -81,13 +81,13 @@ def test_signing_in_opens_the_current_session(page: Page) -> None:
 @pytest.mark.parametrize(
     ("typed", "field", "words"),
     [
-        ({"mode": "record", "cassette": "tour", "key": "wrong"}, "key", "not accept .* 401"),
+        ({"key": "wrong"}, "key", "not accept .* 401"),
         ({"key": "schlüssel"}, "key", "not plain ASCII"),
         ({"key": ""}, "key", "Type your API key"),
         ({"address": ""}, "address", "Type the service's address"),
         ({"address": "https://k-7Qf2-not-to-be-seen@h"}, "address", "user name or password"),
         ({"address": "http://127.0.0.1:1"}, "address", "No server responds at http://127.0.0.1:1"),
-        ({"mode": "record", "cassette": "../up"}, "cassette", "not a cassette's name"),
+        ({"mode": "replay", "cassette": "../up"}, "cassette", "not a cassette's name"),
         ({"mode": "replay", "cassette": "none"}, "cassette", "There is no cassette 'none'"),
     ],
 )
@@ -165,59 +165,60 @@ def test_the_form_says_when_its_session_is_no_longer_the_current_one(page: Page)
     assert page.received[-1]["notice"] == "Signed out: another session is the current one."
 
 
-def test_the_sign_in_request_of_an_accepted_key_is_recorded(page: Page, service: StandIn) -> None:
-    """The session and the cassette agree: the request that signs in is the first of both."""
-    page.sign_in(mode="record", cassette="tour")
-    dm.me()
-    table, readings, cassette = dm.interactions(), dm.rate_limits(), dm.interactions("tour")
-    dm.logout()
-
-    assert table["cassette"].tolist() == ["tour", "tour"]
-    assert table["cassette_number"].tolist() == [1, 2]
-    assert readings["source"].tolist() == ["recorded", "recorded"]
-    columns = ["at", "path", "status", "bytes", "elapsed_s", "excerpt"]
-    assert table[columns].equals(cassette[columns])
-    assert "Stand-in User" in cassette["excerpt"][1]
-    assert service.api_key not in Path("cassettes/tour.yaml").read_text()
-    assert service.requests.total() == 2
+@pytest.fixture
+def tour(service: StandIn) -> Path:
+    """A cassette that a keyless `record` replays."""
+    path = Path("cassettes/tour.yaml").absolute()
+    with Session(service.base_url, service.api_key) as session, session.record(path):
+        session.me()
+    service.requests.clear()
+    return path
 
 
-def test_a_second_sign_in_adds_no_request_to_the_cassette(page: Page) -> None:
-    """Each sign-in would add the same request again. The table shows this one as unrecorded."""
-    for _ in range(2):
-        page.sign_in(mode="record", cassette="tour")
-        table = dm.interactions()
-        dm.logout()
-
-    assert table["cassette"].isna().tolist() == [True]
-    assert len(dm.interactions("tour")) == 1
-
-
-def test_a_sign_in_that_cannot_be_recorded_succeeds_with_a_note(
-    page: Page, monkeypatch: pytest.MonkeyPatch
+def test_signing_in_records_what_was_replayed_without_a_key(
+    page: Page, service: StandIn, tour: Path
 ) -> None:
-    """With a full disk, the sign-in still succeeds, and the form says what failed."""
-    monkeypatch.setattr(
-        "directmail_lab.cassettes.recorder.os.write",
-        mock.Mock(side_effect=OSError(28, "No space left on device")),
-    )
-    state = page.sign_in(mode="record", cassette="tour")
-    table = dm.interactions()
-    monkeypatch.undo()
+    """A reader signs in below `dm.record`, and goes on in the same notebook as its author."""
+    dm.record("tour")
+    dm.me()
+    before = dict(service.requests)
+    account = page.sign_in()["account"]
+    dm.get("/v1/lists")
+    recorded = dm.interactions("tour")["path"].tolist()
 
-    assert "No space left on device" in state["account"]["note"]
-    assert table["cassette"].isna().tolist() == [True]
+    assert before == {}
+    assert account["detail"] == f"{service.base_url} · recording to tour"
+    assert recorded == ["/v1/users/me", "/v1/lists"]
+    assert service.api_key not in tour.read_text()
 
 
-def test_a_recording_that_cannot_be_opened_leaves_the_session_as_it_was(page: Page) -> None:
-    """The cassette is in use, so the previous session stays the current one."""
-    page.sign_in()
-    before = dm.session()
+@pytest.mark.parametrize("left", ["replay", "block"])
+def test_signing_in_after_another_mode_records_nothing(
+    page: Page, service: StandIn, tour: Path, left: str
+) -> None:
+    """The notebook replays on purpose, or the block that records has ended."""
+    before = tour.read_bytes()
+    with dm.record("tour"):
+        dm.me()
+    if left == "replay":
+        dm.replay("tour")
+    account = page.sign_in()["account"]
+    dm.get("/v1/lists")
+
+    assert account["detail"] == service.base_url
+    assert tour.read_bytes() == before
+
+
+def test_a_recording_that_cannot_begin_is_told_and_the_sign_in_succeeds(
+    page: Page, tour: Path
+) -> None:
+    """Another kernel records to the same cassette."""
+    dm.record("tour")
     with Cassette("tour", record_mode="any"):
-        problem = page.sign_in(mode="record", cassette="tour")["problem"]
+        account = page.sign_in()["account"]
 
-    assert problem["field"] == "cassette"
-    assert dm.session() is before
+    assert account["note"].startswith("Nothing is recorded. Cassette 'tour' is being recorded by")
+    assert dm.session().mode == "live"
 
 
 def test_a_cassette_is_replayed_without_a_key(page: Page) -> None:
@@ -252,7 +253,7 @@ def test_the_form_is_filled_in_from_the_environment(
     monkeypatch.setenv("DIRECTMAIL_BASE_URL", service.base_url)
     monkeypatch.setenv("DIRECTMAIL_API_KEY", service.api_key)
     choices = page.send("hello")["choices"]
-    state = page.sign_in(mode=choices["mode"], address=choices["address"], key="")
+    state = page.sign_in(address=choices["address"], key="")
 
     assert choices["key_hint"] == "Leave it empty to use the key in DIRECTMAIL_API_KEY."
     assert state["account"]["title"] == "Signed in as Stand-in User"

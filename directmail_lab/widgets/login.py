@@ -7,25 +7,24 @@ import sys
 import threading
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final, cast, get_args
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from .. import credentials, errors, settings
-from ..arguments import check_choice
-from ..cassettes import SessionRecording, cassettes_by_name, new_cassette_path
+from ..cassettes import SessionRecording, cassettes_by_name
 from ..credentials import ApiKey, typed_api_key
-from ..current import connect, current_session, logout
+from ..current import connect, current_session, keyless_record, logout
 from ..display import plural
 from ..http import httpx
 from ..sessions import Session, SessionOptions
 from ..tracebacks import hide_frames
 from ..transports.allowance import Pace
-from ..transports.session import ModeName
 from .browser_data import read_page
 from .widget import Widget, can_show_widgets
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from ..modes import ModeChange
     from ..readings.reset_unit import ResetUnit
 
 _MAX_TIMEOUT_S: Final = 15.0
@@ -41,7 +40,8 @@ class SignInRequest:
     """How to sign in.
 
     If ``address`` is empty or ``key`` is None, it is looked up in the environment and the keyring.
-    ``options`` are those of `Session`.
+    ``mode`` is ``"live"`` or ``"replay"``, and only a replay has a cassette. ``options`` are those
+    of `Session`.
     """
 
     mode: str = "live"
@@ -56,8 +56,6 @@ class SignInRequest:
 def login(
     *,
     base_url: str = "",
-    mode: ModeName = "live",
-    cassette: str = "",
     remember: bool = False,
     timeout_s: float = 30.0,
     pace: Pace = "burst",
@@ -69,17 +67,14 @@ def login(
 ) -> LoginWidget | Session:
     """Show the sign-in form. Signing in opens a session and makes it the current one.
 
-    At a terminal, it asks for the address and the key instead, unless they are configured.
+    If ``dm.record("tour")`` replays because there was no key, signing in begins to record. At a
+    terminal, `login` asks for the address and the key instead, unless they are configured.
 
     Parameters
     ----------
     base_url
         The address that the form shows first: a base address, or the name of a configured region.
         By default ``DIRECTMAIL_BASE_URL``, or else the first configured region.
-    mode
-        The mode that the form shows first: ``"live"``, ``"record"`` or ``"replay"``.
-    cassette
-        The cassette that the form shows first.
     remember
         Keep the key in the operating system's keyring after the service has accepted it. `logout`
         removes it.
@@ -100,15 +95,10 @@ def login(
         retry=retry,
         paths=paths,
     )
-    check_choice("mode", mode, get_args(ModeName))
-    request = SignInRequest(
-        mode=mode, address=base_url, cassette=cassette, remember=remember, options=options
-    )
+    request = SignInRequest(address=base_url, remember=remember, options=options)
     if can_show_widgets():
         return LoginWidget(request)
-    if mode != "replay":
-        request = _ask_at_terminal(request)
-    session, account = sign_in(request)
+    session, account = sign_in(_ask_at_terminal(request))
     sys.stdout.write(f"{account['title']}\n{account['note']}".rstrip() + "\n")
     return session
 
@@ -227,8 +217,6 @@ class LoginWidget(Widget):
             "regions": list(regions.items()),
             "address": address,
             "cassettes": list(cassettes_by_name()),
-            "cassette": request.cassette,
-            "mode": request.mode,
             "key_source": source,
             "key_hint": hint or f"Kept in {kept}, and not in the notebook.",
         }
@@ -252,32 +240,38 @@ def sign_in(request: SignInRequest) -> tuple[Session, dict[str, Any]]:
     DirectMailLabError, httpx.TransportError
         The errors of `Session` and `Session.me`; `explain` turns them into texts for the form.
     """
-    options, cassette = request.options, request.cassette
     if request.mode == "replay":
-        session = connect(cassette=cassette, **options)
+        session = connect(cassette=request.cassette, **request.options)
         count = plural(len(session.open_cassette or ()), "recorded response")
         when = session.recording.recorded_when
         recorded = f", recorded {when}" if when else ""
         detail = f"{count} from {session.base_url}{recorded}. No key, no network."
         return session, {"title": f"Replaying {session.cassette}", "detail": detail, "note": ""}
     address = settings.choose_address(request.address or None)
-    if request.mode == "record":
-        new_cassette_path(cassette)  # refuse an invalid name before anything is sent
     key = credentials.find_api_key(request.key, base_url=address)
-    name, tried = _try(address, key, options)
-    if request.mode == "record":
-        session = connect(address, key, cassette=cassette, record_mode="new_episodes", **options)
-    else:
-        session = connect(address, key, **options)
-    notes = [_keep_trial(session, tried), _remember(request, address)]
+    name, tried = _try(address, key, request.options)
+    waiting = keyless_record()
+    session = connect(address, key, **request.options)
+    session.recording.extend(tried)
+    notes = [_begin_to_record(waiting), _remember(request, address)]
     first = tried.reading(1)
     return session, {
         "title": f"Signed in as {name}",
-        "detail": f"{address} · recording to {cassette}" if session.cassette else address,
+        "detail": f"{address} · recording to {session.cassette}" if session.cassette else address,
         "note": " ".join(filter(None, notes)),
         "limit": first.limit,
         "remaining": first.remaining,
     }
+
+
+def _begin_to_record(waiting: ModeChange[Session] | None) -> str:
+    """Record what `record` could only replay before; return a warning or ``""``."""
+    if waiting is not None:
+        try:
+            waiting.enter_again()
+        except errors.CassetteError as error:  # the sign-in itself succeeded
+            return f"Nothing is recorded. {error}"
+    return ""
 
 
 def key_source(address: str) -> str:
@@ -290,35 +284,13 @@ def key_source(address: str) -> str:
 def _try(address: str, key: ApiKey, options: SessionOptions) -> tuple[str, SessionRecording]:
     """Send one request, and return the account's name and the recording of the request.
 
-    It does not wait for an allowance, since a person is waiting for the form. It does not write a
-    cassette, so that a refused key leaves none behind; see `_keep_trial`.
+    It does not wait for an allowance, since a person is waiting for the form.
     """
     timeout_s = min(options.get("timeout_s", _MAX_TIMEOUT_S), _MAX_TIMEOUT_S)
     trial_options: SessionOptions = {**options, "pace": "off", "timeout_s": timeout_s}
     with Session(address, key, **trial_options) as trial:
         name = _find_name(trial.me())
         return name, trial.recording
-
-
-def _keep_trial(session: Session, tried: SessionRecording) -> str:
-    """Make the trial of an accepted key the session's first interaction, and record it.
-
-    If the cassette already has a response to this request, it does not get another one. Return a
-    warning if the trial cannot be recorded, or an empty string.
-    """
-    cassette, interaction, about, note = session.open_cassette, tried.interaction(1), {}, ""
-    try:
-        if (
-            cassette is not None
-            and not cassette.has_unplayed(interaction.request)
-            and (written := cassette.record(interaction)) is not None
-        ):
-            number = written.number
-            about = {"source": "recorded", "cassette": cassette.name, "cassette_number": number}
-    except errors.CassetteError as error:  # the sign-in itself succeeded
-        note = str(error)
-    session.recording.extend(tried, **about)
-    return note
 
 
 def _find_name(record: pd.DataFrame) -> str:

@@ -119,7 +119,6 @@ def test_a_screen_reader_announces_each_part(
           - heading "Sign in to the direct mail service" [level=2]
           - group "Where responses come from":
             - radio "Live" [checked]
-            - radio "Record"
             - radio "Replay"
           - combobox "Service address"
           - textbox "Another service address"

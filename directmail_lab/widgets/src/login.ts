@@ -9,9 +9,7 @@ type Mode = keyof typeof MODES;
 interface Choices {
   regions: [string, string][];
   cassettes: string[];
-  mode: Mode | "";
   address?: string;
-  cassette?: string;
   key_hint?: string;
   key_source?: string;
 }
@@ -28,11 +26,11 @@ interface View {
 }
 
 const MODES = {
-  live: { label: "Live", about: "Requests go to the service." },
-  record: { label: "Record", about: "Requests go to the service and are recorded in a cassette, without the key." },
+  live: { label: "Live", about: "Requests go to the service. To record them, run dm.record(…) in a cell." },
   replay: { label: "Replay", about: "Responses come from a cassette: no key, no network." },
 };
 const OTHER = "";
+const NO_CHOICES: Choices = { regions: [], cassettes: [] };
 
 function makeField<Control extends HTMLElement>(id: string, name: string, label: string, control: Control) {
   const hint = make("div", { className: "dml-hint dml-soft", id: `${id}-${name}-hint` });
@@ -67,10 +65,8 @@ function makeForm(id: string) {
     region: makeField(id, "region", "Service address", make("select")),
     address: makeField(id, "address", "Service address", typed),
     key: makeField(id, "key", "API key", text({ type: "password" })),
-    recording: makeField(id, "recording", "Cassette", text({ type: "text" })),
     played: makeField(id, "played", "Cassette", make("select")),
   };
-  fields.recording.hint.textContent = "Choose a name. If the cassette exists, responses are added to it.";
   const submit = make("button", { type: "submit", className: "dml-primary" });
   const status = make("div", { className: "dml-status dml-soft", role: "status" });
   const problem = make("div", { className: "dml-problem", role: "alert", id: `${id}-problem` });
@@ -121,7 +117,6 @@ function arrange(view: View) {
   form.address.row.classList.toggle("dml-below", hasRegions);
   form.address.control.ariaLabel = hasRegions ? "Another service address" : null;
   form.key.row.hidden = !needsKey;
-  form.recording.row.hidden = mode !== "record";
   form.played.row.hidden = needsKey;
   const labels = needsKey ? ["Sign in", "Signing in…"] : ["Replay", "Opening…"];
   form.submit.textContent = labels[Number(view.busy)];
@@ -134,14 +129,14 @@ function fillSelect(select: HTMLSelectElement, options: [string, string][], sele
 }
 
 function showChoices(view: View, choices: Choices) {
-  const { region, address, key, recording, played, modes } = view.form;
-  const isFirst = !view.choices.mode;
+  const { region, address, key, played } = view.form;
+  const isFirst = view.choices === NO_CHOICES;
   view.choices = choices;
   const regions = choices.regions.map(([name, url]): [string, string] => [url, `${name} — ${url}`]);
   const selected = isFirst ? choices.address : region.control.value;
   fillSelect(region.control, [...regions, [OTHER, "Another address…"]], selected);
   const cassettes = choices.cassettes.map((name): [string, string] => [name, name]);
-  fillSelect(played.control, cassettes, played.control.value || choices.cassette);
+  fillSelect(played.control, cassettes, played.control.value);
   played.hint.textContent = cassettes.length ? "The cassettes that were found." : "No cassette was found. Record one first.";
   key.hint.textContent = choices.key_hint ?? "";
   key.control.placeholder = choices.key_source ? `the key in ${choices.key_source}` : "";
@@ -150,13 +145,11 @@ function showChoices(view: View, choices: Choices) {
     address.control.value = choices.address ?? "";
     if (choices.address) region.control.value = OTHER;
   }
-  recording.control.value = choices.cassette ?? "";
-  modes.radios.find((radio) => radio.value === choices.mode)!.checked = true;
 }
 
 /* A problem is shown below the fields, and its field is marked. */
-function fieldOf({ played, recording, address, region, key }: Form, name: string): HTMLInputElement | HTMLSelectElement | undefined {
-  const fields: Record<string, { row: HTMLElement; control: HTMLInputElement | HTMLSelectElement }[]> = { cassette: [played, recording], address: [address, region], key: [key] };
+function fieldOf({ played, address, region, key }: Form, name: string): HTMLInputElement | HTMLSelectElement | undefined {
+  const fields: Record<string, { row: HTMLElement; control: HTMLInputElement | HTMLSelectElement }[]> = { cassette: [played], address: [address, region], key: [key] };
   return fields[name]?.find(({ row }) => !row.hidden)?.control;
 }
 
@@ -229,7 +222,7 @@ function send(view: View, message: object, texts?: string[]) {
 
 function render({ model, el }: Context) {
   const id = newId();
-  const view = { choices: { regions: [], cassettes: [], mode: "" } } as unknown as View;
+  const view = { choices: NO_CHOICES } as unknown as View;
   const form = (view.form = makeForm(id));
   const account = (view.account = makeAccount(id, () => send(view, { type: "sign_out" })));
   view.kernel = connect(model, {
