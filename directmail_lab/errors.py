@@ -9,7 +9,7 @@
     ├── AllowanceExhaustedError  the allowance is used up, and the wait is too long
     ├── NotJSONError             a body is not JSON
     ├── NotebookRunError         a notebook to share does not run without a key
-├── MissingPackageError      a package is not installed that this call needs
+    ├── MissingPackageError      a package is not installed that this call needs
     ├── ServiceError             the service responded with an error status
     │   └── UnauthorizedError    … with 401 or 403
     └── CassetteError            a cassette cannot be found, opened or written

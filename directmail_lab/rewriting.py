@@ -15,7 +15,7 @@ from .errors import CassetteError
 from .exchange.bodies import unpack
 from .exchange.values import RecordedRequest, RecordedResponse, header, normalize_headers
 
-_HEADERS: Final = frozenset(("link", "location", "content-location"))
+_HEADERS: Final = frozenset(("link", "location", "content-location", "refresh"))
 _SLASH: Final = r"\\?/"  # JSON may have \/
 _DEFAULT_PORT: Final = r"(?::(?:80|443))?"
 
@@ -23,7 +23,8 @@ _DEFAULT_PORT: Final = r"(?::(?:80|443))?"
 class Rewriting:
     """Turns a service's addresses into a server's own, and back.
 
-    It changes the headers ``Link``, ``Location`` and ``Content-Location``, and JSON bodies.
+    It changes the headers ``Link``, ``Location``, ``Content-Location`` and ``Refresh``, and JSON
+    bodies.
 
     Parameters
     ----------
@@ -78,7 +79,9 @@ class Rewriting:
 
     def _own_header(self, value: str) -> str:
         for prefix in self._prefixes:  # the server's paths do not have this prefix
-            value = re.sub(rf"(^|<){re.escape(prefix)}(?=/)", r"\1", value)
+            # `</eu/v1>; rel="next"` of Link, and `5; url=/eu/v1` of Refresh.
+            start = r"(^|<|\b(?i:url)\s*=\s*[\"']?)"
+            value = re.sub(rf"{start}{re.escape(prefix)}(?=/)", r"\1", value)
         return self._own_text(value)
 
     def _own_text(self, text: str) -> str:

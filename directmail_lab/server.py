@@ -77,12 +77,13 @@ class Handler(BaseHTTPRequestHandler):
     def respond(self) -> None:
         """Read the body of a request, and send the response."""
         try:
+            self._check_headers()
             body = self._body()
         except TooLargeError as error:
             self.close_connection = True
             self.send(error_response(413, f"The body is {error}.", reason="too_large"))
             return
-        except ValueError:  # it is not clear where the body ends
+        except ValueError:  # it is not clear where the request ends
             self.send_error(HTTPStatus.BAD_REQUEST)
             return
         # `self.path` is the address as it was sent: /v1/users/me?verbose=1.
@@ -91,6 +92,15 @@ class Handler(BaseHTTPRequestHandler):
     def reply(self, request: RecordedRequest) -> None:
         """Send the response to a complete request."""
         self.send(self.server.owner.answer(request))
+
+    def _check_headers(self) -> None:
+        """Raise ValueError if another program could read these headers in another way."""
+        # The parser stops at a line such as "Transfer-Encoding : chunked", and keeps the rest.
+        is_whole = not self.headers.defects and not self.headers.get_payload()
+        hosts = len(self.headers.get_all("Host", ()))
+        names = all(map(TOKEN.fullmatch, self.headers))
+        if not (is_whole and names and hosts <= 1):
+            raise ValueError("a header is malformed, or Host is given twice")
 
     def _body(self) -> bytes:
         codings = [each.lower() for each in self.headers.get_all("Transfer-Encoding", ())]
@@ -197,9 +207,12 @@ class LoopbackServer:
         self._server.shutdown()
         self._thread.join()
         self._server.server_close()
-        for thread, connection in self._server.connections.items():
+        connections = self._server.connections
+        # First all of them: a busy one slows down the end of the others.
+        for connection in connections.values():
             with suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
+        for thread in connections:
             thread.join()
 
     def __enter__(self) -> Self:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -71,6 +73,15 @@ def test_a_reading_and_its_interaction_have_the_same_time() -> None:
     times = frame_of([reading(at=each) for each in clock_s], unit="undetermined")["at"]
 
     assert times.tolist() == [datetime.fromtimestamp(each, UTC) for each in clock_s]
+
+
+def test_readings_compare_no_bytes_with_text() -> None:
+    """`python -bb` makes that an error, and some suites run with it."""
+    code = """
+from directmail_lab.readings.reading import raw_values
+assert raw_values([(b"X-RateLimit-Limit", b"7")]) == raw_values([("x-ratelimit-limit", "7")])
+"""
+    subprocess.run([sys.executable, "-bb", "-c", code], check=True, timeout=60)
 
 
 @pytest.mark.parametrize(

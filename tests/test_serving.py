@@ -6,6 +6,8 @@ import json
 import re
 import signal
 import socket
+import threading
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,8 +20,8 @@ from hypothesis import given, settings, strategies as st
 from test_cli import output_until, started
 
 from directmail_lab.cassettes import read_cassette
-from directmail_lab.exchange.values import Interaction, RecordedResponse
-from directmail_lab.server import CassetteServer
+from directmail_lab.exchange.values import Interaction, RecordedRequest, RecordedResponse
+from directmail_lab.server import CassetteServer, LoopbackServer
 
 ME = "/v1/users/me"
 Answer = tuple[int, list[tuple[str, str]], bytes]
@@ -213,6 +215,8 @@ ADDRESSES = [
     ("Location", EU.replace("https://", "http://ada:pw@"), "OWN"),
     ("Location", "https://api.example.test.evil/eu", "https://api.example.test.evil/eu"),
     ("Location", "https://docs.example.test/", "https://docs.example.test/"),
+    ("Refresh", f"5; url={EU}/v1", "5; url=OWN/v1"),
+    ("Refresh", "0;URL='/eu/v1'", "0;URL='/v1'"),
     ("ETag", EU, EU),
     ("", f'{{"n": 1.0, "é": "see {EU}/v1"}}', '{"n": 1.0, "é": "see OWN/v1"}'),
     ("", json.dumps([EU]).replace("/", "\\/"), '["http:\\/\\/127.0.0.1:'),
@@ -223,7 +227,7 @@ ADDRESSES = [
 def test_addresses_of_the_service_become_the_servers(
     header: str, said: str, got: str, tmp_path: Path
 ) -> None:
-    """Three headers and JSON are rewritten with the correct length; the rest is unchanged."""
+    """Four headers and JSON are rewritten with the correct length; the rest is unchanged."""
     answer = answered(get(ME, base=EU), said if not header else "{}")
     headers = (*answer.response.headers, *([(header, said)] if header else []))
     answer = replace(answer, response=replace(answer.response, headers=headers))
@@ -291,6 +295,10 @@ CHUNKED = "Transfer-Encoding: chunked\r\n"
         ("Content-Length: 67108865\r\n", "", 413),
         (f"Content-Length: {'9' * 5000}\r\n", "", 400),
         ("Content-Length: 8\r\n" + CHUNKED, "0\r\n\r\n", 400),
+        ("Transfer-Encoding : chunked\r\n", "0\r\n\r\n", 400),
+        ("Content-Length: 8\r\nno header\r\n", '{"a": 1}', 400),
+        ("a(b: 1\r\nContent-Length: 8\r\n", '{"a": 1}', 400),
+        ("Host: localhost\r\nContent-Length: 8\r\n", '{"a": 1}', 400),
         (CHUNKED + CHUNKED, "0\r\n\r\n", 400),
         ("Transfer-Encoding: gzip, chunked\r\n", "0\r\n\r\n", 400),
         ("Content-Length: 8\r\nContent-Length: 9\r\n", '{"a": 1}x', 400),
@@ -301,7 +309,7 @@ CHUNKED = "Transfer-Encoding: chunked\r\n"
         (CHUNKED, '8\r\n{"a": 1}\r\n0\r\nX-Trailer: 1\r\n\r\n', 400),
     ],
 )
-def test_a_request_body_must_have_one_length_within_a_limit(
+def test_a_request_must_be_clear_and_its_body_within_a_limit(
     tour: Path, head: str, body: str, status: int | None, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Everything else is refused without a traceback, and the connection closes."""
@@ -313,6 +321,7 @@ def test_a_request_body_must_have_one_length_within_a_limit(
 
     assert capfd.readouterr() == ("", "")
     assert (parsed(got)[0] if got else None) == status
+    assert got.count(b"HTTP/1.1 ") == bool(got)
     assert not got or ("Connection", "close") in parsed(got)[1]
 
 
@@ -359,6 +368,39 @@ def test_a_page_that_a_browser_shows_runs_no_script(tour: Path) -> None:
     policy = dict(shown[1])["Content-Security-Policy"].split()
     assert policy == ["sandbox", "allow-same-origin"]
     assert "Content-Security-Policy" not in dict(fetched[1])
+
+
+def test_closing_ends_all_connections_at_once() -> None:
+    """The busy ones would otherwise take the time that each of the others needs to end."""
+    is_ended, waited = threading.Event(), []
+    are_both_asked = threading.Barrier(3, timeout=60)
+
+    class Busy(LoopbackServer):
+        def answer(self, _: RecordedRequest) -> RecordedResponse:
+            are_both_asked.wait()
+            waited.append(is_ended.wait(10))
+            return RecordedResponse(204, "", (), b"")
+
+    with Busy() as server, ExitStack() as opened:
+        place = ("127.0.0.1", int(server.base_url.rpartition(":")[2]))
+        first, second = (
+            opened.enter_context(socket.create_connection(place, timeout=60)) for _ in range(2)
+        )
+        for each in (first, second):
+            each.sendall(f"GET {ME} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+
+        def follow() -> None:
+            with suppress(ConnectionError):
+                second.recv(1)  # until the server ends this connection
+            is_ended.set()
+
+        follower = threading.Thread(target=follow)
+        follower.start()
+        are_both_asked.wait()
+        server.close()
+        follower.join()
+
+    assert all(waited)
 
 
 # -- the command -------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ A failure prints one line that says what happened and what to do, without a trac
 
 from __future__ import annotations
 
+import signal
 import sys
 import warnings
 from pathlib import Path
@@ -42,6 +43,9 @@ app = typer.Typer(
 
 def main() -> None:
     """Run the command; an expected error becomes its message and exit code 2."""
+    for name in ("SIGTERM", "SIGHUP"):  # end as after an error: without temporary files and locks
+        if signal.getsignal(number := getattr(signal, name, signal.SIGTERM)) == signal.SIG_DFL:
+            signal.signal(number, lambda number, _: sys.exit(128 + number))
     warnings.showwarning = lambda message, *_, **__: typer.echo(f"Note: {message}", err=True)
     try:
         with naming_what_is_missing():

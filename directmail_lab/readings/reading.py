@@ -46,10 +46,12 @@ class RawValues(NamedTuple):
     date: str | None = None
 
 
-# The keys are names in lower case, as text and as bytes (httpx keeps bytes).
-_FIELDS: Final[dict[str | bytes, str]] = {}
-for _header, _field in zip((*HEADERS, "Retry-After", "Date"), RawValues._fields, strict=True):
-    _FIELDS[_header.lower()] = _FIELDS[_header.lower().encode()] = _field
+_NAMES: Final = [name.lower() for name in (*HEADERS, "Retry-After", "Date")]
+# By names in lower case, as text and as bytes (httpx keeps bytes). `python -bb` forbids one dict.
+_FIELDS: Final[dict[type, dict[Any, str]]] = {
+    str: dict(zip(_NAMES, RawValues._fields, strict=True)),
+    bytes: dict(zip(map(str.encode, _NAMES), RawValues._fields, strict=True)),
+}
 
 
 def raw_values(
@@ -58,7 +60,7 @@ def raw_values(
     """Return the headers that a `Reading` keeps, from pairs of text or from ``headers.raw``."""
     found: dict[str, str] = {}
     for name, value in headers:
-        if field := _FIELDS.get(name.lower()):
+        if field := _FIELDS[bytes if isinstance(name, bytes) else str].get(name.lower()):
             text = (value if isinstance(value, str) else value.decode("latin-1")).strip(" \t")
             found[field] = f"{found[field]}, {text}" if field in found else text
     return RawValues(**found)
