@@ -83,6 +83,34 @@ def output_until(process: subprocess.Popen[str], last: str) -> str:
     return "".join(lines)
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows ends a process at once")
+def test_a_command_that_is_terminated_leaves_no_temporary_file(tmp_path: Path) -> None:
+    """SIGTERM, and SIGHUP of a closed terminal, end a command as an error does."""
+    code = """
+import time
+from pathlib import Path
+from directmail_lab import cli
+from directmail_lab.cassettes.library import create, locked
+
+def command():
+    with locked(Path("tour.yaml")) as path, create(path):
+        print("writing", flush=True)
+        time.sleep(60)
+
+cli.app = command
+cli.main()
+"""
+    (tmp_path / "tour.yaml").write_text("version: 1\n")
+    words, pipe = [sys.executable, "-c", code], subprocess.PIPE
+    with subprocess.Popen(words, cwd=tmp_path, stdout=pipe, text=True) as process:
+        output_until(process, "writing")
+        during = [each.name for each in tmp_path.glob("*tour*")]
+        process.terminate()
+
+    assert (process.returncode, len(during)) == (128 + signal.SIGTERM, 3)
+    assert [each.name for each in tmp_path.glob("*tour*")] == ["tour.yaml"]
+
+
 def test_serve_says_what_it_assumes_and_ends_on_a_signal(tmp_path: Path) -> None:
     """The address and key come first, the responses keep the contract, and Ctrl-C exits with 0."""
     words = ("serve", "--port", "0", "--limit", "7", "--reset-unit", "epoch_s")

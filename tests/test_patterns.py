@@ -30,7 +30,6 @@ import directmail_lab
 from directmail_lab.cassettes.files import parse_cassette
 from directmail_lab.cassettes.layout import header_text, interaction_text
 from directmail_lab.clients import own
-from directmail_lab.clients.requests import _ERRORS
 from directmail_lab.errors import CassetteFormatError
 from directmail_lab.exchange.operations import pattern_of
 from directmail_lab.questions import audit
@@ -100,7 +99,6 @@ MADE: dict[str, list[Pattern]] = {
     "directmail_lab.clients.own._explain": [
         re.compile(pattern) for _, pattern, *_ in own._MESSAGES
     ],
-    "directmail_lab.clients.requests.answer": [re.compile(each[1]) for each in _ERRORS],
     "directmail_lab.exchange.operations.pattern_of": compiled_by(
         lambda: pattern_of("/v1/{a}:{b}/{c}")
     ),
