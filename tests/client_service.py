@@ -71,6 +71,8 @@ class ClientService(LoopbackServer):
             case "users/me":
                 cookies = (("Set-Cookie", "a=1; Path=/"), ("Set-Cookie", "b=2; Path=/"))
                 return json_response(200, {"name": "Ada", "of": request.uri}, cookies)
+            case "rows" if request.method == "PUT":
+                return RecordedResponse(200, "OK", (("ETag", f'"{len(body)}"'),))
             case "rows":
                 digest = hashlib.sha256(body).hexdigest()
                 return json_response(201, {"bytes": len(body), "sha256": digest})

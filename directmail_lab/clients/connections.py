@@ -206,10 +206,7 @@ class _Exchange:
         lines = head.replace(b"\r\n\t", b" ").split(b"\r\n")[1:]
         headers = [(name, value.strip()) for name, _, value in (x.partition(b":") for x in lines)]
         is_chunked = any(name.lower() == b"transfer-encoding" for name, _ in headers)
-        connect, read = (
-            limit if isinstance(limit, int | float | None) else socket.getdefaulttimeout()
-            for limit in (self._kept.connect_timeout, self._connection.timeout)
-        )
+        connect, read = _seconds(self._kept.connect_timeout), _seconds(self._connection.timeout)
         limits = {"connect": connect, "pool": connect, "read": read, "write": read}
         call = Call(wants_key=True, send=self._send if can_send else None)
         request = httpx.Request(
@@ -233,7 +230,7 @@ class _Exchange:
             with self._errors(httpx.ConnectTimeout, httpx.ConnectError):
                 _connect(connection, kept)
             with self._errors(httpx.WriteTimeout, httpx.WriteError):
-                connection.sock.settimeout(connection.timeout)
+                connection.sock.settimeout(_seconds(connection.timeout))
                 connection.sock.sendall(data)
             raw = http_client.HTTPResponse(connection.sock, method=self._method)
             with self._errors(httpx.ReadTimeout, httpx.ReadError):
@@ -369,6 +366,11 @@ def _connect(connection: Any, kept: _Kept) -> None:
         timeout, connection.timeout = connection.timeout, kept.connect_timeout
         connection.connect()
         connection.timeout = timeout
+
+
+def _seconds(timeout: Any) -> float | None:
+    """Return a timeout of a connection; by default, it is a marker."""
+    return timeout if isinstance(timeout, int | float | None) else socket.getdefaulttimeout()
 
 
 def _host_and_port(connection: Any) -> tuple[str, int]:

@@ -1,0 +1,520 @@
+"""``patch=True`` with every client: the same outcome without a session, recorded and replayed.
+
+Each test runs with every client, against a real server, which is gone in the replay.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import io
+import socket
+import ssl
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import httpx
+import pytest
+import requests
+import urllib3
+from client_service import ClientService
+from every_client import AWS_ID, AWS_SECRET, CLIENTS, Asked, Got
+from key_search import traces
+
+from directmail_lab.cassettes import Cassette, read_cassette
+from directmail_lab.clients import ClientsTransport
+from directmail_lab.errors import NotRecordedError
+from directmail_lab.exchange.values import Interaction, RecordedRequest, RecordedResponse
+from directmail_lab.http import kind_of_failure, recorded_request
+from directmail_lab.pytest_plugin.patched import patched
+from directmail_lab.sessions import Session
+from directmail_lab.settings import NO_ADDRESS
+
+Send = Callable[[Asked], Got]
+SECRET = "s3cr3t-of-the-client-77"
+
+
+@pytest.fixture(params=CLIENTS)
+def send(request: pytest.FixtureRequest) -> Send:
+    """Each client."""
+    return CLIENTS[request.param]
+
+
+@pytest.fixture
+def service() -> Iterator[ClientService]:
+    """A service with streams, redirects and faults."""
+    with ClientService() as started:
+        yield started
+
+
+@contextmanager
+def recording(path: Path, *, allow_writes: bool = True, **options: Any) -> Iterator[Session]:
+    """Record what clients send during the block."""
+    session = Session(NO_ADDRESS, allow_writes=allow_writes)
+    with session, patched(session.take_senders(), **options):
+        session.record(path)
+        yield session
+
+
+@contextmanager
+def replaying(path: Path) -> Iterator[Session]:
+    """Replay to clients during the block."""
+    with Session(NO_ADDRESS) as session, patched(session.take_senders()):
+        session.replay(path, repeat="strict")
+        yield session
+
+
+def outcome(send: Send, asked: Asked) -> object:
+    """Return the response, or the types of the error and of its reason."""
+    try:
+        return send(asked)
+    except Exception as error:
+        return type(error), type(getattr(error, "reason", None))
+
+
+# -- responses -----------------------------------------------------------------------------------
+
+PATHS = ("users/me?a=%C3%A9&b=1", "moved", "packed", "events", "busy", "nothing")
+
+
+def tour(send: Send, base_url: str) -> list[object]:
+    """Send different requests; return the outcomes."""
+    asked = [Asked("GET", f"{base_url}/v1/{path}") for path in PATHS]
+    asked.append(Asked("POST", f"{base_url}/v1/rows", b"name|city\n" * 20_000))
+    if send is not CLIENTS["boto3"]:
+        asked.append(Asked("HEAD", f"{base_url}/v1/packed"))
+    return [outcome(send, each) for each in asked]
+
+
+def test_responses_are_the_same_raw_recorded_and_replayed(
+    send: Send, service: ClientService, tmp_path: Path
+) -> None:
+    """Reads, writes, redirects, compressed bodies, streams, errors and HEAD."""
+    path = tmp_path / "tour.yaml"
+    raw = tour(send, service.base_url)
+    sent = service.counts
+    service.received.clear()
+    with recording(path):
+        recorded = tour(send, service.base_url)
+    sent_again = service.counts
+    service.close()
+    with replaying(path):
+        replayed = tour(send, service.base_url)
+    after = outcome(send, Asked("GET", f"{service.base_url}/v1/packed"))
+
+    assert raw == recorded == replayed
+    assert sent == sent_again
+    assert len(read_cassette(path)) == sent.total()
+    assert isinstance(after, tuple)
+    assert not isinstance(after, Got)  # nothing is patched any more
+
+
+def test_each_hop_is_on_disk_before_the_next(
+    send: Send, service: ClientService, tmp_path: Path
+) -> None:
+    """A kill between the two would lose nothing that the client has seen."""
+    path, seen = tmp_path / "hops.yaml", []
+    answer = service.answer
+
+    def noting(request: RecordedRequest) -> RecordedResponse:
+        seen.append(len(read_cassette(path)) if path.exists() else 0)
+        return answer(request)
+
+    service.answer = noting  # type: ignore[method-assign]
+    with recording(path):
+        outcome(send, Asked("GET", f"{service.base_url}/v1/moved"))
+
+    follows = send is not CLIENTS["http.client"]
+    assert seen == ([0, 1] if follows else [0])
+
+
+# -- failures ------------------------------------------------------------------------------------
+
+FAULTS = ("silent", "cut", "")
+
+
+class KeepingFailures(ClientsTransport):
+    """Records failures too, as a test that passes does."""
+
+    def __init__(self, session: Session) -> None:
+        super().__init__(session.transport)
+        self._cassette = session.open_cassette
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        try:
+            return super().handle_request(request)
+        except httpx.TransportError as error:
+            self._keep(request, error)
+            raise
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        try:
+            return await super().handle_async_request(request)
+        except httpx.TransportError as error:
+            self._keep(request, error)
+            raise
+
+    def _keep(self, request: httpx.Request, error: httpx.TransportError) -> None:
+        assert isinstance(self._cassette, Cassette)
+        response = RecordedResponse(0, str(error), no_response=kind_of_failure(error))
+        self._cassette.record(Interaction(recorded_request(request), response))
+
+
+def test_failures_are_the_same_raw_recorded_and_replayed(
+    send: Send, service: ClientService, tmp_path: Path
+) -> None:
+    """Timeouts, broken bodies and refused connections have the errors of the client's library."""
+    path = tmp_path / "failures.yaml"
+    with ClientService() as closed:
+        unused = f"{closed.base_url}/v1/"
+
+    def failures() -> list[object]:
+        addresses = [f"{service.base_url}/v1/{fault}" if fault else unused for fault in FAULTS]
+        return [outcome(send, Asked("GET", each, timeout_s=0.3)) for each in addresses]
+
+    raw = failures()
+    with Session(NO_ADDRESS) as session:
+        session.take_senders()
+        session.record(path)
+        with patched(KeepingFailures(session)):
+            recorded = failures()
+    service.close()
+    with replaying(path):
+        replayed = failures()
+
+    assert raw == recorded == replayed
+    assert not any(isinstance(each, Got) for each in raw)
+
+
+def test_a_body_that_cannot_be_decompressed_raises_the_librarys_error(
+    send: Send, service: ClientService, tmp_path: Path
+) -> None:
+    """The client gets it as it came."""
+    asked = Asked("GET", f"{service.base_url}/v1/badly-packed")
+    raw = outcome(send, asked)
+    with recording(tmp_path / "packed.yaml"):
+        assert outcome(send, asked) == raw
+
+
+def test_an_endless_response_raises_a_timeout_while_recording(
+    send: Send, service: ClientService, tmp_path: Path
+) -> None:
+    """The client's own timeout applies, or a recording would never end."""
+    asked = Asked("GET", f"{service.base_url}/v1/endless", timeout_s=0.2)
+    with recording(tmp_path / "endless.yaml"):
+        kind, reason = outcome(send, asked)  # type: ignore[misc]
+
+    assert "Timeout" in f"{kind.__name__} {reason.__name__}"
+
+
+# -- writes --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+def test_threads_send_each_write_once_or_never(
+    send: Send, service: ClientService, tmp_path: Path, allowed: bool
+) -> None:
+    """Six threads write at once: all is recorded, or nothing is sent."""
+    each = 40 if send in (CLIENTS["requests"], CLIENTS["http.client"]) else 4
+
+    def write(number: int) -> object:
+        url = f"{service.base_url}/v1/rows?n={number}"
+        return outcome(send, Asked("POST", url, b"1|2"))
+
+    path = tmp_path / "writes.yaml"
+    with recording(path, allow_writes=allowed), ThreadPoolExecutor(6) as pool:
+        list(pool.map(write, range(6 * each)))
+
+    assert len(service.received) == (6 * each if allowed else 0)
+    assert (len(read_cassette(path)) if allowed else path.exists()) == len(service.received)
+
+
+# -- addresses, certificates and proxies -----------------------------------------------------------
+
+
+def test_listed_hosts_are_reached_without_the_session(send: Send, service: ClientService) -> None:
+    """``patch=["127.*"]`` works for each client, with a body too."""
+    with Session(NO_ADDRESS) as session, patched(session.take_senders(), ["127.*"]):
+        got = send(Asked("GET", f"{service.base_url}/v1/packed"))
+        send(Asked("POST", f"{service.base_url}/v1/rows", b"1|2"))
+        other = Asked("GET", "http://b.test/v1/packed")
+        refused = outcome(send, other)
+
+    assert got.body == b"a,b\n" * 999
+    assert len(service.received) == 2
+    assert len(session.recording) == 0
+    assert refused != got
+
+
+class Proxy:
+    """A proxy that only makes tunnels, and counts them."""
+
+    def __init__(self) -> None:
+        self.tunnels = 0
+        self._server = socket.create_server(("127.0.0.1", 0))
+        self.base_url = f"http://127.0.0.1:{self._server.getsockname()[1]}"
+        self._threads = [threading.Thread(target=self._serve)]
+        self._threads[0].start()
+
+    def _serve(self) -> None:
+        with self._server, suppress(OSError):
+            while True:
+                client, _ = self._server.accept()
+                if not (head := client.recv(65_536)):  # from `close`
+                    client.close()
+                    return
+                host, _, port = head.split()[1].decode().rpartition(":")
+                service = socket.create_connection((host, int(port)))
+                self.tunnels += 1
+                client.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
+                back = threading.Thread(target=self._pass_on, args=(service, client))
+                forth = threading.Thread(target=self._tunnel, args=(client, service, back))
+                self._threads.append(forth)
+                forth.start()
+
+    def _tunnel(
+        self, client: socket.socket, service: socket.socket, back: threading.Thread
+    ) -> None:
+        with client, service:
+            back.start()
+            self._pass_on(client, service)
+            back.join()
+
+    @staticmethod
+    def _pass_on(source: socket.socket, target: socket.socket) -> None:
+        with suppress(OSError):
+            while data := source.recv(65_536):
+                target.sendall(data)
+        with suppress(OSError):
+            target.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        socket.create_connection(self._server.getsockname()).close()
+        for thread in self._threads:
+            thread.join()
+
+
+CERTIFICATE = Path(__file__).with_name("loopback.pem")
+
+
+class EncryptedService(ClientService):
+    """The service over TLS, with a certificate of its own authority."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(CERTIFICATE)
+        server = self._server
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        self.base_url = self.base_url.replace("http:", "https:")
+
+
+@pytest.mark.parametrize("is_tunneled", [False, True])
+def test_own_certificates_and_proxies_are_used_while_recording(
+    send: Send, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_tunneled: bool
+) -> None:
+    """The client's own connections send, through the tunnel that it asks for."""
+    if is_tunneled and send is CLIENTS["httplib2"]:
+        return  # needs PySocks
+    for name in ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "AWS_CA_BUNDLE", "HTTPLIB2_CA_CERTS"):
+        monkeypatch.setenv(name, str(CERTIFICATE))
+    proxy, path = Proxy(), tmp_path / "tls.yaml"
+    if is_tunneled:
+        monkeypatch.setenv("HTTPS_PROXY", proxy.base_url)
+    with EncryptedService() as service:
+        asked = Asked("GET", f"{service.base_url}/v1/packed")
+        with recording(path):
+            recorded = send(asked)
+    proxy.close()
+    with replaying(path):
+        replayed = send(asked)
+
+    assert recorded == replayed
+    assert recorded.body == b"a,b\n" * 999
+    assert read_cassette(path).interaction(1).request.uri == asked.url
+    assert proxy.tunnels == is_tunneled
+    assert len(service.received) == 1
+
+
+# -- credentials -----------------------------------------------------------------------------------
+
+
+def test_no_credential_of_a_client_is_in_the_file(
+    send: Send, service: ClientService, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bearer tokens, keys in the query, AWS signatures, and what the service repeats of them."""
+    path = tmp_path / "keys.yaml"
+    headers = {"Authorization": f"Bearer {SECRET}", "X-Auth-Token": SECRET[::-1]}
+    with recording(path):
+        send(Asked("GET", f"{service.base_url}/v1/users/me?api_key={SECRET}", None, headers))
+
+    written = path.read_bytes()
+    assert (traces(written, SECRET), traces(written, SECRET[::-1])) == ([], [])
+    assert (AWS_ID.encode() in written, AWS_SECRET.encode() in written) == (False, False)
+    assert b"AWS4-HMAC" not in written
+
+
+def test_a_password_of_netrc_is_not_in_the_file(
+    service: ClientService, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """requests takes it from there by itself."""
+    (tmp_path / "netrc").write_text(f"machine 127.0.0.1 login ada password {SECRET}")
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    with recording(tmp_path / "netrc.yaml"):
+        requests.get(f"{service.base_url}/v1/users/me", timeout=5)
+
+    assert str(service.authorization()).startswith("Basic ")
+    assert traces((tmp_path / "netrc.yaml").read_bytes(), SECRET) == []
+
+
+@pytest.mark.parametrize("path", ["users/me", "cut"])
+def test_the_code_never_sees_the_sessions_key(
+    send: Send, service: ClientService, tmp_path: Path, path: str
+) -> None:
+    """The request of a response or an error is the one that the code made."""
+    seen: list[object] = []
+    with Session(service.base_url, SECRET, pace="off") as session, patched(session.take_senders()):
+        session.record(tmp_path / "key.yaml")
+        try:
+            seen.append(send(Asked("GET", f"{service.base_url}/v1/{path}")))
+        except Exception as error:
+            request = getattr(error, "request", None)
+            seen += [error, getattr(request, "headers", None), getattr(error, "request_info", None)]
+
+    if send is not CLIENTS["boto3"]:  # it has credentials of its own
+        assert str(service.authorization()).startswith("Basic ")
+    assert traces(repr(seen).encode(), SECRET) == []
+
+
+# -- single libraries ------------------------------------------------------------------------------
+
+
+def test_a_connection_class_that_a_test_defines_goes_through_the_session(
+    service: ClientService, tmp_path: Path
+) -> None:
+    """Its own ``connect`` runs when the session sends, and not in a replay."""
+    host, port = service.base_url.removeprefix("http://").split(":")
+    made: list[int] = []
+
+    def get() -> bytes:
+        class Connection(http.client.HTTPConnection):
+            def connect(self) -> None:
+                made.append(1)
+                super().connect()
+
+        connection = Connection(host, int(port))
+        connection.putrequest("GET", "/v1/packed")
+        connection.endheaders()
+        body = connection.getresponse().read()
+        connection.close()
+        return body
+
+    with recording(tmp_path / "own.yaml"):
+        recorded = get()
+    with replaying(tmp_path / "own.yaml"):
+        replayed = get()
+
+    assert recorded == replayed == b"a,b\n" * 999
+    assert len(made) == len(service.received) == 1
+
+
+def test_a_connection_is_used_again(
+    service: ClientService, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Also one that was opened before the test and one that is used after it."""
+    caplog.set_level("DEBUG", "urllib3")
+    with requests.Session() as client:
+        for number in range(3):
+            client.get(f"{service.base_url}/v1/rows?n={number}", timeout=5)
+            with recording(tmp_path / "again.yaml"):
+                client.get(f"{service.base_url}/v1/rows?n={number}&recorded", timeout=5)
+
+    assert caplog.text.count("Starting new") == 1
+    assert "Resetting dropped" not in caplog.text
+    assert len(read_cassette(tmp_path / "again.yaml")) == 3
+    assert len(service.received) == 6
+
+
+@pytest.mark.parametrize(
+    "body", [[b"a", b"bc"], io.BytesIO(b"abc"), iter([b"ab", b"c"]), "abc"], ids=type
+)
+def test_a_body_of_any_kind_is_kept(service: ClientService, tmp_path: Path, body: Any) -> None:
+    """Lists, files and iterators are sent in chunks, and recorded whole."""
+    with recording(tmp_path / "body.yaml"), urllib3.PoolManager() as pool:
+        pool.request("POST", f"{service.base_url}/v1/rows", body=body)
+
+    assert service.received[0].body == b"abc"
+    assert read_cassette(tmp_path / "body.yaml").interaction(1).request.body == b"abc"
+
+
+def test_the_timeouts_of_a_client_are_its_own(service: ClientService, tmp_path: Path) -> None:
+    """The first number is for connecting and the second for reading."""
+    with recording(tmp_path / "timeout.yaml"):
+        got = requests.get(f"{service.base_url}/v1/packed", timeout=(0.5, 5))
+        with pytest.raises(requests.ReadTimeout):
+            requests.get(f"{service.base_url}/v1/silent", timeout=(5, 0.1))
+
+    assert got.ok
+
+
+def test_a_live_stream_of_aiohttp_stays_a_stream(service: ClientService) -> None:
+    """The service sends the second event only after the caller has the first."""
+    service.goes_on.clear()
+
+    async def lines() -> list[bytes]:
+        address = f"{service.base_url}/v1/events"
+        async with aiohttp.ClientSession() as client, client.get(address) as response:
+            first = await response.content.readline()
+            service.goes_on.set()
+            return [first, *[line async for line in response.content]]
+
+    with Session(service.base_url, SECRET) as session, patched(session.take_senders()):
+        got = asyncio.run(lines())
+
+    assert b"".join(got) == b"data: 0\n\ndata: 1\n\ndata: 2\n\n"
+    assert session.recording.interaction(1).response.body == b"".join(got)
+
+
+def test_methods_match_in_any_case(service: ClientService, tmp_path: Path) -> None:
+    """vcrpy writes a method of aiohttp as its caller did."""
+    path = tmp_path / "case.yaml"
+    with recording(path):
+        requests.post(f"{service.base_url}/v1/rows", timeout=5)
+    path.write_text(path.read_text().replace('"POST"', '"post"'))
+    with replaying(path):
+        assert requests.post(f"{service.base_url}/v1/rows", timeout=5).status_code == 201
+
+
+def test_transports_without_a_network_are_left_alone(tmp_path: Path) -> None:
+    """`httpx.MockTransport` and WSGI apps answer by themselves."""
+
+    def app(environ: Any, start_response: Any) -> list[bytes]:
+        start_response("200 OK", [])
+        return [b"app"]
+
+    mock = httpx.MockTransport(lambda _: httpx.Response(200, content=b"mock"))
+    with (
+        Session(NO_ADDRESS) as session,
+        patched(session.take_senders()),
+        httpx.Client(transport=mock) as mocked,
+        httpx.Client(transport=httpx.WSGITransport(app)) as local,
+    ):
+        assert mocked.get("http://a.test/").content == b"mock"
+        assert local.get("http://a.test/").content == b"app"
+
+
+def test_an_unrecorded_request_raises_what_the_plugin_asks_for(send: Send, tmp_path: Path) -> None:
+    """An SDK that catches every `Exception` does not catch it, and is not asked twice."""
+    with Session(NO_ADDRESS) as session, patched(session.take_senders()):
+        raised: list[Exception] = []
+        session.clients_transport.as_raised = lambda error: raised.append(error) or SystemExit()  # type: ignore[func-returns-value]
+        with pytest.raises(SystemExit):
+            send(Asked("GET", "http://a.test/v1/packed"))
+
+    assert len(raised) == 1
+    assert not isinstance(raised[0], NotRecordedError)
