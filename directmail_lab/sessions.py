@@ -75,7 +75,7 @@ class Session:
 
     A session with a key starts live. Any number of threads and tasks may use it at once, and any
     number of sessions may be open. Each one learns from the service's headers how much of the
-    allowance others use, in this process or elsewhere. No other library is patched.
+    allowance others use, in this process or elsewhere. Outside pytest, no library is patched.
 
     Parameters
     ----------

@@ -124,11 +124,9 @@ class _Exchange:
 
     async def _asked(self) -> httpx.Request:
         request, limits = self._request, self._timeout
-        body = b""
-        if request.body:
-            body = await request.body.as_bytes()
-            if request.body.consumed:
-                await request.update_body(body)
+        body = request.body or b""
+        if isinstance(body, aiohttp.Payload):
+            body = await _bytes_of(request)
         connect = limits.sock_connect or limits.connect or limits.total
         read = limits.sock_read or limits.total
         timeouts = {"connect": connect, "pool": connect, "read": read, "write": read}
@@ -222,6 +220,28 @@ class _Exchange:
             return
         if failure is not None:
             raise failure
+
+
+async def _bytes_of(request: Any) -> bytes:
+    """Return the body of a request. If it can be read only once, the request gets it again."""
+    taken = _Taken()
+    await request.body.write(taken)
+    body = b"".join(taken.parts)
+    if not hasattr(request, "update_body"):  # in aiohttp 3.12.0
+        request.body = body
+    elif request.body.consumed:
+        await request.update_body(body)
+    return body
+
+
+class _Taken:
+    """Takes what a body writes."""
+
+    def __init__(self) -> None:
+        self.parts: list[bytes] = []
+
+    async def write(self, part: Any) -> None:
+        self.parts.append(bytes(part))
 
 
 async def _cut(response: httpx.Response | None) -> AsyncIterator[bytes]:

@@ -8,7 +8,7 @@ Installing the package is all it takes::
     def test_with_a_client_of_httpx(directmail):
         assert Account(directmail.base_url, http_client=directmail.client).name
 
-    @pytest.mark.directmail(patch=True)
+    @pytest.mark.directmail(patch=True)  # any client in `directmail_lab.pytest_plugin.patched`
     def test_with_clients_that_the_code_makes_itself(directmail):
         assert requests.get("https://api.example.com/v1/users/me").json()["name"]
 
