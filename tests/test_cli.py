@@ -299,7 +299,9 @@ def test_share_makes_one_zip_and_never_replaces_one_unasked() -> None:
     assert sorted(printed) == sorted(inner)
     assert "The notebooks were not run before, so " in forced.stdout
     assert isinstance(again.exception, DirectMailLabError)
-    assert {"tour.ipynb", "first-look.yaml"} <= {Path(name).name for name in names}
+    assert {"tour.ipynb", "first-look.yaml", "first-look.html"} <= {
+        Path(name).name for name in names
+    }
 
 
 # -- cassettes ---------------------------------------------------------------------------------

@@ -37,6 +37,7 @@ from directmail_lab.questions.audit import Finding, audit, find
 from directmail_lab.questions.share import SHARED_DATA, share
 from directmail_lab.redaction.key import KeySearch
 from directmail_lab.standin import STAND_IN_KEY
+from directmail_lab.widgets.page import make_page
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -297,6 +298,26 @@ def test_the_zip_contains_all_files_that_a_reader_needs(tour: Path) -> None:
     own, other = contents["requirements.txt"].decode().split()
     assert own == f"./{wheel}"
     assert other.startswith("httpx==")
+
+
+def test_each_cassette_gets_a_page_which_the_readme_names_first(
+    tour: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The page is searched for keys before it is compressed. One that is too large is left out."""
+    source = notebook("one.ipynb", REPLAY)
+    contents = zipped(source, make_page=make_page)
+    pages = [name for name in contents if name.endswith(".html")]
+    readme = contents["README.md"].decode()
+    monkeypatch.setattr("directmail_lab.widgets.page._MAX_BYTES", 1000)
+    with pytest.warns(UserWarning, match=r"shared-tour.yaml gets no page, because it is too large"):
+        without = zipped(source, make_page=make_page)
+
+    assert pages == ["cassettes/shared-tour.html"]
+    assert contents[pages[0]].startswith(b"<!DOCTYPE html>")
+    assert readme.index("Nothing installed? Open this page") < readme.index("notebooks/one.ipynb")
+    assert "- `cassettes/shared-tour.html`" in readme
+    assert b"Nothing installed" not in without["README.md"]
+    assert not any(name.endswith(".html") for name in without)
 
 
 def test_the_zips_wheel_has_the_same_jupyter_files_as_a_build() -> None:

@@ -139,16 +139,23 @@ def share(
     timeout: float = typer.Option(600, min=1, help="Seconds that all notebooks may run in total."),
     force: bool = FORCE,
 ) -> None:
-    """Put notebooks and the cassettes they replay into one zip.
+    """Put notebooks and the cassettes they replay into one zip, with a page of each cassette.
 
     The notebooks first run as a reader runs them: with no key and no network.
     Nothing is written if a cell fails, or if the zip would contain a secret.
     """
     from ..questions.share import share as share_files
+    from ..widgets.page import make_page
 
     refuse_existing(target, force)
     share_files(
-        notebooks, target, cassettes=cassette, run=run, timeout_s=timeout, notice=typer.echo
+        notebooks,
+        target,
+        cassettes=cassette,
+        run=run,
+        timeout_s=timeout,
+        notice=typer.echo,
+        make_page=make_page,
     )
 
 

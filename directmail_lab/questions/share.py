@@ -25,8 +25,16 @@ from types import MappingProxyType
 from typing import Final
 
 from ..arguments import check_number
-from ..cassettes import cassette_named, cassettes_by_name, find_cassette, folded, read_cassette
+from ..cassettes import (
+    Recording,
+    cassette_named,
+    cassettes_by_name,
+    find_cassette,
+    folded,
+    read_cassette,
+)
 from ..cassettes.convert import convert, layout_of
+from ..cassettes.files import parse_cassette
 from ..errors import CassetteFormatError, DirectMailLabError
 from ..package_files import package_files
 from ..redaction.key import KeySearch
@@ -34,6 +42,7 @@ from ..settings import VERSION
 from . import audit
 
 _SearchFor = Callable[[Iterable[str]], KeySearch]
+_MakePage = Callable[[Recording, KeySearch], bytes | None]
 
 _QUOTED = re.compile(r"([\"'])([^\"'\n]{1,255})\1")
 _IMPORT = re.compile(r"(?m)^[ \t]*(?:from|import)[ \t]+(\w+)")
@@ -50,10 +59,17 @@ _RAN_BUT_SOCKETS: Final = (
     "All cells were run before they were shared, with no key. Python's connections to other "
     "machines were refused. This system cannot refuse those of other programs."
 )
+_PAGES: Final = """
+Nothing installed? Open this page in a web browser. It shows what was recorded:
+
+{pages}
+
+The notebooks:
+"""
 _DID_NOT_RUN: Final = "The notebooks were not run before, so cells may need a key or a network."
 _README: Final = """\
 # {title}
-
+{pages}
 {notebooks}
 
 They replay the recordings in `cassettes/`. {was_run}
@@ -76,6 +92,7 @@ def share(
     run: bool = True,
     timeout_s: float = 600.0,
     notice: Callable[[str], object] = lambda _: None,
+    make_page: _MakePage | None = None,
 ) -> Path:
     """Put notebooks and the cassettes they replay into one zip, and return its path.
 
@@ -105,11 +122,15 @@ def share(
     notice
         Called with each line of a report: the files in the zip, whether the notebooks were run and
         without what, and the files in the zip's wheel.
+    make_page
+        Makes an HTML page of a recording, such as `directmail_lab.widgets.page.make_page`. The zip
+        then has a page of each cassette.
 
     Warns
     -----
     UserWarning
-        A file contains personal data, such as e-mail addresses.
+        A file contains personal data, such as e-mail addresses. Or a recording is too large for a
+        page.
 
     Raises
     ------
@@ -134,6 +155,8 @@ def share(
     if run:
         bundle.check(search_for)  # a notebook that cannot be shared is not run for minutes
         was_run = bundle.run(timeout_s)
+    if make_page:
+        bundle.add_pages(make_page, search_for)
     bundle.add_instructions(target.stem, was_run)
     wheel = _wheel()
     findings = bundle.check(search_for, wheel)
@@ -307,10 +330,24 @@ class _Bundle:
                 )
         return _RAN if has_namespace else _RAN_BUT_SOCKETS
 
+    def add_pages(self, make_page: _MakePage, search_for: _SearchFor) -> None:
+        """Add a page of each cassette, which is searched for keys before it is compressed."""
+        search = search_for(self.base_urls)
+        for place, content in sorted(self.contents.items()):
+            if place.endswith(".ipynb"):
+                continue
+            page = make_page(parse_cassette(content, Path(place)), search)
+            if page is None:
+                warnings.warn(f"{place} gets no page, because it is too large.", stacklevel=3)
+            else:
+                self.contents[f"{place.removesuffix('.yaml')}.html"] = page
+
     def add_instructions(self, title: str, was_run: str) -> None:
         """Add a README, and requirements that pin the packages which the notebooks import."""
+        pages = [f"- `{place}`" for place in sorted(self.contents) if place.endswith(".html")]
         readme = _README.format(
             title=title,
+            pages=_PAGES.format(pages="\n".join(pages)) if pages else "",
             notebooks="\n".join(f"- `{place}`" for place in self.notebooks),
             was_run=was_run,
             first=self.notebooks[0],
