@@ -35,7 +35,8 @@ def browse(source: Source = None) -> BrowserWidget:
     """Show the interactions of a cassette, or those of a session as they happen.
 
     The list can be filtered and sorted, and each interaction has its details. Keys: the arrows
-    select, Enter opens, ``/`` filters, Escape goes back. After ``view = browse()``,
+    select, Enter opens, ``/`` filters, Escape goes back, and ``c`` compares the selected response
+    with the one that was selected before, as Control+click does. After ``view = browse()``,
     ``frame(view.response)`` is the selected response as a frame.
 
     The browser of a session also sends requests: ``n`` starts a new one, ``e`` edits the selected

@@ -21,9 +21,11 @@ export interface ListOptions {
   passes: (row: Row, number: number) => boolean;
   onSelect: (number: number) => void;
   onOpen: () => void;
+  /** Called when the selected row is to be compared with the one that was selected before. */
+  onCompare: () => void;
 }
 
-export function createList({ passes, onSelect, onOpen }: ListOptions) {
+export function createList({ passes, onSelect, onOpen, onCompare }: ListOptions) {
   const id = newId();
   const rows: Row[] = [];
   const widest: (number | undefined)[] = [];
@@ -34,7 +36,8 @@ export function createList({ passes, onSelect, onOpen }: ListOptions) {
   const opened = new Set<number>();
   const nodes: ReturnType<typeof makeRow>[] = [];
   let shown: number[] = [];
-  let selected: number | null = null;
+  let [selected, before]: (number | null)[] = [null, null];
+  let compared: number | null = null;
   let [sorted, descending] = [0, false];
   let [since, until, spansDays] = [Infinity, -Infinity, false];
 
@@ -44,7 +47,7 @@ export function createList({ passes, onSelect, onOpen }: ListOptions) {
   const [above, below] = [div("dml-b-space"), div("dml-b-space")];
   const grid = make(
     "div",
-    { className: "dml-b-grid", role: "grid", tabIndex: 0, id, "aria-label": "Interactions" },
+    { className: "dml-b-grid", role: "grid", tabIndex: 0, id, "aria-label": "Interactions", "aria-multiselectable": "true" },
     make("div", { className: "dml-b-row dml-b-head", role: "row" }, ...heads),
     make("div", { className: "dml-b-row dml-b-sizes", "aria-hidden": "true" }, ...widestCells),
     above,
@@ -72,10 +75,11 @@ export function createList({ passes, onSelect, onOpen }: ListOptions) {
     const bar = cells[TIMELINE].appendChild(make("div"));
     const root = make("div", { className: "dml-b-row", role: "row" }, ...cells);
     const node = { root, cells, bar, path, folding, number: 0 };
-    root.addEventListener("click", () => {
+    root.addEventListener("click", ({ ctrlKey, metaKey }) => {
       if (isHead(node.number)) return;
       select(node.number);
-      onOpen();
+      if (ctrlKey || metaKey) onCompare();
+      else onOpen();
     });
     return node;
   }
@@ -89,7 +93,7 @@ export function createList({ passes, onSelect, onOpen }: ListOptions) {
     root.dataset.mark = row.mark;
     root.classList.toggle("dml-is-part", lastOf.has(number));
     root.setAttribute("aria-rowindex", String(position + 2));
-    root.setAttribute("aria-selected", String(number === selected));
+    root.setAttribute("aria-selected", String(number === selected || number === compared));
     cells.forEach((cell, i) => i !== PATH && i !== TIMELINE && setText(cell, textOf(i, number)));
     setText(path, textOf(PATH, number));
     folding.hidden = !tries;
@@ -212,7 +216,7 @@ export function createList({ passes, onSelect, onOpen }: ListOptions) {
   function clear() {
     rows.length = widest.length = shown.length = 0;
     for (const each of [attempts, lastOf, unanswered, opened]) each.clear();
-    [selected, since, until] = [null, Infinity, -Infinity];
+    [selected, before, compared, since, until] = [null, null, null, Infinity, -Infinity];
     draw();
   }
 
@@ -222,7 +226,7 @@ export function createList({ passes, onSelect, onOpen }: ListOptions) {
     const top = shown.indexOf(number) * ROW_PX;
     const room = grid.clientHeight - 2 * ROW_PX;
     const isNew = number !== selected;
-    selected = number;
+    if (isNew) [selected, before, compared] = [number, selected, null];
     if (top < grid.scrollTop) grid.scrollTop = top;
     else if (top > grid.scrollTop + room) grid.scrollTop = top - room;
     draw();
@@ -245,12 +249,19 @@ export function createList({ passes, onSelect, onOpen }: ListOptions) {
     return true;
   }
 
+  /** Mark the row that was selected before the selected one, and return its number. */
+  function compare(): number | null {
+    compared = before;
+    draw();
+    return compared;
+  }
+
   const destroy = () => {
     frames.cancel();
     resized.disconnect();
   };
   return {
-    grid, rows, add, arrange, clear, draw, select, move, destroy,
+    grid, rows, add, arrange, clear, draw, select, move, compare, destroy,
     selected: () => selected,
     count: () => rows.filter(({ mark }) => mark !== "session").length,
     shownCount: () => shown.filter((number) => !isHead(number)).length,

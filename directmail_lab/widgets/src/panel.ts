@@ -46,6 +46,7 @@ const HINTS: [keys: string, does: string, ofSession: boolean][] = [
   ["↑ ↓ Enter", "select and open", false],
   ["e", "edit and send again", true],
   ["i", "insert a cell that sends it", true],
+  ["c", "compare with the row selected before (Ctrl+click)", false],
   ["/", "filter", false],
 ];
 
@@ -73,6 +74,7 @@ export function createBrowser(root: HTMLElement, { send, loadEditor, onChange, o
     passes: (row, number) => row.mark === "session" ? !searching.value.trim() : filter.passes(row, number, (term, at) => bodies.get(term)?.found.has(at) ?? false),
     onSelect: (number) => onSelect?.(number),
     onOpen: () => open(),
+    onCompare: () => told(compare()),
   });
   const response = createResponse({
     send,
@@ -248,6 +250,11 @@ export function createBrowser(root: HTMLElement, { send, loadEditor, onChange, o
     list.draw();
   }
 
+  async function detailsOf(number: number, whole: boolean): Promise<Details> {
+    const details = await ask(send, "detail", { number, whole });
+    return { ...details, number, row: rowOf(details.row) };
+  }
+
   async function open({ whole: isWhole = false, fills = true } = {}): Promise<Details | null> {
     const number = list.selected();
     if (number === null) return null;
@@ -256,10 +263,8 @@ export function createBrowser(root: HTMLElement, { send, loadEditor, onChange, o
     showSide(true);
     list.select(number); // the list may be narrower now, so scroll to the row again
     try {
-      const details: Details = await ask(send, "detail", { number, whole: isWhole });
+      const details = await detailsOf(number, isWhole);
       if (own !== turn || isDestroyed) return null;
-      details.number = number;
-      details.row = rowOf(details.row as unknown as unknown[]);
       response.show(details);
       // Keep what the person has typed.
       if (sends && fills && !isWhole && !composer.isDirty() && !composer.isBusy()) composer.fill(details);
@@ -268,6 +273,15 @@ export function createBrowser(root: HTMLElement, { send, loadEditor, onChange, o
       if (own === turn) response.clear((error as Error).message);
       return null;
     }
+  }
+
+  async function compare() {
+    const number = list.compare();
+    if (number === null) return setText(status, "Select another row first, and then the one to compare it with.");
+    if (!(await open({ whole: true, fills: false }))) return;
+    const own = turn;
+    const first = await detailsOf(number, true);
+    if (own === turn) response.compare(first);
   }
 
   /* Show the response to the request that was just sent, once its row is loaded. */
@@ -354,6 +368,7 @@ export function createBrowser(root: HTMLElement, { send, loadEditor, onChange, o
     if (key === "/") searching.focus();
     else if (key === "n" && sends) write();
     else if (key === "e" && sends) told(edit());
+    else if (key === "c") told(compare());
     else if (key === "i" && onSelect) told(insertSelected());
     else return false;
     return true;

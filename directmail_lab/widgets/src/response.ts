@@ -2,6 +2,7 @@
 
 import { createBody } from "./body";
 import { formatMs, formatTime } from "./columns";
+import { compareResponses } from "./compare";
 import { div, make, makeButton, plural, setText, soft } from "./dom";
 import type { LoadEditor } from "./editor";
 import { ask, type Details, type Pair, type Send } from "./protocol";
@@ -36,6 +37,7 @@ export function createResponse({ send, loadEditor, hint, onWhole, onEdit, onInse
   const body = bodyOf("Response body", "response");
   const sentBody = bodyOf("Request body", "request");
   const table = make("div", { className: "dml-b-table", tabIndex: 0 });
+  const comparison = make("div", { className: "dml-b-table dml-b-compare", tabIndex: 0 });
   const headers = make("div", { className: "dml-b-text", tabIndex: 0 });
   const sent = div("dml-b-text");
   const sentHead = make("div", {});
@@ -56,10 +58,11 @@ export function createResponse({ send, loadEditor, hint, onWhole, onEdit, onInse
       { name: "table", label: "Table", panel: table, onShow: () => told(showTable()) },
       { name: "headers", label: "Headers", panel: headers },
       { name: "sent", label: "Request as sent", panel: sent },
+      { name: "compare", label: "Compare", panel: comparison },
     ],
   );
   const head = div("dml-b-line dml-b-title", heading, div("dml-b-tools", editing, inserting, copying, closing));
-  const whole = div("dml-b-pane", head, div("dml-b-line", status, facts), problem, copied, tabs.bar, body.root, table, headers, sent);
+  const whole = div("dml-b-pane", head, div("dml-b-line", status, facts), problem, copied, tabs.bar, body.root, table, headers, sent, comparison);
   const empty = div("dml-b-empty", hint());
   const root = make("section", { className: "dml-b-response", tabIndex: -1, ariaLabel: "Response" }, whole, empty);
   root.addEventListener("pointerdown", ({ target }) => {
@@ -96,7 +99,15 @@ export function createResponse({ send, loadEditor, hint, onWhole, onEdit, onInse
     sentHead.replaceChildren(make("p", { className: "dml-b-uri", textContent: `${row.method} ${uri}` }), definitions(request.headers));
     sentBody.show(request.body, buffers[0]);
     tabs.hide("table", response.body.kind !== "json");
-    tabs.show(tabs.current() === "table" && response.body.kind !== "json" ? "body" : tabs.current());
+    tabs.hide("compare", true);
+    tabs.show(tabs.isHidden(tabs.current()) ? "body" : tabs.current());
+  }
+
+  /** Show what differs from another response. */
+  function compare(first: Details) {
+    comparison.replaceChildren(compareResponses(first, shown!));
+    tabs.hide("compare", false);
+    tabs.show("compare");
   }
 
   /* Show the first rows of the frame that dm.frame makes of the body. */
@@ -155,5 +166,5 @@ export function createResponse({ send, loadEditor, hint, onWhole, onEdit, onInse
     body.destroy();
     sentBody.destroy();
   };
-  return { root, editing, inserting, show, clear, copy, destroy };
+  return { root, editing, inserting, show, compare, clear, copy, destroy };
 }

@@ -55,6 +55,7 @@ export function createTabs(label: string, tabs: Tab[], ...tools: HTMLElement[]) 
     current: () => current,
     label: (name: string, text: string) => setText(buttons[indexOf(name)], text),
     hide: (name: string, isHidden: boolean) => (buttons[indexOf(name)].hidden = isHidden),
+    isHidden: (name: string) => buttons[indexOf(name)].hidden,
     focus: () => buttons[indexOf(current)].focus(),
   };
 }

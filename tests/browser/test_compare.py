@@ -1,0 +1,189 @@
+"""Two responses side by side: in a notebook, in JupyterLab's viewer and in a page from disk."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from cassette_samples import answered, get, post, recorded as write, typed
+from playwright.sync_api import Browser, Locator, Page, expect
+
+from directmail_lab.cassettes import read_cassette
+from directmail_lab.exchange.bodies import missing_body
+from directmail_lab.widgets.page import save_page
+
+from .jupyter import Server, open_app
+from .test_browse import MARKUP, PNG, browse, recorded, rows
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from directmail_lab.exchange.values import Interaction
+
+DEEP = "[" * 900 + "{}" + "]" * 900
+LONG = "x" * 1000
+
+
+def json_of(first: str, second: str) -> tuple[Interaction, Interaction]:
+    return answered(get("/v1/a"), first), answered(get("/v1/b"), second)
+
+
+def texts_of(first: str, second: str) -> tuple[Interaction, Interaction]:
+    return typed("text/plain", first), typed("text/plain", second)
+
+
+def with_headers(each: Interaction, *headers: tuple[str, str]) -> Interaction:
+    return replace(each, response=replace(each.response, headers=headers))
+
+
+PAIRS: list[tuple[str, tuple[Interaction, Interaction], list[list[str]]]] = [
+    ("the order of members", json_of('{"a": 1, "b": [2]}', '{"b": [2], "a": 1}'), []),
+    (
+        "types, and numbers that JavaScript rounds",
+        json_of(
+            '{"n": 12345678901234567890, "p": 1.50, "code": "01234", "x": null}',
+            '{"n": 12345678901234567891, "p": 1.5, "code": 1234, "x": false}',
+        ),
+        [
+            ["n", "12345678901234567890", "12345678901234567891"],
+            ["p", "1.50", "1.5"],
+            ["code", '"01234"', "1234"],
+            ["x", "null", "false"],
+        ],
+    ),
+    (
+        "paths",
+        json_of(
+            '{"data": [{"a b": "\\"1\\\\"}, 2], "__proto__": 1, "c": {"d": [1]}}',
+            '{"data": [{"a b": "Zürich"}], "__proto__": 2, "c": {"d": {"0": 1}}}',
+        ),
+        [
+            ['data[0]["a b"]', '"\\"1\\\\"', '"Zürich"'],
+            ["data[1]", "2", "absent"],
+            ["__proto__", "1", "2"],
+            ["c.d", "[1]", '{"0":1}'],
+        ],
+    ),
+    ("all of a body", json_of("[1]", '"1"'), [["(all)", "[1]", '"1"']]),
+    ("a deep body", json_of(DEEP, DEEP.replace("{}", "1")), [["[0]" * 900, "{}", "1"]]),
+    (
+        "the end of long texts",
+        json_of(f'"{LONG}a{LONG}"', f'"{LONG}b"'),
+        [["(all)", f"…{'x' * 60}a{'x' * 139}…", f'…{"x" * 60}b"']],
+    ),
+    ("markup", json_of(f'{{"{MARKUP}": 1}}', "{}"), [[f'["{MARKUP}"]', "1", "absent"]]),
+    (
+        "lines",
+        texts_of("a\nb\nc\nd", "a\nB\nc\nd"),
+        [["line 2", "b", "B"]],
+    ),
+    ("a line that was removed", texts_of("a\nb\nc", "a\nc"), [["line 2", "b", "absent"]]),
+    (
+        "a body and none",
+        (typed("text/plain", "a"), typed("text/plain", "")),
+        [["line 1", "a", ""]],
+    ),
+    (
+        "bytes",
+        (typed("image/png", PNG), typed("image/png", PNG + b"\0")),
+        [["(all)", "image, 70 bytes", "image, 71 bytes"]],
+    ),
+    (
+        "a body that was not kept",
+        (answered(), answered(body=missing_body(5000))),
+        [["(all)", "json, 9 bytes", "not kept"]],
+    ),
+    (
+        "status and headers",
+        (
+            with_headers(answered(), ("X-A", "1"), ("Set", "a"), ("Set", "b"), ("X-C", "")),
+            with_headers(answered(status=201), ("x-a", "2"), ("set", "a"), ("x-c", "")),
+        ),
+        [["status", "200 OK", "201 OK"], ["x-a", "1", "2"], ["set", "a, b", "a"]],
+    ),
+]
+
+
+def compared(root: Locator) -> Locator:
+    """Return the panel of the comparison, once it is shown."""
+    panel = root.get_by_role("tabpanel", name="Compare")
+    expect(panel).to_be_visible()
+    return panel
+
+
+def differences(root: Locator) -> list[list[str]]:
+    """Return the rows of the comparison: the field and both values."""
+    found: list[list[str]] = compared(root).evaluate(
+        "panel => [...panel.querySelectorAll('tr:has(td)')]"
+        ".map((row) => [...row.cells].map((cell) => cell.textContent))"
+    )
+    return found
+
+
+def test_two_responses_are_compared_in_a_page(browser: Browser, tmp_path: Path) -> None:
+    """JSON is compared by path, and text by line. What is equal is called so."""
+    interactions = [each for _, pair, _ in PAIRS for each in pair]
+    many = [json.dumps([{"n": n, "m": n + more} for n in range(60_000)]) for more in (0, 1)]
+    interactions += [answered(post(b"{}"), body) for body in many]
+    path = write(tmp_path / "pairs.yaml", *interactions)
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto(save_page(read_cassette(path), tmp_path / "pairs.html").as_uri())
+    root = page.locator(".dml-browser")
+    found = {}
+    for number, (name, _, _) in enumerate(PAIRS):
+        rows(root).nth(2 * number).click()
+        rows(root).nth(2 * number + 1).click(modifiers=["Control"])
+        heading = compared(root).get_by_role("columnheader").last
+        expect(heading).to_contain_text(f"{2 * number + 2} ")
+        found[name] = differences(root)
+        if name == PAIRS[0][0]:
+            expect(compared(root)).to_contain_text("Status: equalHeaders: equalBody: equal")
+    rows(root).nth(-2).click()
+    rows(root).nth(-1).click(modifiers=["Control"])
+    expect(compared(root).get_by_text("The first 500 differences.")).to_be_visible()
+    last = differences(root)
+    hacked = page.evaluate("() => typeof hacked")
+    context.close()
+
+    assert found == {name: expected for name, _, expected in PAIRS}
+    assert (len(last), last[-1]) == (500, ["[499].m", "499", "500"])
+    assert hacked == "undefined"
+
+
+def test_a_row_is_compared_with_the_one_that_was_selected_before(
+    page: Page, server: Server
+) -> None:
+    """The key c or Control+click on the second row compares; the next selection ends that."""
+    first, second = json_of('{"a": 1}', '{"a": 2}')
+    root = browse(page, server, recorded(server, "compared", first, second, answered(status=404)))
+    root.get_by_role("grid").focus()
+    page.keyboard.press("c")
+    expect(root.get_by_text("Select another row first")).to_be_visible()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("c")
+    by_key = differences(root)
+    expect(root.get_by_role("row", selected=True)).to_have_count(2)
+    expect(root.get_by_role("grid")).to_be_focused()
+    page.keyboard.press("ArrowDown")
+    expect(root.get_by_role("heading", name="3 GET")).to_be_visible()
+    expect(root.get_by_role("tab", name="Compare")).to_be_hidden()
+    expect(root.get_by_role("row", selected=True)).to_have_count(1)
+    rows(root).first.click(modifiers=["Control"])
+    by_click = differences(root)
+
+    assert by_key == [["a", "1", "2"]]
+    assert by_click[0] == ["status", "404 OK", "200 OK"]
+
+
+def test_the_viewer_compares_too(page: Page, server: Server) -> None:
+    """The comparison is made in the page, so it needs no kernel."""
+    recorded(server, "viewed", *json_of('{"a": 1}', '{"a": 2}'))
+    open_app(page, server, "/lab/tree/cassettes/viewed.yaml?reset")
+    root = page.locator(".dml-browser")
+    rows(root).first.click()
+    rows(root).last.click(modifiers=["Control"])
+
+    assert differences(root) == [["a", "1", "2"]]
