@@ -15,14 +15,20 @@ from cassette_samples import NOON, answered
 from hypothesis import given, settings, strategies as st
 from reading_samples import NOON_S, reading as sample
 
+import directmail_lab as dm
+from directmail_lab.errors import ServiceError
 from directmail_lab.exchange.values import Interaction, RecordedRequest, RecordedResponse
 from directmail_lab.questions.contract_check import check_contract
 from directmail_lab.readings.frame import frame_of, frame_of_many
 from directmail_lab.readings.reading import Reading, parse_date, raw_values, reading_of
 from directmail_lab.readings.reset_unit import UNITS, UnitName
+from directmail_lab.sessions import Session
+from directmail_lab.standin import stand_in
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from faulty_service import FaultyService
 
 TEXTS = dict.fromkeys(("method", "path", "operation", "source", "cassette", "problem"), "string")
 COUNTS = dict.fromkeys(("limit", "remaining", "reset", "cassette_number"), "Int64")
@@ -289,3 +295,31 @@ def test_a_recorded_response_gives_the_original_reading() -> None:
     assert (reading.at, reading.elapsed_s) == (NOON.timestamp(), 0.042)
     assert (reading.source, reading.cassette) == ("recorded", "tour")
     assert math.isnan(untimed.at)
+
+
+def test_another_server_is_kept_apart_from_the_services_allowance(
+    service: FaultyService, tmp_path: Path
+) -> None:
+    """One GET elsewhere changes neither the unit of Reset nor the operations, live or recorded."""
+    here, path = (service.base_url, service.api_key), tmp_path / "tour.yaml"
+    with stand_in(reset_unit="epoch_ms", limit=9) as other, Session(*here) as session:
+        with session.record(path):
+            for _ in range(6):
+                session.get("/v1/users/me")
+            session.get(f"{other.base_url}/v1/users/me", auth=None)
+            session.get(f"{other.base_url}/v1/nothing", auth=None)
+        with pytest.raises(ServiceError, match="so the key was not sent there") as refused:
+            session.check(session.get(f"{other.base_url}/v1/users/me"))
+        frames = [dm.rate_limits(each) for each in (session, path, [path])]
+
+    for frame in frames:
+        own, others = frame.iloc[:6], frame.iloc[6:8]
+        assert set(own["operation"]) == {"/v1/users/me"}
+        assert others["operation"].tolist() == [
+            f"{other.base_url}/v1/users/me",
+            f"{other.base_url}/v1/nothing",
+        ]
+        assert others["reset_at"].isna().all()
+        assert set(check_contract(frame)["operation"].dropna()) == {"/v1/users/me"}
+    assert refused.value.operation == f"GET {other.base_url}/v1/users/me"
+    assert dm.findings(path)["seen"][0] == ""

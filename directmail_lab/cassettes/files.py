@@ -15,6 +15,7 @@ from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, Literal, final
 from urllib.parse import urlsplit
@@ -35,7 +36,7 @@ from ..exchange.values import (
     normalize_headers,
     unreadable,
 )
-from ..readings.reading import Reading, raw_values, reading_of
+from ..readings.reading import Reading, raw_values
 from ..redaction import Redactor, redact_foreign
 from . import layout
 from .layout import Address
@@ -125,13 +126,19 @@ class FileRecording(Recording):
         at, elapsed_s, attempt, (method, uri), status, headers = head
         path, raw = path_below(uri, base_path(self.base_url or "")), raw_values(headers)
         at_s = math.nan if at is None else at.timestamp()
-        return Reading(
+        reading = Reading(
             at_s, method, path, status, raw, elapsed_s, "recorded", self.name, None, attempt
         )
+        return reading._replace(elsewhere=where) if (where := self.elsewhere(uri)) else reading
+
+    @cached_property
+    def _own(self) -> tuple[str, ...]:
+        # Another program's cassette names no base address, and may be about many services.
+        return () if self.is_third_party else super()._own
 
     def responses(self) -> Iterator[tuple[Reading, Interaction]]:
         for each in self:
-            yield reading_of(each, self.path_of(each.request), cassette=self.name), each
+            yield self._recorded_reading(each), each
 
     def answer(self, number: int) -> Interaction:
         """Return an interaction with the response to play; raise the errors of `response`."""

@@ -13,6 +13,7 @@ from numbers import Integral
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from ..display import plural
 from ..errors import CassetteError, CassetteFormatError, DirectMailLabError
@@ -20,6 +21,7 @@ from ..exchange.operations import base_path, path_below
 from ..exchange.values import Interaction, RecordedRequest
 from ..readings.reading import Reading, reading_of
 from ..readings.reset_unit import Evidence, infer_reset_unit
+from ..settings import NO_ADDRESS, origin_of
 
 _READINGS_FOR_UNIT: Final = 1_000
 _AGE: Final = re.compile(r"(\d{1,5}) days?")
@@ -85,8 +87,32 @@ class Recording(ABC):
 
     def reading(self, number: int) -> Reading:
         """Return the reading of an interaction's response; raises as `interaction` does."""
-        interaction = self.interaction(number)
-        return reading_of(interaction, self.path_of(interaction.request), cassette=self.name)
+        return self._recorded_reading(self.interaction(number))
+
+    def _recorded_reading(self, interaction: Interaction) -> Reading:
+        reading = reading_of(interaction, self.path_of(interaction.request), cassette=self.name)
+        return reading._replace(elsewhere=self.elsewhere(interaction.request.uri))
+
+    def elsewhere(self, uri: str) -> str:
+        """Return the origin of an address if it is another server's, or an empty string."""
+        if not self._own or uri.startswith(self._own):
+            return ""
+        with suppress(ValueError):  # a port that is not a number
+            if origin_of(uri) in map(origin_of, self._own):
+                return ""
+        address = urlsplit(uri)
+        return f"{address.scheme}://{address.netloc.rpartition('@')[2]}"
+
+    @cached_property
+    def _own(self) -> tuple[str, ...]:
+        """The origins of the service, each with a slash; none if they are not known."""
+        own = [base for base in self.base_urls if base != NO_ADDRESS]
+        return tuple("/".join(base.split("/", 3)[:3]) + "/" for base in own)
+
+    @property
+    def base_urls(self) -> tuple[str, ...]:
+        """The base address, then the other base addresses from which it was recorded."""
+        return (self.base_url,) if self.base_url else ()
 
     @cached_property
     def evidence(self) -> Evidence:

@@ -99,7 +99,8 @@ class SessionRecording(Recording):
 
     def _reading_of(self, interaction: Interaction, cassette: str, number: int) -> Reading:
         reading = reading_of(interaction, self.path_of(interaction.request), cassette=cassette)
-        reading = reading._replace(source="replayed", cassette_number=number)
+        place = self.elsewhere(interaction.request.uri)
+        reading = reading._replace(source="replayed", cassette_number=number, elsewhere=place)
         return reading.redacted(self.redactor)
 
     def extend(self, other: SessionRecording, **changes: Any) -> None:

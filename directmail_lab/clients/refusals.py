@@ -46,6 +46,8 @@ def service_error(
     operation, said = redacted(f"{response.request.method} {path}"), said_in(response, redacted)
     what = f"{operation} responded with {outcome(response, redacted)}"
     advice = _ADVICE.get(status) or _ADVICE[500 if status >= 500 else 400]
+    if reading is not None and reading.elsewhere:
+        advice = "This is not the session's address, so the key was not sent there."
     advice = advice.format(redacted(f"{url.scheme}://{url.netloc.decode('ascii')}{url.path}"))
     kind = UnauthorizedError if status in (401, 403) else ServiceError
     # The key is searched in more than is shown, so that one at the excerpt's end is found.

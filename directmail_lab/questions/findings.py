@@ -184,6 +184,8 @@ def _responses(recording: Recording, progress: Progress) -> Iterator[_Response]:
         progress(1)
         if not reading.status:
             continue  # no response came
+        if reading.elsewhere:
+            continue  # another server says nothing about the service
         response, has_body = interaction.response, recording.has_bodies(number)
         has_body &= shown_missing(response.body) is None
         yield _Response(recording.name, number, address, reading, response, has_body)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any, Final
 
 import numpy as np
@@ -25,6 +26,7 @@ def frame_of(
     unit: UnitName,
     numbers: Sequence[int] | None = None,
     paths: Collection[str] = (),
+    operations: Mapping[str, str] | None = None,
 ) -> pd.DataFrame:
     """Return readings as a DataFrame, one row each.
 
@@ -36,6 +38,8 @@ def frame_of(
         Their numbers in the recording; by default 1, 2, 3 and so on.
     paths
         The caller's templates; see `directmail_lab.exchange.operations.operations_of`.
+    operations
+        The operations of all paths, if they are known already.
 
     Returns
     -------
@@ -47,11 +51,13 @@ def frame_of(
         ======================= ==================== =======================================
         at                      datetime64[us, UTC]  when the response came; NaT if a cassette
                                                      does not say
-        method, path, operation string               operation: the path with ``{id}`` for ids
+        method, path, operation string               operation: the path with ``{id}`` for ids;
+                                                     for another server, after its origin
         status                  int64                the HTTP status
         limit, remaining, reset Int64                the headers as sent, <NA> if malformed
         reset_at                datetime64[us, UTC]  when the allowance renews; NaT while the
-                                                     unit of reset is uncertain
+                                                     unit of reset is uncertain, and for another
+                                                     server
         elapsed_s               float64              seconds from request to response, or NaN
         source                  string               live, recorded or replayed
         cassette                string               the name of the cassette that contains it,
@@ -65,7 +71,7 @@ def frame_of(
         ``attrs["reset_unit"]`` is the unit of ``reset``, or ``"undetermined"``.
     """
     rows = list(readings)
-    operations = operations_of({row.path for row in rows}, paths)
+    known = _operations(rows, paths) if operations is None else operations
     parsed = {texts: parse_counts(texts) for texts in {row.raw[:3] for row in rows}}
     counts = [parsed[row.raw[:3]] for row in rows]
     limit, remaining, reset, problem = zip(*counts, strict=True) if counts else ((),) * 4
@@ -73,12 +79,12 @@ def frame_of(
         "at": _times([row.at for row in rows]),
         "method": _texts([row.method for row in rows]),
         "path": _texts([row.path for row in rows]),
-        "operation": _texts([operations[row.path] for row in rows]),
+        "operation": _texts([row.operation if row.elsewhere else known[row.path] for row in rows]),
         "status": np.array([row.status for row in rows], dtype=np.int64),
         "limit": _counts(limit),
         "remaining": _counts(remaining),
         "reset": _counts(reset),
-        "reset_at": _times([renewal_time(row, unit) for row in rows]),
+        "reset_at": _times([None if row.elsewhere else renewal_time(row, unit) for row in rows]),
         "elapsed_s": np.array([row.elapsed_s for row in rows], dtype=np.float64),
         "source": _texts([row.source for row in rows]),
         "cassette": _texts([row.cassette for row in rows]),
@@ -100,13 +106,17 @@ def frame_of_many(
     Each recording numbers its readings from 1. Operations are found by comparing the paths of all
     recordings. ``attrs["reset_unit"]`` is the unit if all have the same, else ``"undetermined"``.
     """
-    parts = [frame_of(readings, unit=unit) for readings, unit in recordings]
+    lists = [(list(readings), unit) for readings, unit in recordings]
+    known = _operations(chain.from_iterable(rows for rows, _ in lists), paths)
+    parts = [frame_of(rows, unit=unit, operations=known) for rows, unit in lists]
     frame = pd.concat(parts or [frame_of([], unit="undetermined")])
-    operations = operations_of(frame["path"].unique(), paths)
-    frame["operation"] = frame["path"].map(operations).astype("string")
     units = {part.attrs["reset_unit"] for part in parts}
     frame.attrs["reset_unit"] = units.pop() if len(units) == 1 else "undetermined"
     return readable(frame, hidden=_HIDDEN)
+
+
+def _operations(rows: Iterable[Reading], paths: Collection[str]) -> dict[str, str]:
+    return operations_of({row.path for row in rows if not row.elsewhere}, paths)
 
 
 def _times(seconds: Sequence[float | None]) -> Any:

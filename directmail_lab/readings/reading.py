@@ -90,6 +90,9 @@ class Reading(NamedTuple):
         response had come, as in a HAR file.
     no_response
         Why no response came, or None; see `directmail_lab.exchange.values.NoResponse`.
+    elsewhere
+        The origin of another server, ``https://files.example.com``; empty for the service itself.
+        That server has its own allowance, and gets no key.
     """
 
     at: float
@@ -105,23 +108,27 @@ class Reading(NamedTuple):
     is_cut_short: bool = False
     is_aborted: bool = False
     no_response: NoResponse | None = None
+    elsewhere: str = ""
 
     def __repr__(self) -> str:
         return f"<Reading {self.method} {self.path} {self.status}>"
 
     def redacted(self, redactor: Redactor) -> Reading:
         """Return the reading without the key, which a service may have put in a header."""
-        texts = [self.path, *[value or "" for value in self.raw]]
+        texts = [self.path, self.elsewhere, *[value or "" for value in self.raw]]
         if (redacted := redactor.texts(texts)) == texts:
             return self
-        path, *values = redacted
+        path, elsewhere, *values = redacted
         raw = RawValues(*[old and new for old, new in zip(self.raw, values, strict=True)])
-        return self._replace(path=path, raw=raw)
+        return self._replace(path=path, elsewhere=elsewhere, raw=raw)
 
     @property
     def operation(self) -> str:
-        """The path with ``{id}`` in place of each id. An allowance applies to an operation."""
-        return operation_of(self.path)
+        """The path with ``{id}`` in place of each id. An allowance applies to an operation.
+
+        At another server, it begins with the origin.
+        """
+        return f"{self.elsewhere}{operation_of(self.path)}"
 
     @property
     def limit(self) -> int | None:

@@ -115,6 +115,8 @@ class ResetUnitInference:
     def observe(self, reading: Reading) -> None:
         """Take the next reading into account. Call it in the order of the responses."""
         self._number += 1
+        if reading.elsewhere:  # another server may use another unit
+            return
         if value := reading.reset:
             near = [unit for unit in SCALES if _is_plausible(unit, value, reading)]
             self._keep(SCALES, f"reading {self._number} has a number")

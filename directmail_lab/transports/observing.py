@@ -78,6 +78,8 @@ class Observer:
             *(at, request.method, path, response.status_code, raw_values(raw), elapsed_s),
             *(source, cassette, cassette_number, call.attempt),
         )
+        if place := recording.elsewhere(str(request.url)):
+            reading = reading._replace(elsewhere=place)
         sent, reason = body_of(request) or b"", response.reason_phrase
         exchange = RawInteraction(request.url, request.headers.raw, sent, raw, reason, body)
         reading = reading if is_clean else reading.redacted(self.redactor)
