@@ -25,7 +25,7 @@ from ..redaction import Redactor
 from ..settings import VERSION
 from . import layout
 from .files import MAX_FILE_BYTES, FileRecording, read_cassette
-from .library import Version, create, locked, version_of
+from .library import Version, create, locked, patiently, version_of
 from .matching import Matching
 from .player import Player
 
@@ -82,7 +82,8 @@ class LineWriter:
         self._tail_bytes = 0
         is_new = version is None
         try:
-            self._file = os.open(path, _OPEN_FLAGS | _NEW_FLAGS * is_new, 0o666)
+            flags = _OPEN_FLAGS | _NEW_FLAGS * is_new
+            self._file = patiently(lambda: os.open(path, flags, 0o666))
             self._opened = os.fstat(self._file)
             if not is_new and version_of(self._opened) != version:
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
@@ -323,9 +324,8 @@ class Recorder:
                 if self._replaces is not None and self.aside and ending != "aside":
                     try:
                         self._put_in_place(keeps_others=ending == "merge")
-                    except CassetteInUseError:
-                        self._tell_changed(self._path, f"The new recording is in {self._file}.")
-                    except CassetteFormatError as error:  # an old interaction cannot be read
+                    # Somebody has the file, or an old interaction cannot be read.
+                    except (CassetteInUseError, CassetteFormatError) as error:
                         self._notice(f"{error.what} The new recording is in {self._file}.")
             if ending != "aside":
                 self._file = self._path
@@ -351,7 +351,7 @@ class Recorder:
                 self.recording = recording = read_cassette(self._path)
                 version = recording.version
             return LineWriter(self._file, header, version=version, loaded=recording)
-        except (CassetteInUseError, FileExistsError, FileNotFoundError):
+        except (CassetteInUseError, FileExistsError, FileNotFoundError, PermissionError):
             return self._open_beside()
 
     def _new_file(self, path: Path, header: str) -> LineWriter:
@@ -372,8 +372,8 @@ class Recorder:
 
     def _tell_changed(self, file: Path, what_now: str) -> None:
         self._notice(
-            f"Another program created, changed, replaced or removed {file} while cassette "
-            f"{self._path.stem!r} was recorded. {what_now}"
+            f"Another program has {file} open, or has created, changed, replaced or removed it, "
+            f"while cassette {self._path.stem!r} was recorded. {what_now}"
         )
 
     def _put_in_place(self, *, keeps_others: bool) -> None:
@@ -391,7 +391,7 @@ class Recorder:
         write_cassette(
             self._path, new.metadata, whole, self._redactor, version=self.recording.version
         )
-        self._file.unlink()
+        patiently(self._file.unlink)
 
 
 def unfinished_files(path: Path) -> list[Path]:

@@ -72,7 +72,7 @@ class Disk(mfusepy.Operations):
 
     def refuse_open(self, real: str) -> None:
         """On Windows, refuse to touch a file that a program has open."""
-        for _ in range(40):  # FUSE tells that a file was closed a little later
+        for _ in range(10):  # FUSE tells that a file was closed a little later
             with self.guard:
                 if not any(each == real or each.startswith(f"{real}/") for each in self.open_files):
                     return
