@@ -12,10 +12,13 @@ from typing import Final, Literal, cast, get_args
 
 from .tracebacks import with_brief_traceback
 
-RecordMode = Literal["none", "once", "new_episodes", "any", "all"]
-"""vcrpy's record modes; `directmail_lab.record` says what each does."""
+RecordMode = Literal["update", "none", "once", "new_episodes", "any", "all"]
+"""Our own mode ``"update"`` and vcrpy's; `directmail_lab.record` says what each does."""
 
 RECORD_MODES: Final[tuple[RecordMode, ...]] = get_args(RecordMode)
+
+VCR_MODES: Final = RECORD_MODES[1:]
+"""vcrpy's record modes, which a test has."""
 
 Repeat = Literal["last", "strict"]
 """What a replay does after the last recorded response to a request; see `directmail_lab.replay`."""

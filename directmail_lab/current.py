@@ -85,7 +85,7 @@ def connect(
         The API key. By default ``DIRECTMAIL_API_KEY``, or else the key that
         ``login(remember=True)`` put in the keyring.
     cassette, record_mode
-        Start with this cassette, in one of vcrpy's record modes. With a cassette and no mode, the
+        Start with this cassette, in one of the modes of `record`. With a cassette and no mode, the
         session replays it (``"none"``), which needs neither key nor address. If you give them too,
         `live` can end the replay.
     match_on, ignore, like
@@ -345,22 +345,33 @@ def live() -> ModeChange[Session]:
 def record(
     cassette: str | Path,
     *,
-    record_mode: RecordMode = "new_episodes",
+    record_mode: RecordMode = "update",
     redact: Iterable[str] = (),
     match_on: Sequence[str | Matcher] | None = None,
     ignore: Iterable[str] = (),
     like: Like | None = None,
     before_record: BeforeRecord | None = None,
 ) -> ModeChange[Session]:
-    """Record the session to a cassette; if there is no key, replay the cassette.
+    """Send every request and record it to a cassette; if there is no key, replay the cassette.
 
     The mode lasts until you change it again. As a context manager or a decorator, it lasts until
     the end of the block or the call.
 
-    The same notebook therefore serves its author, who signs in and records, and its readers, who
-    have no key. If neither the current session nor the environment nor the keyring has a key, the
-    modes ``"new_episodes"`` and ``"once"`` replay the file that they would otherwise write. A
-    printed line says so, with the date of the recording. A replayed write warns that nothing was
+    A new response replaces the responses of earlier runs to the same request; the other
+    interactions stay. A run is what one process records to one cassette. ``dm.record(…)`` as a
+    statement begins a new one, while a ``with`` block or a decorated call continues it. Whoever
+    reads the cassette meanwhile gets the new responses in place of the old ones, also if the kernel
+    is killed.
+
+    A response with status 401, 403, 429 or 5xx does not replace a success: it is recorded, and
+    replayed only while there is no other response to its request. A write that an earlier run may
+    have carried out is refused with `AlreadySentError`. If the response to a write is lost, that is
+    recorded too.
+
+    The same notebook serves its author, who signs in and records, and its readers, who have no key.
+    If neither the current session nor the environment nor the keyring has a key, the modes
+    ``"update"``, ``"new_episodes"`` and ``"once"`` replay the file that they would otherwise write.
+    A printed line says so, with the date of the recording. A replayed write warns that nothing was
     sent. `Session.record` and the session of a test always record.
 
     Parameters
@@ -368,10 +379,11 @@ def record(
     cassette
         A bare name, kept in the nearest ``cassettes`` folder, or a `Path` to a file.
     record_mode
-        One of vcrpy's. ``"new_episodes"`` and ``"any"`` replay what the cassette has and record the
-        rest. ``"once"`` records a new cassette, and only replays one that exists. ``"all"`` sends
-        and records every request; at the end, new responses replace the old ones to the same
-        requests, and other interactions stay. ``"none"`` only replays.
+        ``"update"`` is described above. ``"all"`` does the same, and sends every write again: use
+        it around one call. The others are vcrpy's, and replay: ``"new_episodes"`` and ``"any"``
+        replay what the cassette has and record the rest, ``"once"`` records a new cassette and only
+        replays one that exists, and ``"none"`` only replays. A write that they replay warns that
+        nothing was sent.
     redact
         What to replace besides the key and usual credentials: names of headers and fields, dotted
         paths, and ``"personal"``. The latter stands for e-mail addresses and telephone numbers
@@ -401,8 +413,10 @@ def record(
     CassetteInUseError
         Another recording writes the same cassette.
     CassetteError
-        The cassette cannot be read or written, or its name leads out of the folder. A later request
-        raises it if ``before_record`` fails; `interactions` then still has the response.
+        The cassette cannot be read or written, or its name leads out of the folder. Or it was
+        recorded at another base address (in the modes ``"update"`` and ``"all"``; all addresses of
+        this machine are one). A later request raises it if ``before_record`` fails; `interactions`
+        then still has the response.
 
     Examples
     --------
@@ -451,7 +465,7 @@ def keyless_record() -> ModeChange[Session] | None:
     return change if is_on else None
 
 
-_REPLAYED_WITHOUT_KEY: Final = ("new_episodes", "once")
+_REPLAYED_WITHOUT_KEY: Final = ("update", "new_episodes", "once")
 
 
 def _connect_with_key() -> bool:

@@ -5,6 +5,7 @@
     ├── CredentialError          no key was found, or HTTP Basic cannot carry it
     ├── AddressError             the address is not valid, or would expose the key
     ├── WriteRefusedError        a write to a live service was not allowed
+    │   └── AlreadySentError     … because an earlier recording has it
     ├── OutcomeUnknownError      a write was sent and no response came
     ├── AllowanceExhaustedError  the allowance is used up, and the wait is too long
     ├── NotJSONError             a body is not JSON
@@ -27,6 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from typing import Any, Literal
 
 from .tracebacks import brief_traceback
@@ -80,8 +82,35 @@ class WriteRefusedError(DirectMailLabError):
     """The session does not allow writes to the live service."""
 
 
+class AlreadySentError(WriteRefusedError):
+    """The cassette that is recorded has a write, and sending it again might repeat it.
+
+    Attributes
+    ----------
+    cassette, number
+        The cassette's name, and the number of the write in it.
+    status
+        The status of its response; 0 if none came.
+    sent_at
+        When that was (an aware datetime), or None if the cassette does not say.
+    """
+
+    cassette: str
+    number: int
+    status: int
+    sent_at: datetime | None = None
+
+
 class OutcomeUnknownError(DirectMailLabError):
-    """A write was sent and no response came: it may have been carried out."""
+    """A write was sent and no response came: it may have been carried out.
+
+    Attributes
+    ----------
+    no_response
+        The kind of failure: see `directmail_lab.exchange.values.NoResponse`.
+    """
+
+    no_response: Any = None
 
 
 class AllowanceExhaustedError(DirectMailLabError):

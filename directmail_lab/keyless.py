@@ -9,14 +9,11 @@ from typing import Any, Unpack
 
 from .cassettes import FileRecording, find_cassette, new_cassette_path, read_cassette
 from .cassettes.library import cassette_name
-from .contract import SAFE_METHODS
 from .display import plural
 from .errors import AddressError, NotConnectedError, NotRecordedError
-from .exchange.values import RecordedRequest
-from .modes import Entered
+from .modes import Entered, write_warning
 from .sessions import Session, SessionOptions
 from .settings import NO_ADDRESS
-from .tracebacks import warn_caller
 
 
 def replaying_session(
@@ -70,15 +67,11 @@ def replay_in_place(
     when = session.recording.recorded_when
     recorded = f"{played.name!r}, recorded {when}" if when else repr(played.name)
 
-    def warn_of_write(request: RecordedRequest) -> None:
-        if request.method not in SAFE_METHODS:
-            warn_caller(f"Nothing was sent: this {request.method} is replayed from {recorded}.")
-
     def advise(error: NotRecordedError) -> None:
         error.advice = "There is no key, so nothing was sent. Sign in to record it."
         if options["before_record"] is not None:
             error.advice += " If before_record leaves it out, no recording contains it."
 
-    played.on_played, played.on_unmatched = warn_of_write, advise
+    played.on_played, played.on_unmatched = write_warning(played), advise
     count = plural(len(played), "interaction")
     return entered, f"No key: replaying {recorded} ({count}). Sign in to record more."

@@ -11,8 +11,11 @@ from numbers import Real
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 from .arguments import argument_error
-from .cassettes import shown_path
+from .cassettes import Cassette, shown_path
+from .contract import SAFE_METHODS
 from .display import plural
+from .exchange.values import RecordedRequest
+from .tracebacks import warn_caller
 from .transports.session import Mode, SessionTransport
 
 _F = TypeVar("_F", bound="Callable[..., Any]")
@@ -53,6 +56,8 @@ class ModeChange(Generic[_S]):
         self.entered = enter()
 
     def __enter__(self) -> _S:
+        if (cassette := self.entered.mode.cassette) is not None:
+            cassette.continue_run()  # only a statement begins a new run
         return self.entered.session
 
     def __exit__(self, *_: object) -> None:
@@ -67,7 +72,8 @@ class ModeChange(Generic[_S]):
         return self.entered.transport.mode is self.entered.mode
 
     def __call__(self, function: _F) -> _F:
-        self.__exit__()  # between calls, the session is in its previous mode
+        with self:  # between calls, the session is in its previous mode
+            pass
         lock, changes = threading.Lock(), list[ModeChange[_S]]()  # an entry for each running call
 
         @contextmanager
@@ -75,6 +81,7 @@ class ModeChange(Generic[_S]):
             with lock:
                 is_on = bool(changes) and changes[-1].is_on()
                 change = changes[-1] if is_on else ModeChange(self._enter)
+                change.__enter__()
                 changes.append(change)
             try:
                 yield
@@ -102,11 +109,30 @@ class ModeChange(Generic[_S]):
         if (cassette := mode.cassette) is None:
             return f"Live at {mode.recording.base_url}"
         what = "Recording to" if mode.name == "record" else "Replaying"
-        about = plural(len(cassette), "interaction")
-        if mode.name == "replay" and (when := mode.recording.recorded_when):
+        recording = cassette.recording()
+        about = plural(len(recording), "interaction")
+        if when := recording.recorded_when:
             about += f", recorded {when}"
         file = shown_path(cassette.path)
-        return f"{what} cassette {cassette.name!r} ({about})" + (f" in {file}" if file else "")
+        text = f"{what} cassette {cassette.name!r} ({about})" + (f" in {file}" if file else "")
+        if cassette.updates:
+            text += (
+                ": every request is sent, and new responses replace the old ones to the same "
+                "requests."
+            )
+        return text
+
+
+def write_warning(cassette: Cassette) -> Callable[[RecordedRequest], None]:
+    """Return a function that warns of a replayed write: its caller may believe that it was sent."""
+    when = cassette.recording().recorded_when
+    recorded = f"{cassette.name!r}, recorded {when}" if when else repr(cassette.name)
+
+    def warn(request: RecordedRequest) -> None:
+        if request.method not in SAFE_METHODS:
+            warn_caller(f"Nothing was sent: this {request.method} is replayed from {recorded}.")
+
+    return warn
 
 
 def latency_factor(timing: Timing) -> float:

@@ -35,7 +35,7 @@ from .display import plural
 from .errors import DirectMailLabError, NotConnectedError, naming_what_is_missing
 from .exchange.operations import base_path, pattern_of
 from .http import REQUEST_OPTIONS, httpx, origin, parse_url
-from .modes import Entered, ModeChange, Timing, latency_factor
+from .modes import Entered, ModeChange, Timing, latency_factor, write_warning
 from .redaction import Redactor
 from .redaction.redactor import guard_logs
 from .settings import NO_ADDRESS, base_address, trust_origin
@@ -183,15 +183,20 @@ class Session:
         self,
         cassette: str | Path | FileRecording,
         *,
-        record_mode: RecordMode = "new_episodes",
+        record_mode: RecordMode = "update",
         redact: Iterable[str] = (),
         match_on: Sequence[str | Matcher] | None = None,
         ignore: Iterable[str] = (),
         like: Like | None = None,
         before_record: BeforeRecord | None = None,
+        aside: bool = False,
         metadata: Mapping[str, object] | None = None,
     ) -> ModeChange[Session]:
-        """Record to a cassette; see `directmail_lab.record`."""
+        """Record to a cassette; see `directmail_lab.record`. Without a key, it never replays.
+
+        With ``aside``, the mode ``"all"`` keeps the old file until the recording ends: see
+        `directmail_lab.cassettes.Cassette`.
+        """
         redactor = Redactor(redact=check_names("redact", redact))
 
         def recording() -> Mode:
@@ -205,10 +210,13 @@ class Session:
                 base_url=None if self.base_url == NO_ADDRESS else self.base_url,
                 **self._matching(match_on=match_on, ignore=ignore, like=like),
                 before_record=before_record,
+                aside=aside,
                 metadata=metadata,
             )
             if record_mode == "none":
                 return self._replaying(opened)
+            if not aside:
+                opened.on_played = write_warning(opened)
             return self._sending("record", self._own, opened)
 
         return self._change(recording)

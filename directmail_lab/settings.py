@@ -125,6 +125,19 @@ def trust_origin(base_url: str) -> None:
     _connected.add(origin_of(base_url))
 
 
+_stand_ins: Final[set[Origin]] = set()
+
+
+def add_stand_in(base_url: str) -> None:
+    """Note the address of a stand-in service that this process has started."""
+    _stand_ins.add(origin_of(base_url))
+
+
+def stand_ins() -> frozenset[Origin]:
+    """Return the origins of the stand-in services of this process, where a write costs nothing."""
+    return frozenset(_stand_ins)
+
+
 def trusted_origins() -> frozenset[Origin]:
     """Return the origins that the user chose. A key may go there, and nowhere else.
 

@@ -23,6 +23,7 @@ from .exchange.operations import operation_of, path_below
 from .exchange.values import Headers, RecordedRequest, RecordedResponse, header
 from .readings.reset_unit import ResetUnit
 from .server import LoopbackServer, error_response, json_response
+from .settings import add_stand_in
 
 STAND_IN_RECORD: Final[Mapping[str, object]] = {
     "id": "usr_stand_in_1",
@@ -109,6 +110,7 @@ class StandIn(LoopbackServer):
         self._left: dict[tuple[bool, str, str], _Left] = {}
         self._lock = threading.Lock()  # each connection has its own thread
         super().__init__(self.port)
+        add_stand_in(self.base_url)
 
     def assumptions(self) -> str:
         """Return a line that says what it assumes about the parts that service.md does not show."""

@@ -58,7 +58,7 @@ def opened(path: Path | str, record_mode: str = "new_episodes", **options: Any) 
 
 def recorded(path: Path | str, *interactions: Interaction, **options: Any) -> Path:
     """Write a new cassette with these interactions, and return its path."""
-    with opened(Path(path), "all", **options) as cassette:
+    with opened(Path(path), "all", aside=True, **options) as cassette:
         for each in interactions:
             cassette.record(each)
     return Path(path)

@@ -98,7 +98,7 @@ def test_a_cell_shows_its_own_line_and_one_message(run: Callable[[str], list[str
         ("dm.connect(max_wait_s='x')", "ValueError: max_wait_s must be a number"),
         ("dm.stand_in(window_s=0)", "ValueError: window_s must be"),
         ("dm.replay('first-look', repeat='often')", 'ValueError: repeat must be one of "last", "s'),
-        ("dm.record('tour', record_mode='new')", 'ValueError: record_mode must be one of "n'),
+        ("dm.record('tour', record_mode='new')", 'ValueError: record_mode must be one of "u'),
         ("dm.Session('https://a.b', pace='fast')", 'ValueError: pace must be one of "burst", "e'),
         ("dm.connect(reset_unit='days')", 'ValueError: reset_unit must be one of "seconds'),
         ("dm.login(timeout=3)", "TypeError: login.. got an unexpected .*'timeout'"),

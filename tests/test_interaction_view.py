@@ -63,7 +63,7 @@ def test_one_interaction_is_shown_readably() -> None:
 # -- all interactions --------------------------------------------------------------------------
 
 COLUMNS = ["at", "method", "path", "query", "operation", "status", "attempt", "content_type"]
-COLUMNS += ["bytes", "elapsed_s", "excerpt", "problem"]
+COLUMNS += ["bytes", "elapsed_s", "excerpt", "source", "problem"]
 
 
 def test_a_recording_is_shown_as_a_frame(tour: Path) -> None:

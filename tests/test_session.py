@@ -199,7 +199,7 @@ def test_a_replayed_response_does_not_wait_or_count_as_usage() -> None:
         with session.record("tour"):
             session.me()
         session.get("/v1/users/me?n=2")
-        with session.record("tour"):
+        with session.record("tour", record_mode="new_episodes"):
             session.me()
             with pytest.raises(dm.errors.AllowanceExhaustedError):
                 session.me()
@@ -325,7 +325,7 @@ def test_a_request_that_the_caller_sends_again_is_another_call(
     with Session(service.base_url, service.api_key, retry=retry) as session:
         request = session.client.build_request("GET", "/v1/users/me")
         service.fault(status=503, times=1, headers={"Retry-After": "0"})
-        with session.record("again"):
+        with session.record("again", record_mode="new_episodes"):
             seen = [session.client.send(request).status_code for _ in range(2)]
         with session.replay("again", repeat="strict"):
             replayed = [session.client.send(request).status_code for _ in range(2)]
@@ -456,7 +456,7 @@ def test_a_redacted_recording_replays_and_stays_redacted(
         live.request("GET", "/v1/nowhere", params=params)
     with live.record("private", redact=["personal"]):
         live.request("GET", "/v1/lists", params=params)
-    with live.record("private"):
+    with live.record("private", record_mode="new_episodes"):
         live.request("GET", "/v1/lists", params=params)
         live.request("GET", "/v1/users/me", params=params)
     with live.replay("private", repeat="strict"):

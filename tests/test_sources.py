@@ -156,7 +156,7 @@ def test_a_response_replayed_by_new_episodes_is_in_neither_chart_nor_check(
         recording = dm.Session(earlier.base_url, earlier.api_key)
         with recording, recording.record("tour"):
             recording.me()
-    connected.record("tour")
+    connected.record("tour", record_mode="new_episodes")
     connected.me()
     connected.get("/v1/nowhere")
 

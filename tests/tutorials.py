@@ -80,7 +80,9 @@ def record(name: str, path: Path) -> None:
             partial(ObservingTransport, timer=clock.timer),
         ),
         Session(service.base_url, ApiKey(service.api_key), pace="off") as session,
-        session.record(path, record_mode="all", metadata={"service": _SAID, "started_at": _AT}),
+        session.record(
+            path, record_mode="all", aside=True, metadata={"service": _SAID, "started_at": _AT}
+        ),
     ):
         RECORDINGS[name](session, service, clock.pass_s)
 

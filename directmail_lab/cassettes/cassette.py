@@ -11,11 +11,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from threading import RLock
 from traceback import extract_tb
-from typing import NamedTuple, Self
+from typing import Final, NamedTuple, Self
+from urllib.parse import urlsplit
 
 from ..arguments import RECORD_MODES, REPEATS, Like, RecordMode, Repeat, check_choice
 from ..display import plural
-from ..errors import CassetteError, CassetteFormatError, NotRecordedError
+from ..errors import AlreadySentError, CassetteError, CassetteFormatError, NotRecordedError
 from ..exchange.bodies import shown_missing
 from ..exchange.values import (
     Interaction,
@@ -25,6 +26,7 @@ from ..exchange.values import (
     normalize_headers,
 )
 from ..redaction import Redactor
+from ..settings import is_loopback, origin_of
 from .convert import notice_of_personal_data
 from .files import FileRecording, read_cassette
 from .library import cassette_name, find_cassette, new_cassette_path
@@ -34,6 +36,9 @@ from .recorder import Ending, Recorded, Recorder, unfinished_files
 
 BeforeRecord = Callable[[Interaction], Interaction | None]
 """Takes an interaction and returns the one to record, or None to record none."""
+
+# The cassettes next to which an unfinished recording was found, and the user told so.
+_named: Final[set[Path]] = set()
 
 _log = logging.getLogger("directmail_lab")
 
@@ -74,10 +79,11 @@ class Cassette:
     folders
         The folders in which a name is looked up first. A new cassette is created in the first one.
     record_mode
-        One of vcrpy's record modes. ``"none"`` replays; ``"once"`` records a new cassette and
-        replays an old one; ``"new_episodes"`` and ``"any"`` add requests that it does not contain.
-        ``"all"`` records everything again. At `close`, the new responses then replace the old
-        responses to the same requests, and the other interactions stay.
+        ``"update"`` and ``"all"`` record everything: new responses replace those of earlier runs to
+        the same requests, and the other interactions stay. ``"update"`` refuses a write that an
+        earlier run sent: see `sent_before`. The others are vcrpy's too. ``"none"`` replays;
+        ``"once"`` records a new cassette and replays an old one; ``"new_episodes"`` and ``"any"``
+        add requests that it does not contain.
     redactor
         Removes secrets before anything is written or compared.
     base_url
@@ -89,6 +95,9 @@ class Cassette:
         one again, ``"strict"`` raises an error.
     before_record
         Called with each interaction before it is redacted; see `directmail_lab.record`.
+    aside
+        Whether a recording in mode ``"all"`` is written to another file, until `close` puts it in
+        place as ``ending`` says.
     metadata
         Metadata for a new cassette, besides its writer, base address and time.
     notice
@@ -105,8 +114,12 @@ class Cassette:
         Called with each request that `play` finds a response for.
     on_unmatched
         Called with each error that `play` raises.
+    updates
+        Whether it records everything, so that it replays nothing.
+    records_failures
+        Whether a read to which no response came is recorded, as a write is.
     ending
-        What `close` does in record mode ``"all"`` if there is an old file. ``"merge"`` keeps the
+        What `close` does with a recording ``aside`` if there is an old file. ``"merge"`` keeps the
         interactions that were not recorded again, as vcrpy does. ``"replace"`` drops them.
         ``"aside"`` keeps the old file, and the new one next to it. With None, the recording goes
         on.
@@ -132,6 +145,7 @@ class Cassette:
         like: Like | None = None,
         repeat: Repeat = "last",
         before_record: BeforeRecord | None = None,
+        aside: bool = False,
         metadata: Mapping[str, object] | None = None,
         notice: Callable[[str], None] = _log.warning,
     ) -> None:
@@ -143,6 +157,7 @@ class Cassette:
         self.on_played: Callable[[RecordedRequest], object] = lambda _: None
         self.on_unmatched: Callable[[NotRecordedError], object] = lambda _: None
         self.ending: Ending | None = "merge"
+        self.records_failures = False
         self._redactor = redactor or Redactor()
         self._matching = Matching(match_on, ignore, like)
         self._repeat = repeat
@@ -158,15 +173,18 @@ class Cassette:
         self._recorder: Recorder | None = None
         # For requests in which something was replaced: a hash of the original, by what is recorded.
         self._replaced: dict[tuple[str, str, bytes | None], int] = {}
+        self._aside, self.updates = aside, record_mode in ("update", "all")
         if self.records:
-            self._recorder = self._open_recorder(anew=record_mode == "all")
+            self._recorder = self._open_recorder()
             self._recording = self._recorder.recording
+            if self.updates and not aside:
+                self._refuse_other_address(base_url)
         else:
             self._recording = name if isinstance(name, FileRecording) else read_cassette(self.path)
         self._redactor = self._redactor.extended(self._recording.redact)
         self._redactor.join(self._recording.redactor)
         self._player = Player(
-            FileRecording(self.name) if record_mode == "all" else self._recording,
+            FileRecording(self.name) if self.updates else self._recording,
             self._matching,
             base_url=base_url or self._recording.base_url or "",
             redactor=self._redactor,
@@ -295,7 +313,7 @@ class Cassette:
         return recorded._replace(is_clean=recorded.is_clean and self._before_record is None)
 
     def recording(self) -> FileRecording:
-        """Return the recording so far; in record mode "all", only the new interactions."""
+        """Return the recording so far; of a recording ``aside``, only the new interactions."""
         return self._recording if self._recorder is None else self._recorder.current()
 
     @property
@@ -352,9 +370,10 @@ class Cassette:
         """
         with self._lock:
             if self._recorder is not None and self._recorder.closed:
-                # If something was recorded in mode "all", it is in the cassette now: append to it.
-                anew = self.record_mode == "all" and not self._recorder.has_recorded
-                self._recorder = self._open_recorder(anew=anew)
+                # If something was recorded aside, it is in the cassette now: append to it.
+                self._aside &= not self._recorder.has_recorded
+                self._recorder = self._open_recorder()
+                self.continue_run()
 
     def __enter__(self) -> Self:
         return self
@@ -365,17 +384,66 @@ class Cassette:
     def __repr__(self) -> str:
         return f"<Cassette {self.name!r}, {self.record_mode}, {plural(len(self), 'interaction')}>"
 
-    def _open_recorder(self, *, anew: bool) -> Recorder:
+    def continue_run(self) -> None:
+        """Go on with the run that this process recorded last, instead of a new one."""
+        if self._recorder is not None:
+            self._recorder.continue_run()
+
+    def sent_before(self, write: RecordedRequest) -> AlreadySentError | None:
+        """Return the error for a write that an earlier run may have carried out; None for others.
+
+        It may have been, unless the service refused it (4xx) or no connection was made.
+        """
+        if self._recorder is None or (before := self._recorder.sent_before(write)) is None:
+            return None
+        number, sent = before
+        status, at = sent.response.status, sent.recorded_at
+        when = f"on {at.day} {at:%B %Y}" if at else "at an unknown time"
+        outcome = str(status) if status else "no response came"
+        path = self._recording.path_of(sent.request)
+        return AlreadySentError(
+            f"{write.method} {path} was sent before, {when} ({outcome}): interaction {number} of "
+            f"cassette {self.name!r}. It was not sent again.",
+            "It may be another one if the two differ only in what redaction, ignore or match_on "
+            f'leave out. with record({self.name!r}, record_mode="all"): around the call sends it, '
+            '"new_episodes" in its place replays it.',
+            cassette=self.name,
+            number=number,
+            status=status,
+            sent_at=at,
+        )
+
+    def _refuse_other_address(self, base_url: str | None) -> None:
+        """Raise `CassetteError` if the recording is of another place than the session."""
+        recording = self._recording
+        if recording.is_third_party:
+            origins = {uri for (_, uri), _ in recording.addresses()}
+            is_same = _place(base_url, "") in {_place(uri, "") for uri in origins}
+        else:
+            is_same = _place(base_url) in set(map(_place, recording.base_urls))
+        if base_url is None or not len(recording) or is_same:
+            return
+        self.close()
+        raise CassetteError(
+            f"Cassette {self.name!r} was recorded at {recording.base_url}, and this session sends "
+            f"to {base_url}. Nothing was sent.",
+            f"Record under another name, or add to it: record({self.name!r}, "
+            'record_mode="new_episodes").',
+        )
+
+    def _open_recorder(self) -> Recorder:
         recorder = Recorder(
             self.path,
             redactor=self._redactor,
             metadata=self._metadata,
             notice=self._notice,
-            replaces=self._matching if anew else None,
+            replaces=self._matching if self.updates else None,
+            aside=self._aside,
         )
         # So the recording is also closed when the kernel ends, or the cassette is dropped.
         weakref.finalize(self, _close_quietly, recorder)
-        if files := unfinished_files(self.path):
+        if self.path not in _named and (files := unfinished_files(self.path)):
+            _named.add(self.path)
             self._notice(
                 f"Cassette {self.name!r}: an earlier recording of it was interrupted. It is in "
                 f"{' and '.join(map(str, files))}. Look at it with interactions(…), then rename or "
@@ -396,13 +464,10 @@ class Cassette:
             )
 
     def _not_written(self, error: OSError) -> CassetteError:
-        advice = "Make room on the disk, or set DIRECTMAIL_CASSETTES to another folder."
-        if isinstance(error, PermissionError):
-            advice = f"Close {self.path} in other programs, or record to a folder of your own."
         return CassetteError(
             f"Cassette {self.name!r} could not be written ({error.strerror}). Everything recorded "
             "before is safe.",
-            advice,
+            "Make room on the disk, or set DIRECTMAIL_CASSETTES to another folder.",
         )
 
 
@@ -419,6 +484,14 @@ def _changed(interaction: Interaction, before_record: BeforeRecord) -> Interacti
         place = extract_tb(error.__traceback__, 2)[-1]
         problem = f"raised {type(error).__name__} ({place.filename}, line {place.lineno})"
     raise CassetteError(f"before_record {problem}. This request was not recorded.")
+
+
+def _place(url: str | None, path: str | None = None) -> object:
+    """Return what two base addresses must have in common. All of this machine are one place."""
+    origin = origin_of(url or "")
+    if origin[1] and is_loopback(origin[1]):
+        return "this machine"
+    return origin, urlsplit(url or "").path.rstrip("/") if path is None else path
 
 
 def _close_quietly(recorder: Recorder) -> None:

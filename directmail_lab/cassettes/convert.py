@@ -17,7 +17,7 @@ from ..redaction import Redactor
 from ..redaction.personal import count_personal, personal_notice, texts_of
 from .files import FileRecording, read_cassette
 from .library import Version, command_name, create, locked, version_of
-from .recorder import redacted_metadata, unfinished_files, write_cassette
+from .recorder import keep_left_out, redacted_metadata, unfinished_files, write_cassette
 
 Layout = Literal["lines", "vcrpy", "json", "har"]
 
@@ -77,7 +77,8 @@ def _write(
     metadata = {**recording.metadata, "base_url": recording.base_url}
     metadata.pop("recorded_with", None)
     if to == "lines":
-        write_cassette(path, metadata, recording, redactor, version=version)
+        parts, keys = recording.parts(as_written=False), recording.keys
+        write_cassette(path, metadata, parts, redactor, keys=keys, version=version)
         return
     redacted = list(map(redactor.interaction, recording))
     try:
@@ -149,15 +150,19 @@ def redact(path: Path, rules: Sequence[str]) -> int:
 def repair(path: Path) -> list[str]:
     """Close a recording that broke off, and return a sentence about each problem.
 
-    Every whole interaction is kept, and one that was cut off is removed. A file that a recording
-    left next to the cassette is named, and stays (see `recorder.unfinished_files`).
+    Every whole interaction is kept, and one that was cut off is removed. Other text at the end goes
+    to a file of its own. A file that a recording left next to the cassette is named, and stays (see
+    `recorder.unfinished_files`).
     """
     problems: list[str] = []
     with locked(path) as file:
         recording = read_cassette(file)
         if recording.problem is not None:
-            about, version = recording.metadata, recording.version
-            write_cassette(file, about, recording, Redactor(), version=version)
+            if recording.left_out:
+                problems.append(keep_left_out(recording, file))
+            parts, version = recording.parts(as_written=True), recording.version
+            about, keys = recording.metadata, recording.keys
+            write_cassette(file, about, parts, Redactor(), keys=keys, version=version)
             problems.append(f"Repaired: {recording.problem}.")
         for left in unfinished_files(file):
             count = plural(len(read_cassette(left)), "interaction")

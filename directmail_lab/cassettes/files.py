@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import re
 import stat
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -24,7 +23,6 @@ from ..credentials import Hidden
 from ..display import Progress, ProgressBar, plural
 from ..errors import CassetteError, CassetteFormatError
 from ..exchange.bodies import unpack
-from ..exchange.operations import base_path, path_below
 from ..exchange.values import (
     MALFORMED,
     Interaction,
@@ -36,7 +34,7 @@ from ..exchange.values import (
     normalize_headers,
     unreadable,
 )
-from ..readings.reading import Reading, raw_values
+from ..readings.reading import Reading
 from ..redaction import Redactor, redact_foreign
 from . import layout
 from .layout import Address
@@ -77,7 +75,16 @@ class FileRecording(Recording):
         ``"lines"`` (ours), ``"vcrpy"`` (YAML of another writer), ``"json"``, ``"har"`` or
         ``"empty"``.
     clean_bytes
-        The length of the file up to the end of its last whole interaction.
+        The length of the file up to the end of its last whole interaction or comment.
+    is_compact
+        Whether the file can be appended to. If not, a recording first writes it anew: it has
+        interactions that were replaced, a person's changes, or Windows line ends.
+    keys
+        Lines of other members that a person added to the file.
+    fallbacks
+        The indexes of interactions that are played only if there is no other: see `Interaction`.
+    left_out
+        What follows ``clean_bytes`` and is neither torn nor an interaction. It is never dropped.
     redactor
         Knows the credentials in another program's file.
     originals
@@ -94,6 +101,10 @@ class FileRecording(Recording):
     layout: Literal["lines", "vcrpy", "json", "har", "empty"] = "empty"
     metadata: dict[str, Any] = field(default_factory=dict, repr=False)
     clean_bytes: int = field(default=0, repr=False)
+    is_compact: bool = True
+    keys: str = field(default="", repr=False)
+    fallbacks: frozenset[int] = field(default=frozenset(), repr=False)
+    left_out: bytes = field(default=b"", repr=False)
     redactor: Redactor = field(default_factory=Redactor, repr=False)
     originals: Originals | None = field(default=None, repr=False)
     version: Version | None = field(default=None, repr=False)
@@ -116,20 +127,6 @@ class FileRecording(Recording):
     def interaction(self, number: int) -> Interaction:
         self._check_number(number)
         return self.interactions[number - 1]
-
-    def reading(self, number: int) -> Reading:
-        self._check_number(number)
-        recorded = self.interactions
-        head = recorded.head(number - 1) if isinstance(recorded, Lines) else None
-        if head is None:
-            return super().reading(number)
-        at, elapsed_s, attempt, (method, uri), status, headers = head
-        path, raw = path_below(uri, base_path(self.base_url or "")), raw_values(headers)
-        at_s = math.nan if at is None else at.timestamp()
-        reading = Reading(
-            at_s, method, path, status, raw, elapsed_s, "recorded", self.name, None, attempt
-        )
-        return reading._replace(elsewhere=where) if (where := self.elsewhere(uri)) else reading
 
     @cached_property
     def _own(self) -> tuple[str, ...]:
@@ -158,6 +155,22 @@ class FileRecording(Recording):
         if isinstance(recorded, Lines):  # which parses the request only on demand
             return _decoded(recorded.response(number - 1), method)
         return _decoded(recorded[number - 1].response, method)
+
+    def parts(self, *, as_written: bool) -> Iterable[Interaction | bytes]:
+        """Return what to write into a copy: a person's comments, and the interactions.
+
+        With ``as_written``, these are texts of our layout where they can be.
+        """
+        recorded = self.interactions
+        if isinstance(recorded, Lines):
+            return recorded.parts(as_written=as_written)
+        return recorded
+
+    def bytes_before(self, index: int) -> int:
+        """Return how many bytes of a compact file are before an interaction."""
+        recorded = self.interactions
+        offset = recorded.offset(index) if isinstance(recorded, Lines) else None
+        return self.clean_bytes if offset is None else offset
 
     def original(self, number: int, method: str) -> RecordedResponse | None:
         """Return the response as another program recorded it; raise the errors of `response`.
@@ -196,7 +209,14 @@ def parse_cassette(data: bytes, path: Path, progress: Progress = lambda _: None)
     if not data or data.isspace():
         return FileRecording(path.stem, path=path)
     ours = _parse_lines(data, path)
-    return _parse_third_party(data, path, progress) if ours is None else ours
+    if ours is not None and not ours.left_out:
+        return ours
+    try:
+        return _parse_third_party(data, path, progress)
+    except CassetteFormatError:
+        if ours is None:
+            raise
+        return ours
 
 
 def _read_bytes(path: Path) -> tuple[bytes, Version | None]:
@@ -222,22 +242,41 @@ def _check_size(size: int, path: Path) -> None:
 
 
 class Lines(Sequence[Interaction]):
-    """The interactions of a file in the line layout; each is parsed when it is asked for."""
+    """The interactions of a file in the line layout; each is parsed when it is asked for.
 
-    def __init__(self, data: bytes, starts: array[int], name: str) -> None:
+    Parameters
+    ----------
+    data
+        The bytes of the file, with line feeds at the ends of lines.
+    starts
+        The position at which each interaction starts.
+    by_hand
+        Those that a person wrote, by their index. Several may start at one place.
+    comments
+        A person's comments, by the start of what follows them.
+    """
+
+    def __init__(
+        self,
+        data: bytes,
+        starts: array[int],
+        name: str,
+        by_hand: Mapping[int, Interaction],
+        comments: Mapping[int, bytes],
+    ) -> None:
         self._data = data
         self._starts = starts
         self._name = name
+        self._by_hand = by_hand
+        self._comments = comments
 
     def __len__(self) -> int:
         return len(self._starts)
 
     def __getitem__(self, index: Any) -> Any:
-        with suppress(*MALFORMED):
-            if plain := layout.plain_at(self._data, self._starts[index]):
-                check_times(plain.recorded_at, plain.elapsed_s)
-                return plain
-        at, elapsed_s, attempt, kind, request, response = self._match(index).groups()
+        if by_hand := self._by_hand.get(index):
+            return by_hand
+        at, elapsed_s, attempt, kind, fallback, request, response = self._match(index).groups()
         try:
             interaction = Interaction(
                 check_request(layout.request_of(_parse(request))),
@@ -245,6 +284,7 @@ class Lines(Sequence[Interaction]):
                 layout.recorded_at_of(at.decode("ascii", "replace")),
                 layout.elapsed_s_of(elapsed_s),
                 int(attempt or 1),
+                fallback is not None,
             )
             check_times(interaction.recorded_at, interaction.elapsed_s)
         except MALFORMED as error:
@@ -253,23 +293,13 @@ class Lines(Sequence[Interaction]):
 
     def response(self, index: int) -> RecordedResponse:
         """Return the response of an interaction."""
+        if by_hand := self._by_hand.get(index):
+            return by_hand.response
         try:
-            kind, _, response = self._match(index).groups()[3:]
+            kind, _, _, response = self._match(index).groups()[3:]
             return check_response(layout.response_of(_parse(response), _kind(kind)))
         except MALFORMED as error:
             raise self._unreadable(index, error) from None
-
-    def head(self, index: int) -> layout.Head | None:
-        """Return what a reading needs of an interaction, without parsing its bodies.
-
-        None if the interaction is unusual or damaged.
-        """
-        try:
-            if head := layout.head_of(self._data, self._starts[index]):
-                check_times(*head[:2])
-        except MALFORMED:
-            return None
-        return head
 
     def _match(self, index: int) -> re.Match[bytes]:
         match = layout.INTERACTION.match(self._data, self._starts[index])
@@ -283,6 +313,20 @@ class Lines(Sequence[Interaction]):
         """Yield method and address of each interaction, and which attempt it is."""
         for index, start in enumerate(self._starts):
             yield layout.address_of(self._data, start) or _address_of(self[index])
+
+    def parts(self, *, as_written: bool) -> Iterator[Interaction | bytes]:
+        """Yield comments, and interactions parsed or ``as_written`` (but for those by hand)."""
+        before = sorted(self._comments.items(), reverse=True)
+        for index, start in enumerate(self._starts):
+            while before and before[-1][0] <= start:
+                yield before.pop()[1]
+            is_text = as_written and index not in self._by_hand
+            yield self._match(index)[0] if is_text else self[index]
+        yield from (text for _, text in reversed(before))
+
+    def offset(self, index: int) -> int | None:
+        """Return where an interaction starts in the file; None if there are not so many."""
+        return self._starts[index] if index < len(self) else None
 
 
 def _kind(text: bytes | None) -> str | None:
@@ -317,45 +361,226 @@ def _parse(line: bytes) -> Any:
     return load_yaml(text)
 
 
-def _parse_lines(data: bytes, path: Path) -> FileRecording | None:
-    """Return the recording with an index of its lines; None where it needs vcrpy's loader."""
-    header = layout.read_header(data)
-    if header is None:
+class _Reader:
+    """Reads the interactions of a file in the line layout from its bytes.
+
+    Attributes
+    ----------
+    starts, by_hand, comments
+        As in `Lines`, with what was replaced.
+    replaced, fallbacks
+        Indexes of interactions: see `layout.MARK` and `Interaction`.
+    keys
+        Lines of other members that a person wrote at the end.
+    is_appendable
+        Whether an interaction can follow at ``clean_bytes``.
+    was_closed
+        Whether there is an end line which something follows.
+    clean_bytes, left_out
+        As in `FileRecording`.
+    """
+
+    def __init__(self, data: bytes, position: int) -> None:
+        self.data = data
+        self.starts = array("Q")
+        self.by_hand: dict[int, Interaction] = {}
+        self.comments: dict[int, bytes] = {}
+        self.replaced: set[int] = set()
+        self.fallbacks: set[int] = set()
+        self.keys = ""
+        self.clean_bytes = position
+        self.is_appendable = True
+        self.was_closed = False
+        self.left_out = b""
+
+    def read(self) -> bool:
+        """Read the file; return False if that is for vcrpy's loader."""
+        for match in layout.INTERACTION.finditer(self.data, self.clean_bytes):
+            start = match.start()
+            if start != self.clean_bytes and not self._read_between(start):
+                return False
+            self._add(start, is_fallback=match[5] is not None)
+            self.clean_bytes = match.end()
+        self._read_tail()
+        return True
+
+    def _add(self, start: int, *, is_fallback: bool) -> None:
+        if is_fallback:
+            self.fallbacks.add(len(self.starts))
+        self.starts.append(start)
+
+    def _read_between(self, start: int) -> bool:
+        """Read what is before an interaction: comments, a mark, or interactions by hand."""
+        text = self.data[self.clean_bytes : start]
+        if mark := layout.MARK.search(text):
+            text = text[: mark.start()]
+        if layout.COMMENTS.fullmatch(text):
+            self._keep_comments(start, text)
+        elif not self._read_by_hand(self.clean_bytes, start - len(text), text) or self.keys:
+            return False
+        if mark:
+            self._replace(mark)
+        return True
+
+    def _read_tail(self) -> None:
+        """Read what is after the last interaction of ours."""
+        end = layout.END.search(self.data, self.clean_bytes)
+        tail = self.data[self.clean_bytes : end.start() if end else len(self.data)]
+        comments = layout.COMMENTS.match(tail)
+        assert comments is not None, "the pattern matches an empty text"
+        mark = layout.MARK.search(comments[0])
+        start, rest = self.clean_bytes + comments.end(), tail[comments.end() :]
+        self._keep_comments(start, comments[0])
+        if rest and _is_whole(rest):
+            if mark:
+                self._replace(mark)
+            self._add(start, is_fallback=b"\n  fallback: true\n" in rest)
+            self.data, self.is_appendable = self.data[: start + len(rest)] + b"\n", False
+        elif not end and layout.is_torn((mark[0] if mark else b"") + rest):
+            start -= len(mark[0]) if mark else 0
+            rest = b""
+        elif rest[:1] == b"#" and b"\n" not in rest:
+            self._keep_comments(start + 1, rest + b"\n")
+            self.is_appendable = False
+        elif rest and self._read_by_hand(self.clean_bytes, start, rest):
+            self.is_appendable = False
+        elif rest:
+            self.left_out, rest = rest, b""
+        self.clean_bytes = start + len(rest)
+
+    def _keep_comments(self, start: int, text: bytes) -> None:
+        self.was_closed |= b"# end: " in text
+        if comments := layout.comments_of(text).strip(b"\n"):
+            self.comments[start] = comments + b"\n"
+
+    def _replace(self, mark: re.Match[bytes]) -> None:
+        """Drop what a mark names, unless the numbers cannot be a recorder's."""
+        ranges = list(layout.replaced_in(mark))
+        named = len(self.replaced) + sum(map(len, ranges))
+        if int(mark[2]) == len(self.starts) >= named:
+            self.replaced.update(number - 1 for each in ranges for number in each)
+
+    def _read_by_hand(self, end: int, start: int, text: bytes) -> bool:
+        """Read a person's interactions at ``start``, and keys after them; return whether it can.
+
+        The last interaction ends at ``end``, unless the text continues it.
+        """
+        from .vcr_files import load_cassette_text
+
+        begin, keys = start, _KEY.search(text)
+        items = text if keys is None else text[: keys.start()]
+        if items[:1].isspace() and self.starts and len(self.starts) - 1 not in self.by_hand:
+            begin = self.starts[-1]
+            items = self.data[begin:end] + items
+        try:
+            whole = items.decode() + "\n" + text[keys.start() if keys else len(text) :].decode()
+            _, interactions = load_cassette_text(f"interactions:\n{whole}")
+        except (CassetteFormatError, UnicodeDecodeError):
+            return False
+        if begin != start:
+            self.fallbacks.discard(len(self.starts) - 1)
+            self.starts.pop()
+        for each in interactions:
+            self.by_hand[len(self.starts)] = each
+            self._add(begin, is_fallback=each.is_fallback)
+        self.keys = "" if keys is None else text[keys.start() :].decode().rstrip("\n") + "\n"
+        self.is_appendable = False
+        return True
+
+    def lines(self, name: str) -> Lines:
+        """Return the interactions without those that were replaced."""
+        if self.replaced:
+            left = [each for each in range(len(self.starts)) if each not in self.replaced]
+            self.fallbacks = {at for at, each in enumerate(left) if each in self.fallbacks}
+            self.by_hand = {
+                at: self.by_hand[each] for at, each in enumerate(left) if each in self.by_hand
+            }
+            self.starts = array("Q", [self.starts[each] for each in left])
+        return Lines(self.data, self.starts, name, self.by_hand, self.comments)
+
+
+def _is_whole(text: bytes) -> bool:
+    """Return whether a text is an interaction that lacks only its final newline."""
+    match = layout.INTERACTION.fullmatch(text + b"\n")
+    with suppress(*MALFORMED):
+        return match is not None and isinstance(json.loads(match[7]), dict)
+    return False
+
+
+def _parse_lines(data: bytes, path: Path, *, as_written: bool = False) -> FileRecording | None:
+    """Return the recording with an index of its lines; None where it needs vcrpy's loader.
+
+    With ``as_written``, nothing is redacted, and interactions that were replaced are there too.
+    """
+    has_crlf = data.startswith(b"version: 1\r\n")
+    data = data.replace(b"\r\n", b"\n") if has_crlf else data
+    if (header := layout.read_header(data)) is None:
         return None
-    metadata, position = header
-    starts = array("Q")
-    for match in layout.INTERACTION.finditer(data, position):
-        if match.start() != position:
-            break
-        starts.append(position)
-        position = match.end()
-    problem, end = None, layout.END.fullmatch(data, position)
-    if end is None:
-        if layout.INTERACTION.search(data, position) or layout.is_by_hand(data[position:]):
-            return None
+    about, keys, position = header
+    if not position:
+        torn = plural(len(data), "byte")
         problem = (
-            f"its recording was not closed: {plural(len(starts), 'interaction')} recovered, "
-            f"{plural(len(data) - position, 'byte')} of a torn one set aside"
+            f"its recording was not closed: 0 interactions recovered, {torn} of a torn one left out"
         )
-    else:
-        digest = hashlib.sha256(memoryview(data)[:position]).hexdigest()
-        if end[0] != layout.end_line(len(starts), digest).encode():
-            problem = "it was changed after its recording was closed"
-    lines = Lines(data, starts, path.stem)
-    metadata, base_url = _about(metadata, lines, path)
-    return FileRecording(path.stem, lines, base_url, problem, path, "lines", metadata, position)
+        return FileRecording(path.stem, problem=problem, path=path, layout="lines")
+    reader = _Reader(data, position)
+    if not reader.read():
+        return None
+    count, redactor = len(reader.starts), Redactor()
+    if as_written:
+        reader.replaced.clear()
+    elif reader.by_hand:
+        interactions, redactor = redact_foreign(reader.by_hand.values())
+        reader.by_hand = dict(zip(reader.by_hand, interactions, strict=True))
+    lines = reader.lines(path.stem)
+    metadata, base_url = _about(about, lines, path)
+    return FileRecording(
+        path.stem,
+        lines,
+        base_url,
+        _problem(data, count, len(lines), reader),
+        path,
+        "lines",
+        metadata,
+        clean_bytes=reader.clean_bytes,
+        keys=keys + reader.keys,
+        is_compact=reader.is_appendable and not has_crlf and len(lines) == count,
+        fallbacks=frozenset(reader.fallbacks),
+        left_out=reader.left_out,
+        redactor=redactor,
+    )
+
+
+def _problem(data: bytes, count: int, left: int, reader: _Reader) -> str | None:
+    """Return what is wrong with a file of ours, which has ``count`` interactions, or None."""
+    if end := layout.END.search(data, reader.clean_bytes):
+        digest = hashlib.sha256(memoryview(data)[: end.start()]).hexdigest()
+        is_same = end[0] == layout.end_line(count, digest).encode()
+        return None if is_same else "it was changed after its recording was closed"
+    bytes_left = len(data) - reader.clean_bytes
+    if reader.left_out:
+        return f"its last {plural(bytes_left, 'byte')} are neither an interaction nor YAML"
+    if reader.was_closed and not bytes_left:
+        return "it was changed after its recording was closed"
+    torn = f", {plural(bytes_left, 'byte')} of a torn one left out" if bytes_left else ""
+    return f"its recording was not closed: {plural(left, 'interaction')} recovered{torn}"
+
+
+_KEY: Final = re.compile(rb"""(?m)^(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ ]*:(?=[ \n])""")
+"""A member of the document, at the start of a line."""
 
 
 def read_as_written(data: bytes, path: Path) -> tuple[Sequence[Interaction], str | None]:
     """Return the interactions and the base address in the bytes of a file, unchanged.
 
-    Another program's interactions still contain their credentials. The errors are those of
-    `read_cassette`.
+    Another program's interactions still contain their credentials. Interactions that were replaced
+    and are still in the file are there too. The errors are those of `read_cassette`.
     """
     _check_size(len(data), path)
     if not data or data.isspace():
         return (), None
-    if ours := _parse_lines(data, path):
+    ours = _parse_lines(data, path, as_written=True)
+    if ours is not None and not ours.left_out:
         return ours.interactions, ours.base_url
     _, metadata, interactions = _load_third_party(data, path)
     return interactions, _about(metadata, interactions, path)[1]
@@ -369,7 +594,17 @@ def _parse_third_party(data: bytes, path: Path, progress: Progress) -> FileRecor
     about, base_url = _about(metadata, interactions, path)
     about = {name: redactor.text(v) if isinstance(v, str) else v for name, v in about.items()}
     return FileRecording(
-        path.stem, interactions, base_url, None, path, kind, about, len(data), redactor, originals
+        path.stem,
+        interactions,
+        base_url,
+        path=path,
+        layout=kind,
+        metadata=about,
+        clean_bytes=len(data),
+        is_compact=False,
+        fallbacks=frozenset(at for at, each in enumerate(interactions) if each.is_fallback),
+        redactor=redactor,
+        originals=originals,
     )
 
 

@@ -73,6 +73,7 @@ def _har_entry(interaction: Interaction) -> dict[str, Any]:
         "timings": {"send": 0, "wait": elapsed_ms, "receive": 0},
         "_elapsed_s": elapsed_s,
         "_recorded_at": None if at is None else at.astimezone(UTC).isoformat(),
+        **({"_fallback": True} if interaction.is_fallback else {}),
     }
 
 
@@ -136,7 +137,10 @@ def _from_har(entry: Any, name: str) -> Interaction | None:
             return None
         request = _request(entry["request"])
         response = none or _response(response, request.method)
-        return check_interaction(Interaction(request, response, *_times(entry)))
+        is_fallback = entry.get("_fallback") is True
+        return check_interaction(
+            Interaction(request, response, *_times(entry), is_fallback=is_fallback)
+        )
     except MALFORMED as error:
         raise unreadable(name, error) from None
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -35,38 +35,45 @@ IS_RECORDED: Final = "is_recorded"
 Address = tuple[str, str]
 """The method and the whole address of a request."""
 
-Head = tuple[datetime | None, float | None, int, Address, int, Headers]
-"""What a reading needs: time, latency, attempt, address, and the response's status and headers."""
-
 # A recording's metadata is under `recording`, not `metadata`: with the latter vcrpy's loader
 # returns three values instead of two, and pytest-recording (0.14) fails on that.
 _START: Final = b'version: 1\nrecording: {"recorded_with": "directmail-lab'
-_HEADER: Final = re.compile(rb"version: 1\nrecording: ([^\n]*)\ninteractions:\n")
-INTERACTION: Final = re.compile(
-    rb"(?m)^- recorded_at: ([^\n]*)\n  elapsed_s: ([^\n]*)\n(?:  attempt: (\d{1,3})\n)?"
-    rb"(?:  no_response: ([a-z_]{1,20})\n)?"
-    rb"  request: ([^\n]*)\n  response: ([^\n]*)\n"
-)
-_ADDRESS_PATTERN: Final = (
+_HEADER: Final = re.compile(rb"version: 1\nrecording: ([^\n]*)\n((?:[^\n]*\n)*?)interactions:\n")
+_HEAD: Final = (
     rb"- recorded_at: ([^\n]*)\n  elapsed_s: ([^\n]*)\n(?:  attempt: (\d{1,3})\n)?"
-    rb'  request: \{"method": "([A-Z]{1,64})", "uri": "(' + PLAIN_URL.encode() + rb')", "body": '
+    rb"(?:  no_response: ([a-z_]{1,20})\n)?(?:  fallback: (true)\n)?  request: "
 )
-_ADDRESS: Final = re.compile(_ADDRESS_PATTERN)
-# Most interactions are like this: each header has one value, and only bodies contain escapes.
-_PAIR: Final = re.compile(r'"([^"]*)": \["([^"]*)"\]')
-_PAIR_BYTES: Final = rb'"[^"\\\x00-\x1f]*": \["[^"\\\x00-\x1f]*"\]'
-_PAIRS: Final = rb"\{((?:" + _PAIR_BYTES + rb"(?:, " + _PAIR_BYTES + rb")*)?)\}"
-_PLAIN: Final = re.compile(
-    _ADDRESS_PATTERN
-    + rb'(null|"[^\n]*"), "headers": '
-    + _PAIRS
-    + rb'\}\n  response: \{"status": \{"code": (\d{3}), "message": "([^"\\\x00-\x1f]*)"\}, '
-    + rb'"headers": '
-    + _PAIRS
-    + rb', "body": \{"string": ("[^\n]*")\}\}\n'
+INTERACTION: Final = re.compile(rb"(?m)^" + _HEAD + rb"([^\n]*)\n  response: ([^\n]*)\n")
+"""An interaction: time, latency, attempt, no_response, fallback, request and response."""
+
+_ADDRESS: Final = re.compile(
+    _HEAD + rb'\{"method": "([A-Z]{1,64})", "uri": "(' + PLAIN_URL.encode() + rb')", "body": '
 )
-END: Final = re.compile(rb"# end: (\d{1,18}) interactions?, sha256 ([0-9a-f]{64})\n?")
-"""The line that closes a recording: group 1 is the count, group 2 the checksum."""
+END: Final = re.compile(rb"(?m)^# end: \d{1,18} interactions?, sha256 [0-9a-f]{64}\n?\Z")
+"""The line that closes a recording, with the count and the checksum."""
+
+MARK: Final = re.compile(
+    rb"(?m)^# replaces (\d{1,9}(?:-\d{1,9})?(?:, \d{1,9}(?:-\d{1,9})?)*) of (\d{1,9})\n\Z"
+)
+"""The line before an interaction that replaces others: group 1 their numbers, 2 how many are above.
+
+A mark holds until the recording is closed. It is void if somebody has changed the number above it.
+"""
+
+_LINES_OF_OURS: Final = re.compile(rb"(?m)^# (?:replaces [\d, -]+ of \d+|end: [^\n]*)(?:\n|\Z)")
+COMMENTS: Final = re.compile(rb"(?:[ \t]*(?:#[^\n]*)?\n)*")
+
+# What a kill in the middle of a write leaves: whole lines of an interaction, then a part of a line.
+_WHOLE_LINES: Final = re.compile(
+    rb"(?:# replaces [\d, -]+ of \d+\n)?(?:- recorded_at: [^\n]*\n(?:  elapsed_s: [^\n]*\n"
+    rb"(?:  attempt: \d{1,3}\n)?(?:  no_response: [a-z_]{1,20}\n)?(?:  fallback: true\n)?"
+    rb"(?:  request: \{[^\n]*\}\n)?)?)?"
+)
+_KEYS: Final = (
+    *(b"- recorded_at: ", b"  elapsed_s: ", b"  attempt: ", b"  no_response: "),
+    *(b"  fallback: ", b"  request: ", b"  response: "),
+)
+_COMMENT: Final = re.compile(rb"# replaces [\d, -]+(?:o(?:f(?: \d*)?)?)?|# end: [^\n]*")
 
 # JSON allows these characters unescaped. YAML forbids them, or reads them as line breaks or a byte
 # order mark (YAML 1.1, section 5.1, `c-printable`, and 5.4, line breaks).
@@ -83,14 +90,41 @@ _encode = json.JSONEncoder(ensure_ascii=False, default=str).encode
 _quoted = json.encoder.encode_basestring
 
 
-def header_text(metadata: Mapping[str, object]) -> str:
-    """Return the lines that a cassette starts with."""
-    return f"version: 1\nrecording: {_one_line(_encode(metadata))}\ninteractions:\n"
+def header_text(metadata: Mapping[str, object], keys: str = "") -> str:
+    """Return the lines that a cassette starts with; ``keys`` are lines that a person added."""
+    return f"version: 1\nrecording: {_one_line(_encode(metadata))}\n{keys}interactions:\n"
 
 
 def end_line(count: int, sha256: str) -> str:
     """Return the comment that closes a recording, with the checksum of all lines before it."""
     return f"# end: {count} interaction{'' if count == 1 else 's'}, sha256 {sha256}\n"
+
+
+def mark_line(numbers: Sequence[int], count: int) -> str:
+    """Return the comment before an interaction that replaces those with these numbers of ``count``.
+
+    Numbers that follow each other become a range: ``# replaces 1-3, 7 of 57``.
+    """
+    parts: list[list[int]] = []
+    for number in numbers:
+        if parts and number == parts[-1][-1] + 1:
+            parts[-1][1:] = [number]
+        else:
+            parts.append([number])
+    return f"# replaces {', '.join('-'.join(map(str, part)) for part in parts)} of {count}\n"
+
+
+def replaced_in(mark: re.Match[bytes]) -> Iterator[range]:
+    """Yield the numbers in a mark, as ranges that end at the number of interactions above it."""
+    above = int(mark[2])
+    for part in mark[1].split(b", "):
+        first, _, last = part.partition(b"-")
+        yield range(int(first), min(int(last or first), above) + 1)
+
+
+def comments_of(text: bytes) -> bytes:
+    """Return the comments of a person in the text before an interaction or after the last one."""
+    return _LINES_OF_OURS.sub(b"", text)
 
 
 def interaction_text(interaction: Interaction) -> str:
@@ -100,6 +134,7 @@ def interaction_text(interaction: Interaction) -> str:
     status = response.status
     if response.no_response:
         marks, status = f"{marks}  no_response: {response.no_response}\n", NO_RESPONSE_STATUS
+    marks += "  fallback: true\n" if interaction.is_fallback else ""
     return _one_line(
         f"- recorded_at: {_time(interaction.recorded_at)}\n"
         f"  elapsed_s: {_seconds(interaction.elapsed_s)}\n{marks}"
@@ -111,28 +146,39 @@ def interaction_text(interaction: Interaction) -> str:
     )
 
 
-def read_header(data: bytes) -> tuple[dict[str, Any], int] | None:
-    """Return the metadata and the length of the header, or None if the layout is another.
+def read_header(data: bytes) -> tuple[dict[str, Any], str, int] | None:
+    """Return the metadata, a person's lines and the length of the header.
 
-    For a file that broke off within its header, the metadata is empty and the length is 0.
+    None if the layout is another. For a file that broke off within its header, the metadata is
+    empty and the length is 0.
     """
     if not data.startswith(_START[: len(data)]):
         return None
     match = _HEADER.match(data)
     if match is None:
-        return ({}, 0) if data.count(b"\n") < 3 else None
+        return ({}, "", 0) if data.count(b"\n") < 3 else None
     try:
-        return json.loads(match[1]), match.end()
+        return json.loads(match[1]), match[2].decode(), match.end()
     except (ValueError, RecursionError):
         return None
 
 
-def is_by_hand(tail: bytes) -> bool:
-    """Return whether the text after our lines was written by a person, and is no torn interaction.
+def is_torn(tail: bytes) -> bool:
+    """Return whether a text is what a kill in the middle of a write leaves.
 
-    A torn interaction ends before the end of its ``response:`` line. JSON has no such line.
+    It is a proper prefix of an interaction, with its mark, or of the end line.
     """
-    return tail.endswith(b"\n") and b"\n  response:" in tail
+    whole = _WHOLE_LINES.match(tail)
+    assert whole is not None, "each part of the pattern is optional"
+    last = tail[whole.end() :]
+    if b"\n" in last:
+        return False
+    if not last:
+        return bool(whole[0])
+    if last.startswith(b"#"):
+        is_start = any(each.startswith(last) for each in (b"# replaces ", b"# end: "))
+        return is_start or _COMMENT.fullmatch(last) is not None
+    return any(key.startswith(last) or last.startswith(key) for key in _KEYS)
 
 
 def address_of(data: bytes, start: int) -> tuple[Address, int] | None:
@@ -144,68 +190,8 @@ def address_of(data: bytes, start: int) -> tuple[Address, int] | None:
     match = _ADDRESS.match(data, start)
     if match is None:
         return None
-    _, _, attempt, method, uri = match.groups()
+    _, _, attempt, _, _, method, uri = match.groups()
     return (method.decode(), uri.decode()), int(attempt or 1)
-
-
-def plain_at(data: bytes, start: int) -> Interaction | None:
-    """Return the interaction at ``start`` if it is of the usual form, in a third of the time.
-
-    The pattern ensures that its parts are valid, except its times.
-
-    Raises
-    ------
-    ValueError
-        A part is not UTF-8, a body not JSON, or a header's name repeated.
-    """
-    match = _PLAIN.match(data, start)
-    if match is None:
-        return None
-    at, elapsed_s, attempt, method, uri, sent, asked, code, reason, answered, body = match.groups()
-    plain = _text_body(body) or b""
-    return Interaction(
-        RecordedRequest(method.decode(), uri.decode(), _pairs(asked), _text_body(sent)),
-        RecordedResponse(
-            int(code),
-            reason.decode(),
-            _pairs(answered),
-            MissingBody(plain) if is_like_missing(plain) else plain,
-        ),
-        recorded_at_of(at.decode("ascii", "replace")),
-        elapsed_s_of(elapsed_s),
-        int(attempt or 1),
-    )
-
-
-def head_of(data: bytes, start: int) -> Head | None:
-    """Return what a reading needs of the interaction at ``start``, if it is of the usual form."""
-    match = _PLAIN.match(data, start)
-    if match is None:
-        return None
-    at, elapsed_s, attempt, method, uri, _, _, status, _, headers, _ = match.groups()
-    return (
-        recorded_at_of(at.decode("ascii", "replace")),
-        elapsed_s_of(elapsed_s),
-        int(attempt or 1),
-        (method.decode(), uri.decode()),
-        int(status),
-        _pairs(headers),
-    )
-
-
-def _pairs(text: bytes) -> Headers:
-    pairs = tuple(_PAIR.findall(text.decode()))
-    if len(dict(pairs)) < len(pairs):  # of equal names, JSON keeps the last
-        raise ValueError("A header's name is repeated.")
-    return pairs
-
-
-def _text_body(literal: bytes) -> bytes | None:
-    """Return the body that a JSON string, or null, encodes."""
-    if literal == b'""':  # most requests have no body
-        return b""
-    text = json.loads(literal.decode())
-    return None if text is None else text.encode()
 
 
 def request_of(value: Mapping[str, Any]) -> RecordedRequest:

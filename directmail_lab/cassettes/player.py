@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Collection, Hashable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from difflib import SequenceMatcher
@@ -20,7 +20,7 @@ from urllib.parse import parse_qsl, unquote_plus
 
 from ..contract import SAFE_METHODS
 from ..display import plural
-from ..errors import NotRecordedError
+from ..errors import CassetteFormatError, NotRecordedError
 from ..exchange.values import RecordedRequest, header
 from ..redaction import Redactor
 from .files import FileRecording
@@ -51,6 +51,8 @@ class Player:
         The base address to which requests are sent.
     redactor
         Applied to requests before they are compared.
+    plays_fallbacks
+        Whether a failure is played although there is another response: see `Interaction`.
 
     Attributes
     ----------
@@ -65,6 +67,7 @@ class Player:
         *,
         base_url: str,
         redactor: Redactor,
+        plays_fallbacks: bool = False,
     ) -> None:
         self._recording = recording
         self._matching = matching
@@ -79,9 +82,19 @@ class Player:
         # the indexes of its attempts. An only response is just its index: a third of the memory.
         self._runs: dict[str, dict[str, list[range] | int]] = {}
         self._unescaped: set[str] = set()
+        self._index()
+        if recording.fallbacks and not plays_fallbacks and (dropped := self._dropped()):
+            self._runs.clear()
+            vars(self).pop("_alike", None)
+            self._index(dropped)
+
+    def _index(self, dropped: Collection[int] = ()) -> None:
         before, start = None, 0
-        for index, ((method, recorded), attempt) in enumerate(recording.addresses()):
-            uri = matching.address(recorded)
+        for index, ((method, recorded), attempt) in enumerate(self._recording.addresses()):
+            if index in dropped:
+                self.played[index], before = 1, None
+                continue
+            uri = self._matching.address(recorded)
             # vcrpy writes a method of aiohttp as its caller did: "post".
             same = self._runs.setdefault(method := method.upper(), {})
             if uri not in same:
@@ -98,6 +111,22 @@ class Player:
         for each in chain.from_iterable(same.values() for same in self._runs.values()):
             if isinstance(each, list):
                 each.reverse()
+
+    def _dropped(self) -> set[int]:
+        """Return the indexes of failures for whose request there is another response."""
+        fallbacks, dropped = self._recording.fallbacks, set[int]()
+        has_others: dict[RecordedRequest, bool] = {}
+        runs = chain.from_iterable(self._at(*address) for address in self._addresses())
+        for run in runs:
+            if run[-1] not in fallbacks:
+                continue
+            with suppress(CassetteFormatError):  # a damaged one is an error when it is asked for
+                request = self._request(run.start)
+                if request not in has_others:
+                    others = [each[-1] not in fallbacks for each in self.find_all(request)]
+                    has_others[request] = any(others)
+                dropped.update(run if has_others[request] else ())
+        return dropped
 
     def _at(self, method: str, uri: str) -> list[range]:
         """Return the responses to an address."""
@@ -138,6 +167,28 @@ class Player:
         """
         if not self._runs:
             return None, request
+        request, same = self._at_address(request)
+        if run := self._next(same) or (same[0] if same and repeats else None):
+            return run, request
+        return self._find_alike(self._matching.compared(request)), request
+
+    def find_all(self, request: RecordedRequest) -> list[range]:
+        """Return the indexes of all responses to a request, in the order of the recording."""
+        request, same = self._at_address(request)
+        if same:
+            return same[::-1]
+        looks_inside, request = self.looks_inside(request.method), self._matching.compared(request)
+        for key in self._keys(request, self._base_url):
+            runs = self._alike.get(key, [])
+            if looks_inside and self._rest == ["body"]:
+                runs = self._alike.get((key, plain_body(request)), []) or runs
+            found = [run for run in runs if not looks_inside or self._matches(request, run)]
+            if found:
+                return found[::-1]
+        return []
+
+    def _at_address(self, request: RecordedRequest) -> tuple[RecordedRequest, list[range]]:
+        """Return the redacted request, and the responses if its address alone decides them."""
         if not request.method.isupper():
             request = replace(request, method=request.method.upper())
         looks_inside, uri = self.looks_inside(request.method), self._matching.address(request.uri)
@@ -148,10 +199,8 @@ class Player:
         is_by_address = self._knows_addresses and not looks_inside
         # If addresses differ only in order or escapes, the order of the recording decides.
         if is_by_address and not _RESPELLED.search(uri) and uri not in self._unescaped:
-            same = self._at(request.method, uri)
-            if run := self._next(same) or (same[0] if same and repeats else None):
-                return run, request
-        return self._find_alike(self._matching.compared(request)), request
+            return request, self._at(request.method, uri)
+        return request, []
 
     def _find_alike(self, request: RecordedRequest) -> range | None:
         looks_inside = self.looks_inside(request.method)

@@ -14,23 +14,25 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import replace
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
+from ..display import plural
 from ..errors import CassetteError, CassetteFormatError, CassetteInUseError
 from ..exchange.bodies import missing_body
-from ..exchange.values import Interaction, RecordedRequest
+from ..exchange.values import NOT_SENT_KINDS, Interaction, RecordedRequest, RecordedResponse, fails
 from ..redaction import Redactor
 from ..settings import VERSION
 from . import layout
 from .files import MAX_FILE_BYTES, FileRecording, read_cassette
-from .library import Version, create, locked, patiently, version_of
+from .library import Version, create, locked, version_of
 from .matching import Matching
 from .player import Player
 
 Ending = Literal["merge", "replace", "aside"]
-"""What `close` does with a new recording: see `directmail_lab.cassettes.Cassette`."""
+"""What `close` does with a recording that stands aside: see `directmail_lab.cassettes.Cassette`."""
 
 _FSYNC_EVERY_S: Final = 1.0
 # Room for a usual interaction: a file this near to its limit is full.
@@ -82,8 +84,7 @@ class LineWriter:
         self._tail_bytes = 0
         is_new = version is None
         try:
-            flags = _OPEN_FLAGS | _NEW_FLAGS * is_new
-            self._file = patiently(lambda: os.open(path, flags, 0o666))
+            self._file = os.open(path, _OPEN_FLAGS | _NEW_FLAGS * is_new, 0o666)
             self._opened = os.fstat(self._file)
             if not is_new and version_of(self._opened) != version:
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
@@ -119,9 +120,9 @@ class LineWriter:
         tail_bytes = there.st_size - self.size
         return os.path.samestat(there, self._opened) and tail_bytes in (0, self._tail_bytes)
 
-    def append(self, text: str) -> None:
-        """Write the lines of one interaction."""
-        self._state = self._write(text), self._state[1] + 1
+    def append(self, text: str, count: int = 1) -> None:
+        """Write the lines of one interaction, or of another number of them."""
+        self._state = self._write(text), self._state[1] + count
         now = time.monotonic()
         if now - self._synced_at >= _FSYNC_EVERY_S:
             self._synced_at = now
@@ -145,6 +146,15 @@ class LineWriter:
     def release(self) -> None:
         """Close the file without an end line."""
         os.close(self._file)
+
+    def lost(self, start: int) -> str:
+        """Return what was written from ``start`` on if the path leads to another file now."""
+        with suppress(OSError):
+            if os.path.samestat(self._path.stat(), self._opened):
+                return ""
+        os.lseek(self._file, start, os.SEEK_SET)
+        with open(self._file, "rb", closefd=False) as whole:
+            return whole.read(max(0, self.size - start)).decode(errors="replace")
 
     def _write(self, text: str) -> int:
         """Write after the last whole interaction, and return the new length of the file."""
@@ -172,20 +182,31 @@ class LineWriter:
 def write_cassette(
     path: Path,
     metadata: Mapping[str, object],
-    interactions: Iterable[Interaction],
+    parts: Iterable[Interaction | bytes],
     redactor: Redactor,
     *,
+    keys: str = "",
     version: Version | None = None,
 ) -> None:
     """Write a closed, redacted cassette, and let it replace ``path`` when it is complete.
 
     If the old file no longer has the ``version``, it raises the error of `create`.
+
+    Parameters
+    ----------
+    parts
+        Interactions, and texts of a cassette that were redacted: see `FileRecording.parts`.
+    keys
+        Lines for its head that a person wrote.
     """
     with create(path, version) as new:
-        writer = LineWriter(new, header_text(metadata, redactor), version=version_of(new))
+        writer = LineWriter(new, header_text(metadata, redactor, keys), version=version_of(new))
         try:
-            for interaction in interactions:
-                writer.append(redactor.redacted_text(interaction, layout.interaction_text)[0])
+            for part in parts:
+                if isinstance(part, bytes):
+                    writer.append(part.decode(), count=int(part.startswith(b"- ")))
+                else:
+                    writer.append(redactor.redacted_text(part, layout.interaction_text)[0])
         finally:
             writer.close()
 
@@ -208,18 +229,28 @@ class Recorded(NamedTuple):
     is_clean: bool
 
 
+_runs: Final[dict[Path, tuple[Version | None, int]]] = {}
+"""For each cassette that this process recorded: the version that it left, and how many of the
+interactions are from runs before its last one."""
+
+
 class Recorder:
     """Appends redacted interactions to a cassette, and keeps it locked until `close`.
 
     At the first interaction, a cassette in another program's layout is redacted and rewritten. The
     old file stays until the new one is complete. A forked child neither writes nor closes.
 
+    A run is what one process records to one file, until `dm.record(…)` as a statement begins
+    another. The interactions of earlier runs can be replaced, those of the same run cannot. What is
+    replaced is dropped by readers at once, and from the file at `close`: see `layout.MARK`.
+
     Parameters
     ----------
     replaces
-        Given if everything is recorded again: the matching by which a new interaction replaces an
-        old one. The others stay, as in vcrpy. The old file stays until `close`. After a kill, the
-        new one stays too, under a name from `unfinished_files`.
+        Given if everything is recorded again: the matching by which a new interaction replaces
+        those of earlier runs to the same request. The others stay, as in vcrpy.
+    aside
+        Whether the new interactions are written to another file, until `close` puts it in place.
     notice
         Called with a sentence if another program replaced or removed the file.
 
@@ -227,6 +258,8 @@ class Recorder:
     ----------
     recording
         The cassette's recording when it was opened.
+    old_count
+        How many of its interactions are from earlier runs.
     closed
         Whether the recording has ended and the lock was released.
     """
@@ -239,13 +272,14 @@ class Recorder:
         metadata: Mapping[str, object],
         notice: Callable[[str], None],
         replaces: Matching | None = None,
+        aside: bool = False,
     ) -> None:
         with ExitStack() as locks:
             self._path = self._file = locks.enter_context(locked(path))
             self.recording = FileRecording(path.stem, path=path)
             if version_of(self._path) is not None:
                 self.recording = read_cassette(self._path)
-            if replaces is not None and len(self.recording):
+            if aside and len(self.recording):
                 self._file = locks.enter_context(locked(_unused(self._path)))
             self._locks = locks.pop_all()
         # If a field was once redacted in a cassette, later recordings to it redact it too.
@@ -253,9 +287,19 @@ class Recorder:
         self._metadata = metadata
         self._notice = notice
         self._replaces = replaces
+        self._aside = aside
         self._writer: LineWriter | None = None
         self._process = os.getpid()
         self.closed = False
+        self.old_count = len(self.recording)
+        self._replaced: set[int] = set()
+        self._asked: set[int] = set()
+
+    def continue_run(self) -> None:
+        """Go on with the run that this process recorded last, if the file is as it was left."""
+        version, old_count = _runs.get(self._path, (None, self.old_count))
+        if self._writer is None and version == self.recording.version:
+            self.old_count = old_count
 
     def append(self, interaction: Interaction) -> Recorded | None:
         """Redact an interaction and write it. After this returns, a kill does not lose it.
@@ -267,29 +311,93 @@ class Recorder:
         if self.closed:  # while the request was in flight
             self._notice(f"A response arrived after cassette {self._path.stem!r} was closed.")
             return None
+        if self._in_place and fails(interaction.response):
+            interaction = replace(interaction, is_fallback=True)
         text, written = self._redactor.redacted_text(interaction, layout.interaction_text)
         if self._writer is None:
             self._writer = self._open_writer()
         elif not self._writer.is_in_place():
-            changed, self._writer = self._writer, self._open_beside()
+            changed, self._writer = self._writer, self._open_beside(self._lost())
             changed.release()
+        if self._writer.size + len(text) > MAX_FILE_BYTES and self._replaced:
+            self._writer.release()
+            self._writer = self._open_compact(self._reread())
         if self._writer.size + len(text) > MAX_FILE_BYTES:
             response = interaction.response
             response = replace(response, body=missing_body(len(response.body)))
             interaction = replace(interaction, response=response)
             text, _ = self._redactor.redacted_text(interaction, layout.interaction_text)
+        replaced = self._replaced_by(written)
+        if replaced:
+            text = layout.mark_line([each + 1 for each in replaced], self._writer.count) + text
         self._writer.append(text)
-        number = self._writer.count if self._file == self._path else None
+        self._replaced.update(replaced)
+        is_final = self._file == self._path and not (self._in_place and self.old_count)
+        number = self._writer.count if is_final else None
         return Recorded(number, written.request, written is interaction)
 
     @property
     def has_recorded(self) -> bool:
         return self._writer is not None
 
+    @property
+    def _in_place(self) -> bool:
+        """Whether a new interaction replaces old ones in the file itself."""
+        return self._replaces is not None and not self._aside
+
+    @cached_property
+    def _old(self) -> Player:
+        base_url = self._metadata.get("base_url") or self.recording.base_url
+        return Player(
+            self.recording,
+            self._replaces or Matching(),
+            base_url=str(base_url or ""),
+            redactor=self._redactor,
+            plays_fallbacks=True,
+        )
+
+    def _old_runs(self, request: RecordedRequest) -> list[range]:
+        """Return the interactions of earlier runs to a request that were not replaced."""
+        if not (self._in_place and self.old_count):
+            return []
+        found = self._old.find_all(request)
+        return [run for run in found if self.old_count > run[-1] not in self._replaced]
+
+    def _replaced_by(self, new: Interaction) -> list[int]:
+        """Return the indexes of the interactions that a new one replaces."""
+        if not self.old_count or self._file != self._path:
+            return []
+        # The first response to a request replaces all, unless it is a failure.
+        key = hash((new.request, new.is_fallback))
+        if key in self._asked:
+            return []
+        self._asked.update((key, hash((new.request, True))))
+        with suppress(CassetteFormatError):  # a damaged interaction stays
+            runs = self._old_runs(new.request)
+            if new.is_fallback:
+                runs = [each for each in runs if fails(self._response(each))]
+            return sorted(index for each in runs for index in each)
+        return []
+
+    def _response(self, run: range) -> RecordedResponse:
+        return self.recording.interactions[run[-1]].response
+
+    def sent_before(self, write: RecordedRequest) -> tuple[int, Interaction] | None:
+        """Return the last time that an earlier run sent a write, with its number, or None.
+
+        After a 4xx, or if no connection was made, nothing was carried out, so that does not count.
+        """
+        for run in reversed(self._old_runs(write)):
+            response = self._response(run)
+            is_refused = 400 <= response.status < 500 or response.no_response in NOT_SENT_KINDS
+            if not is_refused:
+                return run[-1] + 1, self.recording.interactions[run[-1]]
+        return None
+
     def refuse_if_full(self) -> None:
         """Raise `CassetteError` if the file has no room for another interaction."""
         size = self._writer.size if self._writer else self.recording.clean_bytes
-        if size > MAX_FILE_BYTES - _SPARE_BYTES:
+        if size > MAX_FILE_BYTES - _SPARE_BYTES and not self._replaced:
             raise CassetteError(
                 f"Cassette {self._path.stem!r} has {size:,} of at most {MAX_FILE_BYTES:,} bytes. "
                 "Nothing was sent.",
@@ -297,7 +405,7 @@ class Recorder:
             )
 
     def current(self) -> FileRecording:
-        """Return the recording so far; if everything is recorded again, only what is new."""
+        """Return the recording so far; of a recording that stands aside, only what is new."""
         if self._writer is not None:
             return read_cassette(self._file)
         return self.recording if self._file == self._path else FileRecording(self._path.stem)
@@ -310,49 +418,96 @@ class Recorder:
     def close(self, ending: Ending = "merge") -> bool:
         """Close the file, release the lock, and return whether anything was recorded.
 
-        A new recording replaces the old file, is merged into it, or stays in a file of its own.
+        What was replaced is dropped from the file. If that is not possible, its readers still drop
+        it. A recording aside replaces the old file, is merged into it, or stays where it is.
         """
         if self.closed or os.getpid() != self._process:
             return False
         self.closed = True
         with self._locks:
-            if self._writer is not None and not self._writer.is_in_place():
-                self._writer.release()
-                self._tell_changed(self._file, "It stays as it is now.")
-            elif self._writer is not None:
-                self._writer.close()
-                if self._replaces is not None and self.aside and ending != "aside":
-                    try:
-                        self._put_in_place(keeps_others=ending == "merge")
-                    # Somebody has the file, or an old interaction cannot be read.
-                    except (CassetteInUseError, CassetteFormatError) as error:
-                        self._notice(f"{error.what} The new recording is in {self._file}.")
+            try:
+                self._close_file(ending)
+            finally:
+                if self._file == self._path:
+                    left = self.old_count - len(self._replaced)
+                    _runs[self._path] = version_of(self._path), left
             if ending != "aside":
                 self._file = self._path
         return self.has_recorded
 
+    def _close_file(self, ending: Ending) -> None:
+        if self._writer is None:
+            return
+        if not self._writer.is_in_place():
+            changed = self._writer
+            if lost := self._lost():
+                self._writer = self._open_beside(lost)
+                self._writer.close()
+            else:
+                self._tell_changed(self._file, "It stays as it is now.")
+            changed.release()
+            return
+        self._writer.close()
+        try:
+            if self._replaced and self._file == self._path:
+                with suppress(OSError):  # no room for a copy: a later recording makes it
+                    self._rewrite(read_cassette(self._path))
+            elif self._aside and self.aside and ending != "aside":
+                self._put_in_place(keeps_others=ending == "merge")
+        except CassetteInUseError:
+            self._tell_changed(self._path, f"The new recording is in {self._file}.")
+        except CassetteFormatError as error:  # an old interaction cannot be read
+            self._notice(f"{error.what} The new recording is in {self._file}.")
+
     def _open_writer(self) -> LineWriter:
         """Open the file for the first interaction, or another one if somebody has changed it."""
-        recording, header = self.recording, header_text(self._metadata, self._redactor)
+        recording = self.recording
         version = recording.version if self._file == self._path else None
-        is_whole = recording.redact == self._redactor.redact and not recording.is_third_party
-        # The file names the base addresses of all sessions that recorded to it, for the replay.
-        new = {self._metadata.get("base_url")}.difference([None, *recording.base_urls])
-        is_whole &= not new
         self._file.parent.mkdir(parents=True, exist_ok=True)  # somebody may have removed it
         try:
             if version is None:
+                header = header_text(self._metadata, self._redactor)
                 return self._new_file(self._file, header)
-            if recording.clean_bytes and not is_whole:
-                metadata = {**self._metadata, **recording.metadata, "base_url": recording.base_url}
-                if others := [*recording.base_urls[1:], *new]:
-                    metadata["other_base_urls"] = others
-                write_cassette(self._path, metadata, recording, self._redactor, version=version)
-                self.recording = recording = read_cassette(self._path)
-                version = recording.version
-            return LineWriter(self._file, header, version=version, loaded=recording)
-        except (CassetteInUseError, FileExistsError, FileNotFoundError, PermissionError):
+            if recording.left_out:
+                self._notice(keep_left_out(recording, self._path))
+            return self._open_compact(recording)
+        except (CassetteInUseError, FileExistsError, FileNotFoundError):
             return self._open_beside()
+
+    def _open_compact(self, recording: FileRecording) -> LineWriter:
+        """Open the cassette's file to append to it. It is written anew first if it must be."""
+        is_same = recording.redact == self._redactor.redact and not recording.is_third_party
+        if recording.clean_bytes and not (
+            is_same and recording.is_compact and not self._new_base_urls
+        ):
+            self._rewrite(recording, as_written=is_same)
+            recording = self._reread()
+        header = header_text(self._metadata, self._redactor)
+        return LineWriter(self._path, header, version=recording.version, loaded=recording)
+
+    def _reread(self) -> FileRecording:
+        """Return what the file has now, and begin to count from there."""
+        self.recording = read_cassette(self._path)
+        self.old_count -= len(self._replaced)
+        self._replaced.clear()
+        vars(self).pop("_old", None)
+        return self.recording
+
+    @property
+    def _new_base_urls(self) -> list[object]:
+        """The session's base address if the file does not name it yet, for the replay."""
+        base_url = self._metadata.get("base_url")
+        return [] if base_url in (None, *self.recording.base_urls) else [base_url]
+
+    def _rewrite(self, recording: FileRecording, *, as_written: bool = True) -> None:
+        """Write a compact copy of the cassette's file in our layout, in its place."""
+        metadata = {**self._metadata, **recording.metadata, "base_url": recording.base_url}
+        if others := [*recording.base_urls[1:], *self._new_base_urls]:
+            metadata["other_base_urls"] = others
+        parts, version = recording.parts(as_written=as_written), recording.version
+        write_cassette(
+            self._path, metadata, parts, self._redactor, keys=recording.keys, version=version
+        )
 
     def _new_file(self, path: Path, header: str) -> LineWriter:
         """Create a file with the cassette's permissions."""
@@ -361,19 +516,30 @@ class Recorder:
             shutil.copymode(self._path, path)
         return writer
 
-    def _open_beside(self) -> LineWriter:
-        """Continue in another file, because another program changed this one."""
+    def _lost(self) -> str:
+        """Return what this run has written to a file that its path no longer leads to."""
+        assert self._writer is not None, "the caller has just asked it"
+        is_own = self._file == self._path
+        return self._writer.lost(self.recording.bytes_before(self.old_count) if is_own else 0)
+
+    def _open_beside(self, lost: str = "") -> LineWriter:
+        """Continue in another file, because another program changed this one.
+
+        It begins with what this run has written before.
+        """
         changed, beside = self._file, _unused(self._path)
         beside.parent.mkdir(parents=True, exist_ok=True)
         writer = self._new_file(beside, header_text(self._metadata, self._redactor))
+        for each in layout.INTERACTION.finditer(lost.encode()):
+            writer.append(each[0].decode())
         self._file, self._replaces = beside, None
         self._tell_changed(changed, f"The recording continues in {beside}.")
         return writer
 
     def _tell_changed(self, file: Path, what_now: str) -> None:
         self._notice(
-            f"Another program has {file} open, or has created, changed, replaced or removed it, "
-            f"while cassette {self._path.stem!r} was recorded. {what_now}"
+            f"Another program created, changed, replaced or removed {file} while cassette "
+            f"{self._path.stem!r} was recorded. {what_now}"
         )
 
     def _put_in_place(self, *, keeps_others: bool) -> None:
@@ -391,7 +557,18 @@ class Recorder:
         write_cassette(
             self._path, new.metadata, whole, self._redactor, version=self.recording.version
         )
-        patiently(self._file.unlink)
+        self._file.unlink()
+
+
+def keep_left_out(recording: FileRecording, path: Path) -> str:
+    """Write what no reader understands at the end of a file to another one; return a sentence."""
+    for number in range(1, 100):
+        file = path.with_name(f"{path.stem}.cut{f'-{number}' if number > 1 else ''}.txt")
+        with suppress(FileExistsError), file.open("xb") as cut:
+            cut.write(recording.left_out)
+            count = plural(len(recording.left_out), "byte")
+            return f"The last {count} of {path} are no interaction. They are in {file} now."
+    raise CassetteError(f"There are too many files {path.stem}.cut….txt in {path.parent}.")
 
 
 def unfinished_files(path: Path) -> list[Path]:
@@ -416,13 +593,13 @@ def _unfinished_paths(path: Path) -> list[Path]:
     return [path.with_name(f"{path.stem}.unfinished{ending}.yaml") for ending in endings]
 
 
-def header_text(metadata: Mapping[str, object], redactor: Redactor) -> str:
-    """Return the first lines of a cassette, redacted."""
+def header_text(metadata: Mapping[str, object], redactor: Redactor, keys: str = "") -> str:
+    """Return the first lines of a cassette, redacted; ``keys`` are a person's."""
     # `recorded_with` comes first, since our reader knows our own layout by it.
     about: dict[str, object] = {"recorded_with": f"directmail-lab {VERSION}"}
     others = redacted_metadata(metadata, redactor)
     about |= {name: value for name, value in others.items() if name not in about}
-    text = layout.header_text(about)
+    text = layout.header_text(about, keys)
     redactor.refuse_leak(text)
     return text
 

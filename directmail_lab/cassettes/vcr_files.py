@@ -229,6 +229,7 @@ def _interaction(entry: Mapping[str, Any], number: int) -> Interaction:
                 recorded_at_of(entry.get("recorded_at")) or _date_of(response),
                 elapsed_s_of(entry.get("elapsed_s")),
                 attempt if type(attempt) is int and 1 <= attempt <= 999 else 1,
+                entry.get("fallback") is True,
             )
         )
     except MALFORMED as error:
@@ -287,6 +288,7 @@ def block_text(
     def with_metadata(data: dict[str, Any]) -> str:
         for entry, each in zip(data["interactions"], interactions, strict=True):
             entry.update({"no_response": kind} if (kind := each.response.no_response) else {})
+            entry.update({"fallback": True} if each.is_fallback else {})
         # Not under `metadata`, with which pytest-recording's loader fails: see `layout`.
         text: str = serializer.serialize({**data, "recording": dict(metadata)})
         return text

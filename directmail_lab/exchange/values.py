@@ -83,6 +83,9 @@ class Interaction:
 
     ``attempt`` is 2 or more if the request was sent again after a response that allows that, such
     as a 503. One call then makes several interactions.
+
+    ``is_fallback`` marks a failure that a replay plays only if there is no other response to the
+    same request. A session that records anew marks each failure so: see `fails`.
     """
 
     request: RecordedRequest
@@ -90,6 +93,15 @@ class Interaction:
     recorded_at: datetime | None = None
     elapsed_s: float | None = None
     attempt: int = 1
+    is_fallback: bool = False
+
+
+def fails(response: RecordedResponse) -> bool:
+    """Return whether a response must not take the place of a success.
+
+    That is a response about the account, the allowance or a fault of the service, or none at all.
+    """
+    return response.status in (0, 401, 403, 429) or response.status >= 500
 
 
 def no_response(kind: object, reason: str = "") -> RecordedResponse | None:

@@ -42,7 +42,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import pytest
 
-from ..arguments import RECORD_MODES, RecordMode
+from ..arguments import VCR_MODES, RecordMode
 from . import vcr_api
 from .mismatches import COMMAND, add_to_report, hide_our_frames
 from .settings import (
@@ -78,7 +78,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options and the ini settings."""
     group = parser.getgroup("directmail", "directmail_lab cassettes")
     group.addoption(
-        OPTION, choices=RECORD_MODES, help="vcrpy's record mode; by default, tests only replay"
+        OPTION, choices=VCR_MODES, help="vcrpy's record mode; by default, tests only replay"
     )
     group.addoption(WRITES_OPTION, action="store_true", help="send and record writes, too")
     group.addoption(_UNUSED_OPTION, action="store_true", help="list cassettes that no test uses")
@@ -344,7 +344,7 @@ def _recording(path: Path, mode: RecordMode, settings: Settings, node: Node) -> 
     end = time.monotonic() + (_LONGEST_WAIT_S if hasattr(node.config, "workerinput") else 0)
     while True:
         try:
-            session.record(path, record_mode=mode, **options)
+            session.record(path, record_mode=mode, aside=True, **options)
             return session
         except CassetteInUseError:
             if time.monotonic() >= end:

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import pytest
 
 from ..arguments import (
-    RECORD_MODES,
     REPEATS,
+    VCR_MODES,
     Like,
     RecordMode,
     Repeat,
@@ -58,7 +58,7 @@ class Settings:
     """
 
     cassette: str | Path | None = None
-    record_mode: RecordMode | None = _setting(None, None, *RECORD_MODES)
+    record_mode: RecordMode | None = _setting(None, None, *VCR_MODES)
     repeat: Repeat = _setting("strict", *REPEATS)
     redact: Iterable[str] = _setting(
         (), ini="headers, fields and kinds of data to redact", kind="args"

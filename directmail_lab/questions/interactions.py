@@ -25,7 +25,7 @@ from .snippets import copy_as
 
 _COLUMNS: Final = (
     *("cassette", "at", "method", "path", "query", "operation", "status", "attempt"),
-    *("content_type", "bytes", "elapsed_s", "excerpt", "problem", "cassette_number"),
+    *("content_type", "bytes", "elapsed_s", "excerpt", "source", "problem", "cassette_number"),
 )
 _DTYPES: Final = dict.fromkeys(_COLUMNS, "string") | {
     **dict.fromkeys(("status", "attempt", "bytes", "cassette_number"), "Int64"),
@@ -78,6 +78,7 @@ def interactions(
         bytes        Int64         the size of the response's body
         elapsed_s    Float64       seconds from the request to the response
         excerpt      string        the start of the body on one line
+        source       string        ``live``, ``recorded`` or ``replayed``
         problem      string        says if the response was cut short, or did not come; else <NA>
         ============ ============= =============================================================
 
@@ -141,6 +142,7 @@ def _row(recording: Recording, number: int, interaction: Interaction) -> tuple[o
         len(response.body) if is_kept and not shown_missing(response.body) else None,
         interaction.elapsed_s,
         _excerpt(response.body) if is_kept else None,
+        reading.source if reading else "recorded",
         no_response_text(none)
         if (none := response.no_response)
         else (CUT_SHORT if reading and reading.is_cut_short else None),

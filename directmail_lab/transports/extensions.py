@@ -40,6 +40,8 @@ class Call:
         The ``id`` of the request that was sent first, or None.
     attempt
         How many responses the current request has had: more than one if it was sent again.
+    may_repeat
+        Whether the user confirmed that a write is sent which an earlier recording has.
     recorded
         How many of these responses a cassette has.
     number
@@ -52,6 +54,7 @@ class Call:
     send: Callable[[httpx.Request], Any] | None = None
     cancelled: threading.Event | None = None
     first_sent: int | None = None
+    may_repeat: bool = False
     attempt: int = 0
     recorded: int = 0
     number: int = 0

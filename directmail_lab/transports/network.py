@@ -22,7 +22,7 @@ from ..errors import (
     WriteRefusedError,
 )
 from ..exchange.operations import operation_of
-from ..http import httpx, is_write, origin, parse_url, recorded_request
+from ..http import httpx, is_write, kind_of_failure, origin, parse_url, recorded_request
 from ..redaction.redactor import carries_credentials
 from ..settings import is_loopback, variable
 from ..tracebacks import clear_locals, hide_frames, without_traceback
@@ -284,6 +284,7 @@ def lost_response(request: httpx.Request, error: BaseException) -> OutcomeUnknow
         f"{request.method} {operation_of(request.url.path)} was sent, and no complete response "
         f"came back ({type(error).__name__}). It may have been carried out. It was not sent again.",
         "Find out whether it was carried out before you repeat it.",
+        no_response=kind_of_failure(error),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import aclosing, closing, contextmanager, suppress
@@ -18,11 +19,26 @@ from ..display import CONTROLS
 from ..errors import CassetteError, OutcomeUnknownError
 from ..exchange.bodies import MAX_UNPACKED_BYTES, missing_body, unpack
 from ..exchange.operations import below
-from ..exchange.values import Interaction, RecordedResponse, header, normalize_headers
-from ..http import as_response, body_of, httpx, recorded_request, recorded_response
+from ..exchange.values import (
+    NOT_SENT_KINDS,
+    Interaction,
+    NoResponse,
+    RecordedResponse,
+    header,
+    normalize_headers,
+)
+from ..http import (
+    as_response,
+    body_of,
+    httpx,
+    is_write,
+    kind_of_failure,
+    recorded_request,
+    recorded_response,
+)
 from ..readings.reading import Reading, ReadingSource, raw_values
 from ..redaction import Redactor
-from ..tracebacks import hide_frames
+from ..tracebacks import clear_locals, hide_frames
 from . import Transport
 from .extensions import KEY, Call, Received, call_of, of
 
@@ -65,6 +81,7 @@ class Observer:
         cassette_number: int | None = None,
         body: bytes | None = None,
         is_clean: bool = False,
+        no_response: NoResponse | None = None,
     ) -> Received:
         """Add a response to a recording, and return its `Received`.
 
@@ -77,6 +94,7 @@ class Observer:
         reading = Reading(
             *(at, request.method, path, response.status_code, raw_values(raw), elapsed_s),
             *(source, cassette, cassette_number, call.attempt),
+            no_response=no_response,
         )
         if place := recording.elsewhere(str(request.url)):
             reading = reading._replace(elsewhere=place)
@@ -145,15 +163,19 @@ class ObservingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         started = self.timer()
         try:
             response = self.inner.handle_request(request)
-        except KeyboardInterrupt:
-            self._aborted(request, started)
+        except (httpx.TransportError, KeyboardInterrupt) as error:
+            self._failed(request, started, error)
             raise
         response.stream = body = self._body(request, response, started)
         if self.cassette is None:
             self._observe_live(request, response, started)
             return response
         # Without a local for the bytes: a traceback with locals would print what they echo.
-        with closing(body), _time_limit(request, response, self.timer) as check:
+        with (
+            self._recording_failure(request, started),
+            closing(body),
+            _time_limit(request, response, self.timer) as check,
+        ):
             response.stream = httpx.ByteStream(b"".join(map(check, body)))
         return self._record(self.cassette, request, response, started)
 
@@ -161,23 +183,24 @@ class ObservingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         started = self.timer()
         try:
             response = await self.inner.handle_async_request(request)
-        except asyncio.CancelledError:
-            self._aborted(request, started)
+        except (httpx.TransportError, asyncio.CancelledError) as error:
+            self._failed(request, started, error)
             raise
         response.stream = body = self._body(request, response, started)
         if self.cassette is None:
             self._observe_live(request, response, started)
             return response
-        async with aclosing(body):
-            with _time_limit(request, response, self.timer) as check:
-                response.stream = httpx.ByteStream(b"".join([check(p) async for p in body]))
+        with self._recording_failure(request, started):
+            async with aclosing(body):
+                with _time_limit(request, response, self.timer) as check:
+                    response.stream = httpx.ByteStream(b"".join([check(p) async for p in body]))
         return self._record(self.cassette, request, response, started)
 
     def _observe_live(
-        self, request: httpx.Request, response: httpx.Response, started: float
+        self, request: httpx.Request, response: httpx.Response, started: float, **about: Any
     ) -> Received:
-        elapsed_s = round(self.timer() - started, 6)
-        return self.observe(self.recording, request, response, at=self.clock(), elapsed_s=elapsed_s)
+        about |= {"at": self.clock(), "elapsed_s": round(self.timer() - started, 6)}
+        return self.observe(self.recording, request, response, **about)
 
     def _body(self, request: httpx.Request, response: httpx.Response, started: float) -> _Body:
         """Return the body of a response. If it breaks off, the part that arrived is kept."""
@@ -201,11 +224,60 @@ class ObservingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         is_kept_here = self.cassette is None and call_of(request).is_foreign
         return _Body(response, cut_short, complete if is_kept_here else None)
 
-    def _aborted(self, request: httpx.Request, started: float) -> None:
-        """Keep a request that was sent, although its caller did not wait for the response."""
-        if call_of(request).first_sent is not None:
-            received = self._observe_live(request, httpx.Response(0), started)
+    def _failed(self, request: httpx.Request, started: float, error: BaseException) -> None:
+        """Keep a request that was sent, although its caller gets no response."""
+        if call_of(request).first_sent is None:
+            return
+        about = self._record_failure(request, started, error)
+        if not isinstance(error, httpx.TransportError):
+            received = self._observe_live(request, httpx.Response(0), started, **about)
             received.cut_short(b"", is_aborted=True)
+        elif about:
+            self._observe_live(request, httpx.Response(0), started, body=b"", **about)
+
+    @contextmanager
+    def _recording_failure(self, request: httpx.Request, started: float) -> Iterator[None]:
+        """Record that a response broke off."""
+        handled = sys.exception()
+        try:
+            yield
+        except BaseException as error:
+            clear_locals(error, handled)  # a part of the body may echo the key
+            self._record_failure(request, started, error)
+            raise
+
+    def _record_failure(
+        self, request: httpx.Request, started: float, error: BaseException
+    ) -> dict[str, Any]:
+        """Record a request to which no response came; return what a reading says about that.
+
+        A write that was sent is always recorded, since it may have been carried out. A read is
+        recorded only if the cassette asks for failures.
+        """
+        cassette, kind = self.cassette, kind_of_failure(error)
+        if isinstance(error, OutcomeUnknownError):
+            kind = error.no_response
+        elif not isinstance(error, Exception):  # interrupted, or cancelled
+            kind = "read_error"
+        if cassette is None or kind is None:
+            return {}
+        is_sent_write = is_write(request) and kind not in NOT_SENT_KINDS
+        if not (is_sent_write or cassette.records_failures):
+            return {}
+        call, sent = call_of(request), recorded_request(request)
+        elapsed_s, at = round(self.timer() - started, 6), datetime.fromtimestamp(self.clock(), UTC)
+        reason = str(error) if isinstance(error, httpx.TransportError) else type(error).__name__
+        none = RecordedResponse(0, reason, no_response=kind)
+        try:
+            written = cassette.record(Interaction(sent, none, at, elapsed_s, call.recorded + 1))
+        except CassetteError as failure:
+            error.add_note(f"This could not be recorded: {failure}")
+            return {}
+        if written is None:
+            return {}
+        call.recorded += 1
+        about: dict[str, Any] = {"source": "recorded", "cassette": cassette.name}
+        return about | {"cassette_number": written.number, "no_response": kind}
 
     @hide_frames
     def _record(

@@ -12,7 +12,8 @@ from typing import Final, Literal
 from ..cassettes import Cassette, Played, SessionRecording
 from ..errors import AddressError, NotConnectedError
 from ..exchange.values import RecordedRequest
-from ..http import as_failure, as_response, httpx, recorded_request
+from ..http import as_failure, as_response, httpx, is_write, recorded_request
+from ..settings import origin_of, stand_ins
 from . import Transport
 from .extensions import call_of
 from .network import lost_response
@@ -162,6 +163,11 @@ def _recorded_for(request: httpx.Request, mode: Mode) -> list[Played]:
     call.attempt = call.recorded = 0
     if mode.cassette is None:
         return []
+    if mode.cassette.record_mode == "update" and not call.may_repeat and is_write(request):
+        origin = origin_of(str(request.url))
+        refusal = mode.cassette.sent_before(recorded_request(request))
+        if refusal is not None and origin not in stand_ins():
+            raise refusal
     if mode.cassette.looks_inside(request.method):
         return mode.cassette.play(recorded_request(request))
     return mode.cassette.play(RecordedRequest(request.method, str(request.url)))

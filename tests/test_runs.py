@@ -1,0 +1,556 @@
+"""Recording again: every request is sent, and new responses replace those of earlier runs."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from cassette_samples import BASE_URL, answered, get, opened, paths_in, post, recorded, theirs
+from vcr.persisters.filesystem import FilesystemPersister
+from vcr.serializers import yamlserializer
+
+import directmail_lab as dm
+from directmail_lab.cassettes import Cassette, read_cassette, recorder
+from directmail_lab.cassettes.convert import repair
+from directmail_lab.credentials import ApiKey
+from directmail_lab.errors import (
+    AlreadySentError,
+    CassetteError,
+    OutcomeUnknownError,
+    WriteRefusedError,
+)
+from directmail_lab.exchange.values import Interaction, no_response
+from directmail_lab.questions.audit import audit
+from directmail_lab.questions.interactions import interactions
+from directmail_lab.sessions import Session
+
+if TYPE_CHECKING:
+    from faulty_service import FaultyService
+
+TOUR = Path("cassettes/tour.yaml")
+
+
+def bodies(path: Path) -> list[tuple[str, bytes]]:
+    """Return the path and the body of each interaction that readers get."""
+    recording = read_cassette(path)
+    return [(each.request.uri.removeprefix(BASE_URL), each.response.body) for each in recording]
+
+
+def played(path: Path, times: int = 1, **options: Any) -> list[bytes]:
+    """Return what a replay plays for a GET of /0."""
+    cassette = Cassette(path, base_url=BASE_URL, **options)
+    return [cassette.play(get("/0"))[-1].response.body for _ in range(times)]
+
+
+def update(path: Path, *interactions: Interaction, mode: str = "update", **options: Any) -> Path:
+    """Record these interactions in a new run."""
+    with opened(path, mode, **options) as cassette:
+        for each in interactions:
+            cassette.record(each)
+    return path
+
+
+def killed(cassette: Cassette) -> None:
+    """Leave a recording as a kill of its process does."""
+    running = cassette._recorder
+    assert running is not None
+    running.closed = True
+    running._locks.close()
+    if running._writer is not None:
+        running._writer.release()
+    recorder._runs.clear()
+
+
+def old(body: str = "old", *, status: int = 200, path: str = "/0") -> Interaction:
+    return answered(get(path), body, status=status)
+
+
+@pytest.fixture
+def days(tmp_path: Path) -> Path:
+    """A cassette of an earlier day: /0 twice, /1 and /2."""
+    interactions = [old("a"), old("b"), old("one", path="/1"), old("two", path="/2")]
+    return recorded(tmp_path / "tour.yaml", *interactions)
+
+
+# -- what is replaced ------------------------------------------------------------------------------
+
+
+def test_a_new_response_replaces_all_old_ones_at_once(days: Path) -> None:
+    """Other readers get it in their place before the recording ends, and so does vcrpy after it."""
+    with opened(days, "update") as cassette:
+        assert not cassette.play(get("/0"))
+        cassette.record(old("new"))
+        cassette.record(old("newer"))
+
+        assert bodies(days) == [("/1", b"one"), ("/2", b"two"), ("/0", b"new"), ("/0", b"newer")]
+        assert len(interactions(days)) == 4
+        assert FilesystemPersister.load_cassette(days, yamlserializer)
+        assert "# replaces 1-2 of 4\n" in days.read_text()
+    assert bodies(days) == [("/1", b"one"), ("/2", b"two"), ("/0", b"new"), ("/0", b"newer")]
+    assert len(FilesystemPersister.load_cassette(days, yamlserializer)[0]) == 4
+    assert "replaces" not in days.read_text()
+    assert read_cassette(days).problem is None
+    assert list(days.parent.glob("*")) == [days]
+
+
+def test_a_killed_run_leaves_its_responses_and_one_file(days: Path) -> None:
+    """Readers, a repair and the next recording have the new responses, without any action."""
+    cassette = opened(days, "update")
+    cassette.record(old("new"))
+    killed(cassette)
+    expected = [("/1", b"one"), ("/2", b"two"), ("/0", b"new")]
+
+    assert bodies(days) == expected
+    assert played(days) == [b"new"]
+    update(days, old("third", path="/1"))
+    assert bodies(days) == [("/2", b"two"), ("/0", b"new"), ("/1", b"third")]
+    assert list(days.parent.glob("*")) == [days]
+
+
+def test_a_repair_keeps_what_replaced(days: Path) -> None:
+    """It drops what was replaced, and its mark."""
+    cassette = opened(days, "update")
+    cassette.record(old("new"))
+    killed(cassette)
+    repair(days)
+
+    assert bodies(days) == [("/1", b"one"), ("/2", b"two"), ("/0", b"new")]
+    assert read_cassette(days).problem is None
+    assert "replaces" not in days.read_text()
+
+
+def test_a_recording_cut_at_any_byte_has_old_or_new_responses(days: Path) -> None:
+    """For each request there is the old response or the new one: never none, and never both."""
+    whole = len(days.read_bytes().partition(b"# end")[0])
+    with opened(days, "update") as cassette:
+        cassette.record(old("new"))
+        cassette.record(old("new", path="/2"))
+        data = days.read_bytes()
+    for length in range(whole, len(data) + 1):
+        days.write_bytes(data[:length])
+        have = bodies(days)
+
+        assert have.count(("/1", b"one")) == 1
+        assert (("/0", b"new") in have) != (("/0", b"a") in have)
+        assert (("/0", b"a") in have) == (("/0", b"b") in have)
+        assert (("/2", b"new") in have) != (("/2", b"two") in have)
+
+
+def test_a_mark_is_void_after_a_person_removed_an_interaction_above(days: Path) -> None:
+    """Its numbers would be those of others."""
+    cassette = opened(days, "update")
+    cassette.record(old("new", path="/1"))
+    killed(cassette)
+    parts = re.split(r"(?m)^(?=- recorded_at)", days.read_text())
+    days.write_text("".join(parts[:1] + parts[2:]))
+
+    assert bodies(days) == [("/0", b"b"), ("/1", b"one"), ("/2", b"two"), ("/1", b"new")]
+
+
+@pytest.mark.parametrize(
+    "mark", ["1-4 of 4", "1, 1 of 4", "0 of 4", "5 of 4", "1-999999999 of 4", "9-1 of 4", "1 of 5"]
+)
+def test_a_strangers_mark_is_harmless(days: Path, mark: str) -> None:
+    """A mark that no recorder wrote drops at most what it names."""
+    lines, added = days.read_text().partition("# end")[0], recorded(Path("one.yaml"), old("x"))
+    one = added.read_text().partition("interactions:\n")[2].partition("# end")[0]
+    days.write_text(f"{lines}# replaces {mark}\n{one}")
+
+    assert len(read_cassette(days)) in (1, 4, 5)
+
+
+def test_matching_is_that_of_the_recording(days: Path) -> None:
+    """A reader needs neither its `ignore` nor its functions to read what was replaced."""
+    update(days, old(path="/9?ts=1"), old(path="/9?ts=2"), mode="any")
+    with opened(days, "update", ignore=["query:ts"]) as cassette:
+        cassette.record(old("new", path="/9?ts=3"))
+        assert paths_in(days) == ["/0", "/0", "/1", "/2", "/9?ts=3"]
+    with opened(days, "update", match_on=[lambda a, b: a.method == b.method]) as cassette:
+        cassette.record(old("only"))
+        assert bodies(days) == [("/0", b"only")]
+
+
+def test_another_programs_file_becomes_ours_and_is_replaced(tmp_path: Path) -> None:
+    """It is rewritten before the first response is recorded."""
+    path = theirs(tmp_path / "tour.yaml", old("a"), old("one", path="/1"))
+    update(path, old("new"))
+
+    assert bodies(path) == [("/1", b"one"), ("/0", b"new")]
+    assert read_cassette(path).layout == "lines"
+
+
+def test_a_redaction_that_was_added_on_the_second_day_applies_to_all(tmp_path: Path) -> None:
+    """The old interactions are redacted too, so equal requests stay equal."""
+    path = recorded(tmp_path / "tour.yaml", old(path="/0?name=Ann"), old(path="/1?name=Ann"))
+    update(path, old("new", path="/0?name=Ann"), redactor=dm_redactor("name"))
+
+    assert "Ann" not in path.read_text()
+    assert [body for _, body in bodies(path)] == [b"old", b"new"]
+
+
+def dm_redactor(*rules: str) -> Any:
+    from directmail_lab.redaction import Redactor
+
+    return Redactor(redact=rules)
+
+
+# -- failures --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("status", [401, 403, 429, 500, 503])
+def test_a_failure_replaces_no_success_and_is_not_played(days: Path, status: int) -> None:
+    """It is shown, until a success replaces it."""
+    update(days, old("failed", status=status))
+    assert [body for _, body in bodies(days)] == [b"a", b"b", b"one", b"two", b"failed"]
+    assert list(interactions(days)["status"]) == [200] * 4 + [status]
+    assert played(days, 3) == [b"a", b"b", b"b"]
+    recorder._runs.clear()
+    update(days, old("again", status=status))
+    assert [body for _, body in bodies(days)] == [b"a", b"b", b"one", b"two", b"again"]
+    recorder._runs.clear()
+    update(days, old("new"))
+
+    assert [body for _, body in bodies(days)] == [b"one", b"two", b"new"]
+
+
+def test_a_failure_is_played_until_there_is_a_success(tmp_path: Path) -> None:
+    """A 401 replaces a 401, and a 200 of the same run is played in its place."""
+    path = update(tmp_path / "tour.yaml", old("first", status=401))
+    recorder._runs.clear()
+    update(path, old("second", status=401))
+    assert bodies(path) == [("/0", b"second")]
+    assert played(path) == [b"second"]
+    update(path, old("good"))
+
+    assert played(path, 2) == [b"good", b"good"]
+
+
+def test_a_run_killed_between_a_429_and_its_200_plays_the_old_success(days: Path) -> None:
+    """The attempts of one call are played together, once its success is recorded."""
+    cassette = opened(days, "update")
+    cassette.record(old("wait", status=429))
+    assert played(days) == [b"a"]
+    cassette.record(replace(old("new"), attempt=2))
+    killed(cassette)
+
+    assert played(days) == [b"new"]
+    replay = Cassette(days, base_url=BASE_URL).play(get("/0"))
+    assert [each.response.status for each in replay] == [429, 200]
+    assert len(read_cassette(days)) == 4
+
+
+# -- runs ------------------------------------------------------------------------------------------
+
+
+def test_a_block_continues_a_run_and_a_statement_begins_one(live: Session) -> None:
+    """A decorated call continues it too, and so does a mode that comes back after another one."""
+    with live.record("tour"):
+        live.me()
+        with live.live():
+            live.me()
+        live.me()
+    with live.record("tour"):
+        live.me()
+    live.record("tour")(live.me)()
+    assert len(read_cassette(TOUR)) == 4
+    live.record("tour")
+    live.me()
+    live.live()
+    live.record("tour")
+    live.close()
+
+    assert len(read_cassette(TOUR)) == 1
+
+
+def test_a_run_goes_on_after_a_close_that_failed(
+    live: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without room for a compact copy, the marks say the same."""
+    live.record("tour")
+    live.me()
+    live.record("tour")
+    live.me()
+    with monkeypatch.context() as patch:
+        patch.setattr(recorder, "write_cassette", full_disk)
+        with live.live():
+            pass
+    assert "# replaces 1 of 1" in TOUR.read_text()
+    live.me()
+    live.close()
+
+    assert len(read_cassette(TOUR)) == 2
+    assert read_cassette(TOUR).problem is None
+
+
+def full_disk(*_: object, **__: object) -> None:
+    raise OSError(28, "No space left on device")
+
+
+def test_a_cassette_of_over_half_the_limit_is_recorded_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is replaced makes room."""
+    path = recorded(tmp_path / "tour.yaml", *(old("x" * 900, path=f"/{n}") for n in range(10)))
+    monkeypatch.setattr(recorder, "MAX_FILE_BYTES", path.stat().st_size + 3000)
+    monkeypatch.setattr(recorder, "_SPARE_BYTES", 100)
+    with opened(path, "update") as cassette:
+        for number in range(10):
+            assert not cassette.play(get(f"/{number}"))
+            cassette.record(old("y" * 900, path=f"/{number}"))
+
+    assert bodies(path) == [(f"/{number}", b"y" * 900) for number in range(10)]
+
+
+@pytest.mark.parametrize("how", ["removed", "replaced"])
+def test_a_run_whose_file_was_replaced_is_whole_in_the_file_beside(days: Path, how: str) -> None:
+    """Also what it had recorded before."""
+    with opened(days, "update") as cassette:
+        cassette.record(old("new"))
+        days.unlink()
+        if how == "replaced":
+            theirs(days, old("theirs"))
+        cassette.record(old("new", path="/1"))
+
+    beside = days.with_name("tour.unfinished.yaml")
+    assert bodies(beside) == [("/0", b"new"), ("/1", b"new")]
+    assert not days.exists() or bodies(days) == [("/0", b"theirs")]
+
+
+# -- writes ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def writing(service: FaultyService) -> Any:
+    """A live session that may write, at a service that is no stand-in of this process."""
+    from directmail_lab import settings
+
+    settings._stand_ins.clear()
+    with Session(service.base_url, ApiKey(service.api_key), allow_writes=True) as opened_session:
+        yield opened_session
+
+
+def send(session: Session, query: str = "") -> int:
+    return session.post(f"/v1/letters{query}", json={"to": "Ann"}).status_code
+
+
+def test_a_write_of_an_earlier_run_is_refused_before_it_is_sent(
+    writing: Session, service: FaultyService
+) -> None:
+    """Twice in one run is twice. The error has what a program needs."""
+    writing.record("tour")
+    assert [send(writing), send(writing)] == [201, 201]
+    writing.record("tour")
+    with pytest.raises(AlreadySentError, match="was sent before") as refused:
+        send(writing)
+    writing.close()
+
+    assert service.requests["POST /v1/letters"] == 2
+    assert (refused.value.cassette, refused.value.number, refused.value.status) == ("tour", 2, 201)
+    assert refused.value.sent_at == read_cassette(TOUR).interaction(2).recorded_at
+    assert isinstance(refused.value, WriteRefusedError)
+    for word in ("201", "interaction 2 of cassette 'tour'", "ignore", '"all"', "new_episodes"):
+        assert word in str(refused.value)
+
+
+@pytest.mark.parametrize(("status", "is_refused"), [(303, 1), (500, 1), (503, 1), (422, 0)])
+def test_only_a_write_that_was_refused_may_be_sent_again(
+    writing: Session, service: FaultyService, status: int, is_refused: int
+) -> None:
+    """After a redirect or a fault of the service, it may have been carried out."""
+    writing.record("tour")
+    with service.fault(status=status):
+        send(writing)
+    writing.record("tour")
+    if is_refused:
+        with pytest.raises(AlreadySentError):
+            send(writing)
+    else:
+        assert send(writing) == 201
+
+
+@pytest.mark.parametrize("fault", [{"drop": "reset"}, {"cut_after": 3}])
+def test_a_write_whose_response_was_lost_is_recorded_and_refused(
+    writing: Session, service: FaultyService, fault: dict[str, Any]
+) -> None:
+    """The question shows it with status 0; a replay raises the error again."""
+    writing.record("tour")
+    with service.fault(**fault), pytest.raises(OutcomeUnknownError):
+        send(writing)
+    rows = interactions(writing)
+    writing.record("tour")
+    with pytest.raises(AlreadySentError, match="no response came"):
+        send(writing)
+    writing.replay("tour")
+    with pytest.raises(OutcomeUnknownError):
+        send(writing)
+
+    assert service.requests["POST /v1/letters"] == 1
+    assert len(rows) == 1
+    assert read_cassette(TOUR).interaction(1).response.no_response is not None
+
+
+def test_a_read_whose_response_is_lost_leaves_nothing(
+    unpaced: Session, service: FaultyService
+) -> None:
+    """A dropped network must not become part of a tour."""
+    unpaced.record("tour")
+    with service.fault(drop="reset"), suppress(Exception):
+        unpaced.me()
+    unpaced.me()
+    unpaced.close()
+
+    assert [each.response.status for each in read_cassette(TOUR)] == [200]
+
+
+def test_a_write_that_never_left_may_be_sent(writing: Session) -> None:
+    """If no connection was made, nothing was carried out."""
+    response = no_response("connect_error")
+    assert response is not None
+    writing.record("tour")
+    cassette = writing.open_cassette
+    assert cassette is not None
+    request = post(b'{"to": "Ann"}')
+    uri = f"{writing.base_url}/v1/letters"
+    cassette.record(Interaction(replace(request, uri=uri), response))
+    writing.record("tour")
+
+    assert send(writing) == 201
+
+
+def test_around_one_call_a_write_is_sent_again_and_the_run_goes_on(
+    writing: Session, service: FaultyService
+) -> None:
+    """In mode "all" the write replaces the old one, which then belongs to this run."""
+    writing.record("tour")
+    send(writing)
+    writing.me()
+    writing.record("tour")
+    writing.me()
+    with writing.record("tour", record_mode="all"):
+        assert send(writing) == 201
+    writing.me()
+    send(writing)
+    writing.close()
+
+    assert service.requests["POST /v1/letters"] == 3
+    assert [each.request.method for each in read_cassette(TOUR)] == ["GET", "POST", "GET", "POST"]
+
+
+def test_around_one_call_a_write_is_replayed_with_a_warning(
+    writing: Session, service: FaultyService
+) -> None:
+    """What was replayed is marked so, and the run goes on."""
+    writing.record("tour")
+    send(writing)
+    writing.record("tour")
+    with (
+        writing.record("tour", record_mode="new_episodes"),
+        pytest.warns(UserWarning, match="Nothing was sent: this POST is replayed from 'tour'"),
+    ):
+        assert send(writing) == 201
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        writing.me()
+
+    assert service.requests["POST /v1/letters"] == 1
+    assert list(interactions(writing)["source"]) == ["recorded", "replayed", "recorded"]
+    assert list(dm.rate_limits(writing)["source"]) == ["recorded", "replayed", "recorded"]
+
+
+def test_writes_that_differ_only_in_a_redacted_field_count_as_one(writing: Session) -> None:
+    """The error says so."""
+    writing.record("tour")
+    send(writing, "?client_secret=first-secret")
+    writing.record("tour")
+    with pytest.raises(AlreadySentError, match="redaction, ignore or match_on"):
+        send(writing, "?client_secret=other-secret")
+
+
+def test_a_stand_in_of_this_process_takes_a_write_again() -> None:
+    """It charges nothing."""
+    with dm.stand_in() as service:
+        dm.connect(service.base_url, service.api_key, allow_writes=True)
+        for _ in range(2):
+            dm.record("tour")
+            assert dm.post("/v1/letters", json={}).status_code == 201
+
+
+# -- addresses -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("make", [recorded, theirs])
+def test_a_cassette_of_another_address_is_refused(tmp_path: Path, make: Any) -> None:
+    """Nothing is sent, and the file stays. A named mode adds to it."""
+    path = make(tmp_path / "tour.yaml", old())
+    before = path.read_bytes()
+    for mode in ("update", "all"):
+        with pytest.raises(CassetteError, match=r"api\.example\.test.*other\.test") as refused:
+            Cassette(path, record_mode=mode, base_url="https://other.test")
+        assert "another name" in str(refused.value)
+        assert "new_episodes" in str(refused.value)
+    Cassette(path, record_mode="new_episodes", base_url="https://other.test").close()
+    opened(path, "update").close()
+
+    assert path.read_bytes() == before
+
+
+def test_all_addresses_of_this_machine_are_one(tmp_path: Path) -> None:
+    """The stand-in has another port each time."""
+    urls = ["http://127.0.0.1:5001", "http://127.0.0.1:5002", "http://localhost:5003"]
+    for day, url in enumerate(urls):
+        recorder._runs.clear()
+        with opened(tmp_path / "tour.yaml", "update", base_url=url) as cassette:
+            cassette.record(answered(get("/0", base=url), f"{day}"))
+
+    assert [body for _, body in bodies(tmp_path / "tour.yaml")] == [b"2"]
+
+
+def test_of_another_programs_file_only_origins_are_compared(tmp_path: Path) -> None:
+    """It names no base address, which may have a path."""
+    path = theirs(tmp_path / "tour.yaml", answered(get("/api/0")))
+    with opened(path, "update", base_url=f"{BASE_URL}/api") as cassette:
+        cassette.record(answered(get("/api/0"), "new"))
+
+    assert [body for _, body in bodies(path)] == [b"new"]
+
+
+# -- what reads the file meanwhile -----------------------------------------------------------------
+
+
+def test_an_audit_also_searches_what_was_replaced(tmp_path: Path) -> None:
+    """Until the recording ends, it is still in the file."""
+    path = recorded(tmp_path / "tour.yaml", old('{"email": "joe@corp.com"}'))
+    cassette = opened(path, "update")
+    cassette.record(old("{}"))
+    assert audit(path)
+    cassette.close()
+
+    assert not audit(path)
+
+
+def test_an_unknown_mode_and_an_unreadable_file_change_nothing(tmp_path: Path) -> None:
+    """The error says what is valid, and a run never destroys a file."""
+    path = tmp_path / "tour.yaml"
+    path.write_text("mine")
+    with pytest.raises(ValueError, match='"update", "none"'):
+        Cassette(path, record_mode="updates")  # type: ignore[arg-type]
+    with pytest.raises(CassetteError, match="not a cassette"):
+        Cassette(path, record_mode="update")
+
+    assert path.read_text() == "mine"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_session_may_start_in_this_mode(account: FaultyService) -> None:
+    """`connect` replays by default, and takes the mode by its name."""
+    dm.connect(cassette="tour", record_mode="update")
+    dm.me()
+    dm.logout()
+
+    assert len(read_cassette(TOUR)) == 1
+    assert account.requests.total() == 1
