@@ -98,6 +98,13 @@ def loopback_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket.socket, "connect", connect_here)
 
 
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip a test that needs what Windows lacks, on Windows or on a disk with its rules."""
+    marker = item.get_closest_marker("posix")
+    if marker is not None and (os.name == "nt" or os.environ.get("TEST_DISK") == "windows"):
+        pytest.skip(marker.args[0])
+
+
 @pytest.fixture
 def service() -> Iterator[FaultyService]:
     """A stand-in service over real HTTP on loopback; a test can make it misbehave."""

@@ -82,12 +82,13 @@ def test_no_cassette_is_looked_for_above_home(here: Path, monkeypatch: pytest.Mo
 
 
 needs_root = pytest.mark.skipif(
-    not hasattr(os, "getuid") or os.getuid() != 0, reason="only root gives folders to other users"
+    hasattr(os, "getuid") and os.getuid() != 0, reason="only root gives folders to other users"
 )
 STRANGER = 12345
 
 
 @needs_root
+@pytest.mark.posix("owners of folders")
 def test_another_users_folder_is_named_when_it_is_skipped(here: Path) -> None:
     """Neither reads nor writes use it, and both say what to do if that user is trusted."""
     skipped = here / "cassettes"
@@ -100,6 +101,7 @@ def test_another_users_folder_is_named_when_it_is_skipped(here: Path) -> None:
 
 
 @needs_root
+@pytest.mark.posix("owners of folders")
 def test_another_users_folder_counts_if_it_is_named(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -113,6 +115,7 @@ def test_another_users_folder_counts_if_it_is_named(
 
 
 @needs_root
+@pytest.mark.posix("owners of folders")
 def test_the_folder_of_the_owner_of_the_working_directory_counts(here: Path) -> None:
     """In a bind mount, root works in the folders of the user who owns the project."""
     old = write(here / "cassettes" / "tour.yaml")
@@ -215,6 +218,7 @@ def test_a_name_never_leads_out_of_its_folder(tmp_path: Path, name: str) -> None
             path_of(name)
 
 
+@pytest.mark.posix("files of such names")
 @pytest.mark.parametrize("name", ["what?", "a|b", "con", "LPT1", "nul.txt", "parts./one"])
 def test_a_new_name_that_windows_refuses_is_refused_everywhere(tmp_path: Path, name: str) -> None:
     """A recording travels to other systems. One that exists is read and added to."""
@@ -238,6 +242,7 @@ def test_a_new_name_that_resembles_a_refused_one_is_taken(tmp_path: Path, name: 
     assert new_cassette_path(name) == tmp_path / "cassettes" / f"{name}.yaml"
 
 
+@pytest.mark.posix("links")
 def test_a_link_that_leads_out_of_the_folder_is_not_followed(tmp_path: Path) -> None:
     """Links to files and folders are neither followed, written through, nor listed."""
     secret = write(tmp_path / "secret" / "tour.yaml")
@@ -441,6 +446,7 @@ def test_a_line_that_a_person_wrote_in_yaml_is_read(tmp_path: Path) -> None:
     assert [each.response.body for each in recording] == [b'{"id": 1}', b"hand"]
 
 
+@pytest.mark.posix("named pipes")
 def test_an_unreadable_path_raises_a_cassette_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

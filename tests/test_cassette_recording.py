@@ -207,6 +207,7 @@ def test_ctrl_c_anywhere_in_recording_leaves_a_whole_cassette(tmp_path: Path) ->
     assert lines > 30
 
 
+@pytest.mark.posix("links")
 def test_a_link_to_a_cassette_uses_the_same_lock(tour: Path) -> None:
     """A link to the file is the same cassette and uses the same lock."""
     link = tour.with_name("link.yaml")
@@ -220,6 +221,7 @@ def test_a_link_to_a_cassette_uses_the_same_lock(tour: Path) -> None:
     assert not list(tour.parent.glob("*.lock"))
 
 
+@pytest.mark.posix("links")
 def test_no_lock_is_taken_through_a_link(tour: Path) -> None:
     """If the lock's path is a link, its target is neither emptied nor removed."""
     victim = tour.with_name("victim")
@@ -231,6 +233,7 @@ def test_no_lock_is_taken_through_a_link(tour: Path) -> None:
     assert victim.read_text() == "mine"
 
 
+@pytest.mark.posix("links")
 def test_a_re_recording_does_not_write_through_a_link(tour: Path) -> None:
     """The temporary file of a re-recording must not be a link, even one made at the last moment."""
     link, victim = tour.with_name("tour.unfinished.yaml"), tour.with_name("victim")

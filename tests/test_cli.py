@@ -26,7 +26,7 @@ from tutorials import read, run
 from typer.testing import CliRunner
 
 import directmail_lab as dm
-from directmail_lab import settings, tutorials
+from directmail_lab import cli, settings, tutorials
 from directmail_lab.cassettes import convert, read_cassette
 from directmail_lab.cli import app, programs
 from directmail_lab.cli.output import complete_cassette, error_message
@@ -680,3 +680,44 @@ def test_a_cassette_that_adopting_would_damage_is_named_and_stays(
     assert done.exit_code == 1
     assert {name for name in before if before[name] == after[name]} == {"suite/plain.yaml"}
     assert before.keys() == after.keys()
+
+
+# -- other machines ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("encoding", ["cp1252", "cp437", "cp932"])
+@pytest.mark.parametrize("words", ["me", "me --json", "rate-limits --csv"])
+def test_output_to_a_file_is_utf_8_on_every_machine(encoding: str, words: str) -> None:
+    """On Windows, Python would use the code page, which lacks most letters."""
+    command = [*COMMAND, *words.split(), "--cassette", "first-look"]
+    environment = {**os.environ, "PYTHONIOENCODING": encoding, "PYTHONUTF8": "0"}
+    usual = invoke(*command[3:]).stdout
+    ran = subprocess.run(command, capture_output=True, env=environment)
+
+    assert (ran.returncode, ran.stderr) == (0, b"")
+    assert ran.stdout.decode("utf-8").replace("\r\n", "\n") == usual
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no pseudoterminals of the os module")
+def test_a_terminal_gets_replacement_characters() -> None:
+    """A character that the terminal's encoding lacks does not end the command."""
+    ours, terminal = os.openpty()
+    environment = {**os.environ, "PYTHONIOENCODING": "cp932", "PYTHONUTF8": "0"}
+    command = [*COMMAND, "me", "--cassette", "first-look", "--json"]
+    ran = subprocess.run(command, stdout=terminal, stderr=subprocess.PIPE, env=environment)
+    printed = os.read(ours, 10_000)
+    os.close(ours)
+    os.close(terminal)
+
+    assert (ran.returncode, ran.stderr) == (0, b"")
+    assert b'"Z?rich"' in printed
+
+
+def test_a_bug_does_not_exit_with_1(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Exit code 1 says that a command found something."""
+    monkeypatch.setattr("sys.argv", ["directmail-lab", "me"])
+    monkeypatch.setattr(dm, "me", lambda: 1 / 0)
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+
+    assert ended.value.code == 2

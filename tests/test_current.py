@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
+import pkgutil
 import re
 import subprocess
 import sys
@@ -11,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import directmail_lab as dm
+from directmail_lab import questions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,6 +49,20 @@ def test_help_of_the_package_begins_with_its_calls() -> None:
 
     for name in dm.__all__:
         assert sum(bool(re.match(rf"    .*\b{name}\b.*  ", line)) for line in lines) >= 1, name
+
+
+def test_each_question_of_a_source_is_a_call_of_the_package() -> None:
+    """A new module in questions/ is checked against the stub, and so against `help(dm)`."""
+    asked = {
+        name: module
+        for each in pkgutil.iter_modules(questions.__path__, f"{questions.__name__}.")
+        for module in [importlib.import_module(each.name)]
+        for name, function in inspect.getmembers(module, inspect.isfunction)
+        if function.__module__ == each.name and "source" in inspect.signature(function).parameters
+        if not name.startswith("_")
+    }
+
+    assert {"chart_rate_limits", "findings", "openapi"} <= asked.keys() <= {*dm.__all__}
 
 
 @pytest.mark.slow

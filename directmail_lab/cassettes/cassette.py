@@ -464,10 +464,13 @@ class Cassette:
             )
 
     def _not_written(self, error: OSError) -> CassetteError:
+        advice = "Make room on the disk, or set DIRECTMAIL_CASSETTES to another folder."
+        if isinstance(error, PermissionError):
+            advice = f"Close {self.path} in other programs, or record to a folder of your own."
         return CassetteError(
             f"Cassette {self.name!r} could not be written ({error.strerror}). Everything recorded "
             "before is safe.",
-            "Make room on the disk, or set DIRECTMAIL_CASSETTES to another folder.",
+            advice,
         )
 
 

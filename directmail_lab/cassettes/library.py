@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import time
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import chain, islice, takewhile
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from ..arguments import did_you_mean
 from ..errors import CassetteError, CassetteInUseError, CassetteNotFoundError
@@ -21,6 +22,8 @@ _FOLDER: Final = "cassettes"
 # File systems allow 255 and 4,096; a lock file and an unfinished recording have longer names.
 _MAX_NAME_BYTES: Final = 230
 _MAX_PATH_BYTES: Final = 4000
+_TRIES: Final = 20
+_T = TypeVar("_T")
 _ROOT_MARKS: Final = ("pyproject.toml", ".git", "notebooks")
 
 
@@ -416,6 +419,26 @@ def create(path: Path, version: Version | None = None) -> Iterator[Path]:
             )
         with suppress(FileNotFoundError):
             shutil.copymode(path, new)
-        new.replace(path)
+        try:
+            patiently(lambda: new.replace(path))
+        except PermissionError:
+            raise CassetteInUseError(
+                f"Another program has {path} open, so it was not replaced.",
+                "Close it there, and try again.",
+            ) from None
     finally:
-        new.unlink(missing_ok=True)
+        with suppress(PermissionError):
+            patiently(lambda: new.unlink(missing_ok=True))
+
+
+def patiently(act: Callable[[], _T]) -> _T:
+    """Return the result of ``act``; for a second, try again while a file may be in use.
+
+    On Windows, a file cannot be replaced, removed or opened while a viewer, a virus scanner or a
+    program that synchronizes folders has it open.
+    """
+    for _ in range(_TRIES):
+        with suppress(PermissionError):
+            return act()
+        time.sleep(1 / _TRIES)
+    return act()

@@ -27,7 +27,7 @@ from ..redaction import Redactor
 from ..settings import VERSION
 from . import layout
 from .files import MAX_FILE_BYTES, FileRecording, read_cassette
-from .library import Version, create, locked, version_of
+from .library import Version, create, locked, patiently, version_of
 from .matching import Matching
 from .player import Player
 
@@ -84,7 +84,8 @@ class LineWriter:
         self._tail_bytes = 0
         is_new = version is None
         try:
-            self._file = os.open(path, _OPEN_FLAGS | _NEW_FLAGS * is_new, 0o666)
+            flags = _OPEN_FLAGS | _NEW_FLAGS * is_new
+            self._file = patiently(lambda: os.open(path, flags, 0o666))
             self._opened = os.fstat(self._file)
             if not is_new and version_of(self._opened) != version:
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
@@ -321,6 +322,7 @@ class Recorder:
             changed.release()
         if self._writer.size + len(text) > MAX_FILE_BYTES and self._replaced:
             self._writer.release()
+            self._writer = None
             self._writer = self._open_compact(self._reread())
         if self._writer.size + len(text) > MAX_FILE_BYTES:
             response = interaction.response
@@ -448,16 +450,16 @@ class Recorder:
             changed.release()
             return
         self._writer.close()
-        try:
+        # If a copy is not possible, the marks say the same, and a later recording makes the copy.
+        with suppress(OSError, CassetteInUseError, CassetteFormatError):
             if self._replaced and self._file == self._path:
-                with suppress(OSError):  # no room for a copy: a later recording makes it
-                    self._rewrite(read_cassette(self._path))
-            elif self._aside and self.aside and ending != "aside":
+                self._rewrite(read_cassette(self._path))
+        if self._aside and self.aside and ending != "aside":
+            try:
                 self._put_in_place(keeps_others=ending == "merge")
-        except CassetteInUseError:
-            self._tell_changed(self._path, f"The new recording is in {self._file}.")
-        except CassetteFormatError as error:  # an old interaction cannot be read
-            self._notice(f"{error.what} The new recording is in {self._file}.")
+            # Somebody has the file, or an old interaction cannot be read.
+            except (CassetteInUseError, CassetteFormatError) as error:
+                self._notice(f"{error.what} The new recording is in {self._file}.")
 
     def _open_writer(self) -> LineWriter:
         """Open the file for the first interaction, or another one if somebody has changed it."""
@@ -471,7 +473,7 @@ class Recorder:
             if recording.left_out:
                 self._notice(keep_left_out(recording, self._path))
             return self._open_compact(recording)
-        except (CassetteInUseError, FileExistsError, FileNotFoundError):
+        except (CassetteInUseError, FileExistsError, FileNotFoundError, PermissionError):
             return self._open_beside()
 
     def _open_compact(self, recording: FileRecording) -> LineWriter:
@@ -538,8 +540,8 @@ class Recorder:
 
     def _tell_changed(self, file: Path, what_now: str) -> None:
         self._notice(
-            f"Another program created, changed, replaced or removed {file} while cassette "
-            f"{self._path.stem!r} was recorded. {what_now}"
+            f"Another program has {file} open, or has created, changed, replaced or removed it, "
+            f"while cassette {self._path.stem!r} was recorded. {what_now}"
         )
 
     def _put_in_place(self, *, keeps_others: bool) -> None:
@@ -557,7 +559,7 @@ class Recorder:
         write_cassette(
             self._path, new.metadata, whole, self._redactor, version=self.recording.version
         )
-        self._file.unlink()
+        patiently(self._file.unlink)
 
 
 def keep_left_out(recording: FileRecording, path: Path) -> str:

@@ -27,6 +27,7 @@ from .output import (
     cassette_file,
     complete_cassette,
     error_message,
+    print_any_text,
     refuse_existing,
     show,
 )
@@ -43,6 +44,7 @@ app = typer.Typer(
 
 def main() -> None:
     """Run the command; an expected error becomes its message and exit code 2."""
+    print_any_text()
     for name in ("SIGTERM", "SIGHUP"):  # end as after an error: without temporary files and locks
         if signal.getsignal(number := getattr(signal, name, signal.SIGTERM)) == signal.SIG_DFL:
             signal.signal(number, lambda number, _: sys.exit(128 + number))
@@ -52,9 +54,10 @@ def main() -> None:
             app()
     except Exception as error:
         # The errors that IPython also shows briefly: ours, httpx's, and those of arguments.
-        if not (isinstance(error, OSError) or hasattr(error, "_render_traceback_")):
-            raise
-        sys.stderr.write(f"directmail-lab: {error_message(error)}\n")
+        if isinstance(error, OSError) or hasattr(error, "_render_traceback_"):
+            sys.stderr.write(f"directmail-lab: {error_message(error)}\n")
+        else:  # a bug; Python would exit with 1, which means that something was found
+            sys.excepthook(type(error), error, error.__traceback__)
         sys.exit(2)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 from collections.abc import Collection
@@ -76,6 +77,13 @@ def refuse_existing(path: Path, force: bool) -> None:
         raise DirectMailLabError(f"{path} already exists.", "Choose another name, or use --force.")
 
 
+def print_any_text() -> None:
+    """Print UTF-8 to a file or a pipe; at a terminal, replace what its encoding does not have."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # without a console, Windows has no streams
+            stream.reconfigure(encoding=None if stream.isatty() else "utf-8", errors="replace")
+
+
 # -- data --------------------------------------------------------------------------------------
 
 
@@ -92,7 +100,7 @@ def show(frame: pd.DataFrame, *, as_json: bool = False, as_csv: bool = False) ->
         typer.echo(CONTROLS.sub(lambda control: ascii(control[0])[1:-1], shown))
     elif as_csv:
         flat = frame.map(lambda cell: json.dumps(cell) if isinstance(cell, list | dict) else cell)
-        typer.echo(flat.to_csv(index=False), nl=False)
+        typer.echo(flat.to_csv(index=False, lineterminator="\n"), nl=False)
     elif not len(frame):
         typer.echo(" ".join(frame.attrs.get("notes", ())) or "Nothing.")
     else:
