@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Final
 
 from playwright.sync_api import expect, sync_playwright
 
+from directmail_lab.cassettes import read_cassette
 from directmail_lab.standin import STAND_IN_KEY, stand_in
+from directmail_lab.widgets.page import save_page
 
 from .form import Form
 from .jupyter import (
@@ -132,6 +134,16 @@ def take_recording(page: Page, server: Server, folder: Path, theme: str) -> None
     take(page, "#jp-main-content-panel", folder / f"recording-{theme}.png")
 
 
+def take_page(page: Page, server: Server, folder: Path, theme: str) -> None:
+    """Take a cassette as a page that is opened from disk, with a failed interaction open."""
+    recording = read_cassette(IMAGES.parents[1] / "cassettes" / "explore-an-unknown-api.yaml")
+    page.emulate_media(color_scheme=theme)  # type: ignore[arg-type]
+    page.goto(save_page(recording, server.home / "page.html").as_uri())
+    page.locator(".dml-b-row[aria-rowindex='7']").click()
+    expect(page.locator(".dml-b-response .dml-b-plain").first).to_be_visible()
+    take(page, ".dml-browser", folder / f"page-{theme}.png")
+
+
 def take_browser(page: Page, server: Server, folder: Path, theme: str) -> None:
     """Take the browser of interactions, with a failed one open."""
     cell = "import directmail_lab as dm\ndm.browse('explore-an-unknown-api')"
@@ -171,6 +183,7 @@ PICTURES: Final = {
     take_sign_in: (900, 760, 2.0),
     take_monitor: (1160, 800, 2.0),
     take_recording: (1280, 560, 1.0),
+    take_page: (1280, 480, 1.0),
     take_browser: (1400, 900, 1.0),
     take_composer: (1300, 900, 1.0),
 }
