@@ -44,7 +44,7 @@ def commands() -> list[str]:
 def test_every_command_of_the_readme_is_there(line: str) -> None:
     """The command's help lists each option that the README uses."""
     words = shlex.split(line)[1:]
-    names = [word for word in words if not word.startswith("-")][:1]
+    names = words[: 2 if words[:1] == ["cassette"] else 1 if words and words[0][0] != "-" else 0]
     shown = CliRunner().invoke(app, [*names, "--help"], env={"COLUMNS": "200"})
 
     assert shown.exit_code == 0
@@ -59,8 +59,8 @@ def test_the_readme_lists_every_command() -> None:
     for name, command in root.commands.items():
         assert f"directmail-lab {name}" in README
         if hasattr(command, "commands"):
-            listed = next(line for line in README.splitlines() if f"directmail-lab {name}" in line)
-            assert all(each in listed for each in command.commands)
+            lines = [line for line in README.splitlines() if f"directmail-lab {name}" in line]
+            assert all(each in " ".join(lines) for each in command.commands)
 
 
 def test_each_image_exists_and_is_small() -> None:
