@@ -15,6 +15,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from email.errors import FirstHeaderLineIsContinuationDefect, MissingHeaderBodySeparatorDefect
 from functools import cached_property
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
@@ -57,6 +58,7 @@ _NOT_PASSED_ON: Final = frozenset(
 )
 _VALUE: Final = re.compile(r"[^\x00-\x08\x0a-\x1f\x7f]*")
 _DIGITS: Final = {10: re.compile("[0-9]+"), 16: re.compile("[0-9A-Fa-f]+")}
+_NO_HEADER: Final = (FirstHeaderLineIsContinuationDefect, MissingHeaderBodySeparatorDefect)
 _LONGEST_LINE: Final = 1024
 _POLL_S: Final = 0.02
 """Seconds between checks whether the server should close: closing it takes half of this."""
@@ -95,8 +97,9 @@ class Handler(BaseHTTPRequestHandler):
 
     def _check_headers(self) -> None:
         """Raise ValueError if another program could read these headers in another way."""
-        # The parser stops at a line such as "Transfer-Encoding : chunked", and keeps the rest.
-        is_whole = not self.headers.defects and not self.headers.get_payload()
+        # The parser stops at a line such as "Transfer-Encoding : chunked". (It also looks for the
+        # parts of a multipart body, which is not there yet.)
+        is_whole = not any(isinstance(each, _NO_HEADER) for each in self.headers.defects)
         hosts = len(self.headers.get_all("Host", ()))
         names = all(map(TOKEN.fullmatch, self.headers))
         if not (is_whole and names and hosts <= 1):

@@ -289,6 +289,11 @@ CHUNKED = "Transfer-Encoding: chunked\r\n"
         (CHUNKED, '8\r\n{"a": 1}\r\n0\r\n\r\n', 201),
         (CHUNKED, '2;x=y\r\n{"\r\n06 \r\na": 1}\r\n0\r\n\r\n', 201),
         ("Content-Length: 8\r\nContent-Length: 8\r\n", '{"a": 1}', 201),
+        (
+            "Content-Type: multipart/form-data; boundary=b\r\n" + CHUNKED + "Connection: close\r\n",
+            "0\r\n\r\n",
+            404,
+        ),
         (CHUNKED, "f" * 19 + "\r\n", 413),
         (CHUNKED, "1\r\n{\r\n3FFFFFF\r\n", None),  # 64 MB in all, which are never sent
         (CHUNKED, "1\r\n{\r\n4000000\r\n", 413),

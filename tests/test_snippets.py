@@ -20,7 +20,7 @@ from hypothesis import given, strategies as st
 
 import directmail_lab as dm
 from directmail_lab.errors import CassetteError
-from directmail_lab.exchange.values import RecordedRequest, RecordedResponse
+from directmail_lab.exchange.values import RecordedRequest, RecordedResponse, header
 from directmail_lab.questions.interactions import InteractionView
 from directmail_lab.questions.snippets import copy_as
 from directmail_lab.server import LoopbackServer
@@ -97,6 +97,30 @@ def test_copied_curl_and_httpx_code_sends_the_same_request(
     assert (echo.seen.method, echo.seen.body) == (request.method, request.body)
     assert echo.base_url + unquote(echo.seen.uri) == unquote(request.uri)
     assert expected | {("authorization", key)} <= sent
+
+
+@pytest.mark.parametrize("kind", ["curl", "httpx"])
+def test_copied_code_and_openapi_have_the_key_where_a_session_sends_it(
+    echo: Echo, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If the scheme changes, it changes in all of them: a module of its own knows it."""
+    monkeypatch.setenv("DIRECTMAIL_BASE_URL", echo.base_url)
+    with dm.Session(echo.base_url, KEY) as session:
+        session.get("/v1/users/me")
+        asked = echo.seen
+        (scheme,) = dm.openapi(session)["components"]["securitySchemes"].values()
+    code = copied(replace(get(), uri=f"{echo.base_url}/v1/users/me"), kind)
+    if kind == "httpx":
+        exec(code, {})
+    elif shutil.which("curl"):
+        subprocess.run(["sh", "-c", f"{code} --silent"], check=True)
+    else:
+        pytest.skip("no curl is installed")
+    by_session, by_code = (header(each.headers, "Authorization") for each in (asked, echo.seen))
+
+    assert by_session == by_code
+    assert by_session is not None
+    assert by_session.partition(" ")[0].lower() == scheme["scheme"]
 
 
 @pytest.mark.parametrize("name", REQUESTS)

@@ -15,8 +15,9 @@ from weakref import WeakKeyDictionary
 
 import pandas as pd
 
+from ..authentication import HEADER, header_value
 from ..cassettes import Recording, uncollected
-from ..contract import ME_PATH, PASSWORD, RESET_HEADER, TYPICAL_LIMIT
+from ..contract import ME_PATH, RESET_HEADER, TYPICAL_LIMIT
 from ..current import session as current
 from ..display import Progress, ProgressBar, ranges, readable
 from ..errors import NotConnectedError
@@ -364,9 +365,9 @@ def _explore(opened: Session, pause_s: float) -> None:
 def _send_without_key(opened: Session, address: str, key: Credentials, pause_s: float) -> None:
     # Not recorded: a cassette keeps no credentials, so a replay would give the response to a wrong
     # key to a request with the right one.
-    auth = httpx.BasicAuth(_WRONG_KEY, PASSWORD) if key == "wrong" else None
-    note = " with a wrong key" if auth else " without a key"
-    with httpx.Client(auth=auth, timeout=opened.client.timeout) as client:
+    headers = {HEADER: header_value(_WRONG_KEY)} if key == "wrong" else {}
+    note = " with a wrong key" if headers else " without a key"
+    with httpx.Client(headers=headers, timeout=opened.client.timeout) as client:
         response = _send(client, "GET", address, ME_PATH, pause_s, note)
     if response is not None:
         recorded = normalize_headers(recorded_response(response))

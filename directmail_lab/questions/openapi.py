@@ -20,6 +20,7 @@ from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 import yaml
 
+from ..authentication import IN_OPENAPI
 from ..cassettes import Recording, uncollected
 from ..contract import MEANINGS
 from ..display import Progress, ProgressBar, plural, ranges
@@ -41,7 +42,6 @@ _JSON: Final = re.compile(r"[^/]+/(.+\+)?json")
 _TEXT: Final = re.compile(r"^text/|json|yaml|csv|script")
 _PLAIN_VALUE: Final = re.compile(r"-?(0|[1-9]\d{0,17})(\.\d{1,17})?|true|false", re.ASCII)
 _NAMES: Final = {name.lower(): name for name in MEANINGS}
-_BASIC: Final = {"type": "http", "scheme": "basic", "description": "The key is the user name."}
 _LIMITED: Final = {"$ref": "#/components/responses/TooManyRequests"}
 # Parts of a path that name no resource: `/api/v1/lists/{list_id}` is about lists.
 _NO_NAME: Final = re.compile(r"(api|rest|me|v?\d.*|.*\{.*)?")
@@ -212,7 +212,7 @@ def _calls(recording: Recording, progress: Progress) -> Iterator[_Call]:
 def _security(recording: Recording) -> Iterator[tuple[str, dict[str, str]]]:
     """Yield the name and the object of each security scheme that the requests show."""
     if recording.path is None or "started_at" in recording.metadata:  # recorded by a session
-        yield "basic", _BASIC
+        yield from IN_OPENAPI.items()
         return
     for each in recording:
         sent, asked = each.request.headers, header(each.response.headers, "WWW-Authenticate")

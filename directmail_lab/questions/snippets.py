@@ -18,13 +18,14 @@ from typing import Final
 from urllib.parse import parse_qsl, quote, unquote_to_bytes, urlsplit
 
 from ..arguments import check_choice
+from ..authentication import IN_CURL, IN_PYTHON
 from ..contract import SAFE_METHODS
 from ..errors import CassetteError
 from ..exchange.bodies import plain_text, read_json, read_json_body
 from ..exchange.operations import base_path, path_below, query_of
 from ..exchange.values import TOKEN, Interaction, RecordedRequest, RecordedResponse, header
 from ..redaction.key import has_placeholder
-from ..settings import API_KEY_VARIABLE, origin_of, trusted_origins
+from ..settings import origin_of, trusted_origins
 
 _MAX_BODY_BYTES: Final = 64 * 1024
 _LINE_CHARACTERS: Final = 88  # as formatters of Python lay code out
@@ -100,7 +101,7 @@ def copy_as(
     if kind == "curl":
         code = _as_curl(request, has_key=has_key)
     elif kind == "httpx":
-        key = [f'auth=(os.environ["{API_KEY_VARIABLE}"], "")'] if has_key else []
+        key = [IN_PYTHON] if has_key else []
         key += [f"headers={list(sendable)!r}"] if sendable else []
         key += [f"content={body!r}"] if body else []
         arguments = [_literal(request.method), _literal(url), *key]
@@ -113,7 +114,7 @@ def copy_as(
 def _as_curl(request: RecordedRequest, *, has_key: bool) -> str:
     method = f"--request {shlex.quote(request.method)}"
     words = [f"curl --globoff --path-as-is {'--head' if request.method == 'HEAD' else method}"]
-    words += [f'--user "${API_KEY_VARIABLE}:"'] if has_key else []
+    words += [IN_CURL] if has_key else []
     # curl drops "Name:". "Name;" makes it send a header without a value.
     headers = [f"{name}: {value}" if value else f"{name};" for name, value in request.headers]
     words += [f"--header {shlex.quote(each)}" for each in headers]

@@ -7,13 +7,12 @@ import os
 import ssl
 import sys
 import urllib.request
-from base64 import b64encode
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
-from ..contract import PASSWORD
+from ..authentication import HEADER, header_value
 from ..errors import (
     AddressError,
     DirectMailLabError,
@@ -140,7 +139,7 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
             self._refuse_write(request, is_first=call.first_sent == id(request))
         if not (is_ours and call.wants_key and self._api_key):
             return request
-        if "Authorization" in request.headers or (
+        if HEADER in request.headers or (
             call.is_foreign and carries_credentials(recorded_request(request))
         ):
             return request
@@ -152,9 +151,7 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
             stream=request.stream,
             extensions=request.extensions,
         )
-        # service.md part 5: HTTP Basic, the key as user name and an empty password.
-        pair = f"{self._api_key.reveal()}:{PASSWORD}".encode("ascii")
-        signed.headers["Authorization"] = f"Basic {b64encode(pair).decode()}"
+        signed.headers[HEADER] = header_value(self._api_key.reveal())
         return signed
 
     def _refuse_write(self, request: httpx.Request, *, is_first: bool) -> None:

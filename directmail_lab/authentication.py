@@ -1,0 +1,31 @@
+"""How a request carries the key: HTTP Basic, with the key as user name (service.md part 5).
+
+No other module knows the scheme, except the stand-in service, which checks it by itself.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from typing import Final
+
+from .contract import PASSWORD
+from .settings import API_KEY_VARIABLE
+
+HEADER: Final = "Authorization"
+"""The header that carries the key."""
+
+IN_CURL: Final = f'--user "${API_KEY_VARIABLE}:{PASSWORD}"'
+"""The option of curl that sends the key of the environment."""
+
+IN_PYTHON: Final = f'auth=(os.environ["{API_KEY_VARIABLE}"], "{PASSWORD}")'
+"""The argument of httpx and of requests that sends the key of the environment."""
+
+IN_OPENAPI: Final = {
+    "basic": {"type": "http", "scheme": "basic", "description": "The key is the user name."}
+}
+"""The security scheme by its name."""
+
+
+def header_value(api_key: str) -> str:
+    """Return the value of the header for a key."""
+    return f"Basic {b64encode(f'{api_key}:{PASSWORD}'.encode('ascii')).decode()}"
