@@ -26,7 +26,7 @@ from client_service import ClientService
 from every_client import AWS_ID, AWS_SECRET, CLIENTS, Asked, Got
 from key_search import traces
 
-from directmail_lab.cassettes import Cassette, read_cassette
+from directmail_lab.cassettes import Cassette, FileRecording, read_cassette
 from directmail_lab.clients import ClientsTransport
 from directmail_lab.errors import NotRecordedError
 from directmail_lab.exchange.values import Interaction, RecordedRequest, RecordedResponse
@@ -533,6 +533,22 @@ def test_transports_without_a_network_are_left_alone(tmp_path: Path) -> None:
     ):
         assert mocked.get("http://a.test/").content == b"mock"
         assert local.get("http://a.test/").content == b"app"
+
+
+def test_an_unrecorded_request_can_fail_as_a_refused_connection(send: Send, tmp_path: Path) -> None:
+    """The plugin's ``unrecorded="allow"``: the client gets its own library's error."""
+
+    def refuse(_: object) -> None:
+        raise httpx.ConnectError("GET /v1/packed is not recorded, and was not sent")
+
+    with ClientService() as closed:
+        asked = Asked("GET", f"{closed.base_url}/v1/packed")
+    raw = outcome(send, asked)
+    with Session(NO_ADDRESS) as session, patched(session.take_senders()):
+        session.replay(FileRecording("empty", path=tmp_path / "empty.yaml"))
+        assert session.open_cassette is not None
+        session.open_cassette.on_unmatched = refuse
+        assert outcome(send, asked) == raw
 
 
 def test_an_unrecorded_request_raises_what_the_plugin_asks_for(send: Send, tmp_path: Path) -> None:

@@ -1013,6 +1013,48 @@ def test_a_connection_to_another_machine_fails_the_test(
     )
 
 
+def test_a_client_that_does_not_go_through_the_session_is_named(
+    pytester: pytest.Pytester, run: Run
+) -> None:
+    """Only if all clients are meant to, and for a library: the code's own sockets have no name."""
+    pytester.makeini("[pytest]\ndirectmail_block_network = true")
+    source = """
+        import httpcore, pytest, socket
+
+        @pytest.mark.directmail(patch=True)
+        def test_patched(directmail):
+            httpcore.request("GET", "http://api.test/x")
+
+        def test_other(directmail):
+            httpcore.request("GET", "http://api.test/x")
+
+        @pytest.mark.directmail(patch=True)
+        def test_socket(directmail):
+            socket.create_connection(("api.test", 80))
+        """
+    result = run(source, failed=3)
+
+    named = re.findall(r"(?m)^(\w+) does not go through the session: ", str(result.stdout))
+    assert set(named) == {"httpcore"}
+    assert len(re.findall("(?m)^Replay it with a fixture", str(result.stdout))) == 2
+
+
+def test_a_server_of_the_test_itself_can_be_let_through(run: Run, service: StandIn) -> None:
+    """``patch=True`` also meets the requests of a test's own helpers, and the error says so."""
+    source = """
+        import pytest, urllib.request
+
+        @pytest.mark.directmail(patch=PATCH)
+        def test_it(directmail):
+            with pytest.raises(urllib.error.HTTPError):  # 401, from the server
+                urllib.request.urlopen("ADDRESS/v1/users/me")
+        """.replace("ADDRESS", service.base_url)
+    result = run(source.replace("PATCH", "True"), failed=1)
+    run(source.replace("PATCH", '["127.0.0.1"]'), passed=1)
+
+    result.stdout.fnmatch_lines(['*If the test runs this server itself, *: patch=?"127.0.0.1"?'])
+
+
 def test_local_connections_are_not_blocked(run: Run, account: StandIn) -> None:
     """Loopback addresses and Unix sockets are allowed, and sockets are restored after the run."""
     connect = socket.socket.connect

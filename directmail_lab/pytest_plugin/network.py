@@ -22,6 +22,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from ..settings import is_loopback
+from .use import USE
 
 _HERE: Final = ("", "0.0.0.0", "::")  # all addresses of this machine, where a server listens
 _ADDRESS_AT: Final = {"connect": 0, "connect_ex": 0, "sendto": -1, "sendmsg": 3}
@@ -179,20 +180,34 @@ class NetworkBlock:
         if is_allowed or name in _HERE or is_loopback(name) or name in self._resolved:
             return
         shown = f"{name}:{port}" if port else name
-        problem = f"No connection to {shown} from {self._line()}: the network is blocked."
+        line, library = self._caller()
+        problem = f"No connection to {shown} from {line}: the network is blocked."
         advice = f"Replay it with a fixture, or allow the host: --directmail-allowed-hosts={name}"
+        item = self._owner() or self._item
+        use = item.stash.get(USE, None) if item else None
+        if library and use is not None and use.settings.is_patched:
+            advice = (
+                f"{library} does not go through the session: give it the address of the fixture "
+                "directmail_server, or leave vcrpy for this test."
+            )
         error = pytest.fail.Exception(f"{problem}\n{advice}", pytrace=False)
-        if item := self._owner() or self._item:
+        if item:
             self._tried.append((item, error))
         raise error
 
-    def _line(self) -> str:
-        """Return the line of the project that this thread runs; if there is none, the test's."""
+    def _caller(self) -> tuple[str, str]:
+        """Return the line of the project that this thread runs, and the package that it calls.
+
+        If there is no such line, it is the test's. The package is empty if the line connects.
+        """
+        library = ""
         for frame, number in traceback.walk_stack(None):
             path = Path(frame.f_code.co_filename)
             is_library = "-packages" in str(path) or _LIBRARY in path.parents
             if self._root in path.parents and not is_library and str(path) != __file__:
-                return f"{path.relative_to(self._root)}:{number}"
+                return f"{path.relative_to(self._root)}:{number}", library
+            if "-packages" in str(path) and str(path) != __file__:
+                library = str(frame.f_globals.get("__name__")).partition(".")[0]
         item = self._owner() or self._item
         file, first, _ = item.location if item else ("a test", None, "")
-        return file if first is None else f"{file}:{first + 1}"
+        return file if first is None else f"{file}:{first + 1}", library

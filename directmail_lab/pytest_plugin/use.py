@@ -9,9 +9,11 @@ from dataclasses import dataclass, field
 from inspect import isasyncgenfunction, isgeneratorfunction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
 
 import pytest
 
+from ..settings import is_loopback
 from .settings import (
     WRITES_OPTION,
     Node,
@@ -173,6 +175,12 @@ class Use:
                     "Name that cassette in the fixture directmail_cassette or in the marker's "
                     f"cassette=…, or record this test: {self.command}"
                 )
+        address = urlsplit(error.request.partition(" ")[2])
+        if self.settings.is_patched and is_loopback(address.hostname or ""):
+            error.advice += (
+                "\nIf the test runs this server itself, let its clients reach it: "
+                f'patch=["{address.hostname}"]'
+            )
         error.what, error.details = CONTROLS.sub(" ", what), ""
 
     def _failure_for_client(self, error: Exception) -> BaseException:
