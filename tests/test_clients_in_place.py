@@ -10,6 +10,8 @@ import http.client
 import io
 import socket
 import ssl
+import subprocess
+import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -423,6 +425,34 @@ def test_a_connection_class_that_a_test_defines_goes_through_the_session(
 
     assert recorded == replayed == b"a,b\n" * 999
     assert len(made) == len(service.received) == 1
+
+
+def test_a_library_that_a_test_imports_goes_through_the_session() -> None:
+    """Until then, it takes no time. In a process of its own, since others import it first."""
+    code = """
+import asyncio, sys
+from directmail_lab.pytest_plugin.patched import patched
+from directmail_lab.sessions import Session
+from directmail_lab.settings import NO_ADDRESS
+
+async def get():
+    import aiohttp
+    async with aiohttp.ClientSession() as client:
+        await client.get("http://127.0.0.1:9/")
+
+before = list(sys.meta_path)
+with Session(NO_ADDRESS) as session, patched(session.take_senders()):
+    assert not {"aiohttp", "requests", "urllib3"} & sys.modules.keys()
+    try:
+        asyncio.run(get())
+    except Exception as error:
+        print(type(error).__name__)
+import aiohttp.connector
+print(aiohttp.ClientSession._request.__module__, sys.meta_path == before)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert done.stdout.split() == ["NotConnectedError", "aiohttp.client", "True"]
 
 
 def test_a_connection_is_used_again(

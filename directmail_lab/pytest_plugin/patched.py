@@ -15,12 +15,14 @@ Clients of httpx with the default certificates share them, since reading them ta
 from __future__ import annotations
 
 import ssl
+import sys
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from functools import partial, wraps
 from http.client import HTTPConnection
 from importlib import import_module
+from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -48,11 +50,8 @@ def patched(session: ClientsTransport, passing: Collection[str] = ()) -> Iterato
     with pytest.MonkeyPatch.context() as patch:
         _patch_httpx(patch, session, passes)
         _patch_connections(patch, Connections(session, passes))
-        if find_spec("aiohttp"):
-            its = adapters_of("aiohttp")
-            _replace(patch, its.ClientSession, "_request", its.Middleware(session, passes).request)
-            _replace(patch, its.BaseConnector, "connect", its.connect)
-        yield
+        with _when_imported("aiohttp", lambda: _patch_aiohttp(patch, session, passes)):
+            yield
 
 
 def _replace(
@@ -96,6 +95,51 @@ def _with_subclasses(kind: type[Any]) -> Iterator[type[Any]]:
     yield kind
     for each in kind.__subclasses__():
         yield from _with_subclasses(each)
+
+
+# -- aiohttp ---------------------------------------------------------------------------------------
+
+
+def _patch_aiohttp(
+    patch: pytest.MonkeyPatch, session: ClientsTransport, passes: Callable[[str], bool]
+) -> None:
+    its = adapters_of("aiohttp")
+    _replace(patch, its.ClientSession, "_request", its.Middleware(session, passes).request)
+    _replace(patch, its.BaseConnector, "connect", its.connect)
+
+
+@contextmanager
+def _when_imported(name: str, then: Callable[[], None]) -> Iterator[None]:
+    """Call ``then`` once a package is imported: tests that do not use it need not wait for it."""
+    if name in sys.modules:
+        then()
+        yield
+        return
+
+    class Finder:
+        @staticmethod
+        def find_spec(asked: str, *_: object) -> ModuleSpec | None:
+            if asked != name:
+                return None
+            sys.meta_path.remove(finder)
+            if (spec := find_spec(name)) is None or spec.loader is None:
+                return None
+            execute = spec.loader.exec_module
+
+            def execute_and_patch(module: Any) -> None:
+                execute(module)
+                then()
+
+            spec.loader.exec_module = execute_and_patch  # type: ignore[method-assign]
+            return spec
+
+    finder: Any = Finder()
+    sys.meta_path.insert(0, finder)
+    try:
+        yield
+    finally:
+        if finder in sys.meta_path:
+            sys.meta_path.remove(finder)
 
 
 # -- httpx and httpx2 ------------------------------------------------------------------------------
