@@ -13,6 +13,7 @@ from cassette_samples import answered, get, opened, recorded, typed
 
 import directmail_lab as dm
 from directmail_lab.cassettes import Recording, read_cassette
+from directmail_lab.exchange.values import no_response
 from directmail_lab.widgets.browser_data import handle_request, static_table
 
 if TYPE_CHECKING:
@@ -46,8 +47,8 @@ def test_a_row_has_the_time_the_request_the_response_and_a_mark() -> None:
 
     assert (part["title"], part["total"], part["note"]) == ("tour", 3, None)
     assert part["rows"] == [
-        [noon, "GET", "/v1/a?b=1", 429, 0, 42.0, 9, "exhausted", 1, 1],
-        [None, "GET", "/v1/users/me", 500, 299, None, 9, "failed", 2, 2],
+        [noon, "GET", "/v1/a?b=1", 429, 0, 42.0, 9, "exhausted", 1, 1, False],
+        [None, "GET", "/v1/users/me", 500, 299, None, 9, "failed", 2, 2, False],
     ]
     assert ask(recording, "list", first=3, limit=9)["rows"][0][3] == 200
     assert ask(recording, "list", first=4, limit=9)["rows"] == []
@@ -177,7 +178,7 @@ def test_an_unreadable_interaction_has_a_row_marked_as_unreadable() -> None:
     recording = read_cassette(path)
     first, second = ask(recording, **LIST)["rows"]
 
-    assert first[-3] == "unreadable"
+    assert first[7] == "unreadable"
     assert "Interaction 1 of cassette 'torn' cannot be read" in first[2]
     assert second[2] == "/b"
     assert "cannot be read" in ask(recording, **DETAIL)["problem"]
@@ -200,6 +201,18 @@ def test_a_cassette_that_is_being_recorded_is_not_shown_as_torn() -> None:
     assert during["note"].startswith("This cassette is being recorded.")
     assert (during["total"], closed["note"]) == (1, None)
     assert "was not closed" in killed["note"]
+
+
+def test_an_interaction_without_a_response_says_why() -> None:
+    """Its row has no status and counts as failed."""
+    lost = no_response("read_timeout", "timed out")
+    assert lost is not None
+    recording = tape(replace(answered(), response=lost))
+    detail = ask(recording, **DETAIL)
+
+    assert ask(recording, **LIST)["rows"][0][3:8] == [None, None, 42.0, 0, "failed"]
+    assert detail["reason"] == "no response came (read timeout)"
+    assert dict(detail["reading"])["Problem"] == detail["reason"]
 
 
 def test_the_table_in_a_notebook_is_small_and_escaped() -> None:

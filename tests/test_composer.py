@@ -5,19 +5,22 @@ from __future__ import annotations
 import gzip
 import json
 import threading
+import warnings
 from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from cassette_samples import BASE_URL, answered, get, recorded
+from cassette_samples import BASE_URL, NOON, answered, get, recorded
 from faulty_service import FaultyService
 from key_search import traces
 
 import directmail_lab as dm
-from directmail_lab.cassettes import read_cassette
+from directmail_lab import settings
+from directmail_lab.cassettes import Cassette, read_cassette
 from directmail_lab.errors import CassetteError, NotConnectedError, NotRecordedError
+from directmail_lab.exchange.values import Interaction, no_response
 from directmail_lab.widgets import browser
 from directmail_lab.widgets.browser import BrowserWidget
 
@@ -258,6 +261,61 @@ def test_an_allowed_write_is_confirmed_and_sent_once(
         "Nothing was sent: one request is sent at a time, and only once."
     }
     assert service.requests == {"POST /v1/letters": 1}
+
+
+def test_a_write_that_an_earlier_run_sent_is_sent_again_only_if_confirmed(
+    service: FaultyService, browsed: Callable[..., Page], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The question says when it was sent, and with which status."""
+    monkeypatch.setattr(settings, "_stand_ins", set())  # these take a write again
+    session = dm.connect(service.base_url, service.api_key, pace="off", allow_writes=True)
+    for _ in range(2):
+        session.record("tour")
+        page = browsed()
+        asked = page.send("POST", "/v1/letters")
+        sent = page.ask("confirm", token=asked["token"])
+        session.live()
+    at = read_cassette(Path("cassettes/tour.yaml")).interaction(1).recorded_at
+    assert at is not None
+
+    assert f"It was sent before, on {at.day} {at:%B %Y} (201). It may" in asked["question"]
+    assert sent == {"number": 2}
+    assert service.requests == {"POST /v1/letters": 2}
+
+
+def test_a_replayed_write_is_not_asked_about_and_is_marked(
+    service: FaultyService, browsed: Callable[..., Page]
+) -> None:
+    """In a named mode, the first one is replayed. The second would be sent, so there is a question.
+
+    A write to which no response came is not replayed, so there is a question, too.
+    """
+    lost = no_response("read_timeout", "timed out")
+    assert lost is not None
+    session = dm.connect(service.base_url, service.api_key, pace="off", allow_writes=True)
+    with session.record("tour"):
+        dm.post("/v1/letters")
+        dm.me()
+    path = Path("cassettes/tour.yaml")
+    with Cassette(path, record_mode="new_episodes", base_url=service.base_url) as cassette:
+        put = replace(get("/v1/letters", base=service.base_url), method="PUT")
+        cassette.record(Interaction(put, lost, NOON))
+    with session.record("tour", record_mode="new_episodes"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the replayed write
+        page = browsed()
+        replayed = page.send("POST", "/v1/letters")
+        page.send("GET", "/v1/lists")
+        again, unanswered = page.send("POST", "/v1/letters"), page.send("PUT", "/v1/letters")
+        rows, detail = page.list()["rows"], page.ask("detail", number=replayed["number"])
+    written = read_cassette(path).interaction(1).recorded_at
+    assert written is not None
+
+    assert "token" in again
+    assert "token" in unanswered
+    assert service.requests == {"POST /v1/letters": 1, f"GET {ME}": 1, "GET /v1/lists": 1}
+    assert [row[-1] for row in rows] == [False, False, True, False]
+    when = f"{written.day} {written:%B %Y}"
+    assert detail["note"] == f"Not sent: replayed from 'tour', recorded on {when}."
 
 
 def test_a_write_is_not_confirmed_after_another_session_was_opened(
@@ -517,7 +575,7 @@ def test_only_a_sessions_page_sends_and_only_when_asked(
 
 def heads(page: Page) -> list[str]:
     """Return the number and the path of each row that is listed."""
-    return [f"{row[-1]} {row[2]}" for row in page.list()["rows"]]
+    return [f"{row[9]} {row[2]}" for row in page.list()["rows"]]
 
 
 def test_the_list_continues_after_connect_only_for_the_same_account(
@@ -547,7 +605,7 @@ def test_the_list_continues_after_connect_only_for_the_same_account(
 
     assert listed[0].startswith("0 Earlier session, 20")
     assert listed[1:] == ["1 /v1/lists", "0 This session"]
-    assert (kept["row"][-1], kept["row"][2], selected) == (1, "/v1/lists", 1)
+    assert (kept["row"][9], kept["row"][2], selected) == (1, "/v1/lists", 1)
     assert known == ["/v1/lists"]
     assert (sent, again) == ({"number": 4}, {"number": 5})  # places in the list
     assert [each.request.body for each in session.recording] == [b"", odd]

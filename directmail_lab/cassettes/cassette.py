@@ -274,7 +274,9 @@ class Cassette:
         """Return whether a request has a response that was not played yet."""
         with self._lock:
             run, _ = self._player.find(request)
-            return run is not None and not self._player.played[run.start]
+            if run is None or (self.records and self._is_unanswered(run)):
+                return False
+            return not self._player.played[run.start]
 
     def record(self, interaction: Interaction) -> Recorded | None:
         """Redact an interaction and append it. After this returns, a kill does not lose it.
@@ -398,12 +400,10 @@ class Cassette:
             return None
         number, sent = before
         status, at = sent.response.status, sent.recorded_at
-        when = f"on {at.day} {at:%B %Y}" if at else "at an unknown time"
-        outcome = str(status) if status else "no response came"
         path = self._recording.path_of(sent.request)
         return AlreadySentError(
-            f"{write.method} {path} was sent before, {when} ({outcome}): interaction {number} of "
-            f"cassette {self.name!r}. It was not sent again.",
+            f"{write.method} {path} was sent before, {sent_when(at, status)}: interaction {number} "
+            f"of cassette {self.name!r}. It was not sent again.",
             "It may be another one if the two differ only in what redaction, ignore or match_on "
             f'leave out. with record({self.name!r}, record_mode="all"): around the call sends it, '
             '"new_episodes" in its place replays it.',
@@ -487,6 +487,12 @@ def _changed(interaction: Interaction, before_record: BeforeRecord) -> Interacti
         place = extract_tb(error.__traceback__, 2)[-1]
         problem = f"raised {type(error).__name__} ({place.filename}, line {place.lineno})"
     raise CassetteError(f"before_record {problem}. This request was not recorded.")
+
+
+def sent_when(at: datetime | None, status: int) -> str:
+    """Return when a request was sent, and its outcome: ``on 21 November 2026 (201)``."""
+    when = f"on {at.day} {at:%B %Y}" if at else "at an unknown time"
+    return f"{when} ({status or 'no response came'})"
 
 
 def _place(url: str | None, path: str | None = None) -> object:

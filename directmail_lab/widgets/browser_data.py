@@ -23,7 +23,13 @@ from ..display import as_html, as_text, plural
 from ..errors import CassetteError, CassetteFormatError, DirectMailLabError
 from ..exchange.bodies import declared_charset, decode_text, read_json, shown_missing, unpack
 from ..exchange.operations import query_of
-from ..exchange.values import RecordedRequest, RecordedResponse, header, normalize_headers
+from ..exchange.values import (
+    Interaction,
+    RecordedRequest,
+    RecordedResponse,
+    header,
+    normalize_headers,
+)
 from ..http import as_response, httpx
 from ..questions.snippets import copy_as
 from ..readings.reading import ABORTED, CUT_SHORT, Reading, is_exhausted, no_response_text
@@ -180,8 +186,8 @@ def rows(recording: Recording, first: int = 1, limit: int = MAX_ROWS) -> list[li
         ``time`` (when the response arrived, in milliseconds since the Unix epoch), ``method``,
         ``path`` (below the base address, with the query), ``status``, ``remaining``, ``ms`` (how
         long the response took) and ``bytes`` (the size of its body), each None if unknown;
-        ``mark``, see `mark_of`; ``attempt``, which counts the attempts of one call from 1 on; and
-        ``number``.
+        ``mark``, see `mark_of`; ``attempt``, which counts the attempts of one call from 1 on;
+        ``number``; and whether a session that can send replayed it.
 
         The mark is ``"unreadable"`` if the interaction cannot be read; then ``path`` says why. It
         is ``"session"`` for the head of a session; then ``path`` is the head's text and ``number``
@@ -198,12 +204,13 @@ def _row(recording: Recording, number: int) -> list[Any]:
     if isinstance(recording, History):
         own, own_number = recording.locate(number)
         if own_number == 0:
-            return [None, "", recording.head_of(own), None, None, None, None, "session", 1, 0]
+            title = recording.head_of(own)
+            return [None, "", title, None, None, None, None, "session", 1, 0, False]
         return _row(own, own_number)
     try:
         reading, interaction = recording.reading(number), recording.interaction(number)
     except CassetteFormatError as error:
-        return [None, "", str(error), None, None, None, None, "unreadable", 1, number]
+        return [None, "", str(error), None, None, None, None, "unreadable", 1, number, False]
     is_missing = not recording.has_bodies(number) or shown_missing(interaction.response.body)
     query = query_of(interaction.request.uri)
     path = f"{reading.path}?{query}" if query else reading.path
@@ -218,7 +225,13 @@ def _row(recording: Recording, number: int) -> list[Any]:
         mark_of(reading),
         interaction.attempt,
         number,
+        _is_replayed(recording, reading),
     ]
+
+
+def _is_replayed(recording: Recording, reading: Reading) -> bool:
+    """Return whether a session that can send replayed a response from a cassette."""
+    return reading.source == "replayed" and not recording.is_replay
 
 
 def mark_of(reading: Reading) -> str:
@@ -262,6 +275,7 @@ def detail(recording: Recording, number: int, *, whole: bool = False) -> Respons
         "uri": interaction.request.uri,
         "path": reading.path,
         "reason": _reason(reading) or interaction.response.reason,
+        "note": _not_sent(reading, interaction) if _is_replayed(recording, reading) else "",
         "reading": [(name, str(value)) for name, value in values.items() if value is not None],
         "request": request,
         "response": response,
@@ -271,9 +285,17 @@ def detail(recording: Recording, number: int, *, whole: bool = False) -> Respons
 
 def _reason(reading: Reading) -> str:
     """Return why a response ended early, or an empty text."""
+    if reading.no_response:
+        return no_response_text(reading.no_response)
     if reading.is_aborted:
         return ABORTED
     return CUT_SHORT if reading.is_cut_short else ""
+
+
+def _not_sent(reading: Reading, interaction: Interaction) -> str:
+    at = interaction.recorded_at
+    when = f", recorded on {at.day} {at:%B %Y}" if at else ""
+    return f"Not sent: replayed from {reading.cassette!r}{when}."
 
 
 def _format_time(seconds: float | None) -> str | None:

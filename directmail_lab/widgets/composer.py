@@ -17,6 +17,7 @@ from typing import Any, Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from ..cassettes import Recording
+from ..cassettes.cassette import sent_when
 from ..display import plural
 from ..errors import CassetteError, DirectMailLabError, WriteRefusedError
 from ..exchange.bodies import declared_charset
@@ -122,15 +123,17 @@ class Composer:
             raise DirectMailLabError(
                 "A value was replaced when this was recorded.", "Put in your own."
             )
-        if not (session.allow_writes and is_write(request)):
+        if not session.allow_writes or not is_write(request) or _is_replayed(session, request):
             self._send((session, request), respond)
             return
         token, url = secrets.token_urlsafe(), request.url
         self._asked = {token: (session, request)}
         address = session.recording.redactor.text(f"{url.netloc.decode()}{url.raw_path.decode()}")
         size = plural(len(request.content), "byte")
-        question = f"Send {request.method} to {address} with {size}? It may change something there."
-        respond({"question": question, "token": token})
+        question = (
+            f"Send {request.method} to {address} with {size}? {_sent_before(session, request)}"
+        )
+        respond({"question": f"{question}It may change something there.", "token": token})
 
     def _confirmed(self, token: str) -> _Sending | None:
         asked = self._asked.pop(token, None)
@@ -138,6 +141,8 @@ class Composer:
             raise DirectMailLabError(
                 "Nothing was sent: another session is open since the question.", "Send it again."
             )
+        if asked:
+            call_of(asked[1]).may_repeat = True
         return asked
 
     def _send(self, sending: _Sending | None, respond: Respond) -> None:
@@ -306,6 +311,20 @@ class _LoopThread:
     def stop(self) -> None:
         with suppress(RuntimeError):  # the loop has ended
             self.call(self._stopped.set)
+
+
+def _is_replayed(session: Session, request: httpx.Request) -> bool:
+    """Return whether the response will come from a cassette, so that nothing is sent."""
+    cassette = session.open_cassette
+    has_response = cassette is not None and cassette.has_unplayed(recorded_request(request))
+    return session.mode == "replay" or has_response
+
+
+def _sent_before(session: Session, request: httpx.Request) -> str:
+    """Return a sentence about a write that an earlier run may have carried out, or ``""``."""
+    cassette = session.open_cassette
+    before = cassette and cassette.sent_before(recorded_request(request))
+    return f"It was sent before, {sent_when(before.sent_at, before.status)}. " if before else ""
 
 
 def _aborted(request: httpx.Request) -> str:

@@ -1,17 +1,19 @@
 /* The columns of the list, and how they format their values. */
 
 import { formatCount } from "./dom";
-import type { Mark, Row } from "./protocol";
+import type { Row } from "./protocol";
 
-export const SYMBOLS: Record<string, string> = { exhausted: "×", failed: "▲", aborted: "■", unreadable: "?" };
+export const SYMBOLS: Record<string, string> = { exhausted: "×", failed: "▲", aborted: "■", unreadable: "?", replayed: "↺" };
+
+export const isMarked = (row: Row, mark: string) => (mark === "replayed" ? row.replayed : row.mark === mark);
 
 export const formatMs = (ms: number | null) => (ms === null ? "" : ms < 100 ? ms.toFixed(1) : formatCount(Math.round(ms)));
 
 export const formatTime = (ms: number | null, start: number) =>
   ms === null ? "" : new Date(ms).toISOString().slice(start, 19).replace("T", " ");
 
-export const formatStatus = (status: number | null, mark: Mark) =>
-  mark === "aborted" ? "aborted" : `${status ?? ""} ${SYMBOLS[mark] ?? ""}`.trim();
+const formatStatus = ({ status, mark, replayed }: Row) =>
+  mark === "aborted" ? "aborted" : `${status ?? (mark === "failed" ? "none" : "")} ${SYMBOLS[mark] ?? ""}${replayed ? SYMBOLS.replayed : ""}`.trim();
 
 export interface Column {
   name: string;
@@ -29,7 +31,7 @@ export const COLUMNS = [
   column("time", "Time (UTC)", (row, spansDays) => formatTime(row.at, spansDays ? 5 : 11), (row) => row.at, 560),
   column("method", "Method", (row) => row.method, (row) => row.method),
   column("path", "Path", (row) => row.path, (row) => row.path),
-  column("status", "Status", (row) => formatStatus(row.status, row.mark), (row) => row.status),
+  column("status", "Status", formatStatus, (row) => row.status),
   column("left", "Left", (row) => formatCount(row.remaining), (row) => row.remaining, 380),
   column("elapsed", "ms", (row) => formatMs(row.ms), (row) => row.ms, 440),
   column("bytes", "Bytes", (row) => formatCount(row.bytes), (row) => row.bytes, 560),

@@ -1,5 +1,6 @@
 /* The filter: words, and fields with a value such as `status:4xx`. A minus before one excludes matches. */
 
+import { isMarked, SYMBOLS } from "./columns";
 import type { Row } from "./protocol";
 
 type Test = (row: Row, value: string) => boolean | undefined;
@@ -40,9 +41,9 @@ const FIELDS: Record<string, Test> = {
   left: (row, value) => compare(row.remaining, value),
   number: (row, value) =>
     /^\d+(-\d+)?(,\d+(-\d+)?)*$/.test(value) ? value.split(",").some((range) => isIn(range, row.number)) : undefined,
-  is: (row, value) => (/^(exhausted|failed|aborted|unreadable)$/.test(value) ? row.mark === value : undefined),
+  is: (row, value) => (Object.hasOwn(SYMBOLS, value) ? isMarked(row, value) : undefined),
 };
-const NOTHING: Row = { at: null, method: "", path: "", status: null, remaining: null, ms: null, bytes: null, mark: "", attempt: 1, number: 0 };
+const NOTHING: Row = { at: null, method: "", path: "", status: null, remaining: null, ms: null, bytes: null, mark: "", attempt: 1, number: 0, replayed: false };
 
 export const KNOWN = [...Object.keys(FIELDS), "header"].join(", ");
 

@@ -103,7 +103,8 @@ export function createList({ passes, onSelect, onOpen, onCompare }: ListOptions)
       folding.title = folding.ariaLabel = `${tries.length} attempts`;
     } else root.removeAttribute("aria-expanded");
     cells[PATH].title = row.path;
-    cells[STATUS].setAttribute("aria-label", row.mark === "aborted" ? "aborted" : `${row.status ?? ""} ${row.mark}`.trim());
+    const status = row.status ?? (row.mark === "failed" ? "no response," : "");
+    cells[STATUS].ariaLabel = row.mark === "aborted" ? "aborted" : `${status} ${row.mark}${row.replayed ? " replayed" : ""}`.trim();
     const scale = 100 / Math.max(until - since, 1);
     bar.hidden = row.at === null;
     bar.style.left = `${scale * ((row.at ?? 0) - (row.ms ?? 0) - since)}%`;

@@ -3,7 +3,7 @@
  *   createBrowser(root, { send, loadEditor, … }) -> { filter, destroy }
  */
 
-import { SYMBOLS } from "./columns";
+import { isMarked, SYMBOLS } from "./columns";
 import { createComposer } from "./composer";
 import { activeElement, div, formatCount, keepKeys, make, makeButton, plural, setText } from "./dom";
 import type { LoadEditor } from "./editor";
@@ -189,7 +189,7 @@ export function createBrowser(root: HTMLElement, { send, loadEditor, onChange, o
     if (rows.length < total) parts[0] = `${formatCount(list.count())} of ${parts[0]} read`;
     if (list.shownCount() < list.count() && searching.value) parts.unshift(`${formatCount(list.shownCount())} shown`);
     Object.entries(SYMBOLS).forEach(([mark, symbol], i) => {
-      const marked = rows.filter((row: Row) => row.mark === mark).length;
+      const marked = rows.filter((row: Row) => isMarked(row, mark)).length;
       marks[i].hidden = !marked;
       marks[i].setAttribute("aria-pressed", String(words().includes(`is:${mark}`)));
       setText(marks[i], `${symbol} ${formatCount(marked)} ${mark}`);

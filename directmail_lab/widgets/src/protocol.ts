@@ -16,6 +16,8 @@ export interface Row {
   attempt: number;
   /** The number of the interaction in its session or file. Everything else uses its place in the list. */
   number: number;
+  /** Whether it was replayed from a cassette while the session could send. */
+  replayed: boolean;
 }
 
 export type Pair = [name: string, value: string];
@@ -41,6 +43,8 @@ export interface Details {
   uri: string;
   path: string;
   reason: string;
+  /** Says that nothing was sent, or "". */
+  note: string;
   reading: Pair[];
   request: Message;
   response: Message;
@@ -59,7 +63,7 @@ export async function ask(send: Send, action: string, details: object = {}): Pro
   return response;
 }
 
-const FIELDS = ["at", "method", "path", "status", "remaining", "ms", "bytes", "mark", "attempt", "number"];
+const FIELDS = ["at", "method", "path", "status", "remaining", "ms", "bytes", "mark", "attempt", "number", "replayed"];
 
 /** Return a row from an array. Rows are sent as arrays, because there may be many. */
 export const rowOf = (values: unknown[]) => Object.fromEntries(FIELDS.map((name, i) => [name, values[i]])) as unknown as Row;

@@ -31,6 +31,7 @@ export function createResponse({ send, loadEditor, hint, onWhole, onEdit, onInse
   const status = make("b", { className: "dml-b-status" });
   const facts = make("span", { className: "dml-soft" });
   const problem = make("p", { className: "dml-b-problem", role: "alert" });
+  const notSent = soft("");
   const copied = div("dml-b-copied");
   const bodyOf = (label: string, message: "request" | "response") =>
     createBody({ label, loadEditor, onWhole, onSave: () => told(save(message)), onCopy: (text) => copy(text) });
@@ -62,7 +63,7 @@ export function createResponse({ send, loadEditor, hint, onWhole, onEdit, onInse
     ],
   );
   const head = div("dml-b-line dml-b-title", heading, div("dml-b-tools", editing, inserting, copying, closing));
-  const whole = div("dml-b-pane", head, div("dml-b-line", status, facts), problem, copied, tabs.bar, body.root, table, headers, sent, comparison);
+  const whole = div("dml-b-pane", head, div("dml-b-line", status, facts), notSent, problem, copied, tabs.bar, body.root, table, headers, sent, comparison);
   const empty = div("dml-b-empty", hint());
   const root = make("section", { className: "dml-b-response", tabIndex: -1, ariaLabel: "Response" }, whole, empty);
   root.addEventListener("pointerdown", ({ target }) => {
@@ -74,7 +75,7 @@ export function createResponse({ send, loadEditor, hint, onWhole, onEdit, onInse
     promise.then(() => setText(problem, ""), (error: Error) => setText(problem, error.message));
 
   function show(details: Details) {
-    const { row, reason, reading, request, response, buffers, uri } = details;
+    const { row, reason, note, reading, request, response, buffers, uri } = details;
     shown = details;
     tabled = 0;
     [whole.hidden, empty.hidden] = [false, true];
@@ -86,9 +87,10 @@ export function createResponse({ send, loadEditor, hint, onWhole, onEdit, onInse
     root.dataset.mark = row.mark;
     const known = Object.fromEntries(reading);
     setText(problem, known.Problem && known.Problem !== reason ? known.Problem : "");
+    setText(notSent, note);
     setText(facts, [
       row.ms !== null && `${formatMs(row.ms)} ms`,
-      response.body.kind !== "absent" && plural(response.body.size, "byte"),
+      response.body.kind !== "absent" && row.status !== null && plural(response.body.size, "byte"),
       response.body.media_type,
       known.Remaining && `${known.Remaining}${known.Limit ? ` of ${known.Limit}` : ""} left`,
       row.at !== null && `${formatTime(row.at, 0)} UTC`,
