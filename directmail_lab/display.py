@@ -11,7 +11,9 @@ from __future__ import annotations
 import html
 import json
 import math
+import os
 import re
+import shlex
 import shutil
 import sys
 import textwrap
@@ -19,7 +21,7 @@ import time
 import weakref
 from collections.abc import Callable, Collection, Iterable
 from contextlib import AbstractContextManager
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from itertools import pairwise, zip_longest
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -45,6 +47,20 @@ CONTROLS: Final = re.compile(
 def plural(number: int, noun: str) -> str:
     """Return ``"1 reading"``, ``"10,000 readings"`` or ``"2 addresses"``."""
     return f"{number:,} {noun}{'' if number == 1 else 'es' if noun.endswith('s') else 's'}"
+
+
+def shell_word(text: str) -> str:
+    """Return a text as one word of a command, quoted for the shell of this system."""
+    if os.name == "nt":
+        from subprocess import list2cmdline
+
+        return list2cmdline([text])
+    return shlex.quote(text)
+
+
+def utc_time(seconds: float) -> datetime:
+    """Return a Unix time; Windows' own function knows only the years 1970 to 3000."""
+    return datetime.fromtimestamp(0, UTC) + timedelta(seconds=seconds)
 
 
 def ranges(numbers: Iterable[int]) -> str:

@@ -7,7 +7,6 @@ import math
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import UTC, datetime
 from textwrap import shorten
 from typing import Any, Final, Literal
 
@@ -16,7 +15,7 @@ import pandas as pd
 from .arguments import check_choice
 from .clients.refusals import outcome, service_error
 from .credentials import known_keys
-from .display import plural, readable
+from .display import plural, readable, utc_time
 from .errors import DirectMailLabError, NotJSONError
 from .exchange.bodies import Path, leaves, read_json, unwrap
 from .http import httpx
@@ -171,7 +170,7 @@ def _describe(response: object) -> dict[str, Any]:
         if (reading := of(response).reading) is not None:
             about.update(path=reading.path, source=reading.source)
             if not math.isnan(reading.at):  # vcrpy does not record the time
-                about["time"] = datetime.fromtimestamp(reading.at, UTC).isoformat()
+                about["time"] = utc_time(reading.at).isoformat()
     return about
 
 

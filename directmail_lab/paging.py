@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Final
 
 from .arguments import argument_error, check_number
@@ -91,11 +92,18 @@ def get_many(paths: Iterable[str], *, concurrency: int = 8) -> list[Result]:
             for _ in range(min(concurrency, len(groups))):
                 threading.Thread(target=send_each, daemon=True).start()
             for _ in paths:
-                done.get()
+                _wait_for(done)
                 bar.update()
     except KeyboardInterrupt:
         over.set()
     return results.copy()  # a thread may still change `results` after an interrupt
+
+
+def _wait_for(done: SimpleQueue[None]) -> None:
+    """Wait for an item. On Windows before Python 3.14, Ctrl-C ends no wait without a timeout."""
+    while True:
+        with suppress(Empty):
+            return done.get(timeout=0.2)
 
 
 def pages(

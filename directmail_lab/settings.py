@@ -152,12 +152,14 @@ def trusted_origins() -> frozenset[Origin]:
     return frozenset(_connected | set(map(origin_of, named)))
 
 
-def regions_file() -> Path:
-    """Return the path of the user's file of regions, which may not exist."""
+def regions_file() -> Path | None:
+    """Return the path of the user's file of regions, which may not exist; None without a home."""
     # Imported here, since it is needed only if no address is given.
     from platformdirs import user_config_path
 
-    return user_config_path("directmail-lab", appauthor=False) / "regions.toml"
+    with suppress(RuntimeError):  # no HOME, and a user id without an entry
+        return user_config_path("directmail-lab", appauthor=False) / "regions.toml"
+    return None
 
 
 def configured_regions() -> dict[str, str]:
@@ -174,7 +176,8 @@ def configured_regions() -> dict[str, str]:
     """
     path = regions_file()
     try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
+        # Windows' editors put a byte order mark before UTF-8.
+        table = tomllib.loads(path.read_text(encoding="utf-8-sig")) if path else {}
         regions = dict(table.get("regions", table))
     except FileNotFoundError:
         regions = {}

@@ -7,16 +7,24 @@ from __future__ import annotations
 
 import os
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
+from queue import Queue
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from cassette_samples import answered, get, recorded
 
+import directmail_lab as dm
+from directmail_lab import settings
 from directmail_lab.cassettes import Cassette, read_cassette
+from directmail_lab.display import shell_word, utc_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from directmail_lab.sessions import Session
 
 IS_WINDOWS_DISK = os.environ.get("TEST_DISK") == "windows"
 
@@ -99,3 +107,70 @@ def test_a_recording_continues_beside_a_cassette_that_cannot_be_opened(
     assert f"Another program has {old} open" in notices[0]
     assert bodies(old) == [b"old"]
     assert bodies(tmp_path / "tour.unfinished.yaml") == [b"new"]
+
+
+def test_regions_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
+    """Editors on Windows write one."""
+    path = tmp_path / "config" / "directmail-lab" / "regions.toml"
+    path.parent.mkdir(parents=True)
+    path.write_text('eu = "https://eu.example.com"\n', encoding="utf-8-sig")
+
+    assert settings.configured_regions() == {"eu": "https://eu.example.com"}
+
+
+def test_a_session_needs_no_home_folder(monkeypatch: pytest.MonkeyPatch, live: Session) -> None:
+    """Some containers run with a user id that the system does not know, and without HOME."""
+
+    def no_home(*_: object, **__: object) -> Path:
+        raise RuntimeError("could not determine the home directory for '~/.config'")
+
+    monkeypatch.setattr("platformdirs.user_config_path", no_home)
+    monkeypatch.setattr(Path, "home", no_home)
+    with dm.connect(live.base_url, "key-of-a-test") as session, session.record("tour"):
+        session.get("/v1/users/me")
+    dm.replay("tour")
+
+    assert dm.get("/v1/users/me").status_code == 401
+
+
+def test_an_openapi_document_links_to_a_recording_on_another_drive(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """On Windows, no relative path leads from one drive to another."""
+    path = recorded(tmp_path / "tour.yaml", answered())
+
+    def other_drive(_: object) -> str:
+        raise ValueError("path is on mount 'D:', start on mount 'C:'")
+
+    monkeypatch.setattr("os.path.relpath", other_drive)
+    shown = dm.openapi(path)._repr_html_()
+
+    assert f'href="{path.as_uri()}#filter' in shown
+
+
+@pytest.mark.parametrize("seconds", [-62_000_000_000.5, -1.0, 0.1, 1.7e9 + 1 / 3, 200_000_000_000])
+def test_times_are_those_of_the_usual_function(seconds: float) -> None:
+    """Years before 1970 and after 3000 are shown on Windows too."""
+    assert utc_time(seconds) == datetime.fromtimestamp(seconds, UTC)
+
+
+def test_a_command_that_is_shown_is_quoted_for_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The shells of Windows know no single quotes."""
+    usual = shell_word("my tour")
+    monkeypatch.setattr("directmail_lab.display.os", SimpleNamespace(name="nt"))
+
+    assert (usual, shell_word("my tour"), shell_word("tour")) == ("'my tour'", '"my tour"', "tour")
+
+
+@pytest.mark.usefixtures("connected")
+def test_get_many_waits_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On Windows before Python 3.14, Ctrl-C does not end a wait without a timeout."""
+
+    class Steps(Queue[None]):
+        def get(self, block: bool = True, timeout: float | None = None) -> None:
+            assert timeout is not None
+            return super().get(block, timeout)
+
+    monkeypatch.setattr("directmail_lab.paging.SimpleQueue", Steps)
+
+    assert [each.status_code for each in dm.get_many(["/v1/users/me"] * 2)] == [200, 200]

@@ -6,10 +6,10 @@ import math
 import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from ..display import utc_time
 from ..exchange.values import (
     Interaction,
     RecordedRequest,
@@ -195,7 +195,7 @@ class SessionRecording(Recording):
         )
         if exchange.body is not None and not reading.is_cut_short:
             response = normalize_headers(response, method=request.method)
-        at = None if math.isnan(reading.at) else datetime.fromtimestamp(reading.at, UTC)
+        at = None if math.isnan(reading.at) else utc_time(reading.at)
         return Interaction(request, response, at, reading.elapsed_s, reading.attempt)
 
     def reading(self, number: int) -> Reading:

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 import typer
 
+from ..cassettes.library import home_folder
 from ..readings.reset_unit import ResetUnit
 from ..server import CassetteServer, LoopbackServer
 from ..settings import API_KEY_VARIABLE, BASE_URL_VARIABLE
@@ -91,9 +92,11 @@ def _run_jupyterlab(
     if port == 0:  # jupyter-server 2.14 would print 0 for the port that it takes
         port = urlsplit(probe.base_url).port
     typer.echo("Starting JupyterLab; its address follows. Ctrl-C ends it.")
-    lab_app = import_module("jupyterlab.labapp").LabApp  # takes seconds, so after the line above
     # Only in this process and its children, our page settings come before the user's.
     with tempfile.TemporaryDirectory(prefix="directmail-lab-") as settings:
+        if home_folder() is None:  # JupyterLab needs one
+            os.environ["HOME"] = settings
+        lab_app = import_module("jupyterlab.labapp").LabApp  # takes seconds: after the line above
         page_config = Path(settings, "labconfig", "page_config.json")
         page_config.parent.mkdir()
         # JupyterLab's pop-up for news contacts an outside server. Only this setting removes it.
@@ -151,5 +154,6 @@ def _run(server: LoopbackServer, *lines: str) -> None:
         signal.signal(number, lambda *_: stopped.set())
     with server:
         typer.echo("\n".join([*lines, "Ctrl-C ends it."]))
-        stopped.wait()
+        while not stopped.wait(0.2):  # Ctrl-C ends no wait without a timeout on older Windows
+            pass
     typer.echo("Stopped.")

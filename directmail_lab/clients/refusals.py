@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
 from typing import Final
 
+from ..display import utc_time
 from ..errors import ServiceError, UnauthorizedError
 from ..exchange.bodies import decode_text, read_json
 from ..exchange.operations import base_path, operation_of, path_below
@@ -120,7 +120,7 @@ def _renewal(response: httpx.Response) -> Iterator[str]:
     if reading.retry_after_s is not None:
         yield f"The service asks to wait for {reading.retry_after_s:g} s (Retry-After)."
     elif renews_at is not None:
-        at = datetime.fromtimestamp(min(renews_at, LAST_S), UTC)
+        at = utc_time(min(renews_at, LAST_S))
         left_s = max(0.0, renews_at - reading.at)
         yield f"It renews at {at:%Y-%m-%d %H:%M:%S} UTC, {left_s:.0f} s after this response."
     elif reading.reset is None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
@@ -242,5 +241,7 @@ def relative(path: Path, config: pytest.Config) -> str:
 
 def command_to_record(node: Node, mode: str) -> str:
     """Return the command that records the cassette of a test or a module."""
+    from ..display import shell_word
+
     _, colons, test = node.nodeid.partition("::")
-    return f"pytest {shlex.quote(relative(node.path, node.config) + colons + test)} {OPTION}={mode}"
+    return f"pytest {shell_word(relative(node.path, node.config) + colons + test)} {OPTION}={mode}"

@@ -233,13 +233,21 @@ def _row(template: str, calls: Sequence[_Call]) -> tuple[str, ...]:
         numbers = ranges(call.number for call in here)
         text = html.escape(f"{recording.name}: {numbers}")
         if recording.path is not None:
-            address = quote(Path(os.path.relpath(recording.path)).as_posix())
+            address = _address_of(recording.path)
             # JupyterLab's viewer then shows only these interactions: see jupyter/plugin.js.
             shown = f"filter=number:{numbers.replace(' ', '')}"
             text = f'<a href="{address}#{shown}">{text}</a>'
         links.append(text)
     name = html.escape(f"{calls[0].request.method} {template}")
     return name, ", ".join(f"{status} ({n:,})" for status, n in statuses), "; ".join(links)
+
+
+def _address_of(path: Path) -> str:
+    """Return the relative address of a file, or the whole one if it is on another drive."""
+    try:
+        return quote(Path(os.path.relpath(path)).as_posix())
+    except ValueError:
+        return path.absolute().as_uri()
 
 
 # -- paths and operations ----------------------------------------------------------------------

@@ -17,13 +17,12 @@ import contextlib
 import hashlib
 import json
 import re
-import shlex
 from collections.abc import Iterable, Iterator
 from functools import cache, lru_cache, partial
 from typing import TYPE_CHECKING, Final, final
 from urllib.parse import quote, unquote, unquote_plus
 
-from ..display import plural
+from ..display import plural, shell_word
 from .key import REPLACED
 
 if TYPE_CHECKING:
@@ -333,6 +332,6 @@ directmail-lab cassette redact tour, or record it with redact=['personal']."
         contents += f" in the {searched:,} of its interactions that were searched"
     return (
         f"Cassette {cassette!r} contains {contents}. Before you share it: "
-        f"directmail-lab cassette redact {shlex.quote(cassette)}, "
+        f"directmail-lab cassette redact {shell_word(cassette)}, "
         "or record it with redact=['personal']."
     )

@@ -10,12 +10,11 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing, closing, suppress
 from dataclasses import KW_ONLY, dataclass
-from datetime import UTC, datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, Self, get_args
 
 from ..arguments import check_choice
-from ..display import ProgressBar
+from ..display import ProgressBar, utc_time
 from ..errors import AllowanceExhaustedError, DirectMailLabError
 from ..exchange.operations import operation_of
 from ..http import httpx, is_write, origin
@@ -225,7 +224,7 @@ class _Attempts:
     def _exhausted(self, now: float) -> AllowanceExhaustedError:
         allowance, until, renewal = self._allowance, self._allowance.renews_at, ""
         if now < until:
-            at = datetime.fromtimestamp(min(until, LAST_S), UTC)
+            at = utc_time(min(until, LAST_S))
             renewal = f" It renews at {at:%Y-%m-%d %H:%M:%S} UTC, {until - now:.0f} s from now."
         left = "nearly used up" if allowance.remaining else "used up"
         return AllowanceExhaustedError(

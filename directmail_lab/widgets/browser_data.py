@@ -13,13 +13,12 @@ import mimetypes
 import re
 from contextlib import suppress
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
 from ..cassettes import Recording
 from ..cassettes.library import is_locked
-from ..display import as_html, as_text, plural
+from ..display import as_html, as_text, plural, utc_time
 from ..errors import CassetteError, CassetteFormatError, DirectMailLabError
 from ..exchange.bodies import declared_charset, decode_text, read_json, shown_missing, unpack
 from ..exchange.operations import query_of
@@ -301,7 +300,7 @@ def _not_sent(reading: Reading, interaction: Interaction) -> str:
 def _format_time(seconds: float | None) -> str | None:
     """Return seconds since the Unix epoch as text; None if they are unknown or out of range."""
     try:
-        return f"{datetime.fromtimestamp(seconds or math.nan, UTC):%Y-%m-%d %H:%M:%S} UTC"
+        return f"{utc_time(seconds or math.nan):%Y-%m-%d %H:%M:%S} UTC"
     except (ValueError, OverflowError, OSError):
         return None
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from datetime import UTC, datetime
 
 from ..cassettes import Recording, SessionRecording
+from ..display import utc_time
 from ..errors import CassetteFormatError
 from ..exchange.values import Interaction
 
@@ -49,7 +49,7 @@ class History(Recording):
         """Return the title of a session."""
         if recording is self._recordings[-1]:
             return "This session"
-        return f"Earlier session, {datetime.fromtimestamp(recording.reading(1).at, UTC):%F %R} UTC"
+        return f"Earlier session, {utc_time(recording.reading(1).at):%F %R} UTC"
 
 
 def with_history(recording: SessionRecording) -> Recording:
