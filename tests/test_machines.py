@@ -48,10 +48,10 @@ def in_use(path: Path, *, times: float = float("inf")) -> Iterator[None]:
         yield
 
 
-def record_again(path: Path) -> list[str]:
+def record_again(path: Path, *, aside: bool = False) -> list[str]:
     """Record a cassette anew, and return the notices."""
     notices: list[str] = []
-    cassette = Cassette(path, record_mode="all", notice=notices.append)
+    cassette = Cassette(path, record_mode="all", aside=aside, notice=notices.append)
     cassette.record(answered(get("/v1/users/me"), body="new"))
     cassette.close()
     return notices
@@ -61,11 +61,24 @@ def bodies(path: Path) -> list[bytes]:
     return [each.response.body for each in read_cassette(path)]
 
 
-def test_a_recording_stays_beside_a_cassette_that_another_program_has_open(tmp_path: Path) -> None:
+def test_a_cassette_that_another_program_has_open_is_rewritten_later(tmp_path: Path) -> None:
+    """Readers drop what was replaced meanwhile, and the next recording removes it."""
+    old = recorded(tmp_path / "tour.yaml", answered(body="old"))
+    with in_use(old):
+        assert record_again(old) == []
+        assert bodies(old) == [b"new"]
+        assert '"old"' in old.read_text("utf-8")
+    record_again(old)
+
+    assert bodies(old) == [b"new"]
+    assert '"old"' not in old.read_text("utf-8")
+
+
+def test_a_recording_stays_aside_if_another_program_has_the_cassette_open(tmp_path: Path) -> None:
     """A notice says so and where the recording is; nothing is lost."""
     old = recorded(tmp_path / "tour.yaml", answered(body="old"))
     with in_use(old):
-        notices = record_again(old)
+        notices = record_again(old, aside=True)
 
     (beside,) = tmp_path.glob("tour.unfinished*.yaml")
     assert notices[0] == (
@@ -82,6 +95,7 @@ def test_a_cassette_is_replaced_as_soon_as_it_is_closed(tmp_path: Path) -> None:
         assert record_again(old) == []
 
     assert bodies(old) == [b"new"]
+    assert '"old"' not in old.read_text("utf-8")
 
 
 def test_a_recording_continues_beside_a_cassette_that_cannot_be_opened(
