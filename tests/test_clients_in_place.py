@@ -28,11 +28,9 @@ from client_service import ClientService
 from every_client import AWS_ID, AWS_SECRET, CLIENTS, Asked, Got
 from key_search import traces
 
-from directmail_lab.cassettes import Cassette, FileRecording, read_cassette
-from directmail_lab.clients import ClientsTransport
+from directmail_lab.cassettes import FileRecording, read_cassette
 from directmail_lab.errors import NotRecordedError
-from directmail_lab.exchange.values import Interaction, RecordedRequest, RecordedResponse
-from directmail_lab.http import kind_of_failure, recorded_request
+from directmail_lab.exchange.values import RecordedRequest, RecordedResponse
 from directmail_lab.pytest_plugin.patched import patched
 from directmail_lab.sessions import Session
 from directmail_lab.settings import NO_ADDRESS
@@ -140,33 +138,6 @@ def test_each_hop_is_on_disk_before_the_next(
 FAULTS = ("silent", "cut", "")
 
 
-class KeepingFailures(ClientsTransport):
-    """Records failures too, as a test that passes does."""
-
-    def __init__(self, session: Session) -> None:
-        super().__init__(session.transport)
-        self._cassette = session.open_cassette
-
-    def handle_request(self, request: httpx.Request) -> httpx.Response:
-        try:
-            return super().handle_request(request)
-        except httpx.TransportError as error:
-            self._keep(request, error)
-            raise
-
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        try:
-            return await super().handle_async_request(request)
-        except httpx.TransportError as error:
-            self._keep(request, error)
-            raise
-
-    def _keep(self, request: httpx.Request, error: httpx.TransportError) -> None:
-        assert isinstance(self._cassette, Cassette)
-        response = RecordedResponse(0, str(error), no_response=kind_of_failure(error))
-        self._cassette.record(Interaction(recorded_request(request), response))
-
-
 def test_failures_are_the_same_raw_recorded_and_replayed(
     send: Send, service: ClientService, tmp_path: Path
 ) -> None:
@@ -180,11 +151,10 @@ def test_failures_are_the_same_raw_recorded_and_replayed(
         return [outcome(send, Asked("GET", each, timeout_s=0.3)) for each in addresses]
 
     raw = failures()
-    with Session(NO_ADDRESS) as session:
-        session.take_senders()
-        session.record(path)
-        with patched(KeepingFailures(session)):
-            recorded = failures()
+    with recording(path) as session:
+        assert session.open_cassette is not None
+        session.open_cassette.records_failures = True  # as in a test
+        recorded = failures()
     service.close()
     with replaying(path):
         replayed = failures()
