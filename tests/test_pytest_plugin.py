@@ -710,6 +710,75 @@ def test_a_test_may_allow_requests_that_are_not_recorded(run: Run, workers: str)
     assert [each for each in result.outlines if "not sent" in each] == [line]
 
 
+FAILURES = """
+    import httpx, httpx2, os, pytest, requests, urllib.request
+
+    SILENT, CLOSED = "ADDRESS/v1/silent", "http://127.0.0.1:9/v1/closed"
+    CLIENTS = {
+        "httpx": (httpx.get, httpx.ReadTimeout, httpx.ConnectError),
+        "httpx2": (httpx2.get, httpx2.ReadTimeout, httpx2.ConnectError),
+        "requests": (requests.get, requests.ReadTimeout, requests.ConnectionError),
+        "urllib": (urllib.request.urlopen, TimeoutError, urllib.error.URLError),
+    }
+
+    @pytest.mark.directmail(patch=True)
+    @pytest.mark.parametrize("client", CLIENTS)
+    def test_patched(directmail, client):
+        get, timed_out, refused = CLIENTS[client]
+        for url, kind in ((SILENT, timed_out), (CLOSED, refused)):
+            with pytest.raises(kind) as caught:
+                get(url, timeout=TIMEOUT)
+            assert type(caught.value) is kind
+
+    def test_own(directmail):
+        with pytest.raises(httpx.ReadTimeout):
+            directmail.client.get("/v1/silent", timeout=TIMEOUT)
+        assert directmail.get("/v1/lists").json()
+"""
+
+
+def test_a_failure_is_recorded_and_replayed_as_the_clients_own_exception(
+    run: Run, account: FaultyService
+) -> None:
+    """The replay needs no server, and does not wait for a timeout."""
+    source = FAILURES.replace("ADDRESS", account.base_url)
+    with account.fault(path="/v1/silent", drop="close", stall=True):
+        run(source.replace("TIMEOUT", "0.1"), RECORD, apart=True, passed=5)
+    account.close()
+    result = run(source.replace("TIMEOUT", "60"), apart=True, passed=5)
+
+    assert result.duration < 30
+    kinds = [each.response.no_response for each in read_cassette(OWN.with_stem("test_own"))]
+    assert kinds == ["read_timeout", None]
+
+
+@pytest.mark.parametrize(
+    ("end", "outcomes", "statuses"),
+    [("pass", {"passed": 1}, [200, 0]), ("assert 0", {"failed": 1}, [200])],
+)
+def test_a_failure_is_kept_only_if_the_test_passed(
+    run: Run, account: FaultyService, end: str, outcomes: dict[str, int], statuses: list[int]
+) -> None:
+    """Otherwise a network that was down would fail the test in each replay."""
+    source = f"""
+        import httpx, pytest
+
+        def test_me(directmail):
+            FIRST
+            with pytest.raises(httpx.RemoteProtocolError):
+                directmail.get("/v1/lists")
+            {end}
+        """
+    with account.fault(path="/v1/lists", drop="close"):
+        run(source.replace("FIRST", "directmail.me()"), RECORD, **outcomes)
+        recorded_statuses = [each.response.status for each in read_cassette(OWN)]
+        OWN.unlink()
+        run(source.replace("FIRST", ""), RECORD, **outcomes)
+
+    assert recorded_statuses == statuses
+    assert OWN.exists() == (end == "pass")
+
+
 # -- more than one cassette, client or test ----------------------------------------------------
 
 

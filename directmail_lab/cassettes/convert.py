@@ -173,6 +173,25 @@ def repair(path: Path) -> list[str]:
     return problems
 
 
+def drop_failures(path: Path, *, after: int) -> None:
+    """Remove the requests to which no response came, after this many interactions.
+
+    A cassette that has nothing else is removed.
+    """
+    with locked(path) as file:
+        recording = read_cassette(file)
+        kept = [
+            each
+            for number, each in enumerate(recording, 1)
+            if number <= after or not each.response.no_response
+        ]
+        if not kept:
+            file.unlink()
+        elif len(kept) < len(recording):
+            about, version = recording.metadata, recording.version
+            write_cassette(file, about, kept, Redactor(), version=version)
+
+
 def notice_of_personal_data(path: Path, name: str) -> str:
     """Return a line about the personal data in a closed cassette; empty if it has none.
 

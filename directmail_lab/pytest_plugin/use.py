@@ -52,6 +52,7 @@ class Use:
     refused: list[NotRecordedError] = field(default_factory=list)
     unanswered: list[str] = field(default_factory=list)  # errors that a client may have caught
     not_sent: list[str] = field(default_factory=list)  # what ``unrecorded="allow"`` allowed
+    _count_before: int = 0  # the interactions of the cassette when it was opened
     _goes_on: bool = False  # a fixture may send requests after the test
     _has_passed: bool = False
     _has_failed: bool = False
@@ -62,6 +63,8 @@ class Use:
         self.session, self.cassette = session, session.open_cassette
         self.cassette.on_unmatched = self._refuse
         session.clients_transport.as_raised = self._failure_for_client
+        self.cassette.records_failures = self.cassette.records
+        self._count_before = len(self.cassette)
         self._check_age()
         if self.cassette.record_mode == "all":
             self.cassette.ending = None  # `end` decides, by the outcome of the test
@@ -91,13 +94,19 @@ class Use:
         """Keep or replace the old recording, and fail a test if responses were left unplayed."""
         problem = self._problem() if self._has_passed and not self._has_failed else ""
         is_module = isinstance(self.node, pytest.Module)
-        if problem or self._has_failed or not (self._has_passed or is_module):
+        is_good = not (problem or self._has_failed) and (self._has_passed or is_module)
+        if not is_good:
             self.cassette.ending = "aside"
         else:
             # A cassette of this test alone must not keep responses that it no longer requests: the
             # test would always fail.
             self.cassette.ending = "replace" if self.is_own else "merge"
         self.cassette.close()  # the test may have left the session in another mode
+        if self.cassette.records and not is_good and not self.cassette.aside and self.path.exists():
+            from ..cassettes.convert import drop_failures
+
+            # A failure that a test did not expect must not be replayed.
+            drop_failures(self.path, after=self._count_before)
         self._fail_for(problem)
 
     # -- what is found ---------------------------------------------------------------------------
