@@ -1272,6 +1272,7 @@ def test_a_recording_reaches_its_own_host_and_a_list_of_others(
     [
         ((RECORD, "--record-mode=once"), "{}", 1),
         ((RECORD,), "{'record_mode': 'once'}", 1),
+        (("--record-mode=new_episodes",), "{}", 0),
         slow((RECORD,), "{}", 0),
         slow((RECORD, "--disable-recording"), "{}", 0),
     ],
