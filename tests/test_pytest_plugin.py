@@ -1385,6 +1385,27 @@ def test_a_suite_with_the_api_of_pytest_recording_replays_as_it_is(
     result.stdout.fnmatch_lines(["*vcr.register_matcher, *match_on*", "configured 1 times"])
 
 
+def test_a_test_replays_the_cassette_that_a_mark_of_pytest_recording_names(run: Run) -> None:
+    """Several tests may share it. A suite may also keep its cassettes as JSON."""
+    OWN.parent.mkdir(parents=True)
+    answers = answered(body='{"id": 7}'), answered(body='{"id": 8}')
+    theirs(OWN.with_name("shared.yaml"), *answers)
+    theirs(OWN.with_name("test_json.json"), *answers, as_json=True)
+    source = """
+        import pytest
+
+        @pytest.mark.default_cassette("shared.yaml")
+        @pytest.mark.parametrize("number", [1, 2])
+        def test_named(directmail, number):
+            assert directmail.get("/v1/users/me").json() == {"id": 7}
+
+        def test_json(directmail):
+            assert [directmail.get("/v1/users/me").json()["id"] for _ in range(2)] == [7, 8]
+        """
+
+    run(source, "-p", "no:recording", "--strict-markers", passed=3)
+
+
 def test_a_suites_own_fixture_vcr_overrides_ours(run: Run) -> None:
     """Some suites make the object themselves."""
     source = """

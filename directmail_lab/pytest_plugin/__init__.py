@@ -46,6 +46,7 @@ from ..arguments import VCR_MODES, RecordMode
 from . import vcr_api
 from .mismatches import COMMAND, add_to_report, hide_our_frames
 from .settings import (
+    DEFAULT_MARK,
     NAMES,
     OPTION,
     TABLE,
@@ -200,7 +201,8 @@ def _session(
         mode: RecordMode = node.config.getoption(OPTION) or settings.record_mode or "none"
         named = cassette if settings.cassette is None else settings.cassette
         path = cassette_path(node, named)
-        is_own = named is None and isinstance(node, pytest.Item)
+        is_shared = named is not None or node.get_closest_marker(DEFAULT_MARK)
+        is_own = isinstance(node, pytest.Item) and not is_shared
         use = Use(node=node, settings=settings, path=path, is_own=is_own)
         is_recorded = records(mode, path)
         if is_recorded:

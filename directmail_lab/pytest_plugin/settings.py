@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 Node = pytest.Item | pytest.Module
 
 OPTION: Final = "--directmail-record-mode"
+DEFAULT_MARK: Final = "default_cassette"  # pytest-recording's marker with the name of a file
 WRITES_OPTION: Final = "--directmail-allow-writes"
 _LONGEST_NAME: Final = 120  # bytes of a test's name in the name of its cassette
 
@@ -170,6 +171,8 @@ def cassette_path(node: Node, cassette: str | Path | None) -> Path:
     """Return the file of a named cassette, or of the own cassette of a test or a module."""
     folder = cassette_folder(node)
     own = folder / node.path.stem
+    if cassette is None and (mark := node.get_closest_marker(DEFAULT_MARK)) and mark.args:
+        cassette = (own / mark.args[0]).absolute()
     if isinstance(cassette, Path):
         from ..cassettes.library import file_of
 
@@ -219,9 +222,9 @@ def _own(node: pytest.Item, folder: Path) -> Path:
 
 
 def _there(path: Path) -> Path:
-    """Return a path with ``.yaml``, or with ``.yml`` if only that file exists."""
-    yaml, yml = (path.with_name(f"{path.name}{suffix}") for suffix in (".yaml", ".yml"))
-    return yml if os.path.exists(yml) and not os.path.exists(yaml) else yaml  # noqa: PTH110
+    """Return a path with ``.yaml``, or with ``.yml`` or ``.json`` if only such a file exists."""
+    files = [path.with_name(f"{path.name}{suffix}") for suffix in (".yaml", ".yml", ".json")]
+    return next((file for file in files if os.path.exists(file)), files[0])  # noqa: PTH110
 
 
 def similar_cassette(node: Node, path: Path) -> Path | None:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from .settings import OPTION, Node
+from .settings import DEFAULT_MARK, OPTION, Node
 from .use import USE, Use
 
 if TYPE_CHECKING:
@@ -54,7 +54,9 @@ _STATE: Final = pytest.StashKey[_State]()
 
 def register(config: pytest.Config) -> None:
     """Make the fixture ``vcr`` ours."""
-    config.addinivalue_line("markers", "vcr: marks a test of pytest-recording; ignored here")
+    for mark in ("vcr", "block_network", "allowed_hosts"):
+        config.addinivalue_line("markers", f"{mark}: of pytest-recording; ignored here")
+    config.addinivalue_line("markers", f"{DEFAULT_MARK}(name): of pytest-recording; the cassette")
     config.stash[_STATE] = _State(config)
     config.pluginmanager.register(sys.modules[__name__], "directmail_vcr_api")
 
