@@ -17,8 +17,11 @@ import pytest
 from cassette_samples import BASE_URL
 
 import directmail_lab as dm
+from directmail_lab.cassettes import read_cassette
 from directmail_lab.cassettes.convert import convert, redact, repair
 from directmail_lab.questions.audit import audit
+from directmail_lab.redaction.key import KeySearch
+from directmail_lab.widgets.page import make_page
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -150,6 +153,7 @@ ENTRY_POINTS: dict[str, Callable[[Path], object]] = {
     "drift": dm.drift,
     "redact": lambda path: redact(path, ["personal"]),
     "audit": audit,
+    "page": lambda path: make_page(read_cassette(path), KeySearch()),
 }
 LAYOUTS = {"yaml": in_lines, "yml": in_yaml, "json": in_json, "har": in_har}
 

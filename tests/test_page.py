@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from cassette_samples import BASE_URL, answered, get, recorded, theirs, typed
+from cassette_samples import BASE_URL, answered, get, opened, recorded, theirs, typed
 from typer.testing import CliRunner
 
 import directmail_lab as dm
@@ -36,7 +36,9 @@ KEY = "pg+7/Tw3X~planted~in-a-page"
 def unpacked(page: bytes) -> list[Any]:
     """Return the data of a page: the list, then the parts."""
     packed = re.findall(rb'<script type="text/plain">(.+?)</script>', page)
-    return [json.loads(gzip.decompress(base64.b64decode(each))) for each in packed]
+    compressed = [base64.b64decode(each) for each in packed]
+    assert {each[4:8] for each in compressed} == {bytes(4)}  # gzip writes the time there
+    return [json.loads(gzip.decompress(each)) for each in compressed]
 
 
 def texts(page: bytes) -> str:
@@ -152,6 +154,19 @@ def test_a_page_has_nothing_that_is_redacted_when_it_is_read() -> None:
 
     assert KEY in path.read_text()
     assert KEY not in texts(content)
+
+
+def test_what_a_newer_run_replaced_is_not_in_the_page() -> None:
+    """Until a recording is closed, it is still in the file."""
+    path = recorded("tour.yaml", answered(body='{"version": "replaced-value"}'))
+    with opened(path, "update") as cassette:
+        cassette.record(answered(body='{"version": "newer-value"}'))
+        content = save_page(read_cassette(path), "tour.html").read_bytes()
+        written = path.read_text()
+
+    assert "replaced-value" in written
+    assert "replaced-value" not in texts(content)
+    assert "newer-value" in texts(content)
 
 
 def test_a_page_that_would_be_too_large_is_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
