@@ -406,6 +406,24 @@ def test_the_error_reports_a_used_up_response_or_another_operation(
     ]
 
 
+def test_a_mismatch_does_not_ask_the_disk(run: Run) -> None:
+    """Some suites let each blocking call in an event loop fail, which would hide the mismatch."""
+    written_by_vcrpy("test_account/test_me")
+    source = """
+        import os
+
+        def blocked(*_, **__):
+            raise RuntimeError("a blocking call")
+
+        def test_me(directmail, monkeypatch):
+            with monkeypatch.context() as patch:
+                patch.setattr(os, "stat", blocked)
+                directmail.client.get("/v1/lists")
+        """
+
+    run(source, failed=1).stdout.fnmatch_lines(["E *GET /v1/lists is not recorded, but *"])
+
+
 # -- the marker and the names ------------------------------------------------------------------
 
 
