@@ -30,7 +30,7 @@ from key_search import traces
 
 from directmail_lab.cassettes import FileRecording, read_cassette
 from directmail_lab.errors import NotRecordedError
-from directmail_lab.exchange.values import RecordedRequest, RecordedResponse
+from directmail_lab.exchange.values import RecordedRequest, RecordedResponse, header
 from directmail_lab.pytest_plugin.patched import patched
 from directmail_lab.sessions import Session
 from directmail_lab.settings import NO_ADDRESS
@@ -363,6 +363,28 @@ def test_the_code_never_sees_the_sessions_key(
     if send is not CLIENTS["boto3"]:  # it has credentials of its own
         assert str(service.authorization()).startswith("Basic ")
     assert traces(repr(seen).encode(), SECRET) == []
+
+
+def test_the_request_of_a_response_does_not_have_the_sessions_key(
+    service: ClientService, tmp_path: Path
+) -> None:
+    """Its headers are those that the code set."""
+    address = f"{service.base_url}/v1/packed"
+
+    async def by_aiohttp() -> object:
+        async with aiohttp.ClientSession() as client, client.get(address) as response:
+            return response.request_info.headers
+
+    with Session(service.base_url, SECRET, pace="off") as session, patched(session.take_senders()):
+        session.record(tmp_path / "key.yaml")
+        shown = [
+            asyncio.run(by_aiohttp()),
+            requests.get(address, timeout=5).request.headers,
+            httpx.get(address).request.headers.raw,
+        ]
+
+    assert all(header(each.headers, "Authorization") for each in service.received)
+    assert "authorization" not in str(shown).lower()
 
 
 # -- single libraries ------------------------------------------------------------------------------
