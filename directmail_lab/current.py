@@ -1,4 +1,4 @@
-"""The current session, which is the only global state of the package, and the calls on it."""
+"""The current session, which the calls of `directmail_lab` share, and these calls."""
 
 from __future__ import annotations
 

@@ -80,6 +80,8 @@ You need Python 3.11 or later. Run these commands in this folder:
     . .venv/bin/activate              # Windows: .venv\\Scripts\\activate
     pip install -r requirements.txt
     directmail-lab                    # opens {first}
+
+With a key of your own, `dm.record` in a notebook asks the service; to read, use `dm.replay`.
 """
 
 
