@@ -241,7 +241,7 @@ class Player:
         """
         name, request = self._recording.name, self._redactor.request(request)
         title, count = self._title(request, self._base_url), len(self._recording)
-        record = f'ecord it with record({name!r}, record_mode="new_episodes").'
+        record = f"ecord it with record({name!r})."
         nearest, similarity = ([], 1.0) if is_played else self._nearest(request)
         if is_played:
             what = f"is in cassette {name!r}, but all responses to it were played."
