@@ -147,7 +147,7 @@ def test_a_reader_who_signs_in_records_from_then_on(
         session.me()
     cells = ('dm.record("days")', 'dm.me()["name"].item()')
     form = opened(page, server, login_cell(service), *cells, "")
-    name = page.locator(".jp-OutputArea-output").nth(2)
+    name = page.locator(".jp-Notebook .jp-Cell").nth(2).locator(".jp-OutputArea-output")
     expect(name).to_have_text("'Stand-in User'")
     with service.fault(body='{"name": "Of Today"}'):
         form.sign_in(service.api_key)
