@@ -29,7 +29,7 @@ from directmail_lab.errors import CassetteError, CassetteFormatError
 from directmail_lab.redaction import Redactor
 
 TORN = b'- recorded_at: "2026-11-21T12:00:00.123456Z"\n  elapsed_s: 0.0'
-MODES = st.sampled_from(["new_episodes", "any", "once", "all"])
+MODES = st.sampled_from(["update", "update", "all", "new_episodes", "any", "once"])
 CHANGES = st.sampled_from(["delete", "append", "cut", "lines", "redacted", "torn", "vcrpy", "json"])
 
 
@@ -60,6 +60,16 @@ def paths_held(data: bytes) -> frozenset[str]:
     return frozenset(uri.removeprefix(BASE_URL) for uri in uris)
 
 
+@lru_cache(1000)
+def bodies_held(data: bytes, name: str) -> list[int]:
+    """Return the sizes of the bodies that readers get for a request path."""
+    with suppress(CassetteError):
+        recording = parse_cassette(data, Path("tour.yaml"))
+        each = [recording.interaction(number) for number in range(1, len(recording) + 1)]
+        return [len(e.response.body) for e in each if e.request.uri == f"{BASE_URL}{name}"]
+    return []
+
+
 class RecordingMachine(RuleBasedStateMachine):
     """A cassette, the session that records it, and another program that changes its files."""
 
@@ -71,6 +81,9 @@ class RecordingMachine(RuleBasedStateMachine):
         # No file existed when it was opened, and nothing was recorded to it since.
         self.is_new = True
         self.numbers = count(1)
+        # The sizes of the bodies that the run has recorded, by request path. None: another program
+        # has changed a file during the run.
+        self.run: dict[str, list[int]] | None = {}
         self.notices: list[str] = []
         # Request paths that some file must have, because they were acknowledged or read on opening.
         self.must_hold: set[str] = set()
@@ -108,6 +121,7 @@ class RecordingMachine(RuleBasedStateMachine):
     def open(self, data: st.DataObject) -> None:
         mode = data.draw(MODES)
         self.notices.clear()
+        self.run = {}
         # Another program may have left a file that is not a cassette.
         with suppress(CassetteFormatError):
             self.cassette = opened(self.path, mode, notice=self.notices.append)
@@ -120,28 +134,43 @@ class RecordingMachine(RuleBasedStateMachine):
     def record(self, data: st.DataObject) -> None:
         assert self.cassette is not None
         for _ in range(data.draw(st.integers(1, 2))):
-            name = f"/{next(self.numbers)}"
-            written = self.cassette.record(answered(get(name), "x" * next(self.numbers)))
+            old_names = sorted(self.must_hold) if self.cassette.updates else []
+            name = data.draw(st.sampled_from([f"/{next(self.numbers)}", *old_names]))
+            size = next(self.numbers)
+            written = self.cassette.record(answered(get(name), "x" * size))
             assert written is not None
             self.must_hold.add(name)
-            (file,) = (each for each in self.files() if name in self.held(each))
+            (file,) = (
+                each for each in self.files() if size in bodies_held(each.read_bytes(), name)
+            )
             self.is_new &= file != self.path
+            if self.run is not None and self.cassette.updates:
+                self.run.setdefault(name, []).append(size)
 
+                assert bodies_held(file.read_bytes(), name) == self.run[name]
             if written.number is not None:
                 assert file == self.path
                 # Another program may have damaged the others.
                 kept = read_cassette(file).interaction(written.number)
                 assert kept.request.uri == f"{BASE_URL}{name}"
-            elif self.cassette.record_mode != "all":
+            elif file != self.path:
                 assert str(file) in "".join(self.notices)
 
     def close(self, _: st.DataObject | None = None) -> None:
         assert self.cassette is not None
         self.cassette.close()
         self.cassette = None
+        self.run_is_read()
+
+    def run_is_read(self) -> None:
+        for name, sizes in (self.run or {}).items():
+            assert bodies_held(self.path.read_bytes(), name) == sizes
 
     def kill(self, data: st.DataObject) -> None:
-        """Drop the recording as if the process was killed, perhaps in the middle of a write."""
+        """Drop the recording as if the process was killed, perhaps in the middle of a write.
+
+        What the run has recorded is read in place of what earlier runs had.
+        """
         assert self.cassette is not None
         recorder = self.cassette._recorder
         assert recorder is not None
@@ -153,6 +182,7 @@ class RecordingMachine(RuleBasedStateMachine):
             if data.draw(st.booleans()) and writer.is_in_place():
                 with writer._path.open("ab") as file:
                     file.write(TORN)
+        self.run_is_read()
 
     # -- another program -----------------------------------------------------------------------
 
@@ -180,6 +210,7 @@ class RecordingMachine(RuleBasedStateMachine):
 
     def changes(self, path: Path, content: bytes | None, *, in_place: bool) -> None:
         """Write or remove a file. The old content may be lost; the new content must stay."""
+        self.run = None
         if path.exists():
             self.must_hold -= self.held(path)
         if content is None or not in_place:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 import warnings
 from contextlib import suppress
 from dataclasses import replace
@@ -21,6 +24,7 @@ from directmail_lab.credentials import ApiKey
 from directmail_lab.errors import (
     AlreadySentError,
     CassetteError,
+    CassetteInUseError,
     OutcomeUnknownError,
     WriteRefusedError,
 )
@@ -554,3 +558,26 @@ def test_a_session_may_start_in_this_mode(account: FaultyService) -> None:
 
     assert len(read_cassette(TOUR)) == 1
     assert account.requests.total() == 1
+
+
+def test_a_name_in_use_says_by_whom_and_since_when(tmp_path: Path) -> None:
+    """Another kernel is named by its process. A file that is not a lock's keeps its text."""
+    path, code = tmp_path / "tour.yaml", "import sys; from cassette_samples import *\n"
+    code += "held = opened(Path(sys.argv[1]), 'update'); print('', flush=True); input()"
+    with opened(path), pytest.raises(CassetteInUseError) as same:
+        opened(path)
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, path],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parent)},
+    )
+    with process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        with pytest.raises(CassetteInUseError) as other:
+            opened(path)
+        process.communicate(b"\n")
+
+    assert re.search(r"another session of this process, since \d\d:\d\d on \d", str(same.value))
+    assert f"process {process.pid}, since " in str(other.value)

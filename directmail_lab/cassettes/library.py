@@ -9,6 +9,7 @@ import time
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from datetime import datetime
 from itertools import chain, islice, takewhile
 from pathlib import Path
 from typing import Final, TypeVar
@@ -24,6 +25,8 @@ _MAX_NAME_BYTES: Final = 230
 _MAX_PATH_BYTES: Final = 4000
 _TRIES: Final = 20
 _T = TypeVar("_T")
+_NO_LINK: Final = getattr(os, "O_NOFOLLOW", 0)
+_HOLDER: Final = re.compile(r"process (\d{1,10}), since ([\w: ]{1,40})")
 _ROOT_MARKS: Final = ("pyproject.toml", ".git", "notebooks")
 
 
@@ -351,13 +354,14 @@ def locked(path: Path) -> Iterator[Path]:
     from filelock import FileLock, Timeout  # a fifth of the package's imports; a replay needs none
 
     path, process = _real_path(path), os.getpid()
+    file = Path(f"{path}.lock")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(f"{path}.lock", timeout=0, thread_local=False)
+        lock = FileLock(str(file), timeout=0, thread_local=False)
         lock.acquire()
     except Timeout:
         raise CassetteInUseError(
-            f"Cassette {path.stem!r} is being recorded by another session or program.",
+            f"Cassette {path.stem!r} is being recorded by {_holder_of(file)}.",
             "Close that one, or record under another name.",
         ) from None
     except OSError as error:
@@ -365,6 +369,7 @@ def locked(path: Path) -> Iterator[Path]:
             f"Cannot record in {path.parent} ({error.strerror}).",
             f"Set {CASSETTES_VARIABLE} to a folder that can be written to.",
         ) from None
+    _sign(file)
     try:
         yield path
     finally:
@@ -372,8 +377,28 @@ def locked(path: Path) -> Iterator[Path]:
             # The file goes before the lock is released, so that another process which has
             # opened it sees that it is gone. Windows removes no open file: there filelock does.
             with suppress(OSError):
-                Path(lock.lock_file).unlink()
+                file.unlink()
             lock.release()
+
+
+def _sign(file: Path) -> None:
+    """Write into a lock's file who holds it since when, if nobody else's text is in it."""
+    with suppress(OSError), os.fdopen(os.open(file, os.O_RDWR | _NO_LINK), "r+b") as lock:
+        if os.fstat(lock.fileno()).st_nlink == 1 and lock.read(8) in (b"", b"process "):
+            lock.seek(0)
+            lock.truncate()
+            now = datetime.now().astimezone()
+            lock.write(f"process {os.getpid()}, since {now:%H:%M} on {now.day} {now:%B}".encode())
+
+
+def _holder_of(file: Path) -> str:
+    """Return who holds a lock since when, as its file says."""
+    with suppress(OSError, UnicodeDecodeError):
+        text = file.read_text("utf-8")
+        if match := _HOLDER.fullmatch(text):
+            own = "another session of this process" if int(match[1]) == os.getpid() else ""
+            return text if not own else f"{own}, since {match[2]}"
+    return "another session or program"
 
 
 def is_locked(path: Path) -> bool:
