@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import random
 import re
+import signal
 import subprocess
 import sys
+import time
 import warnings
 from contextlib import suppress
 from dataclasses import replace
@@ -581,3 +584,48 @@ def test_a_name_in_use_says_by_whom_and_since_when(tmp_path: Path) -> None:
 
     assert re.search(r"another session of this process, since \d\d:\d\d on \d", str(same.value))
     assert f"process {process.pid}, since " in str(other.value)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+@pytest.mark.parametrize("seed", range(5))
+def test_a_kill_at_any_moment_of_a_run_leaves_old_or_new_responses(
+    tmp_path: Path, seed: int
+) -> None:
+    """A process records run after run, and SIGKILL comes while it writes, closes or compacts.
+
+    For each request the file has one run's response: the last that was acknowledged, or the one
+    that was being written.
+    """
+    chance, path, names = random.Random(seed), tmp_path / "tour.yaml", [f"/{n}" for n in range(8)]
+    recorded(path, *(old("0", path=name) for name in names))
+    acknowledged = dict.fromkeys(names, 0)
+    for round_ in range(1, 53):
+        out, into = os.pipe()
+        if (child := os.fork()) == 0:
+            with suppress(BaseException):
+                for run in range(round_ * 1000, round_ * 1000 + 999):
+                    with opened(path, "update") as cassette:
+                        for name in chance.sample(names, 5):
+                            cassette.record(old(str(run) + " " * 3000, path=name))
+                            os.write(into, f"{name} {run}\n".encode())
+            os._exit(1)
+        os.close(into)
+        os.read(out, 1)
+        time.sleep(chance.uniform(0, 0.03))
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        with os.fdopen(out) as rest:
+            told = f"/{rest.read()}".splitlines()
+        acknowledged |= {name: int(run) for name, run in map(str.split, told)}
+        have = bodies(path)
+
+        assert sorted(name for name, _ in have) == names
+        last = max(acknowledged.values())
+        for name, body in have:
+            assert int(body) == acknowledged[name] or int(body) in (last, last + 1)
+        assert len(FilesystemPersister.load_cassette(path, yamlserializer)[0]) >= len(names)
+        acknowledged = {name: int(body) for name, body in have}
+        for left in tmp_path.glob("*"):
+            assert left.name in ("tour.yaml", "tour.yaml.lock", ".tour.yaml.new")
