@@ -382,7 +382,7 @@ def locked(path: Path) -> Iterator[Path]:
 
 
 def _sign(file: Path) -> None:
-    """Write into a lock's file who holds it since when, if nobody else's text is in it."""
+    """Write into a lock's file who has it since when, if nobody else's text is in it."""
     with suppress(OSError), os.fdopen(os.open(file, os.O_RDWR | _NO_LINK), "r+b") as lock:
         if os.fstat(lock.fileno()).st_nlink == 1 and lock.read(8) in (b"", b"process "):
             lock.seek(0)
@@ -392,7 +392,7 @@ def _sign(file: Path) -> None:
 
 
 def _holder_of(file: Path) -> str:
-    """Return who holds a lock since when, as its file says."""
+    """Return who has a lock since when, as its file says."""
     with suppress(OSError, UnicodeDecodeError):
         text = file.read_text("utf-8")
         if match := _HOLDER.fullmatch(text):
