@@ -170,10 +170,12 @@ def test_times_are_those_of_the_usual_function(seconds: float) -> None:
 
 def test_a_command_that_is_shown_is_quoted_for_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
     """The shells of Windows know no single quotes."""
-    usual = shell_word("my tour")
-    monkeypatch.setattr("directmail_lab.display.os", SimpleNamespace(name="nt"))
+    shown = []
+    for name in ("posix", "nt"):
+        monkeypatch.setattr("directmail_lab.display.os", SimpleNamespace(name=name))
+        shown += [shell_word("my tour"), shell_word("tour")]
 
-    assert (usual, shell_word("my tour"), shell_word("tour")) == ("'my tour'", '"my tour"', "tour")
+    assert shown == ["'my tour'", "tour", '"my tour"', "tour"]
 
 
 @pytest.mark.usefixtures("connected")
