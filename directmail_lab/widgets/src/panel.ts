@@ -62,7 +62,7 @@ export function createBrowser(root: HTMLElement, { send, loadEditor, onChange, o
   const title = div("dml-title");
   const count = make("div", { className: "dml-soft", role: "status" });
   const marks = Object.keys(SYMBOLS).map((mark) =>
-    makeButton("", () => toggle(`is:${mark}`), { className: "dml-secondary dml-b-mark", hidden: true, title: `Filter: is:${mark}` }));
+    makeButton("", () => toggle(`is:${mark}`), { className: `dml-secondary dml-b-mark dml-is-${mark}`, hidden: true, title: `Filter: is:${mark}` }));
   const placeholder = "Filter: text  status:4xx  ms:>100  bytes:>10k  path:/v1  header:name=value";
   const searching = make("input", { type: "search", ariaLabel: "Filter", placeholder });
   const progress = make("progress", { hidden: true, ariaLabel: "Reading" });
