@@ -79,8 +79,9 @@ def explore_cells(cassette: str) -> tuple[str, ...]:
         "# Explore a direct mail API\n\nRun each cell with Shift+Enter. The key stays in the "
         "kernel's memory: it is not in this notebook.",
         "import directmail_lab as dm\n\ndm.login()",
-        "From here on, requests and responses are recorded. A reader without a key replays them, "
-        "so you can share this notebook with `directmail-lab share`.",
+        "From here on, each request is sent and recorded: on another day, the cells show its "
+        "responses. A reader without a key replays the last ones, so you can share this notebook "
+        "with `directmail-lab share`.",
         f'dm.record("{cassette}")',
         "Your record:",
         "dm.me()",
