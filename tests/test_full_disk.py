@@ -62,6 +62,25 @@ def test_a_session_leaves_a_recording_that_cannot_be_ended(live: Session) -> Non
     assert len(live.me()) == 1
 
 
+def test_a_run_that_cannot_be_ended_is_read_as_if_it_was(live: Session) -> None:
+    """Readers get the new response in place of the old one, and so does the next recording."""
+    live.record("tour")
+    live.me()
+    live.record("tour")
+    live.get("/v1/users/me")
+    with full_disk(), pytest.raises(CassetteError, match="could not be written"):
+        live.live()
+    assert len(read_cassette(TOUR)) == 1
+    assert "# replaces 1 of 1" in TOUR.read_text()
+    live.record("tour", record_mode="any")
+    live.get("/v1/lists")
+    live.close()
+
+    assert len(read_cassette(TOUR)) == 2
+    assert read_cassette(TOUR).problem is None
+    assert "replaces" not in TOUR.read_text()
+
+
 def test_a_mode_that_cannot_be_entered_leaves_the_recording_going(live: Session) -> None:
     """If the open cassette cannot be closed, the session continues to record to it."""
     live.record("tour")

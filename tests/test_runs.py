@@ -514,7 +514,8 @@ def test_all_addresses_of_this_machine_are_one(tmp_path: Path) -> None:
         with opened(tmp_path / "tour.yaml", "update", base_url=url) as cassette:
             cassette.record(answered(get("/0", base=url), f"{day}"))
 
-    assert [body for _, body in bodies(tmp_path / "tour.yaml")] == [b"2"]
+    assert [each.response.body for each in read_cassette(tmp_path / "tour.yaml")] == [b"2"]
+    assert read_cassette(tmp_path / "tour.yaml").base_urls == ("http://localhost:5003",)
 
 
 def test_of_another_programs_file_only_origins_are_compared(tmp_path: Path) -> None:

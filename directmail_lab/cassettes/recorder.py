@@ -503,9 +503,14 @@ class Recorder:
 
     def _rewrite(self, recording: FileRecording, *, as_written: bool = True) -> None:
         """Write a compact copy of the cassette's file in our layout, in its place."""
-        metadata = {**self._metadata, **recording.metadata, "base_url": recording.base_url}
-        if others := [*recording.base_urls[1:], *self._new_base_urls]:
-            metadata["other_base_urls"] = others
+        # Without the addresses that everything was replaced of: a stand-in has another port daily.
+        uris = [uri for (_, uri), _ in recording.addresses()]
+        named = [each for each in recording.base_urls if any(u.startswith(each) for u in uris)]
+        base_url, *others = [*(named or recording.base_urls[:1]), *self._new_base_urls] or [None]
+        metadata = {**self._metadata, **recording.metadata, "base_url": base_url}
+        metadata["other_base_urls"] = others
+        if not others:
+            del metadata["other_base_urls"]
         parts, version = recording.parts(as_written=as_written), recording.version
         write_cassette(
             self._path, metadata, parts, self._redactor, keys=recording.keys, version=version
