@@ -188,7 +188,7 @@ def test_an_error_says_what_to_do_at_a_terminal(words: str, says: str, service: 
         ({"status": 401}, "Check DIRECTMAIL_API_KEY."),
         ({"status": 429, "headers": {"Retry-After": "1000"}}, "Try again later."),
         ({"body": "<html>"}, "Check the base address: it may lead to a login page"),
-        ({"status": 404}, "Check the path and the base address."),
+        ({"status": 404}, "Check the path and the base address: the request went to http:"),
         ({"regions": "[regions"}, "Fix or remove it."),
         ({"variable": "https://me:x@api.example.com"}, "Give the address alone"),
         ({"variable": "http://127.0.0.1:9"}, "Check its spelling and the network."),
