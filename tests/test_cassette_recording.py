@@ -23,7 +23,7 @@ from vcr.serializers import yamlserializer
 
 from directmail_lab.cassettes import Cassette, read_cassette
 from directmail_lab.cassettes.convert import repair
-from directmail_lab.cassettes.recorder import LineWriter
+from directmail_lab.cassettes.writer import LineWriter
 from directmail_lab.display import plural
 from directmail_lab.errors import CassetteError, CassetteInUseError
 from directmail_lab.exchange.values import Headers, Interaction, RecordedRequest, RecordedResponse
@@ -253,7 +253,7 @@ def test_a_recording_is_synced_to_disk_meanwhile_and_at_its_end(
     """A power cut loses about a second; a kill loses nothing, since each write is immediate."""
     synced = mock.Mock()
     monkeypatch.setattr(os, "fsync", synced)
-    monkeypatch.setattr("directmail_lab.cassettes.recorder._FSYNC_EVERY_S", every_s)
+    monkeypatch.setattr("directmail_lab.cassettes.writer._FSYNC_EVERY_S", every_s)
     recorded(tmp_path / "tour.yaml", *[answered()] * 3)
 
     assert synced.call_count == times

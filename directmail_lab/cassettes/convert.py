@@ -17,7 +17,8 @@ from ..redaction import Redactor
 from ..redaction.personal import count_personal, personal_notice, texts_of
 from .files import FileRecording, read_cassette
 from .library import Version, command_name, create, locked, version_of
-from .recorder import keep_left_out, redacted_metadata, unfinished_files, write_cassette
+from .recorder import keep_left_out, unfinished_files
+from .writer import redacted_metadata, write_cassette
 
 Layout = Literal["lines", "vcrpy", "json", "har"]
 

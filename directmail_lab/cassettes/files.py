@@ -1,17 +1,15 @@
 """Recordings in files: `read_cassette` reads a cassette of any layout.
 
-Our own layout is read by line, and each interaction is parsed when somebody asks for it. Another
-program's file goes through vcrpy's loader or `har`, and loses its credentials.
+Our own layout goes through `lines`. Another program's file goes through vcrpy's loader or `har`,
+and loses its credentials.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import re
 import stat
-from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -27,22 +25,18 @@ from ..exchange.values import (
     MALFORMED,
     Interaction,
     RecordedResponse,
-    check_request,
-    check_response,
-    check_times,
     header,
     normalize_headers,
-    unreadable,
 )
 from ..readings.reading import Reading
 from ..redaction import Redactor, redact_foreign
 from . import layout
 from .layout import Address
 from .library import Version, version_of
+from .lines import LineReader, Lines, address_of_interaction
 from .recording import Recording
 
 MAX_FILE_BYTES: Final = 256 * 1024**2
-_read_json: Final = json.JSONDecoder().raw_decode
 _PERCENT: Final = "{desc}: {percentage:.0f} % {bar}"
 
 
@@ -182,7 +176,11 @@ class FileRecording(Recording):
     def addresses(self) -> Iterable[tuple[Address, int]]:
         """Return the method, the address and the attempt of each interaction."""
         recorded = self.interactions
-        return recorded.addresses() if isinstance(recorded, Lines) else map(_address_of, recorded)
+        return (
+            recorded.addresses()
+            if isinstance(recorded, Lines)
+            else map(address_of_interaction, recorded)
+        )
 
 
 def read_cassette(path: Path, progress: Progress | None = None) -> FileRecording:
@@ -241,102 +239,6 @@ def _check_size(size: int, path: Path) -> None:
         )
 
 
-class Lines(Sequence[Interaction]):
-    """The interactions of a file in the line layout; each is parsed when it is asked for.
-
-    Parameters
-    ----------
-    data
-        The bytes of the file, with line feeds at the ends of lines.
-    starts
-        The position at which each interaction starts.
-    by_hand
-        Those that a person wrote, by their index. Several may start at one place.
-    comments
-        A person's comments, by the start of what follows them.
-    """
-
-    def __init__(
-        self,
-        data: bytes,
-        starts: array[int],
-        name: str,
-        by_hand: Mapping[int, Interaction],
-        comments: Mapping[int, bytes],
-    ) -> None:
-        self._data = data
-        self._starts = starts
-        self._name = name
-        self._by_hand = by_hand
-        self._comments = comments
-
-    def __len__(self) -> int:
-        return len(self._starts)
-
-    def __getitem__(self, index: Any) -> Any:
-        if by_hand := self._by_hand.get(index):
-            return by_hand
-        at, elapsed_s, attempt, kind, fallback, request, response = self._match(index).groups()
-        try:
-            interaction = Interaction(
-                check_request(layout.request_of(_parse(request))),
-                check_response(layout.response_of(_parse(response), _kind(kind))),
-                layout.recorded_at_of(at.decode("ascii", "replace")),
-                layout.elapsed_s_of(elapsed_s),
-                int(attempt or 1),
-                fallback is not None,
-            )
-            check_times(interaction.recorded_at, interaction.elapsed_s)
-        except MALFORMED as error:
-            raise self._unreadable(index, error) from None
-        return interaction
-
-    def response(self, index: int) -> RecordedResponse:
-        """Return the response of an interaction."""
-        if by_hand := self._by_hand.get(index):
-            return by_hand.response
-        try:
-            kind, _, _, response = self._match(index).groups()[3:]
-            return check_response(layout.response_of(_parse(response), _kind(kind)))
-        except MALFORMED as error:
-            raise self._unreadable(index, error) from None
-
-    def _match(self, index: int) -> re.Match[bytes]:
-        match = layout.INTERACTION.match(self._data, self._starts[index])
-        assert match is not None, "the index was made by this pattern"
-        return match
-
-    def _unreadable(self, index: int, error: Exception) -> CassetteFormatError:
-        return unreadable(f"Interaction {index % len(self) + 1} of cassette {self._name!r}", error)
-
-    def addresses(self) -> Iterator[tuple[Address, int]]:
-        """Yield method and address of each interaction, and which attempt it is."""
-        for index, start in enumerate(self._starts):
-            yield layout.address_of(self._data, start) or _address_of(self[index])
-
-    def parts(self, *, as_written: bool) -> Iterator[Interaction | bytes]:
-        """Yield comments, and interactions parsed or ``as_written`` (but for those by hand)."""
-        before = sorted(self._comments.items(), reverse=True)
-        for index, start in enumerate(self._starts):
-            while before and before[-1][0] <= start:
-                yield before.pop()[1]
-            is_text = as_written and index not in self._by_hand
-            yield self._match(index)[0] if is_text else self[index]
-        yield from (text for _, text in reversed(before))
-
-    def offset(self, index: int) -> int | None:
-        """Return where an interaction starts in the file; None if there are not so many."""
-        return self._starts[index] if index < len(self) else None
-
-
-def _kind(text: bytes | None) -> str | None:
-    return None if text is None else text.decode()
-
-
-def _address_of(interaction: Interaction) -> tuple[Address, int]:
-    return (interaction.request.method, interaction.request.uri), interaction.attempt
-
-
 def _decoded(response: RecordedResponse, method: str) -> RecordedResponse:
     """Return a response with its body decoded: httpx would decode it without a bound."""
     if not (coding := header(response.headers, "content-encoding")):
@@ -346,165 +248,6 @@ def _decoded(response: RecordedResponse, method: str) -> RecordedResponse:
     except ValueError as error:
         raise CassetteError(f"The recorded body is {error}, so it is not replayed.") from None
     return normalize_headers(response, method=method)
-
-
-def _parse(line: bytes) -> Any:
-    text = line.decode()
-    # `json.loads` takes half as long again: it looks for space around the value.
-    with suppress(ValueError, RecursionError):
-        value, end = _read_json(text)
-        if end == len(text):
-            return value
-    # A binary body, or a line that a person wrote.
-    from .vcr_files import load_yaml
-
-    return load_yaml(text)
-
-
-class _Reader:
-    """Reads the interactions of a file in the line layout from its bytes.
-
-    Attributes
-    ----------
-    starts, by_hand, comments
-        As in `Lines`, with what was replaced.
-    replaced, fallbacks
-        Indexes of interactions: see `layout.MARK` and `Interaction`.
-    keys
-        Lines of other members that a person wrote at the end.
-    is_appendable
-        Whether an interaction can follow at ``clean_bytes``.
-    was_closed
-        Whether there is an end line which something follows.
-    clean_bytes, left_out
-        As in `FileRecording`.
-    """
-
-    def __init__(self, data: bytes, position: int) -> None:
-        self.data = data
-        self.starts = array("Q")
-        self.by_hand: dict[int, Interaction] = {}
-        self.comments: dict[int, bytes] = {}
-        self.replaced: set[int] = set()
-        self.fallbacks: set[int] = set()
-        self.keys = ""
-        self.clean_bytes = position
-        self.is_appendable = True
-        self.was_closed = False
-        self.left_out = b""
-
-    def read(self) -> bool:
-        """Read the file; return False if that is for vcrpy's loader."""
-        for match in layout.INTERACTION.finditer(self.data, self.clean_bytes):
-            start = match.start()
-            if start != self.clean_bytes and not self._read_between(start):
-                return False
-            self._add(start, is_fallback=match[5] is not None)
-            self.clean_bytes = match.end()
-        self._read_tail()
-        return True
-
-    def _add(self, start: int, *, is_fallback: bool) -> None:
-        if is_fallback:
-            self.fallbacks.add(len(self.starts))
-        self.starts.append(start)
-
-    def _read_between(self, start: int) -> bool:
-        """Read what is before an interaction: comments, a mark, or interactions by hand."""
-        text = self.data[self.clean_bytes : start]
-        if mark := layout.MARK.search(text):
-            text = text[: mark.start()]
-        if layout.COMMENTS.fullmatch(text):
-            self._keep_comments(start, text)
-        elif not self._read_by_hand(self.clean_bytes, start - len(text), text) or self.keys:
-            return False
-        if mark:
-            self._replace(mark)
-        return True
-
-    def _read_tail(self) -> None:
-        """Read what is after the last interaction of ours."""
-        end = layout.END.search(self.data, self.clean_bytes)
-        tail = self.data[self.clean_bytes : end.start() if end else len(self.data)]
-        comments = layout.COMMENTS.match(tail)
-        assert comments is not None, "the pattern matches an empty text"
-        mark = layout.MARK.search(comments[0])
-        start, rest = self.clean_bytes + comments.end(), tail[comments.end() :]
-        self._keep_comments(start, comments[0])
-        if rest and _is_whole(rest):
-            if mark:
-                self._replace(mark)
-            self._add(start, is_fallback=b"\n  fallback: true\n" in rest)
-            self.data, self.is_appendable = self.data[: start + len(rest)] + b"\n", False
-        elif not end and layout.is_torn((mark[0] if mark else b"") + rest):
-            start -= len(mark[0]) if mark else 0
-            rest = b""
-        elif rest[:1] == b"#" and b"\n" not in rest:
-            self._keep_comments(start + 1, rest + b"\n")
-            self.is_appendable = False
-        elif rest and self._read_by_hand(self.clean_bytes, start, rest):
-            self.is_appendable = False
-        elif rest:
-            self.left_out, rest = rest, b""
-        self.clean_bytes = start + len(rest)
-
-    def _keep_comments(self, start: int, text: bytes) -> None:
-        self.was_closed |= b"# end: " in text
-        if comments := layout.comments_of(text).strip(b"\n"):
-            self.comments[start] = comments + b"\n"
-
-    def _replace(self, mark: re.Match[bytes]) -> None:
-        """Drop what a mark names, unless the numbers cannot be a recorder's."""
-        ranges = list(layout.replaced_in(mark))
-        named = len(self.replaced) + sum(map(len, ranges))
-        if int(mark[2]) == len(self.starts) >= named:
-            self.replaced.update(number - 1 for each in ranges for number in each)
-
-    def _read_by_hand(self, end: int, start: int, text: bytes) -> bool:
-        """Read a person's interactions at ``start``, and keys after them; return whether it can.
-
-        The last interaction ends at ``end``, unless the text continues it.
-        """
-        from .vcr_files import load_cassette_text
-
-        begin, keys = start, _KEY.search(text)
-        items = text if keys is None else text[: keys.start()]
-        if items[:1].isspace() and self.starts and len(self.starts) - 1 not in self.by_hand:
-            begin = self.starts[-1]
-            items = self.data[begin:end] + items
-        try:
-            whole = items.decode() + "\n" + text[keys.start() if keys else len(text) :].decode()
-            _, interactions = load_cassette_text(f"interactions:\n{whole}")
-        except (CassetteFormatError, UnicodeDecodeError):
-            return False
-        if begin != start:
-            self.fallbacks.discard(len(self.starts) - 1)
-            self.starts.pop()
-        for each in interactions:
-            self.by_hand[len(self.starts)] = each
-            self._add(begin, is_fallback=each.is_fallback)
-        self.keys = "" if keys is None else text[keys.start() :].decode().rstrip("\n") + "\n"
-        self.is_appendable = False
-        return True
-
-    def lines(self, name: str) -> Lines:
-        """Return the interactions without those that were replaced."""
-        if self.replaced:
-            left = [each for each in range(len(self.starts)) if each not in self.replaced]
-            self.fallbacks = {at for at, each in enumerate(left) if each in self.fallbacks}
-            self.by_hand = {
-                at: self.by_hand[each] for at, each in enumerate(left) if each in self.by_hand
-            }
-            self.starts = array("Q", [self.starts[each] for each in left])
-        return Lines(self.data, self.starts, name, self.by_hand, self.comments)
-
-
-def _is_whole(text: bytes) -> bool:
-    """Return whether a text is an interaction that lacks only its final newline."""
-    match = layout.INTERACTION.fullmatch(text + b"\n")
-    with suppress(*MALFORMED):
-        return match is not None and isinstance(json.loads(match[7]), dict)
-    return False
 
 
 def _parse_lines(data: bytes, path: Path, *, as_written: bool = False) -> FileRecording | None:
@@ -523,7 +266,7 @@ def _parse_lines(data: bytes, path: Path, *, as_written: bool = False) -> FileRe
             f"its recording was not closed: 0 interactions recovered, {torn} of a torn one left out"
         )
         return FileRecording(path.stem, problem=problem, path=path, layout="lines")
-    reader = _Reader(data, position)
+    reader = LineReader(data, position)
     if not reader.read():
         return None
     count, redactor = len(reader.starts), Redactor()
@@ -551,7 +294,7 @@ def _parse_lines(data: bytes, path: Path, *, as_written: bool = False) -> FileRe
     )
 
 
-def _problem(data: bytes, count: int, left: int, reader: _Reader) -> str | None:
+def _problem(data: bytes, count: int, left: int, reader: LineReader) -> str | None:
     """Return what is wrong with a file of ours, which has ``count`` interactions, or None."""
     if end := layout.END.search(data, reader.clean_bytes):
         digest = hashlib.sha256(memoryview(data)[: end.start()]).hexdigest()
@@ -564,10 +307,6 @@ def _problem(data: bytes, count: int, left: int, reader: _Reader) -> str | None:
         return "it was changed after its recording was closed"
     torn = f", {plural(bytes_left, 'byte')} of a torn one left out" if bytes_left else ""
     return f"its recording was not closed: {plural(left, 'interaction')} recovered{torn}"
-
-
-_KEY: Final = re.compile(rb"""(?m)^(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ ]*:(?=[ \n])""")
-"""A member of the document, at the start of a line."""
 
 
 def read_as_written(data: bytes, path: Path) -> tuple[Sequence[Interaction], str | None]:

@@ -1,17 +1,14 @@
 """Record interactions as they happen: each is in the file before the caller gets the response.
 
-`LineWriter` appends to a file. `Recorder` keeps the cassette locked, and replaces the old file when
-everything was recorded again. Only the process that opened a recorder writes to it.
+`Recorder` keeps the cassette locked, and replaces the old file when everything was recorded again.
+Only the process that opened a recorder writes to it.
 """
 
 from __future__ import annotations
 
-import errno
-import hashlib
 import os
 import shutil
-import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import cached_property
@@ -24,192 +21,18 @@ from ..errors import CassetteError, CassetteFormatError, CassetteInUseError
 from ..exchange.bodies import missing_body
 from ..exchange.values import NOT_SENT_KINDS, Interaction, RecordedRequest, RecordedResponse, fails
 from ..redaction import Redactor
-from ..settings import VERSION
 from . import layout
 from .files import MAX_FILE_BYTES, FileRecording, read_cassette
-from .library import Version, create, locked, patiently, version_of
+from .library import Version, locked, patiently, version_of
 from .matching import Matching
 from .player import Player
+from .writer import LineWriter, header_text, write_cassette
 
 Ending = Literal["merge", "replace", "aside"]
 """What `close` does with a recording that stands aside: see `directmail_lab.cassettes.Cassette`."""
 
-_FSYNC_EVERY_S: Final = 1.0
 # Room for a usual interaction: a file this near to its limit is full.
 _SPARE_BYTES: Final = 1024**2
-_OPEN_FLAGS: Final = os.O_RDWR | getattr(os, "O_BINARY", 0)
-_NEW_FLAGS: Final = os.O_CREAT | os.O_EXCL
-
-
-class LineWriter:
-    """Appends interactions to one file, and never damages the interactions already in it.
-
-    Before `append` returns, the operating system has its text, so a kill loses nothing. The file is
-    synced to disk at most once a second, and at `close`. The first write removes a torn interaction
-    or an end line. If a call cannot write everything, it raises OSError and restores the file.
-
-    Parameters
-    ----------
-    header
-        The first lines of a new file.
-    version
-        The required version of the file (see `version_of`); None if there must be no file yet.
-    loaded
-        The file's recording, if it has interactions.
-
-    Attributes
-    ----------
-    size, count
-        The length of the file up to its last whole interaction, in bytes, and their number.
-
-    Raises
-    ------
-    FileExistsError, FileNotFoundError
-        The file has another version. It is unchanged.
-    """
-
-    def __init__(
-        self,
-        path: Path,
-        header: str,
-        *,
-        version: Version | None = None,
-        loaded: FileRecording | None = None,
-    ) -> None:
-        self._path = path
-        self._synced_at = time.monotonic()
-        self._file = -1
-        # Size and count are set in one step, so that Ctrl-C cannot come between them.
-        self._state = 0, 0
-        self._tail_bytes = 0
-        is_new = version is None
-        try:
-            flags = _OPEN_FLAGS | _NEW_FLAGS * is_new
-            self._file = patiently(lambda: os.open(path, flags, 0o666))
-            self._opened = os.fstat(self._file)
-            if not is_new and version_of(self._opened) != version:
-                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
-            if loaded is not None and loaded.clean_bytes:
-                self._state = loaded.clean_bytes, len(loaded)
-                self._tail_bytes = self._opened.st_size - self.size
-                os.lseek(self._file, self.size, os.SEEK_SET)
-            else:
-                self._truncate()
-                self._state = self._write(header), 0
-        except BaseException:
-            if self._file != -1:
-                os.close(self._file)
-                if is_new:
-                    path.unlink()
-            raise
-
-    @property
-    def size(self) -> int:
-        return self._state[0]
-
-    @property
-    def count(self) -> int:
-        return self._state[1]
-
-    def is_in_place(self) -> bool:
-        """Return whether the path still leads to this file, and nobody else has changed it."""
-        try:
-            there = self._path.stat()
-        except OSError:
-            return False
-        # The first write removes the tail, and Ctrl-C may interrupt it.
-        tail_bytes = there.st_size - self.size
-        return os.path.samestat(there, self._opened) and tail_bytes in (0, self._tail_bytes)
-
-    def append(self, text: str, count: int = 1) -> None:
-        """Write the lines of one interaction, or of another number of them."""
-        self._state = self._write(text), self._state[1] + count
-        now = time.monotonic()
-        if now - self._synced_at >= _FSYNC_EVERY_S:
-            self._synced_at = now
-            os.fsync(self._file)
-
-    def close(self) -> None:
-        """Write the line that closes the recording, sync the file to disk, and close it.
-
-        If the disk has no room for the line, the file still has every interaction.
-        """
-        try:
-            self._truncate()
-            os.lseek(self._file, 0, os.SEEK_SET)
-            with open(self._file, "rb", closefd=False) as whole:
-                digest = hashlib.file_digest(whole, "sha256")
-            self._write(layout.end_line(self.count, digest.hexdigest()))
-            os.fsync(self._file)
-        finally:
-            os.close(self._file)
-
-    def release(self) -> None:
-        """Close the file without an end line."""
-        os.close(self._file)
-
-    def lost(self, start: int) -> str:
-        """Return what was written from ``start`` on if the path leads to another file now."""
-        with suppress(OSError):
-            if os.path.samestat(self._path.stat(), self._opened):
-                return ""
-        os.lseek(self._file, start, os.SEEK_SET)
-        with open(self._file, "rb", closefd=False) as whole:
-            return whole.read(max(0, self.size - start)).decode(errors="replace")
-
-    def _write(self, text: str) -> int:
-        """Write after the last whole interaction, and return the new length of the file."""
-        data = memoryview(text.encode())
-        size = self.size + len(data)
-        if self._tail_bytes:
-            self._truncate()
-            self._tail_bytes = 0
-        try:
-            while data:
-                data = data[os.write(self._file, data) :]
-            return size
-        except BaseException:
-            with suppress(OSError):
-                self._truncate()
-            raise
-
-    def _truncate(self) -> None:
-        """Truncate the file after its last whole interaction, if it is longer."""
-        if os.lseek(self._file, 0, os.SEEK_END) != self.size:
-            os.ftruncate(self._file, self.size)
-            os.lseek(self._file, self.size, os.SEEK_SET)
-
-
-def write_cassette(
-    path: Path,
-    metadata: Mapping[str, object],
-    parts: Iterable[Interaction | bytes],
-    redactor: Redactor,
-    *,
-    keys: str = "",
-    version: Version | None = None,
-) -> None:
-    """Write a closed, redacted cassette, and let it replace ``path`` when it is complete.
-
-    If the old file no longer has the ``version``, it raises the error of `create`.
-
-    Parameters
-    ----------
-    parts
-        Interactions, and texts of a cassette that were redacted: see `FileRecording.parts`.
-    keys
-        Lines for its head that a person wrote.
-    """
-    with create(path, version) as new:
-        writer = LineWriter(new, header_text(metadata, redactor, keys), version=version_of(new))
-        try:
-            for part in parts:
-                if isinstance(part, bytes):
-                    writer.append(part.decode(), count=int(part.startswith(b"- ")))
-                else:
-                    writer.append(redactor.redacted_text(part, layout.interaction_text)[0])
-        finally:
-            writer.close()
 
 
 class Recorded(NamedTuple):
@@ -598,23 +421,3 @@ def _unfinished_paths(path: Path) -> list[Path]:
     """Return ``tour.unfinished.yaml``, ``tour.unfinished-2.yaml``, …"""
     endings = ("", *(f"-{number}" for number in range(2, 100)))
     return [path.with_name(f"{path.stem}.unfinished{ending}.yaml") for ending in endings]
-
-
-def header_text(metadata: Mapping[str, object], redactor: Redactor, keys: str = "") -> str:
-    """Return the first lines of a cassette, redacted; ``keys`` are a person's."""
-    # `recorded_with` comes first, since our reader knows our own layout by it.
-    about: dict[str, object] = {"recorded_with": f"directmail-lab {VERSION}"}
-    others = redacted_metadata(metadata, redactor)
-    about |= {name: value for name, value in others.items() if name not in about}
-    text = layout.header_text(about, keys)
-    redactor.refuse_leak(text)
-    return text
-
-
-def redacted_metadata(metadata: Mapping[str, object], redactor: Redactor) -> dict[str, object]:
-    """Return a cassette's metadata as it may be written, with the rules of redaction."""
-    about = {
-        name: redactor.text(value) if isinstance(value, str) else value
-        for name, value in metadata.items()
-    }
-    return about | ({"redact": list(redactor.redact)} if redactor.redact else {})
