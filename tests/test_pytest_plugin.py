@@ -944,6 +944,24 @@ OWN_CLIENTS = """
 """
 
 
+def test_a_mark_without_a_fixture_records_and_replays_too(run: Run, service: StandIn) -> None:
+    """Such a test would otherwise send its requests each time, and record nothing."""
+    source = f"""
+        import pytest, requests
+
+        @pytest.mark.directmail(patch=True)
+        def test_me():
+            url, auth = "{service.base_url}/v1/users/me", ("{service.api_key}", "")
+            assert requests.get(url, auth=auth).json()["name"] == "Stand-in User"
+        """
+    run(source, RECORD, apart=True, passed=1)
+    service.close()
+    result = run(source, "--directmail-unused", apart=True, passed=1)
+
+    assert len(read_cassette(OWN)) == service.requests["GET /v1/users/me"] == 1
+    result.stdout.fnmatch_lines(["*cassettes that no test uses*", "none"])
+
+
 def test_patched_clients_record_with_a_key_of_their_own(
     run: Run, service: StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:

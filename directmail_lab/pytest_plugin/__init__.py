@@ -9,7 +9,7 @@ Installing the package is all it takes::
         assert Account(directmail.base_url, http_client=directmail.client).name
 
     @pytest.mark.directmail(patch=True)  # any client in `directmail_lab.pytest_plugin.patched`
-    def test_with_clients_that_the_code_makes_itself(directmail):
+    def test_with_clients_that_the_code_makes_itself():  # the mark implies the fixture
         assert requests.get("https://api.example.com/v1/users/me").json()["name"]
 
     def test_with_any_other_program(directmail_server):
@@ -163,6 +163,14 @@ def directmail(
 ) -> Iterator[Session]:
     """Yield a `Session` on the test's cassette; it is the current session during the test."""
     yield from _session(request, directmail_options, directmail_cassette)
+
+
+@pytest.fixture(autouse=True)
+def _directmail_of_mark(request: pytest.FixtureRequest) -> None:
+    """Let a marked test that names no fixture of ours use ``directmail``."""
+    uses_ours = {"directmail", "directmail_session"} & set(request.fixturenames)
+    if request.node.get_closest_marker("directmail") and not uses_ours:
+        request.getfixturevalue("directmail")
 
 
 @pytest.fixture(scope="module")

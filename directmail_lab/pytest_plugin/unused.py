@@ -49,7 +49,9 @@ def _used_by(item: pytest.Item) -> Iterator[Path]:
     if item.get_closest_marker("vcr"):
         yield cassette_path(item, None)
     with suppress(pytest.fail.Exception, ValueError):  # a wrong marker fails the test itself
-        if "directmail" in fixtures:
+        uses_session = "directmail_session" in fixtures
+        is_marked = bool(item.get_closest_marker("directmail")) and not uses_session
+        if "directmail" in fixtures or is_marked:
             yield cassette_path(item, settings_of(item, {}).cassette)
-        if "directmail_session" in fixtures and module is not None:
+        if uses_session and module is not None:
             yield cassette_path(module, settings_of(module, {}).cassette)
