@@ -26,6 +26,7 @@ from hypothesis.stateful import (
 from directmail_lab.cassettes import Cassette
 from directmail_lab.cassettes.files import parse_cassette, read_cassette
 from directmail_lab.errors import CassetteError, CassetteFormatError
+from directmail_lab.exchange.values import Interaction
 from directmail_lab.redaction import Redactor
 
 TORN = b'- recorded_at: "2026-11-21T12:00:00.123456Z"\n  elapsed_s: 0.0'
@@ -49,25 +50,26 @@ def content_of(layout: str) -> bytes:
 
 
 @lru_cache(1000)
-def paths_held(data: bytes) -> frozenset[str]:
-    """Return the request paths that can be read from the bytes of a cassette."""
-    uris: list[str] = []
+def readable(data: bytes) -> tuple[Interaction, ...]:
+    """Return the interactions that can be read from the bytes of a cassette."""
+    found: list[Interaction] = []
     with suppress(CassetteError):
         recording = parse_cassette(data, Path("tour.yaml"))
         for number in range(1, len(recording) + 1):
             with suppress(CassetteError):  # another program may have damaged only this one
-                uris.append(recording.interaction(number).request.uri)
-    return frozenset(uri.removeprefix(BASE_URL) for uri in uris)
+                found.append(recording.interaction(number))
+    return tuple(found)
 
 
-@lru_cache(1000)
+def paths_held(data: bytes) -> frozenset[str]:
+    """Return the request paths that can be read from the bytes of a cassette."""
+    return frozenset(each.request.uri.removeprefix(BASE_URL) for each in readable(data))
+
+
 def bodies_held(data: bytes, name: str) -> list[int]:
     """Return the sizes of the bodies that readers get for a request path."""
-    with suppress(CassetteError):
-        recording = parse_cassette(data, Path("tour.yaml"))
-        each = [recording.interaction(number) for number in range(1, len(recording) + 1)]
-        return [len(e.response.body) for e in each if e.request.uri == f"{BASE_URL}{name}"]
-    return []
+    uri = f"{BASE_URL}{name}"
+    return [len(each.response.body) for each in readable(data) if each.request.uri == uri]
 
 
 class RecordingMachine(RuleBasedStateMachine):

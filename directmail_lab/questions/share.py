@@ -76,7 +76,7 @@ They replay the recordings in `cassettes/`. {was_run}
 
 You need Python 3.11 or later. Run these commands in this folder:
 
-    python -m venv .venv
+    python3 -m venv .venv             # Windows: py -m venv .venv
     . .venv/bin/activate              # Windows: .venv\\Scripts\\activate
     pip install -r requirements.txt
     directmail-lab                    # opens {first}
