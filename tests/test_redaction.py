@@ -422,6 +422,28 @@ def test_credentials_in_bodies_are_removed_by_name_but_page_tokens_are_not() -> 
 
 
 @pytest.mark.parametrize(
+    ("name", "is_password"),
+    [
+        *(
+            (each, True)
+            for each in ("passwd", "pwd", "Passwort", "new_password", "currentPassword")
+        ),
+        *((each, True) for each in ("password_confirmation", "password2", "j_password")),
+        *((each, False) for each in ("password_changed_at", "passwordless", "pass", "compass")),
+    ],
+)
+def test_a_password_is_removed_from_a_form_a_part_and_json(name: str, is_password: bool) -> None:
+    """People's login and registration forms have such names; others only speak of a password."""
+    form = f"user%5B{name}%5D=hunter2&n=1&{name}=hunter2"
+    part = f'--b\r\nContent-Disposition: form-data; name="{name}"\r\n\r\nhunter2\r\n--b--'
+    body = json.dumps([{name: "hunter2", "in": json.dumps({name: "hunter2"})}])
+
+    for text in (form, part, body):
+        expected = text.replace("hunter2", REDACTED) if is_password else text
+        assert written_response(text.encode()).body.decode() == expected
+
+
+@pytest.mark.parametrize(
     ("text", "is_replaced"),
     [
         *(("/v1/<API_KEY>", True), ("?a=%3CREDACTED%3E", True), ("Bearer <REDACTED>", True)),

@@ -45,11 +45,13 @@ _API_KEY: Final = re.compile("(?:x[-_])?api[-_]?key", re.IGNORECASE)
 # credential.
 _CREDENTIAL_FIELD: Final = re.compile(
     "apikey|(?:api|access|auth|id|refresh|xamzsecurity)token|(?:api|client)?secret|secretkey"
-    "|subscriptionkey|clientassertion|password|passwd|x(?:amz|goog)signature"
+    "|subscriptionkey|clientassertion|x(?:amz|goog)signature"
+    # newPassword, user[password], password_confirmation, password2
+    "|[a-z0-9]*(?:password|passwd|passwort|pwd)(?:confirmation|confirm|again|repeat|[0-9])?"
 )
 _LONG_ENOUGH: Final = 16
 # Each text with such a field contains one of these.
-_HINTS: Final = ("key", "token", "secret", "passw", "assertion", "signature", "%")
+_HINTS: Final = ("key", "token", "secret", "passw", "pwd", "assertion", "signature", "%")
 
 # A field of a multipart form. Its groups: all before the value, the name, the value. In each line,
 # only the first name is tried, since trying all would take quadratic time.
@@ -61,8 +63,8 @@ _PART: Final = re.compile(
 # The same for JSON, and for JSON in a JSON string.
 _JSON_FIELDS: Final = tuple(
     re.compile(
-        rf"({quote}(api[-_]?key|(?:access|refresh|id)_token|client_secret|password){quote}"
-        rf"\s*:\s*{quote})({value})",
+        rf"({quote}(api[-_]?key|(?:access|refresh|id)_token|(?:api|client)_secret"
+        rf"|[\w-]{{0,40}}(?:passw|pwd)[\w-]{{0,20}}){quote}\s*:\s*{quote})({value})",
         re.IGNORECASE | re.DOTALL,
     )
     for quote, value in (('"', r"(?:[^\"\\]|\\.)*"), (r"\\\"", r"(?:[^\"\\]|\\[^\"])*"))
