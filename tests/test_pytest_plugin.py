@@ -962,6 +962,27 @@ def test_a_mark_without_a_fixture_records_and_replays_too(run: Run, service: Sta
     result.stdout.fnmatch_lines(["*cassettes that no test uses*", "none"])
 
 
+@pytest.mark.parametrize("method", ["get", "post"])
+def test_an_address_that_contains_a_clients_user_name_replays(
+    run: Run, service: StandIn, method: str
+) -> None:
+    """The recording leaves the name out of the address, so the replay must do the same."""
+    source = f"""
+        import pytest, requests
+
+        @pytest.mark.directmail(patch=True, allow_writes=True)
+        def test_me():
+            name = "AC0123456789abcdef"
+            url = f"{service.base_url}/v1/accounts/{{name}}"
+            assert requests.{method}(url, auth=(name, 'x')).status_code == 401
+        """
+    run(source, RECORD, apart=True, passed=1)
+    service.close()
+    run(source, apart=True, passed=1)
+
+    assert "AC0123456789abcdef" not in OWN.read_text("utf-8")
+
+
 def test_patched_clients_record_with_a_key_of_their_own(
     run: Run, service: StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
