@@ -139,10 +139,13 @@ def test_other_credentials_are_refused_and_personal_data_gives_a_warning() -> No
     personal = recorded("personal.yaml", answered(), answered(body='{"email": "joe@corp.com"}'))
     with pytest.raises(DirectMailLabError, match="interaction 1, response body: a service's key"):
         save_page(read_cassette(refused), "refused.html")
-    with pytest.warns(UserWarning, match="interaction 2, response body.*redact personal$"):
-        target = save_page(read_cassette(personal), "personal.html")
+    with pytest.warns(
+        UserWarning, match="interaction 2, response body.*redact personal$"
+    ) as caught:
+        target = dm.browse(personal).save("personal.html")
 
     assert target.exists()
+    assert caught[0].filename == __file__
     assert not target.with_name("refused.html").exists()
 
 
@@ -217,6 +220,27 @@ def test_the_command_writes_a_page_and_keeps_an_existing_file(tour: Path) -> Non
 
     assert result.output.startswith("Wrote tour.html (")
     assert "tour.html already exists" in str(again.exception)
+
+
+def test_a_page_never_replaces_its_own_recording(tour: Path) -> None:
+    """Also with ``--force``, which allows a file to be replaced, and through another path."""
+    before = tour.read_bytes()
+    alias = tour.with_name("alias.yaml")
+    alias.hardlink_to(tour)
+    result = CliRunner().invoke(app, ["cassette", "page", "tour", "--to", str(tour), "--force"])
+    with pytest.raises(DirectMailLabError, match=r"such as alias\.html"):
+        dm.browse(tour).save(alias)
+
+    assert "is the recording itself" in str(result.exception)
+    assert tour.read_bytes() == alias.read_bytes() == before
+
+
+@pytest.mark.filterwarnings("ignore:The page contains:UserWarning")
+def test_a_missing_folder_is_made_for_a_page(tour: Path) -> None:
+    """As for a zip of ``directmail-lab share``."""
+    target = save_page(read_cassette(tour), "for/the ticket/tour.html")
+
+    assert target.read_bytes().startswith(b"<!DOCTYPE html>")
 
 
 def test_evidence_is_computed_once_for_a_file() -> None:

@@ -11,7 +11,6 @@ import gzip
 import hashlib
 import html
 import json
-import warnings
 from base64 import b64encode
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,6 +22,7 @@ from ..display import CONTROLS, ProgressBar
 from ..errors import CassetteFormatError, DirectMailLabError
 from ..questions import audit
 from ..redaction.key import KeySearch
+from ..tracebacks import warn_caller
 from .browser_data import MAX_ROWS, handle_request, read_page, rows, static_table, text_of
 
 _MAX_BYTES: Final = 20_000_000
@@ -64,8 +64,8 @@ Firefox 120, Safari 17.5, or a later version.</p>
 def save_page(recording: Recording, target: str | Path) -> Path:
     """Write a recording as one HTML file, and return its path.
 
-    An existing file is replaced once the new one is complete. The same recording gives the same
-    file.
+    An existing file is replaced once the new one is complete, and a missing folder is made. The
+    same recording gives the same file.
 
     Warns
     -----
@@ -75,11 +75,17 @@ def save_page(recording: Recording, target: str | Path) -> Path:
     Raises
     ------
     DirectMailLabError
-        The recording contains a key or another credential, or the page would be larger than 20 MB.
-        Nothing is written.
+        The recording contains a key or another credential, the page would be larger than 20 MB, or
+        it would replace the recording itself. Nothing is written.
     OSError
         The file cannot be written.
     """
+    target = Path(target)
+    if recording.path and target.exists() and target.samefile(recording.path):
+        raise DirectMailLabError(
+            f"{target} is the recording itself. A page would replace it, so nothing was written.",
+            f"Choose another name, such as {target.stem}.html.",
+        )
     base_urls = recording.base_urls if isinstance(recording, FileRecording) else ()
     search = audit.search_for([recording.base_url, *base_urls])
     findings = audit.find(_parts_to_search(recording), search)
@@ -95,10 +101,11 @@ def save_page(recording: Recording, target: str | Path) -> Path:
         advice = (
             f"To replace it: {redact}" if recording.path else 'Record with redact=["personal"].'
         )
-        warnings.warn(f"The page contains {what}, first in {where}. {advice}", stacklevel=2)
-    with create(Path(target)) as new:
+        warn_caller(f"The page contains {what}, first in {where}. {advice}")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with create(target) as new:
         new.write_bytes(page)
-    return Path(target)
+    return target
 
 
 def make_page(recording: Recording, search: KeySearch) -> bytes | None:
