@@ -90,7 +90,8 @@ def test_code_in_a_page_never_offers_the_key() -> None:
 
     assert "--user" not in copied["curl"]["text"]
     assert "auth=" not in copied["httpx"]["text"]
-    assert "# The key is left out" in copied["curl"]["text"]
+    assert copied["curl"]["text"].startswith("# The key is left out: add your own")
+    assert "import os" not in copied["httpx"]["text"]
     assert (
         "--user"
         in page.handle_request(recording, {"action": "copy", "number": 1, "format": "curl"})[0][

@@ -40,6 +40,7 @@ _VALUE_REPLACED: Final = "A value was replaced when this was recorded: put in yo
 _KEY_LEFT_OUT: Final = (
     "The key is left out: no session and no setting names this address. Add it if it belongs there."
 )
+_NO_KEY: Final = "The key is left out: add your own if the service needs one."
 
 
 def copy_as(
@@ -86,6 +87,7 @@ def copy_as(
         for name, value in headers
         if TOKEN.fullmatch(name) and value.isprintable() and value == value.strip()
     )
+    key_left_out = _KEY_LEFT_OUT if has_key else _NO_KEY
     has_key = has_key and kind != "request" and origin_of(url) in trusted_origins()
     is_kept = has_bodies or recorded.method in SAFE_METHODS
     if len(body) > _MAX_BODY_BYTES:
@@ -95,7 +97,7 @@ def copy_as(
         "A header that is not plain text is left out.": len(sendable) < len(headers),
         "The body was not kept, or is too large: add it yourself.": not is_kept,
         _VALUE_REPLACED: any(map(has_placeholder, texts)),
-        _KEY_LEFT_OUT: kind != "request" and not has_key,
+        key_left_out: kind != "request" and not has_key,
     }
     request = replace(recorded, uri=url, headers=sendable, body=body)
     if kind == "curl":
@@ -105,7 +107,8 @@ def copy_as(
         key += [f"headers={list(sendable)!r}"] if sendable else []
         key += [f"content={body!r}"] if body else []
         arguments = [_literal(request.method), _literal(url), *key]
-        code = f"import os\n\nimport httpx\n\n{_as_python('httpx.request', arguments)}"
+        imports = "import os\n\nimport httpx" if has_key else "import httpx"
+        code = f"{imports}\n\n{_as_python('httpx.request', arguments)}"
     else:
         code = _as_cell(request, interaction.response, base_url)
     return "".join(f"# {note}\n" for note, applies in notes.items() if applies) + code
