@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -362,6 +363,32 @@ def test_a_write_of_an_earlier_run_is_refused_before_it_is_sent(
     assert isinstance(refused.value, WriteRefusedError)
     for word in ("201", "interaction 2 of cassette 'tour'", "ignore", '"all"', "new_episodes"):
         assert word in str(refused.value)
+
+
+def test_a_write_is_refused_after_another_program_replaced_the_file(
+    writing: Session, service: FaultyService, tmp_path: Path
+) -> None:
+    """A checkout during a run hides neither the writes of earlier runs, nor those of that run."""
+    old_version = tmp_path / "old.yaml"
+    writing.record("tour")
+    writing.me()
+    writing.live()
+    shutil.copy(TOUR, old_version)
+    writing.record("tour")
+    assert send(writing) == 201
+    writing.record("tour")
+    writing.me()
+    old_version.replace(TOUR)
+    writing.me()
+    with pytest.raises(AlreadySentError, match="cassette 'tour'"):
+        send(writing)
+    assert [send(writing, "?b=1"), send(writing, "?b=1")] == [201, 201]
+    writing.record("tour")
+    with pytest.raises(AlreadySentError, match=r"cassette 'tour\.unfinished'") as refused:
+        send(writing, "?b=1")
+
+    assert service.requests["POST /v1/letters"] == 3
+    assert refused.value.cassette == "tour.unfinished"
 
 
 @pytest.mark.parametrize(("status", "is_refused"), [(303, 1), (500, 1), (503, 1), (422, 0)])

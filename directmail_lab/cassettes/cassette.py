@@ -398,16 +398,17 @@ class Cassette:
         """
         if self._recorder is None or (before := self._recorder.sent_before(write)) is None:
             return None
-        number, sent = before
+        recording, number = before
+        sent = recording.interactions[number - 1]
         status, at = sent.response.status, sent.recorded_at
-        path = self._recording.path_of(sent.request)
+        path, name = recording.path_of(sent.request), cassette_name(recording.path or self.path)
         return AlreadySentError(
             f"{write.method} {path} was sent before, {sent_when(at, status)}: interaction {number} "
-            f"of cassette {self.name!r}. It was not sent again.",
+            f"of cassette {name!r}. It was not sent again.",
             "It may be another one if the two differ only in what redaction, ignore or match_on "
             f'leave out. with record({self.name!r}, record_mode="all"): around the call sends it, '
             '"new_episodes" in its place replays it.',
-            cassette=self.name,
+            cassette=name,
             number=number,
             status=status,
             sent_at=at,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import cached_property
@@ -168,13 +168,21 @@ class Recorder:
     @property
     def _in_place(self) -> bool:
         """Whether a new interaction replaces old ones in the file itself."""
+        return self._updates and self._file == self._path
+
+    @property
+    def _updates(self) -> bool:
+        """Whether everything is recorded again, also beside a file that somebody has changed."""
         return self._replaces is not None and not self._aside
 
     @cached_property
     def _old(self) -> Player:
-        base_url = self._metadata.get("base_url") or self.recording.base_url
+        return self._player_of(self.recording)
+
+    def _player_of(self, recording: FileRecording) -> Player:
+        base_url = self._metadata.get("base_url") or recording.base_url
         return Player(
-            self.recording,
+            recording,
             self._replaces or Matching(),
             base_url=str(base_url or ""),
             redactor=self._redactor,
@@ -183,7 +191,7 @@ class Recorder:
 
     def _old_runs(self, request: RecordedRequest) -> list[range]:
         """Return the interactions of earlier runs to a request that were not replaced."""
-        if not (self._in_place and self.old_count):
+        if not (self._updates and self.old_count):
             return []
         found = self._old.find_all(request)
         return [run for run in found if self.old_count > run[-1] not in self._replaced]
@@ -207,17 +215,27 @@ class Recorder:
     def _response(self, run: range) -> RecordedResponse:
         return self.recording.interactions[run[-1]].response
 
-    def sent_before(self, write: RecordedRequest) -> tuple[int, Interaction] | None:
-        """Return the last time that an earlier run sent a write, with its number, or None.
+    def sent_before(self, write: RecordedRequest) -> tuple[FileRecording, int] | None:
+        """Return the last time that an earlier run sent a write: its file and number, or None.
 
         After a 4xx, or if no connection was made, nothing was carried out, so that does not count.
         """
-        for run in reversed(self._old_runs(write)):
-            response = self._response(run)
+        for recording, run in self._earlier(write):
+            response = recording.interactions[run[-1]].response
             is_refused = 400 <= response.status < 500 or response.no_response in NOT_SENT_KINDS
             if not is_refused:
-                return run[-1] + 1, self.recording.interactions[run[-1]]
+                return recording, run[-1] + 1
         return None
+
+    def _earlier(self, write: RecordedRequest) -> Iterator[tuple[FileRecording, range]]:
+        """Yield what earlier runs recorded of a write, also in the files that they left."""
+        for run in reversed(self._old_runs(write)):
+            yield self.recording, run
+        for file in unfinished_files(self._path) if self._updates else ():
+            if file != self._file:
+                left = read_cassette(file)
+                for run in reversed(self._player_of(left).find_all(write)):
+                    yield left, run
 
     def refuse_if_full(self) -> None:
         """Raise `CassetteError` if the file has no room for another interaction."""
@@ -362,7 +380,7 @@ class Recorder:
         writer = self._new_file(beside, header_text(self._metadata, self._redactor))
         for each in layout.INTERACTION.finditer(lost.encode()):
             writer.append(each[0].decode())
-        self._file, self._replaces = beside, None
+        self._file = beside
         self._tell_changed(changed, f"The recording continues in {beside}.")
         return writer
 
