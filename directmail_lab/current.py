@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+import weakref
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
@@ -17,11 +18,17 @@ from .arguments import (
     check_names,
     check_number,
 )
-from .cassettes import BeforeRecord, FileRecording, Matcher, SessionRecording
+from .cassettes import (
+    BeforeRecord,
+    FileRecording,
+    Matcher,
+    SessionRecording,
+    new_cassette_path,
+)
 from .contract import ME_PATH
 from .credentials import ApiKey, as_api_key, find_api_key, forget_api_key, remembered_api_key
 from .display import ProgressBar
-from .errors import NotConnectedError, naming_what_is_missing
+from .errors import CassetteInUseError, NotConnectedError, naming_what_is_missing
 from .http import httpx, recorded_request
 from .keyless import replay_in_place, replaying_session
 from .modes import Entered, ModeChange, Timing
@@ -42,8 +49,9 @@ _MOST_SESSIONS: Final = 20
 class _Current:
     """The session that the module-level calls use, and the callbacks for when it changes.
 
-    It also keeps the recordings of the sessions that were opened, by account, the newest last, and
-    the last mode of `record` that replays because there was no key.
+    It also keeps the recordings of the sessions that were opened, by account, the newest last, the
+    last mode of `record` that replays because there was no key, and the sessions that somebody
+    still has, such as IPython in ``Out``.
     """
 
     def __init__(self) -> None:
@@ -51,6 +59,7 @@ class _Current:
         self.callbacks: dict[object, Callable[[], object]] = {}
         self.histories: dict[bytes, deque[SessionRecording]] = {}
         self.keyless: ModeChange[Session] | None = None
+        self.opened: weakref.WeakSet[Session] = weakref.WeakSet()
 
 
 _current: Final = _Current()
@@ -141,13 +150,30 @@ def connect(
         opened = Session(address, find_api_key(hidden, base_url=address), **options)
     if start is not None:
         try:
-            opened.record(start, record_mode=mode, match_on=match_on, ignore=ignore, like=like)
+            _record(opened, start, record_mode=mode, match_on=match_on, ignore=ignore, like=like)
         except BaseException:
             opened.close()
             raise
     _join_history(opened)
     make_current(opened)
     return opened
+
+
+def _record(
+    opened: Session, cassette: str | Path | FileRecording, **options: Any
+) -> ModeChange[Session]:
+    """Record in a session. An earlier current session stops recording the same cassette."""
+    try:
+        return opened.record(cassette, **options)
+    except CassetteInUseError:
+        own = [each.open_cassette for each in _current.opened if each is not opened]
+        place = cassette if isinstance(cassette, str | Path) else cassette.name
+        path = new_cassette_path(place, opened.folders)
+        if not (same := [each for each in own if each is not None and each.path == path]):
+            raise
+        for each in same:
+            each.close()
+        return opened.record(cassette, **options)
 
 
 def _join_history(opened: Session) -> None:
@@ -162,6 +188,8 @@ def _join_history(opened: Session) -> None:
 def make_current(opened: Session | None) -> None:
     """Make a session the current one; with None, there is no current session."""
     _current.session = opened
+    if opened is not None:
+        _current.opened.add(opened)
     for callback in list(_current.callbacks.values()):
         callback()
 
@@ -411,7 +439,8 @@ def record(
     NotConnectedError
         There is no key, and no such cassette to replay; or the mode ``"all"`` has no key.
     CassetteInUseError
-        Another recording writes the same cassette.
+        Another recording writes the same cassette. If that is the recording of an earlier current
+        session of this process, it ends instead.
     CassetteError
         The cassette cannot be read or written, or its name leads out of the folder. Or it was
         recorded at another base address (in the modes ``"update"`` and ``"all"``; all addresses of
@@ -440,7 +469,8 @@ def record(
 
     def enter() -> Entered[Session]:
         if record_mode not in _REPLAYED_WITHOUT_KEY or _connect_with_key():
-            return session().record(cassette, record_mode=record_mode, **options).entered
+            change = _record(session(), cassette, record_mode=record_mode, **options)
+            return change.entered
         entered, line = replay_in_place(_current.session, cassette, options)
         make_current(entered.session)
         if not said:

@@ -591,6 +591,30 @@ def test_a_session_may_start_in_this_mode(account: FaultyService) -> None:
     assert account.requests.total() == 1
 
 
+@pytest.mark.parametrize("how", ["statement", "connect"])
+def test_a_notebook_that_connects_again_records_again(service: FaultyService, how: str) -> None:
+    """IPython keeps the first session in ``Out``, so that nobody has closed it."""
+    address = service.base_url, service.api_key
+    kept = []
+    for _ in range(2):
+        if how == "connect":
+            kept.append(dm.connect(*address, cassette="tour", record_mode="update"))
+        else:
+            kept.append(dm.connect(*address))
+            dm.record("tour")
+        dm.me()
+    mine = Session(service.base_url, ApiKey(service.api_key))
+    dm.live()
+    with mine, mine.record("tour"), pytest.raises(CassetteInUseError):
+        dm.record("tour")
+    dm.logout()
+    kept[0].close()
+
+    assert len(read_cassette(TOUR)) == 1
+    assert service.requests.total() == 2
+    assert interactions("tour")["at"].iloc[0] == interactions(kept[1])["at"].iloc[0]
+
+
 def test_a_name_in_use_says_by_whom_and_since_when(tmp_path: Path) -> None:
     """Another kernel is named by its process. A file that is not a lock's keeps its text."""
     path, code = tmp_path / "tour.yaml", "import sys; from cassette_samples import *\n"
