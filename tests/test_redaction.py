@@ -372,6 +372,9 @@ LONG = "t0ken-of-16-char"
         (f"?key={LONG}&token={LONG}", "?key=<REDACTED>&token=<REDACTED>"),
         (f"?key={LONG[1:]}&token=2", f"?key={LONG[1:]}&token=2"),
         (f"?monkey={LONG}&page_token={LONG}", f"?monkey={LONG}&page_token={LONG}"),
+        ("?Signature=U0HqEiRPU0zA0ME8nJmYCfTZXGc%3D&Expires=1", "?Signature=<REDACTED>&Expires=1"),
+        ("?se=1&sig=9f8e7d6c5b4a39281706f5e4d3c2b1a0", "?se=1&sig=<REDACTED>"),
+        ("?signature=With+our+kind+regards&sig=1", "?signature=With+our+kind+regards&sig=1"),
         (f"?password={KEY}&q={KEY}", "?password=<REDACTED>&q=<API_KEY>"),
     ],
 )

@@ -17,7 +17,7 @@ from dataclasses import replace
 from functools import lru_cache
 from itertools import chain
 from typing import Final, final
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qsl, unquote, unquote_plus, urlsplit
 
 from ..credentials import Hidden, keys_version, known_keys
 from ..errors import CassetteError
@@ -50,8 +50,10 @@ _CREDENTIAL_FIELD: Final = re.compile(
     "|[a-z0-9]*(?:password|passwd|passwort|pwd)(?:confirmation|confirm|again|repeat|[0-9])?"
 )
 _LONG_ENOUGH: Final = 16
+# S3, CloudFront and Azure sign addresses so. A person's signature has spaces.
+_SIGNATURE: Final = re.compile(r"[\w+/~-]{20,}=*", re.ASCII)
 # Each text with such a field contains one of these.
-_HINTS: Final = ("key", "token", "secret", "passw", "pwd", "assertion", "signature", "%")
+_HINTS: Final = ("key", "token", "secret", "passw", "pwd", "assertion", "sig=", "signature", "%")
 
 # A field of a multipart form. Its groups: all before the value, the name, the value. In each line,
 # only the first name is tried, since trying all would take quadratic time.
@@ -317,7 +319,8 @@ def _redacted_field(field: re.Match[str]) -> str:
     before, name, value = field.groups()
     name = normalize(unquote(name))
     is_long = name in ("key", "token") and len(value) >= _LONG_ENOUGH
-    is_credential = value and (is_long or _CREDENTIAL_FIELD.fullmatch(name))
+    is_signature = name in ("sig", "signature") and _SIGNATURE.fullmatch(unquote_plus(value))
+    is_credential = value and (is_long or is_signature or _CREDENTIAL_FIELD.fullmatch(name))
     return f"{before}{REDACTED if is_credential else value}"
 
 
