@@ -118,10 +118,10 @@ class Composer:
     def _ask_or_send(self, form: Any, body: bytes, respond: Respond) -> None:
         session = self._session()
         request = _written(session, self._shown(), form, body)
-        texts = [str(request.url), *request.headers.values(), request.content.decode("latin-1")]
-        if session.mode != "replay" and any(map(has_placeholder, texts)):
+        if session.mode != "replay" and (place := _place_of_placeholder(request)):
             raise DirectMailLabError(
-                "A value was replaced when this was recorded.", "Put in your own."
+                f"{place} contains a placeholder, which replaced a secret value.",
+                "Put in your own value, or remove it.",
             )
         if not session.allow_writes or not is_write(request) or _is_replayed(session, request):
             self._send((session, request), respond)
@@ -393,6 +393,16 @@ def _below(session: Session, address: str) -> str:
     if not address:
         raise DirectMailLabError("The address is empty.", "Type a path, such as /v1/users/me.")
     return address
+
+
+def _place_of_placeholder(request: httpx.Request) -> str | None:
+    """Return which part of a request redaction has changed, or None."""
+    parts = {
+        "The address": str(request.url),
+        **{f"The header {name}": value for name, value in request.headers.items()},
+        "The body": request.content.decode("latin-1"),
+    }
+    return next((place for place, text in parts.items() if has_placeholder(text)), None)
 
 
 def _with_scheme(session: Session, address: str) -> str:
