@@ -394,7 +394,7 @@ def record(
     A response with status 401, 403, 429 or 5xx does not replace a success: it is recorded, and
     replayed only while there is no other response to its request. A write that an earlier run may
     have carried out is refused with `AlreadySentError`. If the response to a write is lost, that is
-    recorded too.
+    recorded too, but not if the kernel is killed before it comes.
 
     The same notebook serves its author, who signs in and records, and its readers, who have no key.
     If neither the current session nor the environment nor the keyring has a key, the modes

@@ -406,8 +406,9 @@ class Cassette:
             f"{write.method} {path} was sent before, {sent_when(at, status)}: interaction {number} "
             f"of cassette {name!r}. It was not sent again.",
             "It may be another one if the two differ only in what redaction, ignore or match_on "
-            f'leave out. with record({self.name!r}, record_mode="all"): around the call sends it, '
-            '"new_episodes" in its place replays it.',
+            "leave out. To send it again, put the call into the block "
+            f'`with dm.record({self.name!r}, record_mode="all"):`. With "new_episodes" instead of '
+            '"all", the block replays its response.',
             cassette=name,
             number=number,
             status=status,
