@@ -538,6 +538,16 @@ dm.replay("Shared" + "-Tour"), dm.me()
 """
 
 
+@pytest.mark.skipif(sys.platform in ("win32", "darwin"), reason="file names are text there")
+def test_a_zips_name_may_have_umlauts_where_python_reads_ascii(tour: Path) -> None:
+    """With `LC_ALL=C`, such a name reaches Python as surrogates, which UTF-8 cannot encode."""
+    target = Path(b"t\xc3\xbcr.zip".decode("ascii", "surrogateescape"))
+    share([notebook("one.ipynb", REPLAY)], target, run=False)
+
+    with zipfile.ZipFile("tür.zip") as archive:
+        assert "tür/README.md" in archive.namelist()
+
+
 def test_a_cassette_is_packed_under_the_name_that_the_run_used(tour: Path) -> None:
     """Some disks take two names for one, and find the file by either; a link does so everywhere."""
     first = "import directmail_lab as dm"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import posixpath
 import re
 import shutil
@@ -35,6 +36,7 @@ from ..cassettes import (
 )
 from ..cassettes.convert import convert, layout_of
 from ..cassettes.files import parse_cassette
+from ..cassettes.library import create
 from ..errors import CassetteFormatError, DirectMailLabError
 from ..package_files import package_files
 from ..redaction.key import KeySearch
@@ -159,7 +161,9 @@ def share(
         was_run = bundle.run(timeout_s)
     if make_page:
         bundle.add_pages(make_page, search_for)
-    bundle.add_instructions(target.stem, was_run)
+    # With LC_ALL=C, Python may read a file's name as ASCII with surrogates, which no zip can store.
+    title = os.fsencode(target.stem).decode(errors="replace")
+    bundle.add_instructions(title, was_run)
     wheel = _wheel()
     findings = bundle.check(search_for, wheel)
     first_place = {each.what: each.where for each in reversed(findings)}
@@ -167,12 +171,9 @@ def share(
         warnings.warn(f"The zip contains {what}, first in {where}.", stacklevel=2)
     contents = {**bundle.contents, _WHEEL: _zipped(wheel)}
     target.parent.mkdir(parents=True, exist_ok=True)
-    # The zip is written next to the target and then moved, so that nobody finds half of one.
-    with tempfile.TemporaryDirectory(dir=target.parent) as folder:
-        whole = Path(folder, target.name)
-        whole.write_bytes(_zipped({f"{target.stem}/{n}": data for n, data in contents.items()}))
-        whole.replace(target)
-    names = [f"  {target.stem}/{name}" for name in sorted(contents)]
+    with create(target) as new:
+        new.write_bytes(_zipped({f"{title}/{name}": data for name, data in contents.items()}))
+    names = [f"  {title}/{name}" for name in sorted(contents)]
     for line in (f"Wrote {target}, with:", *names, was_run, *_listed(wheel)):
         notice(line)
     return target
