@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from directmail_lab.cassettes import read_cassette
+from directmail_lab.cassettes.library import create
 from directmail_lab.credentials import ApiKey
 from directmail_lab.errors import CassetteError, NotConnectedError
 from directmail_lab.sessions import Session
@@ -106,3 +109,13 @@ def test_closing_a_session_on_a_full_disk_still_forgets_the_key(service: FaultyS
     with pytest.raises(NotConnectedError, match="no key"):
         session.live()
     assert len(read_cassette(TOUR)) == 1
+
+
+def test_the_error_of_a_full_disk_names_the_file_that_was_not_written(tmp_path: Path) -> None:
+    """It is the file that the caller named, and no part of it remains."""
+    page = tmp_path / "tour.html"
+    with pytest.raises(OSError, match="No space left") as caught, create(page):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    assert caught.value.filename == str(page)
+    assert not list(tmp_path.iterdir())

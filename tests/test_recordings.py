@@ -419,6 +419,20 @@ def test_files_written_for_a_private_cassette_are_private(tmp_path: Path, mode: 
     assert modes == {path.stat().st_mode & 0o777} == {0o600}
 
 
+@pytest.mark.parametrize("mode", ["new_episodes", "all"])
+def test_a_read_only_cassette_is_refused_before_anything_is_sent(tmp_path: Path, mode: str) -> None:
+    """The error blames no other program, and nothing is written beside the file."""
+    path = recorded(tmp_path / "tour.yaml", answered(get("/old")))
+    path.chmod(0o444)
+    with (
+        pytest.raises(dm.errors.CassetteError, match="is read-only, so it was not changed"),
+        opened(path, mode),
+    ):
+        pass
+
+    assert [file.name for file in tmp_path.iterdir()] == ["tour.yaml"]
+
+
 @pytest.mark.parametrize("change", ["removed", "replaced", "same size"])
 def test_a_file_that_changes_during_a_re_recording_is_not_modified(
     tmp_path: Path, change: str

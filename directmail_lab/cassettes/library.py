@@ -25,6 +25,7 @@ _MAX_NAME_BYTES: Final = 230
 _MAX_PATH_BYTES: Final = 4000
 _TRIES: Final = 20
 _T = TypeVar("_T")
+_ANY_WRITE: Final = 0o222
 _NO_LINK: Final = getattr(os, "O_NOFOLLOW", 0)
 _HOLDER: Final = re.compile(r"process (\d{1,10}), since ([\w: ]{1,40})")
 _ROOT_MARKS: Final = ("pyproject.toml", ".git", "notebooks")
@@ -349,12 +350,17 @@ def locked(path: Path) -> Iterator[Path]:
     CassetteInUseError
         Another recording has locked it.
     CassetteError
-        The folder cannot be written to.
+        The folder cannot be written to, or the file is read-only.
     """
     from filelock import FileLock, Timeout  # a fifth of the package's imports; a replay needs none
 
     path, process = _real_path(path), os.getpid()
     file = Path(f"{path}.lock")
+    if path.exists() and not path.stat().st_mode & _ANY_WRITE:
+        raise CassetteError(
+            f"{path} is read-only, so it was not changed.",
+            "Make it writable, or record under another name.",
+        )
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         lock = FileLock(str(file), timeout=0, thread_local=False)
@@ -451,6 +457,10 @@ def create(path: Path, version: Version | None = None) -> Iterator[Path]:
                 f"Another program has {path} open, so it was not replaced.",
                 "Close it there, and try again.",
             ) from None
+    except OSError as error:
+        if error.filename in (None, str(new)):  # a full disk's error names no file
+            error.filename = str(path)
+        raise
     finally:
         with suppress(PermissionError):
             patiently(lambda: new.unlink(missing_ok=True))
