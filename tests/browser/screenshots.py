@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 IMAGES: Final = Path(__file__).parents[2] / "notebooks" / "images"
 LARGEST_BYTES: Final = 150_000
 
-# A frame for the screenshot of the form, which a saved notebook shows in place of the widget.
+# A frame for the screenshot of a widget, which a saved notebook shows in place of the widget.
 # Without it, a reader may click the picture and type a key, and JupyterLab takes each letter for a
 # command.
-MARK_AS_PICTURE: Final = """(form, width) => {
+MARK_AS_PICTURE: Final = """(form, [width, name]) => {
   const mark = document.createElement('div');
   const caption = document.createElement('div');
-  caption.textContent = 'Only a picture: run this cell to get the form.';
+  caption.textContent = 'Only a picture: run this cell to get the ' + name + '.';
   caption.style.cssText = 'font: 600 14px system-ui, sans-serif; margin-bottom: 10px;' +
     ' color: #212121';
   mark.className = 'a-picture';
@@ -83,6 +83,7 @@ def main() -> None:
         sync_playwright() as driver,
     ):
         browser = launch(driver.chromium)
+        expect.set_options(timeout=30_000)
         for theme in themes:
             server.set_theme(theme)
             for take_picture, (width, height, scale) in PICTURES.items():
@@ -110,7 +111,7 @@ def take_sign_in(page: Page, server: Server, folder: Path, theme: str) -> None:
     if theme == "light":
         run_notebook(page, server, "picture", SIGN_IN.format(""))
         Form(page).ready()
-        page.locator(".dml-form").evaluate(MARK_AS_PICTURE, 464)
+        page.locator(".dml-form").evaluate(MARK_AS_PICTURE, [464, "form"])
         take(page, ".a-picture", folder / "sign-in-picture.png")
 
 
@@ -174,7 +175,7 @@ def take_composer(page: Page, server: Server, folder: Path, theme: str) -> None:
         response.locator(".cm-line", has_text="ltr_stand_in").first.click()
         take(page, ".dml-browser", folder / f"composer-{theme}.png")
         if theme == "light":
-            root.evaluate(MARK_AS_PICTURE, 1100)
+            root.evaluate(MARK_AS_PICTURE, [1100, "panel"])
             take(page, ".a-picture", folder / "composer-picture.png")
 
 
