@@ -23,7 +23,7 @@ def refusal(service: FaultyService, session: Session, body: Any, **fault: Any) -
     """Return the error of a response with this body."""
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
     with (
-        service.fault(**{"status": 422, "body": content, **fault}),
+        service.fault(**{"status": 400, "body": content, **fault}),
         pytest.raises(ServiceError) as caught,
     ):
         session.check(session.get("/v1/users/me"))
@@ -54,7 +54,7 @@ def test_an_error_quotes_what_the_service_says_to_people(
 ) -> None:
     """It takes the usual members alone, also nested ones. Other parts of a body are data."""
     error = refusal(service, unpaced, body)
-    quoted = f'422 Unprocessable Entity: "{said}".' if said else "422 Unprocessable Entity."
+    quoted = f'400 Bad Request: "{said}".' if said else "400 Bad Request."
 
     assert error.said == said
     assert f"GET /v1/users/me responded with {quoted} Correct the request." in str(error)
