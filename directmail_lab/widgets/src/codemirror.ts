@@ -46,6 +46,7 @@ type SyntaxNode = ReturnType<Tree["resolveInner"]>;
 const PATIENCE_MS = 200;
 const MOST_ERRORS = 20;
 const MOST_MATCHES = 1000;
+const COUNT_MS = 200; // a count of 3 MB takes half a second, so count once the typing pauses
 const LONGEST_WRAPPED = 5000; // wrapping a line of a megabyte is slow
 const VALUES = new Set(["Object", "Array", "String", "Number", "True", "False", "Null"]);
 const NAME = /^[A-Za-z_]\w*$/;
@@ -167,6 +168,11 @@ function createSearch(view: EditorView): Panel {
     const all = total > MOST_MATCHES ? `over ${formatCount(MOST_MATCHES)} matches` : plural(total, "match", "matches");
     setText(found, !query.valid ? "" : current ? `${formatCount(current)} of ${all}` : all);
   };
+  let counting: ReturnType<typeof setTimeout> | undefined;
+  const countSoon = () => {
+    clearTimeout(counting);
+    counting = setTimeout(count, COUNT_MS);
+  };
   const close = () => {
     closeSearchPanel(view);
     view.focus();
@@ -195,7 +201,7 @@ function createSearch(view: EditorView): Panel {
     found,
     makeButton("×", close, { ariaLabel: "Close the search", title: "Close (Escape)" }),
   );
-  return { dom, top: true, mount: () => typed.select(), update: ({ transactions }) => transactions.length && count() };
+  return { dom, top: true, mount: () => typed.select(), update: ({ transactions }) => transactions.length && countSoon(), destroy: () => clearTimeout(counting) };
 }
 
 const wrapping = (text: string): Extension =>
