@@ -313,3 +313,15 @@ def test_every_text_is_readable_and_nothing_is_cut(
         assert box is not None
         assert box["x"] + box["width"] <= width
         assert box["y"] + box["height"] <= 900
+
+
+def test_an_opened_response_is_printed_whole(
+    tmp_path: Path, open_file: Callable[..., Page]
+) -> None:
+    """On paper, nothing can be scrolled: 300 lines take about five sheets."""
+    lines = "\n".join(f"line {number}" for number in range(300))
+    page, _ = open_file(page_of(tmp_path / "tour.yaml", typed("text/plain", lines)))
+    rows(page.get_by_role("region", name="Recorded interactions")).first.click()
+    expect(page.get_by_text("line 299")).to_be_attached()
+
+    assert len(re.findall(rb"/Type\s*/Page\b", page.pdf(format="A4"))) >= 4
