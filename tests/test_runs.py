@@ -13,6 +13,7 @@ import time
 import warnings
 from contextlib import suppress
 from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -616,6 +617,10 @@ def test_a_notebook_that_connects_again_records_again(service: FaultyService, ho
     assert interactions("tour")["at"].iloc[0] == interactions(kept[1])["at"].iloc[0]
 
 
+@pytest.mark.skipif(
+    tuple(map(int, version("filelock").split(".")[:2])) < (3, 30),
+    reason="an older filelock empties the file of a lock that another one has",
+)
 def test_a_name_in_use_says_by_whom_and_since_when(tmp_path: Path) -> None:
     """Another kernel is named by its process. A file that is not a lock's keeps its text."""
     path, code = tmp_path / "tour.yaml", "import sys; from cassette_samples import *\n"

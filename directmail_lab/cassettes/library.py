@@ -388,7 +388,10 @@ def locked(path: Path) -> Iterator[Path]:
 
 
 def _sign(file: Path) -> None:
-    """Write into a lock's file who has it since when, if nobody else's text is in it."""
+    """Write into a lock's file who has it since when, if nobody else's text is in it.
+
+    Before 3.30, filelock empties the file when another program asks for the lock.
+    """
     with suppress(OSError), os.fdopen(os.open(file, os.O_RDWR | _NO_LINK), "r+b") as lock:
         if os.fstat(lock.fileno()).st_nlink == 1 and lock.read(8) in (b"", b"process "):
             lock.seek(0)
