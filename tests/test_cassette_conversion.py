@@ -216,6 +216,7 @@ def test_converting_a_binary_body_to_vcrpys_json_is_an_error() -> None:
     assert not Path("tour.json").exists()
 
 
+@pytest.mark.posix("links")
 @pytest.mark.parametrize("write", [lambda tour: convert(tour, Path("out.har"), "har"), repair])
 def test_a_rewrite_does_not_write_through_a_symlink(
     tour: Path, write: Callable[[Path], object]

@@ -32,7 +32,7 @@ from directmail_lab.redaction import Redactor
 KEY = "dm_live_8fK2xQ9zLr7TtVb3nWm5YcHs1pAe"
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-FORKS = pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
+FORKS = pytest.mark.posix("forks")
 
 
 def loads_in_vcrpy(path: Path) -> int:

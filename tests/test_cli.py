@@ -640,6 +640,7 @@ def test_adopt_keeps_the_json_of_a_cassette_whatever_its_name(name: str) -> None
     assert SECRET not in text
 
 
+@pytest.mark.posix("links")
 def test_adopt_leaves_outside_files_keeps_permissions_and_reports_comments(
     suite: object, tmp_path: Path
 ) -> None:

@@ -99,6 +99,7 @@ def test_a_recording_is_sent_in_parts(ask: Ask) -> None:
     assert ask("cassettes/tour.yaml", None).json()["response"]["problem"].endswith(".")
 
 
+@pytest.mark.posix("links")
 def test_no_path_leads_out_of_the_servers_folder(server: Server, ask: Ask) -> None:
     """A file that is outside, hidden, missing or not a file gets the same response."""
     outside = server.home / "outside.yaml"
@@ -220,6 +221,7 @@ def test_the_tutorials_are_copied_to_the_servers_folder(server: Server) -> None:
     assert call(server, "POST", "tutorials").json()["path"] == path
 
 
+@pytest.mark.posix("links")
 def test_the_tutorials_are_not_copied_through_a_link(tmp_path: Path) -> None:
     """A symlink could lead the copy out of the server's folder."""
     (tmp_path / "outside").mkdir()

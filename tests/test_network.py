@@ -412,7 +412,7 @@ def test_each_event_loop_has_connections_of_its_own(
     assert opened.call_count == 2
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
+@pytest.mark.posix("forks")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_forked_child_opens_its_own_connections(
     live: Session, monkeypatch: pytest.MonkeyPatch

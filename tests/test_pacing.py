@@ -621,7 +621,7 @@ def test_processes_share_one_allowance(processes: int, requests: int, threads: i
     assert outcome.took_s <= 2.5 * outcome.ideal_s
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
+@pytest.mark.posix("forks")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_child_forked_while_others_send_does_not_hang(
     service: StandIn, monkeypatch: pytest.MonkeyPatch

@@ -407,6 +407,7 @@ def test_a_file_that_changes_after_the_last_interaction_is_not_modified(tmp_path
     assert "It stays as it is now" in notices[0]
 
 
+@pytest.mark.posix("the mode of files")
 @pytest.mark.parametrize("mode", ["new_episodes", "all"])
 def test_files_written_for_a_private_cassette_are_private(tmp_path: Path, mode: str) -> None:
     """The file beside it and its replacement have the same permissions."""
@@ -419,6 +420,7 @@ def test_files_written_for_a_private_cassette_are_private(tmp_path: Path, mode: 
     assert modes == {path.stat().st_mode & 0o777} == {0o600}
 
 
+@pytest.mark.posix("the mode of files")
 @pytest.mark.parametrize("mode", ["new_episodes", "all"])
 def test_a_read_only_cassette_is_refused_before_anything_is_sent(tmp_path: Path, mode: str) -> None:
     """The error blames no other program, and nothing is written beside the file."""

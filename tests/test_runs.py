@@ -644,8 +644,8 @@ def test_a_name_in_use_says_by_whom_and_since_when(tmp_path: Path) -> None:
     assert f"process {process.pid}, since " in str(other.value)
 
 
+@pytest.mark.posix("forks")
 @pytest.mark.slow
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 @pytest.mark.parametrize("seed", range(5))
 def test_a_kill_at_any_moment_of_a_run_leaves_old_or_new_responses(
