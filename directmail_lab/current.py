@@ -22,16 +22,16 @@ from .cassettes import (
     BeforeRecord,
     FileRecording,
     Matcher,
-    SessionRecording,
+    MemoryRecording,
     new_cassette_path,
 )
 from .contract import ME_PATH
 from .credentials import ApiKey, as_api_key, find_api_key, forget_api_key, remembered_api_key
 from .display import ProgressBar
 from .errors import CassetteInUseError, NotConnectedError, naming_what_is_missing
-from .http import httpx, recorded_request
-from .keyless import replay_in_place, replaying_session
-from .modes import Entered, ModeChange, Timing
+from .http import httpx, request_value
+from .mode_change import Entered, ModeChange, Timing
+from .replaying import replay_in_place, replaying_session
 from .sessions import Session, SessionOptions
 from .settings import API_KEY_VARIABLE, BASE_URL_VARIABLE, choose_address, variable
 from .tracebacks import hide_frames
@@ -57,8 +57,8 @@ class _Current:
     def __init__(self) -> None:
         self.session: Session | None = None
         self.callbacks: dict[object, Callable[[], object]] = {}
-        self.histories: dict[bytes, deque[SessionRecording]] = {}
-        self.keyless: ModeChange[Session] | None = None
+        self.histories: dict[bytes, deque[MemoryRecording]] = {}
+        self.without_key: ModeChange[Session] | None = None
         self.opened: weakref.WeakSet[Session] = weakref.WeakSet()
 
 
@@ -331,7 +331,7 @@ def burst(n: int, path: str = ME_PATH) -> pd.DataFrame:
 
     check_number("n", n, least=1)
     opened = session()
-    recorded = recorded_request(opened.client.build_request("GET", path))
+    recorded = request_value(opened.client.build_request("GET", path))
     cassette, first, repeated = opened.open_cassette, len(opened.recording), 0
     with ProgressBar(n, desc=f"GET {path}", unit="request") as bar:
         for _ in range(n):
@@ -481,16 +481,16 @@ def record(
     change = ModeChange(enter)
     if said:  # IPython would show the same text again
         vars(change)["_ipython_display_"] = lambda: None
-        _current.keyless = change
+        _current.without_key = change
     return change
 
 
-def keyless_record() -> ModeChange[Session] | None:
+def record_without_key() -> ModeChange[Session] | None:
     """Return what `record` entered without a key, if the current session is still in that mode.
 
     With a key, ``enter_again()`` records.
     """
-    change = _current.keyless
+    change = _current.without_key
     is_on = change is not None and change.entered.session is _current.session and change.is_on()
     return change if is_on else None
 

@@ -16,8 +16,8 @@ from .errors import AddressError
 from .exchange.values import (
     Headers,
     NoResponse,
-    RecordedRequest,
-    RecordedResponse,
+    Request,
+    Response,
     text_headers,
 )
 
@@ -76,16 +76,16 @@ def body_of(request: httpx.Request) -> bytes | None:
         return None
 
 
-def recorded_request(request: httpx.Request) -> RecordedRequest:
+def request_value(request: httpx.Request) -> Request:
     """Return a request as a value. Like vcrpy, treat a missing or unread body as an empty one."""
     body = body_of(request) or b""
     headers = text_headers(request.headers.raw)
-    return RecordedRequest(request.method, str(request.url), headers, body)
+    return Request(request.method, str(request.url), headers, body)
 
 
-def recorded_response(response: httpx.Response, body: bytes | None = None) -> RecordedResponse:
+def response_value(response: httpx.Response, body: bytes | None = None) -> Response:
     """Return a response as a value, by default with the body that httpx has read."""
-    return RecordedResponse(
+    return Response(
         status=response.status_code,
         reason=response.reason_phrase,
         headers=text_headers(response.headers.raw),
@@ -93,7 +93,7 @@ def recorded_response(response: httpx.Response, body: bytes | None = None) -> Re
     )
 
 
-def as_response(stored: RecordedResponse) -> httpx.Response:
+def httpx_response(stored: Response) -> httpx.Response:
     # For an empty reason phrase (HTTP/2 has none), httpx uses the usual one of the status.
     reason = {"reason_phrase": stored.reason.encode("ascii", "replace")} if stored.reason else {}
     return httpx.Response(
@@ -127,7 +127,7 @@ def kind_of_failure(error: BaseException) -> NoResponse | None:
     return next((kind for classes, kind in _NO_RESPONSE if isinstance(error, classes)), None)
 
 
-def as_failure(stored: RecordedResponse, request: httpx.Request) -> httpx.TransportError | None:
+def httpx_error(stored: Response, request: httpx.Request) -> httpx.TransportError | None:
     """Return the error to raise for a recorded response that did not come; None if it did."""
     for error, kind in _NO_RESPONSE:
         if kind == stored.no_response:

@@ -13,7 +13,7 @@ from urllib.parse import quote, urlsplit
 
 from .errors import CassetteError
 from .exchange.bodies import unpack
-from .exchange.values import RecordedRequest, RecordedResponse, header, normalize_headers
+from .exchange.values import Request, Response, header, normalize_headers
 
 _HEADERS: Final = frozenset(("link", "location", "content-location", "refresh"))
 _SLASH: Final = r"\\?/"  # JSON may have \/
@@ -45,7 +45,7 @@ class Rewriting:
         origins = {"/".join(address.split("/", 3)[:3]) for address in recorded}
         self._others = _any_of(origins - {base for base in bases if base in origins})
 
-    def to_client(self, response: RecordedResponse) -> RecordedResponse:
+    def to_client(self, response: Response) -> Response:
         """Return a response whose addresses lead to the server.
 
         Raises
@@ -67,7 +67,7 @@ class Rewriting:
         own = self._own_text(text.decode("latin-1")).encode("latin-1")
         return response if own == text else normalize_headers(replace(response, body=own))
 
-    def to_service(self, request: RecordedRequest, base_url: str) -> RecordedRequest:
+    def to_service(self, request: Request, base_url: str) -> Request:
         """Return a request with the service's address in place of the server's own."""
         pairs = [(self._own, base_url), (quote(self._own, safe=""), quote(base_url, safe=""))]
         uri, body = request.uri, request.body

@@ -37,12 +37,12 @@ from .exchange.bodies import MAX_UNPACKED_BYTES, TooLargeError
 from .exchange.values import (
     TOKEN,
     Headers,
-    RecordedRequest,
-    RecordedResponse,
+    Request,
+    Response,
     header,
     normalize_headers,
 )
-from .http import httpx, parse_url, recorded_response
+from .http import httpx, parse_url, response_value
 from .rewriting import Rewriting
 from .settings import is_loopback
 
@@ -89,9 +89,9 @@ class Handler(BaseHTTPRequestHandler):
             self.send_error(HTTPStatus.BAD_REQUEST)
             return
         # `self.path` is the address as it was sent: /v1/users/me?verbose=1.
-        self.reply(RecordedRequest(self.command, self.path, tuple(self.headers.items()), body))
+        self.reply(Request(self.command, self.path, tuple(self.headers.items()), body))
 
-    def reply(self, request: RecordedRequest) -> None:
+    def reply(self, request: Request) -> None:
         """Send the response to a complete request."""
         self.send(self.server.owner.answer(request))
 
@@ -135,10 +135,10 @@ class Handler(BaseHTTPRequestHandler):
             raise ConnectionError("The client has disconnected.")
         return data
 
-    def send(self, response: RecordedResponse) -> None:
+    def send(self, response: Response) -> None:
         self.wfile.write(self.message(response))
 
-    def message(self, response: RecordedResponse) -> bytes:
+    def message(self, response: Response) -> bytes:
         """Return the bytes of a response, without hop-by-hop headers. Names keep their spelling."""
         if not _is_http(response):
             response = error_response(502, "The response is not valid HTTP.", reason="invalid")
@@ -201,7 +201,7 @@ class LoopbackServer:
         self._thread = threading.Thread(target=serve, args=(_POLL_S,), daemon=True)
         self._thread.start()
 
-    def answer(self, request: RecordedRequest) -> RecordedResponse:
+    def answer(self, request: Request) -> Response:
         """Return the response to a request."""
         raise NotImplementedError
 
@@ -256,24 +256,22 @@ def _number(text: str, base: Literal[10, 16] = 10) -> int:
     return int(text, base)
 
 
-def _is_http(response: RecordedResponse) -> bool:
+def _is_http(response: Response) -> bool:
     """Return whether HTTP can carry a response. A stranger's cassette may contain anything."""
     return 200 <= response.status <= 999 and all(
         TOKEN.fullmatch(name) and _VALUE.fullmatch(value) for name, value in response.headers
     )
 
 
-def json_response(status: int, value: object, headers: Headers = ()) -> RecordedResponse:
+def json_response(status: int, value: object, headers: Headers = ()) -> Response:
     """Return a response with a JSON body."""
     reason = HTTPStatus(status).phrase if status in set(HTTPStatus) else "Unknown"
     body = json.dumps(value, ensure_ascii=False).encode()
     content_type = ("Content-Type", "application/json; charset=utf-8")
-    return RecordedResponse(status, reason, (content_type, *headers), body)
+    return Response(status, reason, (content_type, *headers), body)
 
 
-def error_response(
-    status: int, message: str, headers: Headers = (), **more: str
-) -> RecordedResponse:
+def error_response(status: int, message: str, headers: Headers = (), **more: str) -> Response:
     """Return a response with the JSON body ``{"error": {"status", "message", …}}``."""
     error = {"status": int(status), "message": message, **more}
     return json_response(status, {"error": error}, headers)
@@ -304,7 +302,7 @@ class CassetteServer(LoopbackServer):
                 raise CassetteError(f"Cassette {cassette.name} has no interactions. Record some.")
         super().__init__(port)
 
-    def answer(self, request: RecordedRequest) -> RecordedResponse:
+    def answer(self, request: Request) -> Response:
         """Return the recorded response to a request, or an error that says why there is none."""
         if problem := _problem(request):
             return error_response(403, problem, reason="refused")
@@ -329,7 +327,7 @@ class CassetteServer(LoopbackServer):
         addresses = chain.from_iterable(each.recording().addresses() for each in self.cassettes)
         return Rewriting(self.base_url, bases, (uri for (_, uri), _ in addresses))
 
-    def _played(self, request: RecordedRequest) -> RecordedResponse:
+    def _played(self, request: Request) -> Response:
         refusals: list[NotRecordedError] = []
         for each in _with_substitutes(request):
             asked = [  # spelled as httpx records addresses: %22 for a quotation mark, for example
@@ -352,7 +350,7 @@ class CassetteServer(LoopbackServer):
         return error_response(404, str(nearest), reason=nearest.reason)
 
 
-def _with_substitutes(request: RecordedRequest) -> Iterator[RecordedRequest]:
+def _with_substitutes(request: Request) -> Iterator[Request]:
     """Yield a request, then others whose responses HTTP allows for it (RFC 9110, 9.3.2 and 14.2).
 
     A request for a part of a body may get the whole body, and HEAD the headers of a GET.
@@ -385,7 +383,7 @@ class ClientServer(LoopbackServer):
         self._session, self._on_refusal = session, on_refusal
         super().__init__()
 
-    def answer(self, request: RecordedRequest) -> RecordedResponse:
+    def answer(self, request: Request) -> Response:
         """Return the session's response, or an error that says why there is none."""
         if problem := _problem(request):
             return error_response(403, problem, reason="refused")
@@ -396,7 +394,7 @@ class ClientServer(LoopbackServer):
             response = self._session.client.request(
                 request.method, request.uri, headers=headers, content=request.body
             )
-            answered = normalize_headers(recorded_response(response), method=request.method)
+            answered = normalize_headers(response_value(response), method=request.method)
             return self._rewriting.to_client(answered)
         except (DirectMailLabError, httpx.RequestError, httpx.InvalidURL, ValueError) as error:
             self._on_refusal(str(error))
@@ -411,7 +409,7 @@ class ClientServer(LoopbackServer):
         return Rewriting(self.base_url, [self._session.base_url], recorded)
 
 
-def _problem(request: RecordedRequest) -> str:
+def _problem(request: Request) -> str:
     """Return why a request is refused, or an empty string.
 
     A web page in the user's browser can send requests here: with a host name of its own that

@@ -23,8 +23,8 @@ from .cassettes import (
     Cassette,
     FileRecording,
     Matcher,
+    MemoryRecording,
     PlayedRecording,
-    SessionRecording,
 )
 from .clients import ClientsTransport, adapters_of
 from .clients.own import AsyncClient, Client
@@ -35,17 +35,17 @@ from .display import plural
 from .errors import DirectMailLabError, NotConnectedError, naming_what_is_missing
 from .exchange.operations import base_path, pattern_of
 from .http import REQUEST_OPTIONS, httpx, origin, parse_url
-from .modes import Entered, ModeChange, Timing, latency_factor, write_warning
+from .mode_change import Entered, ModeChange, Timing, latency_factor, write_warning
 from .redaction import Redactor
 from .redaction.redactor import guard_logs
 from .settings import NO_ADDRESS, base_address, trust_origin
 from .tracebacks import hide_frames
 from .transports import Transport
 from .transports.allowance import Pace
+from .transports.mode import Mode, ModeName, ModeTransport, RefusingTransport
 from .transports.network import NetworkTransport
-from .transports.observing import Observer, ObservingTransport
 from .transports.pacing import Allowances, PacingTransport
-from .transports.session import Mode, ModeName, RefusingTransport, SessionTransport
+from .transports.recording import Observer, RecordingTransport
 
 if TYPE_CHECKING:
     import httpx2
@@ -146,7 +146,7 @@ class Session:
             pattern_of(template)  # raises an error if it is not a template
         parse_url(self.base_url)
         self._reset_unit, self._retry, self._allow_writes = reset_unit, retry, allow_writes
-        self._own = SessionRecording("this session", self.base_url, reset_unit=reset_unit)
+        self._own = MemoryRecording("this session", self.base_url, reset_unit=reset_unit)
         self.folders: Sequence[Path] = ()
         self.matching: Mapping[str, Any] = {}
         self._redactor = redactor = Redactor()
@@ -163,7 +163,7 @@ class Session:
             trust_origin(self.base_url)
             self._network = NetworkTransport(self.base_url, self._api_key, allow_writes)
             start = self._sending("live", self._own)
-        self.transport = SessionTransport(start, self._observe)
+        self.transport = ModeTransport(start, self._observe)
         self.clients_transport = ClientsTransport(self.transport)
         self._timeout_s = timeout_s
         self.client: httpx.Client = Client(self._redacted, None, **self._client_options)
@@ -248,7 +248,7 @@ class Session:
     def drift_mode(self) -> ModeChange[Session]:
         """Send requests to the service, and keep no readings or messages."""
         unseen = Observer(base_path(self.base_url), self._redactor)
-        recording = SessionRecording("drift", self.base_url)
+        recording = MemoryRecording("drift", self.base_url)
         return self._change(lambda: self._sending("live", recording, observe=unseen))
 
     @property
@@ -267,12 +267,12 @@ class Session:
         return self.transport.mode.cassette
 
     @property
-    def sent(self) -> SessionRecording:
+    def sent(self) -> MemoryRecording:
         """The recording of all that the session has sent and received, in any mode."""
         return self._own
 
     @property
-    def recording(self) -> SessionRecording:
+    def recording(self) -> MemoryRecording:
         """The recording that questions about the session are asked of.
 
         In a replay, it is what this replay has played. In the other modes, it is `sent`.
@@ -308,14 +308,14 @@ class Session:
     def _sending(
         self,
         name: ModeName,
-        recording: SessionRecording,
+        recording: MemoryRecording,
         cassette: Cassette | None = None,
         *,
         observe: Observer | None = None,
     ) -> Mode:
         """Return a mode with the transports that a request passes on its way to the service."""
         network, clock, observe = self._keyed(name), self._clock, observe or self._observe
-        inner: Transport = ObservingTransport(network, observe, recording, cassette, clock=clock)
+        inner: Transport = RecordingTransport(network, observe, recording, cassette, clock=clock)
         if self.allowances.pace != "off":
             options: dict[str, Any] = {"retry": self._retry, "clock": clock}
             options["own_origin"] = origin(parse_url(self.base_url))
@@ -490,7 +490,7 @@ def _frame() -> Callable[[httpx.Response], pd.DataFrame]:
 
 
 def _forget(
-    recording: SessionRecording,
+    recording: MemoryRecording,
     key: ApiKey | None,  # noqa: ARG001 - kept alive until now: a redactor knows only such keys
     end_log_guard: Callable[[], None],
 ) -> None:

@@ -20,7 +20,7 @@ from .arguments import argument_error, check_choice
 from .contract import HEADERS, ME_PATH, STAND_IN_KEY, TYPICAL_LIMIT, TYPICAL_WINDOW_S
 from .credentials import ApiKey
 from .exchange.operations import operation_of, path_below
-from .exchange.values import Headers, RecordedRequest, RecordedResponse, header
+from .exchange.values import Headers, Request, Response, header
 from .readings.reset_unit import ResetUnit
 from .server import LoopbackServer, error_response, json_response
 from .settings import add_stand_in
@@ -119,7 +119,7 @@ class StandIn(LoopbackServer):
         made_up = f"the record, the form of errors and all operations except GET {ME_PATH}"
         return f"{values}; made up: {made_up}"
 
-    def answer(self, request: RecordedRequest) -> RecordedResponse:
+    def answer(self, request: Request) -> Response:
         """Return the response to a request, and count it."""
         method, path, now = request.method, path_below(request.uri), self._now()
         with self._lock:
@@ -137,7 +137,7 @@ class StandIn(LoopbackServer):
     def _now(self) -> float:
         return time.time()
 
-    def _is_known(self, request: RecordedRequest) -> bool:
+    def _is_known(self, request: Request) -> bool:
         scheme, _, sent = (header(request.headers, "Authorization") or "").partition(" ")
         expected = base64.b64encode(f"{self.api_key}:".encode())
         return scheme.lower() == "basic" and hmac.compare_digest(sent.strip().encode(), expected)
@@ -167,7 +167,7 @@ class StandIn(LoopbackServer):
             ("Server", "directmail-lab-stand-in"),
         )
 
-    def _routed(self, method: str, path: str, headers: Headers) -> RecordedResponse:
+    def _routed(self, method: str, path: str, headers: Headers) -> Response:
         number = self.requests[f"POST {_LETTERS_PATH}"]
         letter = {"id": f"ltr_stand_in_{number}", "state": "accepted", "service": "stand-in"}
         values = {**_LISTS, ME_PATH: self.record, _LETTERS_PATH: letter}
@@ -185,6 +185,6 @@ class StandIn(LoopbackServer):
 stand_in = StandIn  # the name that users write: with dm.stand_in(limit=5) as service
 
 
-def _error(status: int, message: str, headers: Headers) -> RecordedResponse:
+def _error(status: int, message: str, headers: Headers) -> Response:
     """Return an error; its form is an assumption, so the body names the stand-in."""
     return error_response(status, message, headers, service="stand-in")

@@ -9,26 +9,24 @@ from typing import Any
 
 from directmail_lab.cassettes import Cassette, read_cassette
 from directmail_lab.cassettes.vcr_files import block_text
-from directmail_lab.exchange.values import Interaction, RecordedRequest, RecordedResponse
+from directmail_lab.exchange.values import Interaction, Request, Response
 
 BASE_URL = "https://api.example.test"
 NOON = datetime(2026, 11, 21, 12, 0, 0, 123456, tzinfo=UTC)
 
 
-def get(path: str = "/v1/users/me", *, base: str = BASE_URL) -> RecordedRequest:
+def get(path: str = "/v1/users/me", *, base: str = BASE_URL) -> Request:
     """Return a GET request for a path."""
-    return RecordedRequest("GET", base + path, (("Accept", "*/*"),), b"")
+    return Request("GET", base + path, (("Accept", "*/*"),), b"")
 
 
-def post(body: bytes, *, content_type: str = "application/json") -> RecordedRequest:
+def post(body: bytes, *, content_type: str = "application/json") -> Request:
     """Return a POST request with this body."""
-    return RecordedRequest(
-        "POST", f"{BASE_URL}/v1/letters", (("Content-Type", content_type),), body
-    )
+    return Request("POST", f"{BASE_URL}/v1/letters", (("Content-Type", content_type),), body)
 
 
 def answered(
-    request: RecordedRequest | None = None, body: bytes | str = b'{"id": 1}', *, status: int = 200
+    request: Request | None = None, body: bytes | str = b'{"id": 1}', *, status: int = 200
 ) -> Interaction:
     """Return an interaction: the request (a GET by default) and a JSON response with this body."""
     data = body.encode() if isinstance(body, str) else body
@@ -39,7 +37,7 @@ def answered(
         ("X-RateLimit-Reset", "42"),
     )
     return Interaction(
-        request or get(), RecordedResponse(status, "OK", headers, data), NOON, elapsed_s=0.042
+        request or get(), Response(status, "OK", headers, data), NOON, elapsed_s=0.042
     )
 
 

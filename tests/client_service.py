@@ -8,7 +8,7 @@ import threading
 from collections import Counter
 from typing import Any, Final
 
-from directmail_lab.exchange.values import RecordedRequest, RecordedResponse, header
+from directmail_lab.exchange.values import Request, Response, header
 from directmail_lab.server import Handler, LoopbackServer, error_response, json_response
 
 KEY: Final = "hk_live_Zx81kQ0pLm27Vt"
@@ -18,7 +18,7 @@ _EVENT: Final = b"data: %d\n\n"
 class _Handler(Handler):
     server: Any
 
-    def reply(self, request: RecordedRequest) -> None:
+    def reply(self, request: Request) -> None:
         service = self.server.owner
         service.received.append(request)
         path = request.uri.partition("?")[0]
@@ -52,7 +52,7 @@ class ClientService(LoopbackServer):
     handler = _Handler
 
     def __init__(self) -> None:
-        self.received: list[RecordedRequest] = []
+        self.received: list[Request] = []
         self.goes_on, self.closing = threading.Event(), threading.Event()
         self.goes_on.set()
         super().__init__()
@@ -65,28 +65,28 @@ class ClientService(LoopbackServer):
         """Return the Authorization header of the last request."""
         return header(self.received[-1].headers, "Authorization")
 
-    def answer(self, request: RecordedRequest) -> RecordedResponse:
+    def answer(self, request: Request) -> Response:
         body = request.body or b""
         match request.uri.partition("?")[0].removeprefix("/v1/"):
             case "users/me":
                 cookies = (("Set-Cookie", "a=1; Path=/"), ("Set-Cookie", "b=2; Path=/"))
                 return json_response(200, {"name": "Ada", "of": request.uri}, cookies)
             case "rows" if request.method == "PUT":
-                return RecordedResponse(200, "OK", (("ETag", f'"{len(body)}"'),))
+                return Response(200, "OK", (("ETag", f'"{len(body)}"'),))
             case "rows":
                 digest = hashlib.sha256(body).hexdigest()
                 return json_response(201, {"bytes": len(body), "sha256": digest})
             case "parts":
                 return json_response(201, {"has_file": b'filename="rows.csv"' in body})
             case "moved":
-                return RecordedResponse(302, "Found", (("Location", "/v1/users/me?moved"),))
+                return Response(302, "Found", (("Location", "/v1/users/me?moved"),))
             case "elsewhere":
-                return RecordedResponse(307, "Temporary Redirect", (("Location", "/v1/rows"),))
+                return Response(307, "Temporary Redirect", (("Location", "/v1/rows"),))
             case "packed":
                 headers = (("Content-Type", "text/csv"), ("Content-Encoding", "gzip"))
-                return RecordedResponse(200, "OK", headers, gzip.compress(b"a,b\n" * 999, mtime=0))
+                return Response(200, "OK", headers, gzip.compress(b"a,b\n" * 999, mtime=0))
             case "badly-packed":
-                return RecordedResponse(200, "OK", (("Content-Encoding", "gzip"),), b"not gzip")
+                return Response(200, "OK", (("Content-Encoding", "gzip"),), b"not gzip")
             case "busy":
                 return error_response(503, "Not now.", (("Retry-After", "0"),))
             case _:

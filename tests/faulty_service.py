@@ -16,7 +16,7 @@ from http import HTTPStatus
 from typing import Any, Literal
 
 from directmail_lab.exchange.operations import path_below
-from directmail_lab.exchange.values import RecordedRequest, RecordedResponse, header
+from directmail_lab.exchange.values import Request, Response, header
 from directmail_lab.server import Handler, error_response
 from directmail_lab.standin import StandIn
 
@@ -80,7 +80,7 @@ class Fault:
 class FaultyHandler(Handler):
     """Breaks the connection if a fault asks for it."""
 
-    def reply(self, request: RecordedRequest) -> None:
+    def reply(self, request: Request) -> None:
         service = self.server.owner
         fault = service.next_fault(path_below(request.uri, service.prefix))
         response = service.answer(request)
@@ -146,7 +146,7 @@ class FaultyService(StandIn):
                     return fault
         return None
 
-    def answer(self, request: RecordedRequest) -> RecordedResponse:
+    def answer(self, request: Request) -> Response:
         path = request.uri.removeprefix(self.prefix)
         if path == request.uri and self.prefix:
             path = f"/outside{path}"  # no route matches it, so the response is a 404
@@ -156,9 +156,7 @@ class FaultyService(StandIn):
         return self.clock()
 
 
-def with_fault(
-    response: RecordedResponse, fault: Fault, request: RecordedRequest
-) -> RecordedResponse:
+def with_fault(response: Response, fault: Fault, request: Request) -> Response:
     """Return the response with the fault's status, body, headers and encoding."""
     default = 502 if fault.html else 302 if fault.redirect_to is not None else response.status
     status, body = fault.status or default, response.body
@@ -185,13 +183,11 @@ def with_fault(
         compressor = zlib.compressobj(wbits=WINDOW_BITS[fault.encoding])
         body = compressor.compress(body) + compressor.flush()
     return with_headers(
-        RecordedResponse(status, reason, response.headers, body), {**headers, **fault.headers}
+        Response(status, reason, response.headers, body), {**headers, **fault.headers}
     )
 
 
-def with_headers(
-    response: RecordedResponse, changes: Mapping[str, str | Sequence[str] | None]
-) -> RecordedResponse:
+def with_headers(response: Response, changes: Mapping[str, str | Sequence[str] | None]) -> Response:
     """Return the response with headers replaced or added, removed (None) or repeated (a list)."""
     names = {name.lower() for name in changes}
     headers = [pair for pair in response.headers if pair[0].lower() not in names]

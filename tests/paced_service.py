@@ -13,9 +13,9 @@ from typing import Any
 
 import httpx
 
-from directmail_lab.cassettes import SessionRecording
-from directmail_lab.transports.observing import Observer, ObservingTransport
+from directmail_lab.cassettes import MemoryRecording
 from directmail_lab.transports.pacing import Allowances, PacingTransport
+from directmail_lab.transports.recording import Observer, RecordingTransport
 
 START = 1_795_000_000.25
 BASE_URL = "https://api.example.test"
@@ -114,14 +114,14 @@ class Service:
         return httpx.Response(self.statuses[-1], headers=headers)
 
 
-def observed(service: Service, recording: SessionRecording) -> ObservingTransport:
+def observed(service: Service, recording: MemoryRecording) -> RecordingTransport:
     """Return a transport that sends to the service and keeps the readings of its responses."""
     network, clock = httpx.MockTransport(service), service.clock
-    return ObservingTransport(network, Observer(), recording, clock=clock, timer=clock)
+    return RecordingTransport(network, Observer(), recording, clock=clock, timer=clock)
 
 
 def paced(
-    service: Service, recording: SessionRecording | None = None, **options: Any
+    service: Service, recording: MemoryRecording | None = None, **options: Any
 ) -> PacingTransport:
     """Return a transport that paces requests on the service's clock.
 
@@ -130,7 +130,7 @@ def paced(
     clock = service.clock
     if recording is None:
         unit = options.pop("reset_unit", None)
-        recording = SessionRecording("paced", BASE_URL, reset_unit=unit)
+        recording = MemoryRecording("paced", BASE_URL, reset_unit=unit)
     shared = {"pace", "max_wait_s"} & options.keys()
     allowances = Allowances(
         reset_unit=lambda: recording.evidence.unit, **{name: options.pop(name) for name in shared}

@@ -30,7 +30,7 @@ from directmail_lab.errors import (
     CassetteInUseError,
     NotRecordedError,
 )
-from directmail_lab.exchange.values import Interaction, RecordedRequest, RecordedResponse
+from directmail_lab.exchange.values import Interaction, Request, Response
 from directmail_lab.redaction import Redactor
 from directmail_lab.standin import STAND_IN_KEY
 
@@ -58,7 +58,7 @@ def tour(live: Session) -> Path:
     return Path("cassettes/tour.yaml")
 
 
-def contents(path: Path) -> list[tuple[str, str, RecordedResponse]]:
+def contents(path: Path) -> list[tuple[str, str, Response]]:
     """Return a cassette's requests and responses.
 
     Headers are sorted, as vcrpy's YAML sorts them.
@@ -311,13 +311,13 @@ bodies = st.binary(max_size=60) | tokens.map(str.encode)
 exchanges = st.builds(
     Interaction,
     st.builds(
-        RecordedRequest,
+        Request,
         st.sampled_from(["GET", "POST"]),
         tokens.map("https://api.test/v1/{0}?q={0}".format),
         headers,
         st.none() | bodies,
     ),
-    st.builds(RecordedResponse, st.integers(100, 599), tokens, headers, bodies),
+    st.builds(Response, st.integers(100, 599), tokens, headers, bodies),
     st.none() | st.datetimes(datetime(2020, 1, 1), datetime(2040, 1, 1), timezones=st.just(UTC)),
     st.none() | st.floats(0, 100),
 )
@@ -332,7 +332,7 @@ def test_a_har_round_trip_loses_nothing(interactions: list[Interaction]) -> None
 def test_the_document_has_every_field_that_the_specification_requires() -> None:
     """Any HAR viewer must open it. Reading also accepts a byte order mark, as on Windows."""
     assert read_har(b'\xef\xbb\xbf{"log": {"entries": []}}', "a.har") == []
-    exchange = Interaction(RecordedRequest("GET", "https://a.test/?a=1&b="), RecordedResponse(200))
+    exchange = Interaction(Request("GET", "https://a.test/?a=1&b="), Response(200))
     log = json.loads(har_text([exchange]))["log"]
 
     entry = log["entries"][0]
@@ -388,7 +388,7 @@ def test_separate_form_fields_and_query_parameters_are_merged() -> None:
 
     assert exchange.request.uri == "https://api.test/v1/letters?dry=1"
     assert exchange.request.body == b"a+b=c%26d"
-    assert exchange.response == RecordedResponse(201)
+    assert exchange.response == Response(201)
     assert (exchange.recorded_at, exchange.elapsed_s) == (None, None)
 
 
@@ -438,7 +438,7 @@ def test_a_response_with_an_omitted_body_is_not_replayed(tmp_path: Path) -> None
     (tmp_path / "a.har").write_text(in_log(json.dumps(entry)))
 
     with pytest.raises(NotRecordedError, match=r"without its body \(not recorded: 5000 bytes\)"):
-        Cassette(tmp_path / "a.har").play(RecordedRequest("GET", "https://api.test/"))
+        Cassette(tmp_path / "a.har").play(Request("GET", "https://api.test/"))
 
 
 @pytest.mark.parametrize(

@@ -26,8 +26,8 @@ from directmail_lab.exchange.operations import path_below
 from directmail_lab.exchange.values import (
     Headers,
     Interaction,
-    RecordedRequest,
-    RecordedResponse,
+    Request,
+    Response,
 )
 
 METADATA = {"recorded_with": "directmail-lab 0.1.0", "base_url": "https://api.example.test"}
@@ -73,18 +73,18 @@ def vcrpys(text: str) -> tuple[Any, Any]:
 @settings(max_examples=300, deadline=None)
 @given(
     request=st.builds(
-        RecordedRequest,
+        Request,
         st.sampled_from(["GET", "POST", "DELETE"]),
         TEXT.filter(is_address),
         HEADERS,
         st.none() | BODIES,
     ),
-    response=st.builds(RecordedResponse, st.integers(100, 599), TEXT, HEADERS, BODIES),
+    response=st.builds(Response, st.integers(100, 599), TEXT, HEADERS, BODIES),
     at=st.none() | st.datetimes(*YEARS, timezones=st.just(UTC)),
     attempt=st.integers(1, 9),
 )
 def test_our_reader_and_vcrpy_read_any_interaction_unchanged(
-    request: RecordedRequest, response: RecordedResponse, at: datetime | None, attempt: int
+    request: Request, response: Response, at: datetime | None, attempt: int
 ) -> None:
     """Any body, header, address and reason phrase is unchanged, byte for byte."""
     written = Interaction(request, response, at, 0.25, attempt)
@@ -110,8 +110,8 @@ MARKS = '"string": null, "body": null, "headers": {} !!binary "AAAA" # end: 1 in
 def test_no_header_name_or_text_is_mistaken_for_the_layout(name: str, value: str) -> None:
     """libyaml limits implicit keys to 1,024 characters, so longer names are explicit keys."""
     headers = ((name, value),)
-    request = RecordedRequest("GET", f"https://x.test/{MARKS}", headers, b"\xff")
-    written = Interaction(request, RecordedResponse(200, MARKS, headers, value.encode()))
+    request = Request("GET", f"https://x.test/{MARKS}", headers, b"\xff")
+    written = Interaction(request, Response(200, MARKS, headers, value.encode()))
     text = cassette(written)
 
     assert ours(text) == [written]
@@ -120,7 +120,7 @@ def test_no_header_name_or_text_is_mistaken_for_the_layout(name: str, value: str
 
 def test_a_lone_surrogate_becomes_the_replacement_character() -> None:
     """YAML cannot contain one, and responses that httpx decoded have none."""
-    text = cassette(Interaction(get("/\ud800"), RecordedResponse(200, "a\udfffb")))
+    text = cassette(Interaction(get("/\ud800"), Response(200, "a\udfffb")))
 
     assert ours(text)[0].request.uri.endswith("/\ufffd")
     assert vcrpys(text)[1]["status"]["message"] == "a\ufffdb"
@@ -143,7 +143,7 @@ def test_the_file_is_yaml_and_its_metadata_is_readable(elapsed_s: float, expecte
 @given(st.from_regex("https?://[ab0.@[-]{0,5}(:[0-9]{0,9})?([/?#][ -~é\t]{0,9})?", fullmatch=True))
 def test_the_fast_pattern_accepts_only_addresses_that_parse_unchanged(uri: str) -> None:
     """The fast pattern for plain addresses must accept only what Python parses unchanged."""
-    text = cassette(Interaction(RecordedRequest("GET", uri), RecordedResponse(200), attempt=2))
+    text = cassette(Interaction(Request("GET", uri), Response(200), attempt=2))
     plain = layout.address_of(text.encode(), text.index("- recorded_at"))
     if plain is not None:
         _ = urlsplit(plain[0][1]).port  # raises what it finds wrong

@@ -26,7 +26,7 @@ from directmail_lab.cassettes.convert import repair
 from directmail_lab.cassettes.writer import LineWriter
 from directmail_lab.display import plural
 from directmail_lab.errors import CassetteError, CassetteInUseError
-from directmail_lab.exchange.values import Headers, Interaction, RecordedRequest, RecordedResponse
+from directmail_lab.exchange.values import Headers, Interaction, Request, Response
 from directmail_lab.redaction import Redactor
 
 KEY = "dm_live_8fK2xQ9zLr7TtVb3nWm5YcHs1pAe"
@@ -424,8 +424,8 @@ def test_headers_are_corrected_for_the_decoded_body(
     tmp_path: Path, method: str, headers: Headers, expected: Headers
 ) -> None:
     """No header claims an encoding that was undone. HEAD keeps the headers that GET would have."""
-    response = RecordedResponse(200, "OK", headers, b"decoded")
-    request = RecordedRequest(method, f"{BASE_URL}/a")
+    response = Response(200, "OK", headers, b"decoded")
+    request = Request(method, f"{BASE_URL}/a")
     path = recorded(tmp_path / "tour.yaml", Interaction(request, response))
 
     assert read_cassette(path).interaction(1).response.headers == expected

@@ -14,7 +14,7 @@ from cassette_samples import BASE_URL, answered, get, opened, post, recorded, th
 
 from directmail_lab.cassettes import DEFAULT_MATCH_ON, Cassette, Matcher
 from directmail_lab.errors import NotRecordedError
-from directmail_lab.exchange.values import RecordedRequest
+from directmail_lab.exchange.values import Request
 from directmail_lab.redaction import Redactor
 from directmail_lab.sessions import Session
 
@@ -31,13 +31,13 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "tour.yaml"
 
 
-def bodies(cassette: Cassette, *requests: RecordedRequest) -> list[bytes | None]:
+def bodies(cassette: Cassette, *requests: Request) -> list[bytes | None]:
     """Return the bodies that a cassette plays for the requests; None if it has none yet."""
     answers = [cassette.play(each) for each in requests]
     return [answer[-1].response.body if answer else None for answer in answers]
 
 
-def refusal(cassette: Cassette, request: RecordedRequest) -> NotRecordedError:
+def refusal(cassette: Cassette, request: Request) -> NotRecordedError:
     """Return the error that a request without a recorded response raises."""
     with pytest.raises(NotRecordedError) as caught:
         cassette.play(request)
@@ -113,9 +113,7 @@ def test_the_parameters_of_an_unknown_request_are_named_without_their_values(pat
         (replace(post(b"{}"), uri="https://other.test/v1/letter"), ["host", "path"]),
     ],
 )
-def test_differences_are_named_by_field(
-    path: Path, sent: RecordedRequest, names: list[str]
-) -> None:
+def test_differences_are_named_by_field(path: Path, sent: Request, names: list[str]) -> None:
     """JSON and form fields are named; for another operation, only method, host or path."""
     recorded(path, answered(post(b'{"to": {"first": "Jo"}, "pages": [1]}')), answered(get()))
     (title, differing), *_ = refusal(Cassette(path), sent).nearest
@@ -179,14 +177,14 @@ def test_an_exact_address_comes_before_a_path_below_the_base(path: Path) -> None
 
 def test_without_metadata_the_base_address_is_the_first_requests_origin(path: Path) -> None:
     """A user name or key in that request's address is not part of it."""
-    first = RecordedRequest("GET", "https://key:@api.example.test:8443/v1/users/me", (), b"")
+    first = Request("GET", "https://key:@api.example.test:8443/v1/users/me", (), b"")
     cassette = Cassette(theirs(path, answered(first)), base_url=US)
 
     assert cassette.base_url == "https://api.example.test:8443"
     assert cassette.play(get(base=US))
 
 
-def multipart(boundary: str, name: str = "letter.pdf", quote: str = "") -> RecordedRequest:
+def multipart(boundary: str, name: str = "letter.pdf", quote: str = "") -> Request:
     """Return an upload as httpx sends it, in parts with this boundary."""
     body = (
         f'--{boundary}\r\nContent-Disposition: form-data; name="file"; filename="{name}"\r\n'
@@ -261,9 +259,9 @@ PART = '--b\r\nContent-Disposition: form-data; name="%s"\r\n\r\n%s\r\n'
 def test_ignored_parts_are_not_compared_in_requests_or_recordings(
     path: Path,
     ignore: list[str],
-    kept: RecordedRequest,
-    sent: RecordedRequest,
-    other: RecordedRequest,
+    kept: Request,
+    sent: Request,
+    other: Request,
 ) -> None:
     """The ignored part may be in the recording or in the request. The rest still counts."""
     for one, another in ((kept, sent), (sent, kept)):
@@ -302,7 +300,7 @@ def test_identical_bytes_are_preferred_among_bodies_that_parse_the_same(
     ids=["JSON sent as a form", "reads, where that was asked for"],
 )
 def test_requests_that_differ_only_in_their_bodies_are_distinguished(
-    path: Path, requests: list[RecordedRequest], match_on: Sequence[str | Matcher]
+    path: Path, requests: list[Request], match_on: Sequence[str | Matcher]
 ) -> None:
     """Each request gets its own response, and an unrecorded one gets none."""
     one, two, three = requests

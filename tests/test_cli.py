@@ -31,7 +31,7 @@ from directmail_lab.cassettes import convert, read_cassette
 from directmail_lab.cli import app, programs
 from directmail_lab.cli.output import complete_cassette, error_message
 from directmail_lab.errors import DirectMailLabError, NotRecordedError
-from directmail_lab.exchange.values import RecordedRequest
+from directmail_lab.exchange.values import Request
 from directmail_lab.questions.audit import audit_many
 
 if TYPE_CHECKING:
@@ -535,7 +535,7 @@ def test_adopt_names_what_differs_from_vcrpys_own_files() -> None:
     Path("suite").mkdir()
     packed = typed("text/plain", gzip.compress(b"hello"), ("Content-Encoding", "gzip"))
     theirs("suite/packed.yaml", packed, packed)
-    login = RecordedRequest("POST", f"{BASE_URL}/login?api_key={SECRET}", (), b"")
+    login = Request("POST", f"{BASE_URL}/login?api_key={SECRET}", (), b"")
     theirs("suite/login.yaml", answered(login))
     theirs("suite/polled.yaml", answered(body="1"), answered(body="2"))
     text = Path("suite/polled.yaml").read_text("utf-8")

@@ -30,7 +30,7 @@ from key_search import traces
 
 from directmail_lab.cassettes import FileRecording, read_cassette
 from directmail_lab.errors import NotRecordedError
-from directmail_lab.exchange.values import RecordedRequest, RecordedResponse, header
+from directmail_lab.exchange.values import Request, Response, header
 from directmail_lab.pytest_plugin.patched import patched
 from directmail_lab.sessions import Session
 from directmail_lab.settings import NO_ADDRESS
@@ -121,7 +121,7 @@ def test_each_hop_is_on_disk_before_the_next(
     path, seen = tmp_path / "hops.yaml", []
     answer = service.answer
 
-    def noting(request: RecordedRequest) -> RecordedResponse:
+    def noting(request: Request) -> Response:
         seen.append(len(read_cassette(path)) if path.exists() else 0)
         return answer(request)
 

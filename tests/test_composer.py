@@ -622,7 +622,7 @@ def test_the_sessions_of_an_account_share_one_limit_for_stored_bodies(
     browsed: Callable[..., Page], service: FaultyService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The oldest bodies are dropped first, whichever session is still used."""
-    monkeypatch.setattr("directmail_lab.cassettes.session._MAX_KEPT_BYTES", 14_000)
+    monkeypatch.setattr("directmail_lab.cassettes.memory._MAX_KEPT_BYTES", 14_000)
     first, second = (dm.connect(service.base_url, service.api_key, pace="off") for _ in range(2))
     with first:
         for session in (first, second, first, second):
@@ -641,7 +641,7 @@ def test_a_session_outside_the_history_still_limits_its_stored_bodies(
     service: FaultyService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The history has 20 sessions. An earlier one may still be used."""
-    monkeypatch.setattr("directmail_lab.cassettes.session._MAX_KEPT_BYTES", 14_000)
+    monkeypatch.setattr("directmail_lab.cassettes.memory._MAX_KEPT_BYTES", 14_000)
     first, *_, last = (dm.connect(service.base_url, service.api_key, pace="off") for _ in range(21))
     with first:
         for _ in range(20):

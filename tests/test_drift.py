@@ -22,7 +22,7 @@ from directmail_lab.cassettes.recording import age_problem
 from directmail_lab.display import as_html
 from directmail_lab.errors import NotConnectedError, UnauthorizedError
 from directmail_lab.exchange.bodies import missing_body
-from directmail_lab.exchange.values import Interaction, RecordedRequest, RecordedResponse
+from directmail_lab.exchange.values import Interaction, Request, Response
 from directmail_lab.questions.drift import Difference, compare, drift
 from directmail_lab.standin import STAND_IN_RECORD
 from directmail_lab.transports.network import NetworkTransport
@@ -314,10 +314,10 @@ def test_a_key_that_another_program_recorded_is_neither_sent_nor_shown() -> None
     """vcrpy does not redact, so the key may be in an address or in a response."""
     key, uri = "sk_live_9f8e7d6c5b4a", "https://api.test/v1/users/me"
     requests = [
-        RecordedRequest("GET", each, (("Authorization", f"Bearer {key}"),))
+        Request("GET", each, (("Authorization", f"Bearer {key}"),))
         for each in (uri, f"{uri}?key={key}")
     ]
-    answer = RecordedResponse(200, "OK", (), json.dumps({"id": key}).encode())
+    answer = Response(200, "OK", (), json.dumps({"id": key}).encode())
     path = theirs("foreign.yaml", *(Interaction(each, answer) for each in requests))
     table = drift_later(path, record={"id": "another"})
 

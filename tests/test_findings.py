@@ -16,7 +16,7 @@ from faulty_service import FaultyService
 from directmail_lab import current
 from directmail_lab.contract import ME_PATH
 from directmail_lab.errors import NotConnectedError
-from directmail_lab.exchange.values import Interaction, RecordedResponse
+from directmail_lab.exchange.values import Interaction, Response
 from directmail_lab.questions.findings import explore, findings
 from directmail_lab.sessions import Session
 
@@ -37,7 +37,7 @@ def sample(body: object, status: int = 200, path: str = ME_PATH, **headers: str)
     """Return an interaction with this body: a text as it is, anything else as JSON."""
     content = body if isinstance(body, str) else json.dumps(body)
     pairs = tuple((name.replace("_", "-"), value) for name, value in headers.items())
-    return Interaction(get(path), RecordedResponse(status, "", pairs, content.encode()), NOON)
+    return Interaction(get(path), Response(status, "", pairs, content.encode()), NOON)
 
 
 def found(*interactions: Interaction) -> pd.DataFrame:

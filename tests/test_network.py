@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from faulty_service import FaultyService
 
-    from directmail_lab.modes import ModeChange
+    from directmail_lab.mode_change import ModeChange
 
 
 MODES = pytest.mark.parametrize("mode", [Session.live, partial(Session.record, cassette="tour")])

@@ -20,10 +20,10 @@ from directmail_lab.exchange.values import (
     NO_RESPONSE_KINDS,
     Interaction,
     NoResponse,
-    RecordedRequest,
+    Request,
     no_response,
 )
-from directmail_lab.http import as_failure, kind_of_failure
+from directmail_lab.http import httpx_error, kind_of_failure
 from directmail_lab.questions.contract_check import check_contract
 from directmail_lab.questions.drift import drift
 from directmail_lab.questions.findings import findings
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 REASON = "the connection broke\u2028"
 
 
-def unanswered(kind: NoResponse, request: RecordedRequest | None = None) -> Interaction:
+def unanswered(kind: NoResponse, request: Request | None = None) -> Interaction:
     response = no_response(kind, REASON)
     assert response is not None
     return Interaction(request or get(), response, NOON, 0.042, attempt=2)
@@ -73,12 +73,12 @@ def test_a_failure_without_response_comes_back_from_its_file(
 def test_an_httpx_error_becomes_a_kind_and_the_kind_an_error(kind: NoResponse) -> None:
     """The error that comes back is of the class of the one that was recorded."""
     request = httpx.Request("GET", BASE_URL)
-    error = as_failure(unanswered(kind).response, request)
+    error = httpx_error(unanswered(kind).response, request)
 
     assert error is not None
     assert kind_of_failure(error) == kind
     assert (str(error), error.request) == (REASON, request)
-    assert as_failure(answered().response, request) is None
+    assert httpx_error(answered().response, request) is None
 
 
 def test_errors_that_say_nothing_of_the_network_are_of_no_kind() -> None:

@@ -23,7 +23,7 @@ import directmail_lab as dm
 from directmail_lab.cassettes import read_cassette
 from directmail_lab.errors import CassetteError
 from directmail_lab.exchange.bodies import read_json_body
-from directmail_lab.exchange.values import Interaction, RecordedRequest, RecordedResponse, header
+from directmail_lab.exchange.values import Interaction, Request, Response, header
 from directmail_lab.questions.findings import in_words
 from directmail_lab.questions.shapes import Components, resolved, schema_of
 
@@ -101,7 +101,7 @@ def problem(document: dict[str, Any], interaction: Interaction) -> str | None:
     return next((f"{error.json_path}: {error.message}" for error in errors), None)
 
 
-def body_of(content: dict[str, Any], message: RecordedRequest | RecordedResponse) -> Any:
+def body_of(content: dict[str, Any], message: Request | Response) -> Any:
     """Return a body as JSON or text, and the schema of its content type."""
     declared = (header(message.headers, "Content-Type") or "").partition(";")[0].lower()
     media = content.get(declared) or content.get("*/*")
@@ -250,9 +250,9 @@ def test_another_programs_cassette_says_how_it_was_authenticated(
     sent: tuple[str, str], query: str, asked: str, scheme: str | None
 ) -> None:
     """The scheme comes from the requests, or else from a 401; none is invented."""
-    request = RecordedRequest("GET", f"{BASE_URL}/v1/x{query}", (sent,))
+    request = Request("GET", f"{BASE_URL}/v1/x{query}", (sent,))
     headers = (("WWW-Authenticate", asked),) if asked else ()
-    theirs("foreign.yaml", Interaction(request, RecordedResponse(401, "", headers)))
+    theirs("foreign.yaml", Interaction(request, Response(401, "", headers)))
     document = dm.openapi(Path("foreign.yaml"))
 
     validate(document)
@@ -364,8 +364,8 @@ def test_a_document_omits_a_key_that_another_program_recorded() -> None:
     basic = base64.b64encode(f"{key}:".encode()).decode()
     uri = f"{BASE_URL}/v1/keys/{key}/x?{key}=1"
     body = json.dumps({key: key, "auth": basic})
-    request = RecordedRequest("GET", uri, (("Authorization", f"Basic {basic}"), ("X-Key", key)))
-    response = RecordedResponse(200, key, (("X-Key", key),), body.encode())
+    request = Request("GET", uri, (("Authorization", f"Basic {basic}"), ("X-Key", key)))
+    response = Response(200, key, (("X-Key", key),), body.encode())
     theirs("foreign.yaml", Interaction(request, response))
     text = json.dumps(dm.openapi(Path("foreign.yaml")))
 
@@ -375,7 +375,7 @@ def test_a_document_omits_a_key_that_another_program_recorded() -> None:
 
 def test_a_document_includes_interactions_that_openapi_cannot_describe() -> None:
     """An unusual method, an unknown status, truncated JSON and bytes must not be lost."""
-    odd = RecordedRequest("PURGE", f"{BASE_URL}/v1/lists")
+    odd = Request("PURGE", f"{BASE_URL}/v1/lists")
     document = described(
         *(answered(odd), answered(get("/v1/odd"), status=999), answered(get("/v1/cut"), '{"a')),
         typed("image/png", b"\x89PNG"),
@@ -411,8 +411,8 @@ def exchanges(draw: st.DrawFn) -> Interaction:
     body = b"" if method == "HEAD" or status == 204 else draw(BODIES)
     request_headers = (("Content-Type", draw(TYPES)),)
     return Interaction(
-        RecordedRequest(method, f"{BASE_URL}/{path}?{query}", request_headers, sent),
-        RecordedResponse(status, "", tuple(headers), body),
+        Request(method, f"{BASE_URL}/{path}?{query}", request_headers, sent),
+        Response(status, "", tuple(headers), body),
     )
 
 

@@ -13,7 +13,7 @@ import pytest
 from cassette_samples import answered, get, opened
 
 from directmail_lab.credentials import ApiKey
-from directmail_lab.exchange.values import Interaction, RecordedRequest, RecordedResponse
+from directmail_lab.exchange.values import Interaction, Request, Response
 from directmail_lab.redaction import Redactor
 from directmail_lab.redaction.personal import count_personal, texts_of
 from directmail_lab.sessions import Session
@@ -38,13 +38,13 @@ def counts_of(*interactions: Interaction) -> dict[str, int]:
 
 def test_addresses_and_numbers_are_replaced_wherever_they_are() -> None:
     """E-mail addresses and numbers may be in a path, a query, a header or a body."""
-    request = RecordedRequest(
+    request = Request(
         "POST",
         "https://api.test/v1/joe%40corp.com?phone=%2B31612345678",
         (("X-From", EMAIL),),
         b"email=joe%40corp.com&text=call+%2B31612345678",
     )
-    response = RecordedResponse(200, "", (("Reply-To", EMAIL),), f'{{"a": "{EMAIL}"}}'.encode())
+    response = Response(200, "", (("Reply-To", EMAIL),), f'{{"a": "{EMAIL}"}}'.encode())
     written = repr(astuple(PERSONAL.interaction(Interaction(request, response))))
 
     assert "joe" not in written
@@ -158,7 +158,7 @@ def test_replacing_an_email_address_after_an_escape_keeps_json_valid(
 
 def test_different_values_of_each_kind_are_counted() -> None:
     """A repeated address counts once; examples and the stand-in's people do not count."""
-    request = RecordedRequest("GET", "https://a.test/?email=joe.smith%2Bmail%40corp.com")
+    request = Request("GET", "https://a.test/?email=joe.smith%2Bmail%40corp.com")
     bodies = (
         f'["{EMAIL}", "ann@corp.com", "x@example.com", "{PHONE}"]',
         '{"name": "Ada L", "dob": "", "addr": {"city": "Ede", "zip": 1234}, "iban": "NL00"}',

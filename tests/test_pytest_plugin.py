@@ -25,7 +25,7 @@ from directmail_lab import Session
 from directmail_lab.cassettes import read_cassette
 from directmail_lab.cli import app
 from directmail_lab.credentials import ApiKey
-from directmail_lab.exchange.values import RecordedRequest
+from directmail_lab.exchange.values import Request
 from directmail_lab.pytest_plugin import network
 
 if TYPE_CHECKING:
@@ -1629,13 +1629,13 @@ def test_a_suite_of_vcrpy_replays_as_it_is(pytester: pytest.Pytester, run: Run, 
     """
     settings = {"patch": True, "like": "vcrpy", "ignore": ["query:key"]}
     base, token = "https://api.example.test", "t-1234567890"
-    login = answered(RecordedRequest("POST", f"{base}/login", (), b""))
+    login = answered(Request("POST", f"{base}/login", (), b""))
     response = replace(
         login.response,
         headers=(("Set-Cookie", "session=s-1234567890"),),
         body=json.dumps({"access_token": token}).encode(),
     )
-    sent = RecordedRequest("GET", f"{base}/of/{token}", (("Authorization", f"Bearer {token}"),))
+    sent = Request("GET", f"{base}/of/{token}", (("Authorization", f"Bearer {token}"),))
     OWN.parent.mkdir(parents=True)
     theirs(OWN, replace(login, response=response), answered(sent, '{"id": 7}'), answered())
     theirs(OWN.with_stem("other"), replace(login, response=response))

@@ -17,7 +17,7 @@ from reading_samples import NOON_S, reading as sample
 
 import directmail_lab as dm
 from directmail_lab.errors import ServiceError
-from directmail_lab.exchange.values import Interaction, RecordedRequest, RecordedResponse
+from directmail_lab.exchange.values import Interaction, Request, Response
 from directmail_lab.questions.contract_check import check_contract
 from directmail_lab.readings.frame import frame_of, frame_of_many
 from directmail_lab.readings.reading import Reading, parse_date, raw_values, reading_of
@@ -146,8 +146,8 @@ def hostile_interactions() -> st.SearchStrategy[list[Interaction]]:
     numbers = ["0", "9" * 19, "9" * 5000, str(2**63 - 1), "0001-01-01T00:00:00+23:59"]
     values = st.sampled_from(numbers + dates) | st.text(max_size=9)
     headers = st.lists(st.tuples(st.sampled_from([*names, "Date"]), values), max_size=6)
-    request = st.builds(RecordedRequest, st.sampled_from(["GET", "get", "!"]), st.just("x"))
-    response = st.builds(RecordedResponse, st.integers(0, 999), headers=headers.map(tuple))
+    request = st.builds(Request, st.sampled_from(["GET", "get", "!"]), st.just("x"))
+    response = st.builds(Response, st.integers(0, 999), headers=headers.map(tuple))
     times = st.none() | st.datetimes(timezones=st.just(UTC))
     return st.lists(
         st.builds(Interaction, request, response, times, st.none() | st.floats()), max_size=6

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from faulty_service import FaultyService
 
-    from directmail_lab.exchange.values import RecordedRequest, RecordedResponse
+    from directmail_lab.exchange.values import Request, Response
 
 
 def test_interactions_are_numbered_from_one(tour: Path) -> None:
@@ -329,7 +329,7 @@ def test_a_response_that_comes_after_the_recording_has_ended_is_returned(
     answer, is_sent, may_come = service.answer, threading.Event(), threading.Event()
     asking = threading.Thread(target=lambda: received.append(live.get("/v1/users/me")))
 
-    def late(request: RecordedRequest) -> RecordedResponse:
+    def late(request: Request) -> Response:
         is_sent.set()
         may_come.wait(10)
         return answer(request)
@@ -481,7 +481,7 @@ def test_the_caller_gets_a_body_that_is_too_large_to_record(
     service: FaultyService, live: Session, monkeypatch: pytest.MonkeyPatch, encoding: str | None
 ) -> None:
     """The cassette has the body's size instead, and replaying it raises an error that says so."""
-    monkeypatch.setattr("directmail_lab.transports.observing.MAX_UNPACKED_BYTES", 1_000)
+    monkeypatch.setattr("directmail_lab.transports.recording.MAX_UNPACKED_BYTES", 1_000)
     with live.record("tour"), service.fault(body="x" * 1_001, encoding=encoding):
         whole = live.get("/v1/lists").text
     with (

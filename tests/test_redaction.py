@@ -22,7 +22,7 @@ from key_search import traces
 from directmail_lab.cassettes.layout import interaction_text
 from directmail_lab.credentials import ApiKey
 from directmail_lab.errors import CassetteError, CredentialError
-from directmail_lab.exchange.values import Interaction, RecordedRequest, RecordedResponse
+from directmail_lab.exchange.values import Interaction, Request, Response
 from directmail_lab.redaction import (
     PLACEHOLDER,
     REDACTED,
@@ -64,10 +64,10 @@ def in_any_form(key: str, data: st.DataObject) -> str:
 
 def written_response(
     body: bytes, *headers: tuple[str, str], redactor: Redactor | None = None
-) -> RecordedResponse:
+) -> Response:
     """Return a response as a recording writes it."""
-    response = RecordedResponse(200, "", headers, body)
-    exchange = Interaction(RecordedRequest("GET", "/"), response)
+    response = Response(200, "", headers, body)
+    exchange = Interaction(Request("GET", "/"), response)
     return (redactor or Redactor([KEY])).interaction(exchange).response
 
 
@@ -117,13 +117,13 @@ PLACES = ("path", "query", "fragment", "name", "value", "sent", "reason", "recei
 
 def exchange_with(form: str, *places: str) -> Interaction:
     at = {place: form if place in places else "x" for place in PLACES}
-    request = RecordedRequest(
+    request = Request(
         "POST",
         f"https://a.test/v1/{at['path']}/x?q={at['query']}&r=1#{at['fragment']}",
         ((f"X-{at['name']}", f"a {at['value']} b"),),
         at["sent"].encode(),
     )
-    response = RecordedResponse(401, at["reason"], (), f'{{"e": "{at["received"]}"}}'.encode())
+    response = Response(401, at["reason"], (), f'{{"e": "{at["received"]}"}}'.encode())
     return Interaction(request, response)
 
 
@@ -148,8 +148,8 @@ ME = "https://a.test/"
 
 
 def answered_with(uri: str, body: bytes, *headers: tuple[str, str]) -> Interaction:
-    response = RecordedResponse(200, "", headers, body)
-    return Interaction(RecordedRequest("GET", uri, headers), response)
+    response = Response(200, "", headers, body)
+    return Interaction(Request("GET", uri, headers), response)
 
 
 MARKED = 'a"b\\c/d+e-f&g%h'
@@ -232,12 +232,12 @@ def test_a_credential_of_any_letters_is_known_by_its_place() -> None:
     secret = "pässwörd-für-жизнь"
     basic = base64.b64encode(f"me:{secret}".encode()).decode()
     for request in (
-        RecordedRequest("GET", ME, (("Authorization", f"Basic {basic}"),)),
-        RecordedRequest("GET", f"https://me:{quote(secret)}@a.test/"),
-        RecordedRequest("GET", f"{ME}?api_key={quote(secret)}"),
-        RecordedRequest("GET", ME, (("X-Api-Key", secret),)),
+        Request("GET", ME, (("Authorization", f"Basic {basic}"),)),
+        Request("GET", f"https://me:{quote(secret)}@a.test/"),
+        Request("GET", f"{ME}?api_key={quote(secret)}"),
+        Request("GET", ME, (("X-Api-Key", secret),)),
     ):
-        echo = RecordedResponse(200, "", (), json.dumps([secret, quote(secret)]).encode())
+        echo = Response(200, "", (), json.dumps([secret, quote(secret)]).encode())
         redacted, _ = redact_foreign([Interaction(request, echo)])
 
         assert redacted[0].response.body == f'["{REDACTED}", "{REDACTED}"]'.encode()
@@ -260,7 +260,7 @@ def test_a_body_without_the_key_stays_as_it_is(body: bytes) -> None:
     assume(b"@" not in body and not body.startswith(starts))
     headers = ("Content-Type", "image/png")
 
-    assert written_response(body, headers) == RecordedResponse(200, "", (headers,), body)
+    assert written_response(body, headers) == Response(200, "", (headers,), body)
 
 
 json_texts = st.text(max_size=20) | st.sampled_from(
@@ -381,7 +381,7 @@ LONG = "t0ken-of-16-char"
 def test_a_parameter_of_a_credential_is_removed_by_its_name(uri: str, redacted: str) -> None:
     """Addresses, links and forms are redacted; the rest is unchanged, also the second time."""
     redactor = Redactor([KEY])
-    once = redactor.request(RecordedRequest("GET", f"https://a.test/x{uri}"))
+    once = redactor.request(Request("GET", f"https://a.test/x{uri}"))
 
     assert once.uri == f"https://a.test/x{redacted}"
     assert redactor.request(once) == once
@@ -392,15 +392,15 @@ def test_a_parameter_of_a_credential_is_removed_by_its_name(uri: str, redacted: 
 @pytest.mark.parametrize(
     "request_with",
     [
-        lambda key: RecordedRequest("GET", f"https://a.test/x?api_key={key}&n=1"),
-        lambda key: RecordedRequest("GET", f"https://{key}@a.test/x"),
-        lambda key: RecordedRequest("GET", "https://a.test/x", (("X-Api-Key", key),)),
-        lambda key: RecordedRequest("POST", ME, (), f"api_key={key}&n=1".encode()),
-        lambda key: RecordedRequest("POST", ME, (), f'{{"api_key": "{key}"}}'.encode()),
+        lambda key: Request("GET", f"https://a.test/x?api_key={key}&n=1"),
+        lambda key: Request("GET", f"https://{key}@a.test/x"),
+        lambda key: Request("GET", "https://a.test/x", (("X-Api-Key", key),)),
+        lambda key: Request("POST", ME, (), f"api_key={key}&n=1".encode()),
+        lambda key: Request("POST", ME, (), f'{{"api_key": "{key}"}}'.encode()),
     ],
 )
 def test_different_credentials_in_the_same_place_are_written_alike(
-    request_with: Callable[[str], RecordedRequest],
+    request_with: Callable[[str], Request],
 ) -> None:
     """A replay with another key, or without one, must find the recorded response."""
     recorded = Redactor([KEY]).request(request_with(KEY))
@@ -523,7 +523,7 @@ def test_a_text_is_searched_in_its_own_charset(charset: str) -> None:
 def test_a_key_that_occurs_everywhere_is_removed_only_from_credentials(key: str) -> None:
     """A key such as ``200`` must neither make texts unreadable nor block the recording."""
     redactor = Redactor([key])
-    request = RecordedRequest(
+    request = Request(
         "GET", f"https://{key}:@a.test/?api_key={key}&n=200", (("A", key), ("X-Token", key))
     )
     redacted = redactor.request(request)
@@ -570,8 +570,8 @@ def test_a_callers_own_credential_is_redacted_throughout_the_recording(
 ) -> None:
     """Only whole credentials are learned: parts such as a user name are in many addresses."""
     name, _, value = header.partition(": ")
-    request = RecordedRequest("GET", "https://a.test/", ((name, value),))
-    response = RecordedResponse(401, "", (), f"no: {echoed}".encode())
+    request = Request("GET", "https://a.test/", ((name, value),))
+    response = Response(401, "", (), f"no: {echoed}".encode())
     redactor, both = Redactor(), Interaction(request, response)
     learned = redactor.interaction(both)
     text, _ = Redactor().redacted_text(both, lambda each: each.response.body.decode())

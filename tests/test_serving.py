@@ -20,7 +20,7 @@ from hypothesis import given, settings, strategies as st
 from test_cli import output_until, started
 
 from directmail_lab.cassettes import read_cassette
-from directmail_lab.exchange.values import Interaction, RecordedRequest, RecordedResponse
+from directmail_lab.exchange.values import Interaction, Request, Response
 from directmail_lab.server import CassetteServer, LoopbackServer
 
 ME = "/v1/users/me"
@@ -77,7 +77,7 @@ header_values = st.text(visible, max_size=9)
 # A body in UTF-16 is not stored, so it is not served either.
 searchable = st.binary(max_size=40).filter(lambda body: body[:2] not in (b"\xff\xfe", b"\xfe\xff"))
 recorded_answers = st.builds(
-    RecordedResponse,
+    Response,
     status=st.sampled_from([200, 204, 304, 404, 503, 799]),
     reason=st.sampled_from(["OK", "", "Très bien", "a\r\nX-Split: 1"]),
     headers=st.lists(st.tuples(header_names, header_values), max_size=4).map(tuple),
@@ -91,7 +91,7 @@ recorded_answers = st.builds(
     method=st.sampled_from(["GET", "HEAD"]),
 )
 def test_a_response_is_the_recorded_one_byte_for_byte(
-    tmp_path_factory: pytest.TempPathFactory, responses: list[RecordedResponse], method: str
+    tmp_path_factory: pytest.TempPathFactory, responses: list[Response], method: str
 ) -> None:
     """Header order, case and repeats are kept, and every body; only the length is added."""
     request = replace(get(ME), method=method)
@@ -142,7 +142,7 @@ def test_head_gets_the_headers_of_a_recorded_get(tmp_path: Path, repeat: Any) ->
 def test_hop_by_hop_headers_are_not_replayed(tmp_path: Path) -> None:
     """A foreign cassette may have hop-by-hop headers, and a length that no longer fits the body."""
     between = [("Transfer-Encoding", "chunked"), ("Connection", "upgrade"), ("Upgrade", "h2c")]
-    answer = RecordedResponse(200, "", (*between, ("Content-Length", "9")), b"xyz")
+    answer = Response(200, "", (*between, ("Content-Length", "9")), b"xyz")
     path = recorded(tmp_path / "a.yaml", Interaction(get(ME), answer))
     with CassetteServer([path]) as server:
         got = by_socket("GET", server.base_url + ME)
@@ -153,13 +153,13 @@ def test_hop_by_hop_headers_are_not_replayed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "response",
     [
-        RecordedResponse(103),
-        RecordedResponse(200, headers=(("X", "a\r\nY: b"),)),
-        RecordedResponse(200, headers=(("X: a\r\nY", "b"),)),
+        Response(103),
+        Response(200, headers=(("X", "a\r\nY: b"),)),
+        Response(200, headers=(("X: a\r\nY", "b"),)),
     ],
 )
 def test_a_recorded_response_that_http_cannot_carry_is_a_502(
-    response: RecordedResponse, tmp_path: Path
+    response: Response, tmp_path: Path
 ) -> None:
     """A hostile cassette can add neither a header nor a response."""
     path = written_by_vcrpy(tmp_path / "a.yaml", Interaction(get(ME), response))
@@ -381,10 +381,10 @@ def test_closing_ends_all_connections_at_once() -> None:
     are_both_asked = threading.Barrier(3, timeout=60)
 
     class Busy(LoopbackServer):
-        def answer(self, _: RecordedRequest) -> RecordedResponse:
+        def answer(self, _: Request) -> Response:
             are_both_asked.wait()
             waited.append(is_ended.wait(10))
-            return RecordedResponse(204, "", (), b"")
+            return Response(204, "", (), b"")
 
     with Busy() as server, ExitStack() as opened:
         place = ("127.0.0.1", int(server.base_url.rpartition(":")[2]))

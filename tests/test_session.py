@@ -21,7 +21,7 @@ from cassette_samples import BASE_URL, answered, recorded
 
 import directmail_lab as dm
 from directmail_lab.credentials import ApiKey, known_keys
-from directmail_lab.exchange.values import RecordedResponse
+from directmail_lab.exchange.values import Response
 from directmail_lab.sessions import Session
 from directmail_lab.standin import STAND_IN_KEY, stand_in
 from directmail_lab.transports.extensions import of
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from faulty_service import FaultyService
 
-    from directmail_lab.modes import Timing
+    from directmail_lab.mode_change import Timing
     from directmail_lab.readings.reading import Reading
 
 
@@ -286,8 +286,8 @@ def test_a_replay_in_recorded_time_waits_as_long_as_the_service_took(
     async def sleep_async(seconds: float) -> None:
         pauses.append(seconds)
 
-    monkeypatch.setattr("directmail_lab.transports.session.time.sleep", pauses.append)
-    monkeypatch.setattr("directmail_lab.transports.session.asyncio.sleep", sleep_async)
+    monkeypatch.setattr("directmail_lab.transports.mode.time.sleep", pauses.append)
+    monkeypatch.setattr("directmail_lab.transports.mode.asyncio.sleep", sleep_async)
     with Session(BASE_URL) as session, session.replay(path, timing=timing):
         session.me()
         asyncio.run(session.me_async())
@@ -385,11 +385,11 @@ def test_a_key_in_a_reason_phrase_or_a_cookie_is_not_shown(
     with service.fault(headers={"Set-Cookie": cookies}):
         response = live.get("/v1/lists")
     kept = dict(live.client.cookies)
-    refused = RecordedResponse(403, f"No {service.api_key}")
+    refused = Response(403, f"No {service.api_key}")
     with mock.patch.object(service, "answer", return_value=refused):
         shown = repr(live.get("/v1/users/me"))
 
-    hostile = replace(answered(), response=RecordedResponse(403, "No\x1b[2J"))
+    hostile = replace(answered(), response=Response(403, "No\x1b[2J"))
     with Session(BASE_URL) as replayed, replayed.replay(recorded("hostile.yaml", hostile)):
         harmless = repr(replayed.get("/v1/users/me"))
 

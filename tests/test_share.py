@@ -31,7 +31,7 @@ from directmail_lab.cassettes import read_cassette
 from directmail_lab.cassettes.convert import convert, layout_of
 from directmail_lab.credentials import ApiKey
 from directmail_lab.errors import DirectMailLabError, NotebookRunError
-from directmail_lab.exchange.values import Interaction, RecordedRequest
+from directmail_lab.exchange.values import Interaction, Request
 from directmail_lab.package_files import package_files
 from directmail_lab.questions.audit import Finding, audit, find
 from directmail_lab.questions.share import SHARED_DATA, share
@@ -171,7 +171,7 @@ def interaction(
     path: str = "/v1/users/me", *, body: bytes = b"", reply: bytes = b"{}", **headers: str
 ) -> Interaction:
     """Return an interaction with these request headers and bodies."""
-    return answered(RecordedRequest("GET", BASE_URL + path, tuple(headers.items()), body), reply)
+    return answered(Request("GET", BASE_URL + path, tuple(headers.items()), body), reply)
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from hypothesis import given, strategies as st
 
 import directmail_lab as dm
 from directmail_lab.errors import CassetteError
-from directmail_lab.exchange.values import RecordedRequest, RecordedResponse, header
+from directmail_lab.exchange.values import Request, Response, header
 from directmail_lab.questions.interactions import InteractionView
 from directmail_lab.questions.snippets import copy_as
 from directmail_lab.server import LoopbackServer
@@ -43,16 +43,16 @@ def trusted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DIRECTMAIL_API_KEY", KEY)
 
 
-def copied(request: RecordedRequest, kind: str = "curl", response: str = "{}") -> str:
+def copied(request: Request, kind: str = "curl", response: str = "{}") -> str:
     return copy_as(answered(request, response), kind, base_url=BASE_URL)
 
 
 class Echo(LoopbackServer):
     """Keeps the last request unchanged."""
 
-    def answer(self, request: RecordedRequest) -> RecordedResponse:
+    def answer(self, request: Request) -> Response:
         self.seen = request
-        return RecordedResponse(204)
+        return Response(204)
 
 
 @pytest.fixture(scope="module")
@@ -175,7 +175,7 @@ def test_a_copied_directmail_call_sends_the_same_request(name: str) -> None:
     ],
 )
 def test_a_copied_directmail_call_reads_like_handwritten_code(
-    request_: RecordedRequest, response: str, code: str
+    request_: Request, response: str, code: str
 ) -> None:
     """The code has parameters and JSON as Python values, on one line if they fit."""
     written = copied(request_, "request", response)
@@ -186,7 +186,7 @@ def test_a_copied_directmail_call_reads_like_handwritten_code(
 @given(TEXT, TEXT, st.binary(max_size=40))
 def test_copied_code_is_printable_and_quoted(path: str, value: str, body: bytes) -> None:
     """Pasted text must not move the cursor or end the paste, and the shell sees plain words."""
-    request = RecordedRequest("POST", f"{BASE_URL}/{path}", (("X-V", value),), body)
+    request = Request("POST", f"{BASE_URL}/{path}", (("X-V", value),), body)
     curl, httpx = copied(request), copied(request, "httpx")
     ours = copied(replace(request, body=json.dumps({path: value}).encode()), "request")
     command = curl[curl.index("curl ") :]

@@ -13,7 +13,7 @@ import requests
 import vcr
 from cassette_samples import BASE_URL, answered, get, post, theirs as written_by_vcrpy
 from hypothesis import given, settings, strategies as st
-from vcr.request import Request
+from vcr.request import Request as VcrRequest
 from vcr.serialize import deserialize, serialize
 from vcr.serializers import jsonserializer, yamlserializer
 from vcr.stubs.httpx_stubs import _deserialize_response
@@ -22,7 +22,7 @@ from vcr.util import read_body
 from directmail_lab.cassettes import Cassette, read_cassette
 from directmail_lab.cassettes.files import parse_cassette
 from directmail_lab.errors import NotRecordedError
-from directmail_lab.exchange.values import RecordedRequest
+from directmail_lab.exchange.values import Request
 
 
 @pytest.mark.parametrize(("get_from", "also"), [(httpx.get, ["body"]), (requests.get, [])])
@@ -64,7 +64,7 @@ def test_pytest_recording_replays_our_cassettes(tour: Path, pytester: pytest.Pyt
 
 
 SENT = st.builds(
-    lambda method, host, path, body: Request(method, f"https://{host}.test{path}", body, {}),
+    lambda method, host, path, body: VcrRequest(method, f"https://{host}.test{path}", body, {}),
     st.sampled_from(["GET", "POST"]),
     st.sampled_from("ab"),
     st.sampled_from(["/x", "/x?a=1&b=2", "/x?b=2&a=1", "/y?a=b+c", "/y?a=b%20c"]),
@@ -76,8 +76,8 @@ SENT = st.builds(
 @given(st.lists(SENT, min_size=1, max_size=8), st.lists(SENT, max_size=12), st.booleans())
 def test_a_cassette_like_vcrpy_plays_the_same_responses_as_vcrpy(
     tmp_path_factory: pytest.TempPathFactory,
-    recorded: list[Request],
-    sent: list[Request],
+    recorded: list[VcrRequest],
+    sent: list[VcrRequest],
     filtered: bool,
 ) -> None:
     """The order of responses, the default matchers and the filters are those of vcrpy."""
@@ -93,7 +93,7 @@ def test_a_cassette_like_vcrpy_plays_the_same_responses_as_vcrpy(
             body, expected = read_body(each), None
             if cassette.can_play_response_for(each):
                 expected = cassette.play_response(each)["body"]["string"]
-            request, played = RecordedRequest(each.method, each.uri, (), body), None
+            request, played = Request(each.method, each.uri, (), body), None
             with suppress(NotRecordedError):
                 played = ours.play(request)[-1].response.body
 
@@ -176,7 +176,7 @@ VALUES = st.lists(TEXT.map(str.strip), min_size=1, max_size=3)
 # UTF-16 bodies cannot be scanned for a key, so nothing shows them.
 BODIES = st.binary(max_size=40).filter(lambda b: b[:2] not in (b"\xff\xfe", b"\xfe\xff"))
 REQUESTS = st.builds(
-    Request,
+    VcrRequest,
     st.sampled_from(["GET", "POST"]),
     TEXT.map("https://x.test/".__add__),
     st.none() | BODIES | st.text(max_size=40),
@@ -196,7 +196,7 @@ RESPONSES = st.fixed_dictionaries(
 @settings(max_examples=50, deadline=None)
 @given(REQUESTS, RESPONSES)
 def test_any_file_that_vcrpy_writes_is_read_as_vcrpy_reads_it(
-    request: Request, response: dict[str, Any]
+    request: VcrRequest, response: dict[str, Any]
 ) -> None:
     """vcrpy's own serializer writes the file in its block layout."""
     text = serialize({"requests": [request], "responses": [response]}, yamlserializer)
@@ -234,7 +234,7 @@ def test_each_record_mode_does_what_vcrpys_does(tmp_path: Path, mode: str) -> No
     expected = []
     with vcr.VCR(record_mode=mode).use_cassette(str(theirs)) as their_cassette:
         for name in ("/there", "/new"):
-            request = Request("GET", f"{BASE_URL}{name}", b"", {"Accept": "*/*"})
+            request = VcrRequest("GET", f"{BASE_URL}{name}", b"", {"Accept": "*/*"})
             if their_cassette.can_play_response_for(request):
                 their_cassette.play_response(request)
                 expected.append("played")

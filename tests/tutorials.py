@@ -27,7 +27,7 @@ from directmail_lab import sessions
 from directmail_lab.credentials import ApiKey
 from directmail_lab.sessions import Session
 from directmail_lab.settings import API_KEY_VARIABLE, BASE_URL_VARIABLE
-from directmail_lab.transports.observing import ObservingTransport
+from directmail_lab.transports.recording import RecordingTransport
 from directmail_lab.tutorials import copy_tutorials
 
 if TYPE_CHECKING:
@@ -76,8 +76,8 @@ def record(name: str, path: Path) -> None:
         mock.patch.object(Session, "_clock", staticmethod(clock.now)),
         mock.patch.object(
             sessions,
-            "ObservingTransport",
-            partial(ObservingTransport, timer=clock.timer),
+            "RecordingTransport",
+            partial(RecordingTransport, timer=clock.timer),
         ),
         Session(service.base_url, ApiKey(service.api_key), pace="off") as session,
         session.record(

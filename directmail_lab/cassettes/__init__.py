@@ -2,7 +2,7 @@
 
 - `library` finds the file for a name, and locks it.
 - `recording` defines what questions are asked of. `files` reads a recording from a file: in our
-  layout itself, in vcrpy's through `vcr_files`, and in HAR through `har`. `session` keeps the
+  layout itself, in vcrpy's through `vcr_files`, and in HAR through `har`. `memory` keeps the
   recording of a session.
 - `cassette` is an open cassette, which replays or records as its record mode says.
 - `player` decides which recorded response comes next for a request. `matching` says which parts of
@@ -22,10 +22,10 @@ from .library import (
     shown_path as shown_path,
 )
 from .matching import DEFAULT_MATCH_ON as DEFAULT_MATCH_ON, Matcher as Matcher
-from .recorder import Recorded as Recorded
-from .recording import Recording as Recording, uncollected as uncollected
-from .session import (
+from .memory import (
+    MemoryRecording as MemoryRecording,
     PlayedRecording as PlayedRecording,
     RawInteraction as RawInteraction,
-    SessionRecording as SessionRecording,
 )
+from .recorder import Written as Written
+from .recording import Recording as Recording, uncollected as uncollected

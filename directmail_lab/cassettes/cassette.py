@@ -20,8 +20,8 @@ from ..errors import AlreadySentError, CassetteError, CassetteFormatError, NotRe
 from ..exchange.bodies import shown_missing
 from ..exchange.values import (
     Interaction,
-    RecordedRequest,
-    RecordedResponse,
+    Request,
+    Response,
     check_interaction,
     normalize_headers,
 )
@@ -32,7 +32,7 @@ from .files import FileRecording, read_cassette
 from .library import cassette_name, find_cassette, new_cassette_path
 from .matching import Matcher, Matching
 from .player import Player
-from .recorder import Ending, Recorded, Recorder, unfinished_files
+from .recorder import Ending, Recorder, Written, unfinished_files
 
 BeforeRecord = Callable[[Interaction], Interaction | None]
 """Takes an interaction and returns the one to record, or None to record none."""
@@ -62,8 +62,8 @@ class Played(NamedTuple):
     """
 
     number: int
-    request: RecordedRequest
-    response: RecordedResponse
+    request: Request
+    response: Response
 
 
 class Cassette:
@@ -154,7 +154,7 @@ class Cassette:
         place = (name.path or name.name) if isinstance(name, FileRecording) else name
         self.name = cassette_name(place)
         self.record_mode = record_mode
-        self.on_played: Callable[[RecordedRequest], object] = lambda _: None
+        self.on_played: Callable[[Request], object] = lambda _: None
         self.on_unmatched: Callable[[NotRecordedError], object] = lambda _: None
         self.ending: Ending | None = "merge"
         self.records_failures = False
@@ -202,7 +202,7 @@ class Cassette:
         """The base address of the recording."""
         return self._recording.base_url
 
-    def play(self, request: RecordedRequest, *, marks: bool = True) -> list[Played]:
+    def play(self, request: Request, *, marks: bool = True) -> list[Played]:
         """Return the recorded response to a request, after its failed attempts.
 
         The list is empty if the request must be sent and recorded. A repeated response comes
@@ -257,7 +257,7 @@ class Cassette:
         """Return the whole interaction of a response that was played."""
         return self._recording.answer(played.number)
 
-    def as_recorded(self, played: Played) -> RecordedResponse | None:
+    def as_recorded(self, played: Played) -> Response | None:
         """Return a played response as another program recorded it, with its credentials.
 
         It is only for the caller of the replay. None for our own recordings, and without ``like``.
@@ -270,7 +270,7 @@ class Cassette:
         """Return whether more than a request's method and address decides what is played."""
         return self._player.looks_inside(method)
 
-    def has_unplayed(self, request: RecordedRequest) -> bool:
+    def has_unplayed(self, request: Request) -> bool:
         """Return whether a request has a response that was not played yet."""
         with self._lock:
             run, _ = self._player.find(request)
@@ -278,7 +278,7 @@ class Cassette:
                 return False
             return not self._player.played[run.start]
 
-    def record(self, interaction: Interaction) -> Recorded | None:
+    def record(self, interaction: Interaction) -> Written | None:
         """Redact an interaction and append it. After this returns, a kill does not lose it.
 
         The response's body must be decoded; its headers are changed to fit. Returns None if
@@ -323,7 +323,7 @@ class Cassette:
         """The file with the new interactions, until it replaces the cassette's file."""
         return None if self._recorder is None else self._recorder.aside
 
-    def unplayed(self) -> list[RecordedRequest]:
+    def unplayed(self) -> list[Request]:
         """Return the recorded requests whose responses were not played."""
         with self._lock:
             return self._player.unplayed()
@@ -391,7 +391,7 @@ class Cassette:
         if self._recorder is not None:
             self._recorder.continue_run()
 
-    def sent_before(self, write: RecordedRequest) -> AlreadySentError | None:
+    def sent_before(self, write: Request) -> AlreadySentError | None:
         """Return the error for a write that an earlier run may have carried out; None for others.
 
         It may have been, unless the service refused it (4xx) or no connection was made.
@@ -453,7 +453,7 @@ class Cassette:
             )
         return recorder
 
-    def _warn_if_alike(self, request: RecordedRequest, written: RecordedRequest) -> None:
+    def _warn_if_alike(self, request: Request, written: Request) -> None:
         """Call ``notice`` if two recorded requests differ only by a replaced value."""
         if (written.uri, written.body) == (request.uri, request.body):
             return

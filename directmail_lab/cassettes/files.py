@@ -24,7 +24,7 @@ from ..exchange.bodies import unpack
 from ..exchange.values import (
     MALFORMED,
     Interaction,
-    RecordedResponse,
+    Response,
     header,
     normalize_headers,
 )
@@ -49,7 +49,7 @@ class Originals(Hidden):
     def __init__(self, interactions: Iterable[Interaction]) -> None:
         self.__responses = [each.response for each in interactions]
 
-    def __getitem__(self, index: int) -> RecordedResponse:
+    def __getitem__(self, index: int) -> Response:
         return self.__responses[index]
 
 
@@ -137,7 +137,7 @@ class FileRecording(Recording):
         response = _decoded(recorded.response, recorded.request.method)
         return replace(recorded, response=response)
 
-    def response(self, number: int, method: str) -> RecordedResponse:
+    def response(self, number: int, method: str) -> Response:
         """Return the response to play for a request of this method.
 
         Raises
@@ -166,7 +166,7 @@ class FileRecording(Recording):
         offset = recorded.offset(index) if isinstance(recorded, Lines) else None
         return self.clean_bytes if offset is None else offset
 
-    def original(self, number: int, method: str) -> RecordedResponse | None:
+    def original(self, number: int, method: str) -> Response | None:
         """Return the response as another program recorded it; raise the errors of `response`.
 
         It contains its credentials, and is only for the caller of a replay. None for our own files.
@@ -239,7 +239,7 @@ def _check_size(size: int, path: Path) -> None:
         )
 
 
-def _decoded(response: RecordedResponse, method: str) -> RecordedResponse:
+def _decoded(response: Response, method: str) -> Response:
     """Return a response with its body decoded: httpx would decode it without a bound."""
     if not (coding := header(response.headers, "content-encoding")):
         return response

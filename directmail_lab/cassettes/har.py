@@ -20,8 +20,8 @@ from ..exchange.values import (
     MALFORMED,
     Headers,
     Interaction,
-    RecordedRequest,
-    RecordedResponse,
+    Request,
+    Response,
     check_interaction,
     header,
     no_response,
@@ -77,7 +77,7 @@ def _har_entry(interaction: Interaction) -> dict[str, Any]:
     }
 
 
-def _har_message(message: RecordedRequest | RecordedResponse) -> dict[str, Any]:
+def _har_message(message: Request | Response) -> dict[str, Any]:
     return {
         "httpVersion": "HTTP/1.1",
         "cookies": [],
@@ -91,7 +91,7 @@ def _har_pairs(pairs: Iterable[tuple[str, str]]) -> list[dict[str, str]]:
     return [{"name": name, "value": value} for name, value in pairs]
 
 
-def _har_content(message: RecordedRequest | RecordedResponse, encoding: str) -> dict[str, str]:
+def _har_content(message: Request | Response, encoding: str) -> dict[str, str]:
     """Return a body's type and text; ``encoding`` names the field that says it is base64."""
     body, mime_type = message.body or b"", header(message.headers, "content-type") or ""
     charset = declared_charset(mime_type) or "utf-8"
@@ -145,14 +145,14 @@ def _from_har(entry: Any, name: str) -> Interaction | None:
         raise unreadable(name, error) from None
 
 
-def _request(entry: Mapping[str, Any]) -> RecordedRequest:
+def _request(entry: Mapping[str, Any]) -> Request:
     uri = text_of(entry["url"])
     query = _pairs(entry.get("queryString"))
     if query and "?" not in uri:
         # Insomnia writes the query only here.
         uri = f"{uri}?{urlencode(query)}"
     headers = _headers(entry)
-    return RecordedRequest(text_of(entry.get("method") or "GET"), uri, headers, _posted(entry))
+    return Request(text_of(entry.get("method") or "GET"), uri, headers, _posted(entry))
 
 
 def _posted(entry: Mapping[str, Any]) -> bytes | None:
@@ -169,7 +169,7 @@ def _posted(entry: Mapping[str, Any]) -> bytes | None:
     return body if posted else None
 
 
-def _response(entry: Mapping[str, Any], method: str) -> RecordedResponse:
+def _response(entry: Mapping[str, Any], method: str) -> Response:
     content, headers = entry.get("content") or {}, _headers(entry)
     size = _declared_size(entry, content.get("size"))
     body = _body(content, content.get("encoding"), size)
@@ -181,9 +181,7 @@ def _response(entry: Mapping[str, Any], method: str) -> RecordedResponse:
     coding = header(headers, "content-encoding")
     with suppress(ValueError):  # most programs save the decoded body, but unchanged headers
         body = unpack(body, coding) if coding else body
-    response = RecordedResponse(
-        int(entry["status"]), text_of(entry.get("statusText") or ""), headers, body
-    )
+    response = Response(int(entry["status"]), text_of(entry.get("statusText") or ""), headers, body)
     return normalize_headers(response, method=method)
 
 

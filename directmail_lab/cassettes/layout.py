@@ -21,8 +21,8 @@ from ..exchange.values import (
     PLAIN_URL,
     Headers,
     Interaction,
-    RecordedRequest,
-    RecordedResponse,
+    Request,
+    Response,
     no_response,
 )
 
@@ -194,14 +194,14 @@ def address_of(data: bytes, start: int) -> tuple[Address, int] | None:
     return (method.decode(), uri.decode()), int(attempt or 1)
 
 
-def request_of(value: Mapping[str, Any]) -> RecordedRequest:
+def request_of(value: Mapping[str, Any]) -> Request:
     """Return the request of a ``request:`` value."""
     body = value["body"]
     body = body.encode() if isinstance(body, str) else body
-    return RecordedRequest(value["method"], value["uri"], headers_of(value["headers"]), body)
+    return Request(value["method"], value["uri"], headers_of(value["headers"]), body)
 
 
-def response_of(value: Mapping[str, Any], kind: object = None) -> RecordedResponse:
+def response_of(value: Mapping[str, Any], kind: object = None) -> Response:
     """Return the response of a ``response:`` value, in this layout or in vcrpy's.
 
     ``kind`` is the value of ``no_response:`` beside it.
@@ -216,7 +216,7 @@ def response_of(value: Mapping[str, Any], kind: object = None) -> RecordedRespon
     if is_like_missing(body) and IS_RECORDED not in stored:
         body = MissingBody(body)
     code = status["code"]
-    return RecordedResponse(
+    return Response(
         int(code) if isinstance(code, str) else code,
         reason,
         headers_of(value["headers"] or {}),

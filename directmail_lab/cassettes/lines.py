@@ -17,7 +17,7 @@ from ..errors import CassetteFormatError
 from ..exchange.values import (
     MALFORMED,
     Interaction,
-    RecordedResponse,
+    Response,
     check_request,
     check_response,
     check_times,
@@ -81,7 +81,7 @@ class Lines(Sequence[Interaction]):
             raise self._unreadable(index, error) from None
         return interaction
 
-    def response(self, index: int) -> RecordedResponse:
+    def response(self, index: int) -> Response:
         """Return the response of an interaction."""
         if by_hand := self._by_hand.get(index):
             return by_hand.response

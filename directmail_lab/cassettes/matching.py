@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl, unquote_plus, urlencode
 
 from ..arguments import Like, argument_error, check_choice, check_names
 from ..exchange.bodies import read_json_body
-from ..exchange.values import RecordedRequest, header
+from ..exchange.values import Request, header
 
 Matcher = Callable[[Any, Any], object]
 
@@ -90,7 +90,7 @@ class Matching:
         kept = [each for each in parts if unquote_plus(each.partition("=")[0]) not in self._query]
         return f"{path}?{'&'.join(kept)}" if kept else path
 
-    def compared(self, request: RecordedRequest) -> RecordedRequest:
+    def compared(self, request: Request) -> Request:
         """Return a request without the ignored parts; its body is good only for comparing."""
         if not (self._query or self._headers or self._fields):
             return request
@@ -98,7 +98,7 @@ class Matching:
         body = self._body(request) if self._fields and request.body else request.body
         return replace(request, uri=self.address(request.uri), headers=kept, body=body)
 
-    def _body(self, request: RecordedRequest) -> bytes:
+    def _body(self, request: Request) -> bytes:
         body, content_type = request.body or b"", header(request.headers, "content-type") or ""
         value, problem = read_json_body(request.headers, body)
         if problem is None:
@@ -120,7 +120,7 @@ class Matching:
         return body
 
 
-def plain_body(request: RecordedRequest) -> bytes:
+def plain_body(request: Request) -> bytes:
     """Return a body for comparing: the random boundary of a multipart body is replaced."""
     body, content_type = request.body or b"", header(request.headers, "content-type") or ""
     if content_type.lower().startswith("multipart/") and (match := _BOUNDARY.search(content_type)):

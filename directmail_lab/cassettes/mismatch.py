@@ -8,7 +8,7 @@ from typing import Final
 from urllib.parse import parse_qsl
 
 from ..exchange.bodies import leaves, read_form, read_json_body
-from ..exchange.values import RecordedRequest, header
+from ..exchange.values import Request, header
 
 Differences = dict[str, tuple[object, object]]
 """For the name of each part that differs: the sent value and the recorded one."""
@@ -35,7 +35,7 @@ def _unescaped(escape: re.Match[str]) -> str:
     return character if "!" <= character <= "~" and character not in "/?#%" else escape[0].upper()
 
 
-def place_of(request: RecordedRequest, base_url: str) -> tuple[str, str, str]:
+def place_of(request: Request, base_url: str) -> tuple[str, str, str]:
     """Return the origin, path and query of an address; below ``base_url`` the origin is empty.
 
     The path is `unescaped` and cut at 200 characters: comparing two paths takes time that grows
@@ -51,7 +51,7 @@ def place_of(request: RecordedRequest, base_url: str) -> tuple[str, str, str]:
 
 
 def differences(
-    sent: tuple[RecordedRequest, str], recorded: tuple[RecordedRequest, str], compared: set[str]
+    sent: tuple[Request, str], recorded: tuple[Request, str], compared: set[str]
 ) -> Differences:
     """Return the parts that differ in two redacted requests, each given with its base address.
 
@@ -80,7 +80,7 @@ def differences(
     return found
 
 
-def _parts(request: RecordedRequest, base_url: str) -> Iterator[tuple[str, object]]:
+def _parts(request: Request, base_url: str) -> Iterator[tuple[str, object]]:
     """Yield each part of a request by its name."""
     origin, path, query = place_of(request, base_url)
     yield from zip(_PLACE, (request.method, origin, path), strict=True)
@@ -99,7 +99,7 @@ def _parts(request: RecordedRequest, base_url: str) -> Iterator[tuple[str, objec
         yield "body", body
 
 
-def _form_of(request: RecordedRequest) -> str:
+def _form_of(request: Request) -> str:
     """Return the format of a request's body, or an empty text if it has no fields to compare."""
     content_type = header(request.headers, "content-type") or ""
     if not read_json_body(request.headers, (request.body or b"")[:_MAX_PARSED_BYTES])[1]:

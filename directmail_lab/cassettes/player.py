@@ -21,7 +21,7 @@ from urllib.parse import parse_qsl, unquote_plus
 from ..contract import SAFE_METHODS
 from ..display import plural
 from ..errors import CassetteFormatError, NotRecordedError
-from ..exchange.values import RecordedRequest, header
+from ..exchange.values import Request, header
 from ..redaction import Redactor
 from .files import FileRecording
 from .layout import Address
@@ -115,7 +115,7 @@ class Player:
     def _dropped(self) -> set[int]:
         """Return the indexes of failures for whose request there is another response."""
         fallbacks, dropped = self._recording.fallbacks, set[int]()
-        has_others: dict[RecordedRequest, bool] = {}
+        has_others: dict[Request, bool] = {}
         runs = chain.from_iterable(self._at(*address) for address in self._addresses())
         for run in runs:
             if run[-1] not in fallbacks:
@@ -143,7 +143,7 @@ class Player:
         alike: dict[Hashable, list[range]] = {}
         for method, uri in self._addresses():
             runs = self._at(method, uri)
-            keys = list(self._keys(RecordedRequest(method, uri), *self._recording.base_urls))
+            keys = list(self._keys(Request(method, uri), *self._recording.base_urls))
             looks_inside = any(each in ("body", "headers") for each in self._rest_of(method))
             for run in runs:
                 request = self._recorded(run) if looks_inside else None
@@ -155,9 +155,7 @@ class Player:
             runs.sort(key=lambda run: run.start, reverse=True)
         return alike
 
-    def find(
-        self, request: RecordedRequest, *, repeats: bool = False
-    ) -> tuple[range | None, RecordedRequest]:
+    def find(self, request: Request, *, repeats: bool = False) -> tuple[range | None, Request]:
         """Return the indexes of the next response to a request, and the redacted request.
 
         There is an index for each attempt. The response is the first one that was not played yet,
@@ -172,7 +170,7 @@ class Player:
             return run, request
         return self._find_alike(self._matching.compared(request)), request
 
-    def find_all(self, request: RecordedRequest) -> list[range]:
+    def find_all(self, request: Request) -> list[range]:
         """Return the indexes of all responses to a request, in the order of the recording."""
         request, same = self._at_address(request)
         if same:
@@ -187,7 +185,7 @@ class Player:
                 return found[::-1]
         return []
 
-    def _at_address(self, request: RecordedRequest) -> tuple[RecordedRequest, list[range]]:
+    def _at_address(self, request: Request) -> tuple[Request, list[range]]:
         """Return the redacted request, and the responses if its address alone decides them."""
         if not request.method.isupper():
             request = replace(request, method=request.method.upper())
@@ -202,7 +200,7 @@ class Player:
             return request, self._at(request.method, uri)
         return request, []
 
-    def _find_alike(self, request: RecordedRequest) -> range | None:
+    def _find_alike(self, request: Request) -> range | None:
         looks_inside = self.looks_inside(request.method)
         keys = self._keys(request, self._base_url)
         for key in self._with_headers(keys, request) if looks_inside else keys:
@@ -230,11 +228,11 @@ class Player:
         for index in run:
             self.played[index] = 1
 
-    def unplayed(self) -> list[RecordedRequest]:
+    def unplayed(self) -> list[Request]:
         """Return the requests whose responses were not played."""
         return [self._request(i) for i, is_played in enumerate(self.played) if not is_played]
 
-    def refusal(self, request: RecordedRequest, *, is_played: bool) -> NotRecordedError:
+    def refusal(self, request: Request, *, is_played: bool) -> NotRecordedError:
         """Return the error that says why a request has no response, and what to do.
 
         ``is_played`` says that all responses to it were played.
@@ -264,7 +262,7 @@ class Player:
             nearest=nearest,
         )
 
-    def missing_body(self, request: RecordedRequest, what: str) -> NotRecordedError:
+    def missing_body(self, request: Request, what: str) -> NotRecordedError:
         """Return the error for a recorded response without its body."""
         title = self._title(self._redactor.request(request), self._base_url)
         return NotRecordedError(
@@ -277,7 +275,7 @@ class Player:
 
     # -- what is equal ---------------------------------------------------------------------------
 
-    def _keys(self, request: RecordedRequest, *base_urls: str) -> Iterable[Hashable]:
+    def _keys(self, request: Request, *base_urls: str) -> Iterable[Hashable]:
         """Yield the keys of a request in the index: its address, and its path below a base."""
         names, (address, _, query) = self._names, request.uri.partition("?")
         address = unescaped(_USER_INFO.sub("", address.partition("#")[0]))
@@ -291,9 +289,7 @@ class Player:
             if base_url and f"{address}/".startswith(f"{base_url}/"):
                 yield method, address[len(base_url) :] or "/", parameters
 
-    def _with_headers(
-        self, keys: Iterable[Hashable], request: RecordedRequest
-    ) -> Iterable[Hashable]:
+    def _with_headers(self, keys: Iterable[Hashable], request: Request) -> Iterable[Hashable]:
         """Return keys with the headers that vcrpy compares, or unchanged if it compares none."""
         if "headers" not in self._names:
             return keys
@@ -308,7 +304,7 @@ class Player:
         """Return the matchers that the index does not cover; bodies count only for writes."""
         return self._rest_of_reads if method in SAFE_METHODS else self._rest
 
-    def _matches(self, request: RecordedRequest, run: range) -> bool:
+    def _matches(self, request: Request, run: range) -> bool:
         from .vcr_files import matches
 
         recorded = self._recorded(run)
@@ -321,24 +317,24 @@ class Player:
                 return False
         return matches(rest, request, recorded)
 
-    def _recorded(self, run: range) -> RecordedRequest:
+    def _recorded(self, run: range) -> Request:
         """Return the recorded request of a response, as it is compared."""
         # Redact another program's request again: this session may know a key in it.
         return self._matching.compared(self._redactor.request(self._request(run.start)))
 
-    def _request(self, index: int) -> RecordedRequest:
+    def _request(self, index: int) -> Request:
         return self._recording.interactions[index].request
 
     # -- what is nearest -------------------------------------------------------------------------
 
-    def _nearest(self, request: RecordedRequest) -> tuple[list[tuple[str, Differences]], float]:
+    def _nearest(self, request: Request) -> tuple[list[tuple[str, Differences]], float]:
         """Return the three most similar recorded requests, each with what differs.
 
         The number says how similar the path of the first is, from 0 to 1.
         """
         base_url, path = self._recording.base_url or "", place_of(request, self._base_url)[1]
 
-        def similarity(other: RecordedRequest) -> tuple[float, bool]:
+        def similarity(other: Request) -> tuple[float, bool]:
             ratio = SequenceMatcher(None, path, place_of(other, base_url)[1]).ratio()
             return ratio, request.method == other.method
 
@@ -350,7 +346,7 @@ class Player:
         nearest = list({(title, *names): (title, names) for title, names in titled}.values())[:3]
         return nearest, similarity(ranked[0][0])[0] if ranked else 0.0
 
-    def _differences(self, request: RecordedRequest, other: RecordedRequest) -> Differences:
+    def _differences(self, request: Request, other: Request) -> Differences:
         """Return the compared parts that differ by name, and the functions of ``match_on``."""
         from .vcr_files import matches
 
@@ -378,7 +374,7 @@ class Player:
         more = len(left) - sum(count for _, count in shown)
         return ", ".join(titles) + (f", and {plural(more, 'other')}" if more else "")
 
-    def _title(self, request: RecordedRequest, base_url: str) -> str:
+    def _title(self, request: Request, base_url: str) -> str:
         origin, path, _ = place_of(request, base_url)
         return self._redactor.text(f"{request.method} {origin}{path}")
 
@@ -390,7 +386,7 @@ def _names_in(query: str) -> str:
     return f"?{names[:_LONGEST_QUERY]}" if names else ""
 
 
-def _is_form_without_fields(request: RecordedRequest) -> bool:
+def _is_form_without_fields(request: Request) -> bool:
     """Return whether vcrpy finds all such bodies equal, such as JSON sent by ``curl -d``."""
     content_type = header(request.headers, "content-type") or ""
     return "x-www-form-urlencoded" in content_type and b"=" not in (request.body or b"")

@@ -19,7 +19,7 @@ from typing import Final, Literal, NamedTuple
 from ..display import plural
 from ..errors import CassetteError, CassetteFormatError, CassetteInUseError
 from ..exchange.bodies import missing_body
-from ..exchange.values import NOT_SENT_KINDS, Interaction, RecordedRequest, RecordedResponse, fails
+from ..exchange.values import NOT_SENT_KINDS, Interaction, Request, Response, fails
 from ..redaction import Redactor
 from . import layout
 from .files import MAX_FILE_BYTES, FileRecording, read_cassette
@@ -35,7 +35,7 @@ Ending = Literal["merge", "replace", "aside"]
 _SPARE_BYTES: Final = 1024**2
 
 
-class Recorded(NamedTuple):
+class Written(NamedTuple):
     """An interaction that was recorded.
 
     Attributes
@@ -49,7 +49,7 @@ class Recorded(NamedTuple):
     """
 
     number: int | None
-    request: RecordedRequest
+    request: Request
     is_clean: bool
 
 
@@ -125,7 +125,7 @@ class Recorder:
         if self._writer is None and version == self.recording.version:
             self.old_count = old_count
 
-    def append(self, interaction: Interaction) -> Recorded | None:
+    def append(self, interaction: Interaction) -> Written | None:
         """Redact an interaction and write it. After this returns, a kill does not lose it.
 
         Returns None if the recording has ended.
@@ -159,7 +159,7 @@ class Recorder:
         self._replaced.update(replaced)
         is_final = self._file == self._path and not (self._in_place and self.old_count)
         number = self._writer.count if is_final else None
-        return Recorded(number, written.request, written is interaction)
+        return Written(number, written.request, written is interaction)
 
     @property
     def has_recorded(self) -> bool:
@@ -189,7 +189,7 @@ class Recorder:
             plays_fallbacks=True,
         )
 
-    def _old_runs(self, request: RecordedRequest) -> list[range]:
+    def _old_runs(self, request: Request) -> list[range]:
         """Return the interactions of earlier runs to a request that were not replaced."""
         if not (self._updates and self.old_count):
             return []
@@ -212,10 +212,10 @@ class Recorder:
             return sorted(index for each in runs for index in each)
         return []
 
-    def _response(self, run: range) -> RecordedResponse:
+    def _response(self, run: range) -> Response:
         return self.recording.interactions[run[-1]].response
 
-    def sent_before(self, write: RecordedRequest) -> tuple[FileRecording, int] | None:
+    def sent_before(self, write: Request) -> tuple[FileRecording, int] | None:
         """Return the last time that an earlier run sent a write: its file and number, or None.
 
         After a 4xx, or if no connection was made, nothing was carried out, so that does not count.
@@ -227,7 +227,7 @@ class Recorder:
                 return recording, run[-1] + 1
         return None
 
-    def _earlier(self, write: RecordedRequest) -> Iterator[tuple[FileRecording, range]]:
+    def _earlier(self, write: Request) -> Iterator[tuple[FileRecording, range]]:
         """Yield what earlier runs recorded of a write, also in the files that they left."""
         for run in reversed(self._old_runs(write)):
             yield self.recording, run

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from ..display import plural
 from ..errors import CassetteError, CassetteFormatError, DirectMailLabError
 from ..exchange.operations import base_path, path_below
-from ..exchange.values import Interaction, RecordedRequest
+from ..exchange.values import Interaction, Request
 from ..readings.reading import Reading, reading_of
 from ..readings.reset_unit import Evidence, infer_reset_unit
 from ..settings import NO_ADDRESS, origin_of
@@ -158,7 +158,7 @@ class Recording(ABC):
         """Return whether an interaction still has its bodies: a session drops old ones."""
         return True
 
-    def path_of(self, request: RecordedRequest) -> str:
+    def path_of(self, request: Request) -> str:
         """Return a request's path below the base address, or its whole path outside of it."""
         return path_below(request.uri, base_path(self.base_url or ""))
 

@@ -24,7 +24,7 @@ from typing import Any, Final
 import yaml
 from vcr.config import VCR
 from vcr.matchers import get_matchers_results
-from vcr.request import Request
+from vcr.request import Request as VcrRequest
 from vcr.serialize import serialize
 from vcr.serializers import jsonserializer, yamlserializer
 from vcr.util import read_body
@@ -35,8 +35,8 @@ from ..exchange.bodies import MissingBody, is_like_missing, unpack
 from ..exchange.values import (
     MALFORMED,
     Interaction,
-    RecordedRequest,
-    RecordedResponse,
+    Request,
+    Response,
     check_interaction,
     check_times,
     header,
@@ -224,7 +224,7 @@ def _interaction(entry: Mapping[str, Any], number: int) -> Interaction:
         response, attempt = _response(entry), entry.get("attempt")
         return check_interaction(
             Interaction(
-                _request(Request._from_dict(entry["request"])),
+                _request(VcrRequest._from_dict(entry["request"])),
                 response,
                 recorded_at_of(entry.get("recorded_at")) or _date_of(response),
                 elapsed_s_of(entry.get("elapsed_s")),
@@ -236,7 +236,7 @@ def _interaction(entry: Mapping[str, Any], number: int) -> Interaction:
         raise unreadable(f"Interaction {number}", error) from None
 
 
-def _date_of(response: RecordedResponse) -> datetime | None:
+def _date_of(response: Response) -> datetime | None:
     """Return the time in a response's ``Date``, since vcrpy records no time."""
     if (date := header(response.headers, "date")) is None:
         return None
@@ -247,9 +247,9 @@ def _date_of(response: RecordedResponse) -> datetime | None:
     return None
 
 
-def _request(request: Request) -> RecordedRequest:
+def _request(request: VcrRequest) -> Request:
     body: Any = read_body(request)
-    return RecordedRequest(
+    return Request(
         text_of(request.method),
         text_of(request.uri),
         headers_of(request.headers),
@@ -257,7 +257,7 @@ def _request(request: Request) -> RecordedRequest:
     )
 
 
-def _response(entry: Mapping[str, Any]) -> RecordedResponse:
+def _response(entry: Mapping[str, Any]) -> Response:
     value = entry["response"]
     if "status_code" not in value:
         return response_of(value, entry.get("no_response"))
@@ -302,7 +302,7 @@ def block_text(
     return written
 
 
-def vcr_response(response: RecordedResponse) -> dict[str, Any]:
+def vcr_response(response: Response) -> dict[str, Any]:
     """Return a response as vcrpy keeps it."""
     headers: dict[str, list[str]] = {}
     for name, value in response.headers:
@@ -315,15 +315,13 @@ def vcr_response(response: RecordedResponse) -> dict[str, Any]:
     return {"status": status, "headers": headers, "body": body}
 
 
-def vcr_request(request: RecordedRequest) -> Request:
+def vcr_request(request: Request) -> VcrRequest:
     """Return a request for vcrpy's matchers; if a header is repeated, its first value counts."""
     headers = {name: header(request.headers, name) for name, _ in request.headers}
-    return Request(request.method, request.uri, request.body, headers)
+    return VcrRequest(request.method, request.uri, request.body, headers)
 
 
-def matches(
-    match_on: Iterable[str | Matcher], request: RecordedRequest, recorded: RecordedRequest
-) -> bool:
+def matches(match_on: Iterable[str | Matcher], request: Request, recorded: Request) -> bool:
     """Return whether all matchers agree: vcrpy's by name, and functions of two of its requests."""
     known = VCR().matchers
     functions = [known[each] if isinstance(each, str) else each for each in match_on]

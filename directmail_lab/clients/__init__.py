@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple, Self, cast
 from ..errors import DirectMailLabError
 from ..http import body_of, httpx, is_write, parse_url
 from ..transports.extensions import KEY, Call, call_of
-from ..transports.session import SessionTransport
+from ..transports.mode import ModeTransport
 
 
 def adapters_of(library: str) -> Any:
@@ -46,7 +46,7 @@ class ClientsTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         test it becomes pytest's own error, which is only a `BaseException`.
     """
 
-    def __init__(self, session: SessionTransport) -> None:
+    def __init__(self, session: ModeTransport) -> None:
         self._session = session
         self.as_raised: Callable[[DirectMailLabError], BaseException] = lambda error: error
 

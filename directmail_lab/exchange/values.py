@@ -40,7 +40,7 @@ TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
 @dataclass(frozen=True, slots=True)
-class RecordedRequest:
+class Request:
     """A request as a cassette keeps it. ``body`` is None if none was sent."""
 
     method: str
@@ -50,11 +50,11 @@ class RecordedRequest:
 
     def __repr__(self) -> str:
         # Before redaction, an address, a header or a body may contain the key.
-        return f"<RecordedRequest {self.method}>"
+        return f"<Request {self.method}>"
 
 
 @dataclass(frozen=True, slots=True)
-class RecordedResponse:
+class Response:
     """A response as a cassette keeps it: with a decoded body, and headers that fit it.
 
     ``no_response`` says why no response came; the status is then 0, and ``reason`` describes the
@@ -69,8 +69,8 @@ class RecordedResponse:
 
     def __repr__(self) -> str:
         if self.no_response:
-            return f"<RecordedResponse {self.no_response}>"
-        return f"<RecordedResponse {self.status}, {len(self.body)} bytes>"
+            return f"<Response {self.no_response}>"
+        return f"<Response {self.status}, {len(self.body)} bytes>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,15 +88,15 @@ class Interaction:
     same request. A session that records anew marks each failure so: see `fails`.
     """
 
-    request: RecordedRequest
-    response: RecordedResponse
+    request: Request
+    response: Response
     recorded_at: datetime | None = None
     elapsed_s: float | None = None
     attempt: int = 1
     is_fallback: bool = False
 
 
-def fails(response: RecordedResponse) -> bool:
+def fails(response: Response) -> bool:
     """Return whether a response must not take the place of a success.
 
     That is a response about the account, the allowance or a fault of the service, or none at all.
@@ -104,10 +104,10 @@ def fails(response: RecordedResponse) -> bool:
     return response.status in (0, 401, 403, 429) or response.status >= 500
 
 
-def no_response(kind: object, reason: str = "") -> RecordedResponse | None:
+def no_response(kind: object, reason: str = "") -> Response | None:
     """Return the value for a response that did not come, or None if there is no such kind."""
     known = next((each for each in NO_RESPONSE_KINDS if each == kind), None)
-    return known and RecordedResponse(0, reason, no_response=known)
+    return known and Response(0, reason, no_response=known)
 
 
 MALFORMED: Final = (
@@ -150,7 +150,7 @@ def check_interaction(interaction: Interaction) -> Interaction:
     return interaction
 
 
-def check_request(request: RecordedRequest) -> RecordedRequest:
+def check_request(request: Request) -> Request:
     """Return a request that was read from a file; raise the errors of `check_interaction`."""
     _check_message(request.headers, request.body, "request")
     is_word = isinstance(request.method, str) and _METHOD.fullmatch(request.method)
@@ -159,7 +159,7 @@ def check_request(request: RecordedRequest) -> RecordedRequest:
     return request
 
 
-def check_response(response: RecordedResponse) -> RecordedResponse:
+def check_response(response: Response) -> Response:
     """Return a response that was read from a file; raise the errors of `check_interaction`."""
     _check_message(response.headers, response.body, "response")
     is_status = type(response.status) is int and 0 <= response.status <= 999
@@ -240,7 +240,7 @@ _DECODED: Final = {"gzip", "deflate", "identity"} | {c for c, name in _MODULES i
 _BODY_HEADERS: Final = frozenset({"content-encoding", "transfer-encoding", "content-length"})
 
 
-def normalize_headers(response: RecordedResponse, *, method: str = "GET") -> RecordedResponse:
+def normalize_headers(response: Response, *, method: str = "GET") -> Response:
     """Return a response whose headers fit its body, which httpx has decoded.
 
     The codings that httpx decodes are removed from ``Content-Encoding``, ``Transfer-Encoding`` is

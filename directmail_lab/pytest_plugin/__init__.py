@@ -311,7 +311,7 @@ def _refuse_beside_vcr(request: pytest.FixtureRequest) -> None:
 def _replaying(path: Path, _: str, settings: Settings, node: Node) -> Session:  # noqa: ARG001
     """Return a session that only replays: it has no key, and no transport that could send."""
     from ..cassettes import FileRecording
-    from ..keyless import replaying_session
+    from ..replaying import replaying_session
     from ..sessions import Session
     from ..settings import NO_ADDRESS
 

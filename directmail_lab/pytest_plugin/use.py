@@ -26,7 +26,7 @@ from .settings import (
 if TYPE_CHECKING:
     from ..cassettes import Cassette
     from ..errors import NotRecordedError
-    from ..exchange.values import RecordedRequest
+    from ..exchange.values import Request
     from ..sessions import Session
 
 
@@ -113,7 +113,7 @@ class Use:
     # -- what is found ---------------------------------------------------------------------------
 
     @property
-    def unplayed(self) -> Sequence[RecordedRequest]:
+    def unplayed(self) -> Sequence[Request]:
         return () if self.cassette.records else self.cassette.unplayed()
 
     @property

@@ -21,8 +21,8 @@ from ..current import session as current
 from ..display import plural, readable
 from ..exchange.bodies import decode_text, read_json_body, shown_missing
 from ..exchange.operations import operations_of, query_of
-from ..exchange.values import Interaction, RecordedRequest
-from ..http import may_change, recorded_response
+from ..exchange.values import Interaction, Request
+from ..http import may_change, response_value
 from ..redaction import Redactor, has_placeholder
 from ..sessions import Session
 from ..sources import named_paths, recording_of
@@ -116,7 +116,7 @@ def drift(cassette: str | Path, *, ignore: Iterable[str] = ()) -> pd.DataFrame:
     paths = {recording.path_of(each.request) for each in recording}
     operations = operations_of(paths, named_paths())
 
-    def operation_of(request: RecordedRequest) -> str:
+    def operation_of(request: Request) -> str:
         return f"{request.method} {operations[recording.path_of(request)]}"
 
     reads, others = _reads(recording)
@@ -140,11 +140,11 @@ def drift(cassette: str | Path, *, ignore: Iterable[str] = ()) -> pd.DataFrame:
 # -- requests that are sent again --------------------------------------------------------------
 
 
-def _reads(recording: Recording) -> tuple[dict[int, Interaction], list[RecordedRequest]]:
+def _reads(recording: Recording) -> tuple[dict[int, Interaction], list[Request]]:
     """Return the different reads to send by their numbers, and the requests not to send."""
     reads: dict[tuple[str, str], tuple[int, Interaction]] = {}
-    not_sent: list[RecordedRequest] = []
-    unanswered: dict[tuple[str, str], RecordedRequest] = {}
+    not_sent: list[Request] = []
+    unanswered: dict[tuple[str, str], Request] = {}
     for number, recorded in enumerate(recording, 1):
         request = recorded.request
         query = query_of(request.uri)
@@ -177,7 +177,7 @@ def _send_again(session: Session, recording: Recording, recorded: Interaction) -
     response = session.request(request.method, address, headers=chosen)
     if response.status_code in _REFUSED and status not in _REFUSED:
         session.check(response)
-    return Interaction(request, recorded_response(response))
+    return Interaction(request, response_value(response))
 
 
 # -- two responses -----------------------------------------------------------------------------

@@ -25,12 +25,12 @@ from ..exchange.bodies import read_json_body, shown_missing
 from ..exchange.operations import operations_of
 from ..exchange.values import (
     Interaction,
-    RecordedRequest,
-    RecordedResponse,
+    Request,
+    Response,
     header,
     normalize_headers,
 )
-from ..http import httpx, recorded_response
+from ..http import httpx, response_value
 from ..readings.reading import Reading, is_exhausted, reading_of
 from ..sessions import Session
 from ..settings import configured_regions
@@ -146,7 +146,7 @@ class _Response:
     number: int
     address: str
     reading: Reading
-    response: RecordedResponse
+    response: Response
     has_body: bool = True
     key: Credentials = "key"
     operation: str = ""
@@ -370,8 +370,8 @@ def _send_without_key(opened: Session, address: str, key: Credentials, pause_s: 
     with httpx.Client(headers=headers, timeout=opened.client.timeout) as client:
         response = _send(client, "GET", address, ME_PATH, pause_s, note)
     if response is not None:
-        recorded = normalize_headers(recorded_response(response))
-        interaction = Interaction(RecordedRequest("GET", address + ME_PATH), recorded)
+        recorded = normalize_headers(response_value(response))
+        interaction = Interaction(Request("GET", address + ME_PATH), recorded)
         _explored.setdefault(opened.recording, []).append((interaction, key))
 
 

@@ -27,7 +27,7 @@ from ..display import Progress, ProgressBar, plural, ranges
 from ..errors import CassetteError
 from ..exchange.bodies import read_form, read_json_body, shown_missing
 from ..exchange.operations import operations_of, pattern_of, query_of
-from ..exchange.values import RecordedRequest, RecordedResponse, header
+from ..exchange.values import Request, Response, header
 from ..redaction.key import REDACTED
 from ..sources import Source, named_paths, recordings_of
 from . import shapes
@@ -50,7 +50,7 @@ _NO_WORD: Final = re.compile(r"\W+", re.ASCII)
 _TOKEN: Final = re.compile(r"[\w.-]+", re.ASCII)
 
 _Pairs = Iterable[tuple[str, str]]
-_Message = RecordedRequest | RecordedResponse
+_Message = Request | Response
 
 
 class Document(dict[str, Any]):
@@ -175,8 +175,8 @@ class _Call(NamedTuple):
 
     recording: Recording
     number: int
-    request: RecordedRequest
-    response: RecordedResponse
+    request: Request
+    response: Response
     server: str
     path: str
     method: str

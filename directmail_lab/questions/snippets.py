@@ -23,7 +23,7 @@ from ..contract import SAFE_METHODS
 from ..errors import CassetteError
 from ..exchange.bodies import plain_text, read_json, read_json_body
 from ..exchange.operations import base_path, path_below, query_of
-from ..exchange.values import TOKEN, Interaction, RecordedRequest, RecordedResponse, header
+from ..exchange.values import TOKEN, Interaction, Request, Response, header
 from ..redaction.key import has_placeholder
 from ..settings import origin_of, trusted_origins
 
@@ -114,7 +114,7 @@ def copy_as(
     return "".join(f"# {note}\n" for note, applies in notes.items() if applies) + code
 
 
-def _as_curl(request: RecordedRequest, *, has_key: bool) -> str:
+def _as_curl(request: Request, *, has_key: bool) -> str:
     method = f"--request {shlex.quote(request.method)}"
     words = [f"curl --globoff --path-as-is {'--head' if request.method == 'HEAD' else method}"]
     words += [IN_CURL] if has_key else []
@@ -132,7 +132,7 @@ def _as_curl(request: RecordedRequest, *, has_key: bool) -> str:
     return pipe + " \\\n  ".join(words)
 
 
-def _as_cell(request: RecordedRequest, response: RecordedResponse, base_url: str) -> str:
+def _as_cell(request: Request, response: Response, base_url: str) -> str:
     path, query = path_below(request.uri, base_path(base_url)), query_of(request.uri)
     params = parse_qsl(query, keep_blank_values=True)
     # If a name has no "=", or a value is not UTF-8, the query stays in the address, unchanged.

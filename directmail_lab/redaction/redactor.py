@@ -22,7 +22,7 @@ from urllib.parse import parse_qsl, unquote, unquote_plus, urlsplit
 from ..credentials import Hidden, keys_version, known_keys
 from ..errors import CassetteError
 from ..exchange.bodies import MAX_UNPACKED_BYTES, TooLargeError, missing_body, unpack
-from ..exchange.values import Headers, Interaction, RecordedRequest, header
+from ..exchange.values import Headers, Interaction, Request, header
 from ..tracebacks import hide_frames
 from .key import REDACTED, KeySearch, lower_ascii
 from .personal import FIELD, Pseudonyms, normalize
@@ -136,7 +136,7 @@ class Redactor(Hidden):
         """Remove the keys and credentials that another redactor knows, too."""
         self.__keys.join(other.__keys)
 
-    def learn_from(self, request: RecordedRequest) -> None:
+    def learn_from(self, request: Request) -> None:
         """Remove the credentials of a request wherever they are repeated, from now on."""
         self._learn(_secrets_of(request))
 
@@ -188,7 +188,7 @@ class Redactor(Hidden):
         return text, written
 
     @hide_frames
-    def request(self, request: RecordedRequest) -> RecordedRequest:
+    def request(self, request: Request) -> Request:
         """Return the redacted request, as it may be written.
 
         If two requests differ only in a value that is replaced, they become equal.
@@ -200,7 +200,7 @@ class Redactor(Hidden):
         self._learn(_secrets_of(request))
         texts = [request.method, _ESCAPED_PLACEHOLDER.sub(r"<\1>", request.uri)]
         (method, uri), headers, body = self._message(texts, request.headers, request.body or b"")
-        return RecordedRequest(method, uri, headers, None if request.body is None else body)
+        return Request(method, uri, headers, None if request.body is None else body)
 
     @hide_frames
     def text(self, text: str) -> str:
@@ -384,7 +384,7 @@ def redact_foreign(interactions: Iterable[Interaction]) -> tuple[list[Interactio
     return [_with_schemes(redactor.interaction(each), each.request) for each in recorded], redactor
 
 
-def _with_schemes(redacted: Interaction, request: RecordedRequest) -> Interaction:
+def _with_schemes(redacted: Interaction, request: Request) -> Interaction:
     schemes = [
         (name, f"{scheme[1]} {REDACTED}")
         for name, value in request.headers
@@ -396,13 +396,13 @@ def _with_schemes(redacted: Interaction, request: RecordedRequest) -> Interactio
     return replace(redacted, request=replace(redacted.request, headers=headers))
 
 
-def carries_credentials(request: RecordedRequest) -> bool:
+def carries_credentials(request: Request) -> bool:
     """Return whether a request has a credential in its headers or its address."""
     is_in_header = any(name.lower() in _AUTHORIZATION or _mask(name) for name, _ in request.headers)
     return is_in_header or any(_secrets_in_address(request))
 
 
-def _secrets_of(request: RecordedRequest) -> Iterator[str]:
+def _secrets_of(request: Request) -> Iterator[str]:
     for name, value in request.headers:
         if name.lower() in _AUTHORIZATION:
             yield from _credentials(value)
@@ -434,7 +434,7 @@ def _repeated_cookies(interaction: Interaction) -> list[str]:
     return [each for each in values if len(each) >= _LONG_ENOUGH and each.encode() in repeated]
 
 
-def _secrets_in_address(request: RecordedRequest) -> Iterator[str]:
+def _secrets_in_address(request: Request) -> Iterator[str]:
     if "@" in request.uri or "%" in request.uri or _API_KEY.search(request.uri):
         with contextlib.suppress(ValueError):
             parts = urlsplit(request.uri)

@@ -2,9 +2,9 @@
 
 ::
 
-    SessionTransport      the session's mode replays a response, or passes it on to
+    ModeTransport         the session's mode replays a response, or passes it on to
     PacingTransport       waits for the allowance, repeats failed reads
-    ObservingTransport    keeps every response; writes it to a cassette
+    RecordingTransport    keeps every response; writes it to a cassette
     NetworkTransport      refuses unsafe requests; adds the key; sends
 
 A replay uses only the first. The transports share what they know about a request in its `Call`, and

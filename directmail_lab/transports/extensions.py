@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ..http import httpx
 
 if TYPE_CHECKING:
-    from ..cassettes import Recording, SessionRecording
+    from ..cassettes import MemoryRecording, Recording
     from ..readings.reading import Reading
 
 KEY: Final = "directmail_lab"
@@ -78,7 +78,7 @@ class Received:
 
     recording: Recording | None = None
     number: int = 0
-    keeper: SessionRecording | None = None
+    keeper: MemoryRecording | None = None
     is_page: bool = False
 
     @property

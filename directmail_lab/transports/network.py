@@ -21,7 +21,7 @@ from ..errors import (
     WriteRefusedError,
 )
 from ..exchange.operations import operation_of
-from ..http import httpx, is_write, kind_of_failure, origin, parse_url, recorded_request
+from ..http import httpx, is_write, kind_of_failure, origin, parse_url, request_value
 from ..redaction.redactor import carries_credentials
 from ..settings import is_loopback, variable
 from ..tracebacks import clear_locals, hide_frames, without_traceback
@@ -140,7 +140,7 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         if not (is_ours and call.wants_key and self._api_key):
             return request
         if HEADER in request.headers or (
-            call.is_foreign and carries_credentials(recorded_request(request))
+            call.is_foreign and carries_credentials(request_value(request))
         ):
             return request
         # From the headers as they are: httpx would encode each header of a dict again.

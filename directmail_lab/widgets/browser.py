@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ..arguments import argument_error
-from ..cassettes import Recording, SessionRecording, read_cassette
+from ..cassettes import MemoryRecording, Recording, read_cassette
 from ..cassettes.library import files_of, is_folder
 from ..current import session
 from ..errors import CassetteError, DirectMailLabError
@@ -115,7 +115,7 @@ class BrowserWidget(Widget):
 
     _esm, _css = browser_data.read_page("browser")
     _selected: tuple[Recording, int] | None = None
-    _session_recording: SessionRecording | None = None
+    _session_recording: MemoryRecording | None = None
     _composer: Composer | None = None
     _static: threading.Timer | None = None
 
@@ -132,7 +132,7 @@ class BrowserWidget(Widget):
             source.on_progress = self._tell_progress
             source.add_done_callback(lambda _: self.update_static_output())
 
-    def _show_recording(self, recording: SessionRecording) -> None:
+    def _show_recording(self, recording: MemoryRecording) -> None:
         self._opening, self._selected, self._session_recording = Future(), None, recording
         self._opening.set_result(with_history(recording))
 

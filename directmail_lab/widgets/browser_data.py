@@ -24,20 +24,20 @@ from ..exchange.bodies import declared_charset, decode_text, read_json, shown_mi
 from ..exchange.operations import query_of
 from ..exchange.values import (
     Interaction,
-    RecordedRequest,
-    RecordedResponse,
+    Request,
+    Response,
     header,
     normalize_headers,
 )
-from ..http import as_response, httpx
+from ..http import httpx, httpx_response
 from ..questions.snippets import copy_as
 from ..readings.reading import ABORTED, CUT_SHORT, Reading, is_exhausted, no_response_text
 from ..readings.reset_unit import renewal_time
 from ..transports.extensions import KEY, Received
 from .history import History, locate
 
-Response = tuple[dict[str, Any], list[bytes]]
-Message = RecordedRequest | RecordedResponse
+Reply = tuple[dict[str, Any], list[bytes]]
+Message = Request | Response
 
 MAX_ROWS: Final = 5_000
 _MAX_PATH: Final = 300
@@ -53,7 +53,7 @@ UNKNOWN_REQUEST: Final = {"problem": "The page sent an unknown request. Reload t
 _COLUMNS: Final = ("time", "method", "path", "status", "remaining", "ms", "bytes", "mark")
 
 
-def handle_request(recording: Recording, request: object) -> Response:
+def handle_request(recording: Recording, request: object) -> Reply:
     """Return the response to a request of the page. It never raises an exception.
 
     The page identifies an interaction by its number, from 1 on; in a `History`, by its place.
@@ -246,7 +246,7 @@ def mark_of(reading: Reading) -> str:
 # -- one interaction ---------------------------------------------------------------------------
 
 
-def detail(recording: Recording, number: int, *, whole: bool = False) -> Response:
+def detail(recording: Recording, number: int, *, whole: bool = False) -> Reply:
     """Return the details of an interaction, and its two bodies as far as they are shown.
 
     Each body is described by its ``kind`` (``"none"``, ``"json"``, ``"text"``, ``"image"``,
@@ -409,7 +409,7 @@ def response_of(recording: Recording, number: int) -> httpx.Response:
         )
     sent, received = interaction.request, interaction.response
     plain = replace(received, body=_read_body(received)[0])
-    response = as_response(normalize_headers(plain, method=sent.method))
+    response = httpx_response(normalize_headers(plain, method=sent.method))
     headers = [(name.encode(), value.encode()) for name, value in sent.headers]
     response.request = httpx.Request(sent.method, sent.uri, headers=headers, content=sent.body)
     response.extensions[KEY] = Received(recording, number)

@@ -22,8 +22,8 @@ from ..display import plural
 from ..errors import CassetteError, DirectMailLabError, WriteRefusedError
 from ..exchange.bodies import declared_charset
 from ..exchange.operations import operation_of, query_of
-from ..exchange.values import Interaction, RecordedRequest, RecordedResponse
-from ..http import httpx, is_write, origin, parse_url, recorded_request
+from ..exchange.values import Interaction, Request, Response
+from ..http import httpx, is_write, origin, parse_url, request_value
 from ..questions.snippets import copy_as
 from ..redaction.key import has_placeholder
 from ..sessions import Session
@@ -199,8 +199,8 @@ class Composer:
 
     def _cell(self, form: Any, body: bytes) -> str:
         session = self._session()
-        request = recorded_request(_written(session, self._shown(), form, body))
-        unanswered = Interaction(request, RecordedResponse(200, "", (), b""), None, None)
+        request = request_value(_written(session, self._shown(), form, body))
+        unanswered = Interaction(request, Response(200, "", (), b""), None, None)
         redacted = session.recording.redactor.interaction(unanswered)
         return copy_as(redacted, "request", base_url=session.base_url)
 
@@ -217,7 +217,7 @@ class Composer:
             raise _elsewhere(session, url)
         headers = [pair for pair in command.headers if pair[0].lower() not in _SET_BY_SESSION]
         address = str(url.copy_with(userinfo=b""))
-        request = RecordedRequest(command.method.upper(), address, tuple(headers), command.body)
+        request = Request(command.method.upper(), address, tuple(headers), command.body)
         redacted = session.recording.redactor.request(request)
         about, shown = describe_message(redacted, MAX_SHOWN_BYTES, is_kept=True)
         body: Any = about["body"]
@@ -316,14 +316,14 @@ class _LoopThread:
 def _is_replayed(session: Session, request: httpx.Request) -> bool:
     """Return whether the response will come from a cassette, so that nothing is sent."""
     cassette = session.open_cassette
-    has_response = cassette is not None and cassette.has_unplayed(recorded_request(request))
+    has_response = cassette is not None and cassette.has_unplayed(request_value(request))
     return session.mode == "replay" or has_response
 
 
 def _sent_before(session: Session, request: httpx.Request) -> str:
     """Return a sentence about a write that an earlier run may have carried out, or ``""``."""
     cassette = session.open_cassette
-    before = cassette and cassette.sent_before(recorded_request(request))
+    before = cassette and cassette.sent_before(request_value(request))
     return f"It was sent before, {sent_when(before.sent_at, before.status)}. " if before else ""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 
-from ..cassettes import Recording, SessionRecording
+from ..cassettes import MemoryRecording, Recording
 from ..display import utc_time
 from ..errors import CassetteFormatError
 from ..exchange.values import Interaction
@@ -18,7 +18,7 @@ class History(Recording):
     recording can grow: later interactions of earlier ones are not shown.
     """
 
-    def __init__(self, earlier: Sequence[SessionRecording], last: SessionRecording) -> None:
+    def __init__(self, earlier: Sequence[MemoryRecording], last: MemoryRecording) -> None:
         self.name, self.base_url = last.name, last.base_url
         self._recordings = [*earlier, last]
         self._heads = [1]
@@ -33,7 +33,7 @@ class History(Recording):
     def __len__(self) -> int:
         return self.last_head + len(self._recordings[-1])
 
-    def locate(self, place: int) -> tuple[SessionRecording, int]:
+    def locate(self, place: int) -> tuple[MemoryRecording, int]:
         """Return the recording of a place, and the interaction's number there; 0 for a head."""
         self._check_number(place)
         at = bisect_right(self._heads, place) - 1
@@ -45,14 +45,14 @@ class History(Recording):
             raise CassetteFormatError(self.head_of(recording))
         return recording.interaction(own)
 
-    def head_of(self, recording: SessionRecording) -> str:
+    def head_of(self, recording: MemoryRecording) -> str:
         """Return the title of a session."""
         if recording is self._recordings[-1]:
             return "This session"
         return f"Earlier session, {utc_time(recording.reading(1).at):%F %R} UTC"
 
 
-def with_history(recording: SessionRecording) -> Recording:
+def with_history(recording: MemoryRecording) -> Recording:
     """Return a session's recording, after those of the account's earlier sessions if it has any."""
     history = list(recording.history)
     before = history[: history.index(recording)] if recording in history else []

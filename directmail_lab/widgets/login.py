@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from .. import credentials, errors, settings
-from ..cassettes import SessionRecording, cassettes_by_name
+from ..cassettes import MemoryRecording, cassettes_by_name
 from ..credentials import ApiKey, typed_api_key
-from ..current import connect, current_session, keyless_record, logout
+from ..current import connect, current_session, logout, record_without_key
 from ..display import plural
 from ..http import httpx
 from ..sessions import Session, SessionOptions
@@ -24,7 +24,7 @@ from .widget import Widget, can_show_widgets
 if TYPE_CHECKING:
     import pandas as pd
 
-    from ..modes import ModeChange
+    from ..mode_change import ModeChange
     from ..readings.reset_unit import ResetUnit
 
 _MAX_TIMEOUT_S: Final = 15.0
@@ -250,7 +250,7 @@ def sign_in(request: SignInRequest) -> tuple[Session, dict[str, Any]]:
     address = settings.choose_address(request.address or None)
     key = credentials.find_api_key(request.key, base_url=address)
     name, tried = _try(address, key, request.options)
-    waiting = keyless_record()
+    waiting = record_without_key()
     session = connect(address, key, **request.options)
     session.recording.extend(tried)
     notes = [_begin_to_record(waiting), _remember(request, address)]
@@ -281,7 +281,7 @@ def key_source(address: str) -> str:
     return "the keyring" if address and credentials.remembered_api_key(address) is not None else ""
 
 
-def _try(address: str, key: ApiKey, options: SessionOptions) -> tuple[str, SessionRecording]:
+def _try(address: str, key: ApiKey, options: SessionOptions) -> tuple[str, MemoryRecording]:
     """Send one request, and return the account's name and the recording of the request.
 
     It does not wait for an allowance, since a person is waiting for the form.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from directmail_lab.exchange.values import Interaction, RecordedRequest, RecordedResponse
+from directmail_lab.exchange.values import Interaction, Request, Response
 from directmail_lab.redaction import Redactor
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def test_redaction_of_a_megabyte(
     """The time limit applies to any response body, with and without personal data."""
     given = INPUTS[name]
     body = given if isinstance(given, bytes) else given.encode()
-    exchange = Interaction(RecordedRequest("GET", "/"), RecordedResponse(200, "", (), body))
+    exchange = Interaction(Request("GET", "/"), Response(200, "", (), body))
     redactor = Redactor([KEY], redact=redact)
     benchmark.group = f"redaction, s for a megabyte (at most {AT_MOST_S[redact]})"
     benchmark.extra_info["at_most_s"] = AT_MOST_S[redact] * len(body) / SIZE

@@ -17,8 +17,8 @@ from directmail_lab.cassettes import read_cassette
 from directmail_lab.exchange.bodies import missing_body
 from directmail_lab.exchange.values import (
     Interaction,
-    RecordedRequest,
-    RecordedResponse,
+    Request,
+    Response,
     no_response,
 )
 from directmail_lab.server import LoopbackServer
@@ -232,9 +232,9 @@ class Witness(LoopbackServer):
         self.asked: set[str] = set()
         super().__init__()
 
-    def answer(self, request: RecordedRequest) -> RecordedResponse:
+    def answer(self, request: Request) -> Response:
         self.asked.add(request.uri)
-        return RecordedResponse(404, "Not Found", (), b"")
+        return Response(404, "Not Found", (), b"")
 
 
 ADDED = """

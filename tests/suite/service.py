@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from directmail_lab.exchange.values import RecordedRequest, RecordedResponse, header
+from directmail_lab.exchange.values import Request, Response, header
 from directmail_lab.server import LoopbackServer, error_response, json_response
 
 NAMES: Final = ["spring", "summer", "autumn", "winter", "new year"]
@@ -20,7 +20,7 @@ NAMES: Final = ["spring", "summer", "autumn", "winter", "new year"]
 class Asked(NamedTuple):
     """A request in its parts. ``times`` counts the requests for its operation so far."""
 
-    request: RecordedRequest
+    request: Request
     path: list[str]
     query: dict[str, str]
     key: str
@@ -46,17 +46,17 @@ def one(asked: Asked) -> object:
     return {"name": name, "rows": 3} if name in NAMES else error_response(404, "No such list.")
 
 
-def packed(asked: Asked) -> RecordedResponse:
+def packed(asked: Asked) -> Response:
     headers = (("Content-Type", "text/csv"), ("Content-Encoding", "gzip"))
     rows = f"name\n{asked.path[1]}\n\xff".encode("latin-1")
-    return RecordedResponse(200, "OK", headers, gzip.compress(rows, mtime=0))
+    return Response(200, "OK", headers, gzip.compress(rows, mtime=0))
 
 
-def failed(status: int) -> RecordedResponse:
+def failed(status: int) -> Response:
     return error_response(status, "Not now.", (("Retry-After", "0"),))
 
 
-EVENTS: Final = RecordedResponse(
+EVENTS: Final = Response(
     200, "OK", (("Content-Type", "text/event-stream"),), b"data: one\n\ndata: two\n\n"
 )
 ANSWERS: Final[dict[str, Callable[[Asked], object]]] = {
@@ -76,7 +76,7 @@ ANSWERS: Final[dict[str, Callable[[Asked], object]]] = {
     "GET checks/outage": lambda _: failed(503),
     "POST lists": lambda a: {**json.loads(a.body), "by": a.key},
     "PATCH lists/*": lambda a: json.loads(a.body),
-    "DELETE lists/*": lambda _: RecordedResponse(204, "No Content"),
+    "DELETE lists/*": lambda _: Response(204, "No Content"),
     "POST lists/*/rows": lambda a: {
         "rows": a.body.count(b"|"),
         "callback": f"https://hooks.test/?token={a.key}",
@@ -95,7 +95,7 @@ class Service(LoopbackServer):
         self.requests: Counter[str] = Counter()
         super().__init__()
 
-    def answer(self, request: RecordedRequest) -> RecordedResponse:
+    def answer(self, request: Request) -> Response:
         parts = urlsplit(request.uri)
         operation = f"{request.method} {parts.path.removeprefix('/v1/')}"
         self.requests[operation] += 1
@@ -110,5 +110,5 @@ class Service(LoopbackServer):
         for pattern, respond in ANSWERS.items():
             if fnmatchcase(operation, pattern):
                 found = respond(asked)
-                return found if isinstance(found, RecordedResponse) else json_response(200, found)
+                return found if isinstance(found, Response) else json_response(200, found)
         return error_response(404, "There is no such operation.")

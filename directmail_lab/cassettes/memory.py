@@ -1,4 +1,4 @@
-"""The recordings that a session keeps: `SessionRecording`, and `PlayedRecording` of a replay."""
+"""The recordings in memory: `MemoryRecording` of a session, and `PlayedRecording` of a replay."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from ..display import utc_time
 from ..exchange.values import (
     Interaction,
-    RecordedRequest,
-    RecordedResponse,
+    Request,
+    Response,
     normalize_headers,
     text_headers,
 )
@@ -48,7 +48,7 @@ class RawInteraction(NamedTuple):
         return "<RawInteraction>"  # its values are not redacted
 
 
-class SessionRecording(Recording):
+class MemoryRecording(Recording):
     """All readings of a session, and its last messages up to 64 MB. Any thread may add to it.
 
     Messages are redacted when somebody asks for them. Before the session forgets its key, they are
@@ -70,7 +70,7 @@ class SessionRecording(Recording):
     def __init__(self, name: str, base_url: str, *, reset_unit: ResetUnit | None = None) -> None:
         self.name, self.base_url = name, base_url
         self.redactor = Redactor()
-        self.history: Iterable[SessionRecording] = ()
+        self.history: Iterable[MemoryRecording] = ()
         self._readings: list[Reading] = []
         self._exchanges: dict[int, RawInteraction] = {}
         self._kept_bytes = 0
@@ -103,7 +103,7 @@ class SessionRecording(Recording):
         reading = reading._replace(source="replayed", cassette_number=number, elsewhere=place)
         return reading.redacted(self.redactor)
 
-    def extend(self, other: SessionRecording, **changes: Any) -> None:
+    def extend(self, other: MemoryRecording, **changes: Any) -> None:
         """Add the interactions of another recording, with fields of their readings changed."""
         for number, reading in enumerate(other.readings(), 1):
             self.add(reading._replace(**changes), other._exchanges[number])
@@ -189,8 +189,8 @@ class SessionRecording(Recording):
             (self.base_url or "") + reading.path, (), b"", (), "", None
         )
         sent, received = map(text_headers, (exchange.request_headers, exchange.response_headers))
-        request = RecordedRequest(reading.method, str(exchange.url), sent, exchange.request_body)
-        response = RecordedResponse(
+        request = Request(reading.method, str(exchange.url), sent, exchange.request_body)
+        response = Response(
             reading.status, exchange.reason, received, exchange.body or b"", reading.no_response
         )
         if exchange.body is not None and not reading.is_cut_short:
@@ -210,7 +210,7 @@ class SessionRecording(Recording):
         return exchange is not None and exchange.body is not None
 
 
-class PlayedRecording(SessionRecording):
+class PlayedRecording(MemoryRecording):
     """The responses that a replay played. Any thread may add to it.
 
     It keeps the numbers of the interactions in the file, and reads the rest from there on demand.

@@ -11,7 +11,7 @@ from .cassettes import FileRecording, find_cassette, new_cassette_path, read_cas
 from .cassettes.library import cassette_name
 from .display import plural
 from .errors import AddressError, NotConnectedError, NotRecordedError
-from .modes import Entered, write_warning
+from .mode_change import Entered, write_warning
 from .sessions import Session, SessionOptions
 from .settings import NO_ADDRESS
 

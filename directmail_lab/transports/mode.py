@@ -9,15 +9,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from ..cassettes import Cassette, Played, SessionRecording
+from ..cassettes import Cassette, MemoryRecording, Played
 from ..errors import AddressError, NotConnectedError
-from ..exchange.values import RecordedRequest
-from ..http import as_failure, as_response, httpx, is_write, recorded_request
+from ..exchange.values import Request
+from ..http import httpx, httpx_error, httpx_response, is_write, request_value
 from ..settings import origin_of, stand_ins
 from . import Transport
 from .extensions import call_of
 from .network import lost_response
-from .observing import Observer
+from .recording import Observer
 
 ModeName = Literal["live", "record", "replay"]
 
@@ -61,7 +61,7 @@ class Mode:
 
     name: ModeName
     inner: Transport
-    recording: SessionRecording
+    recording: MemoryRecording
     cassette: Cassette | None = None
     latency_factor: float = 0.0
 
@@ -79,7 +79,7 @@ class Mode:
             self.cassette.resume()
 
 
-class SessionTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
+class ModeTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
     """Responds as the session's ``mode`` says. `change` and `enter` replace the mode."""
 
     def __init__(self, mode: Mode, observe: Observer) -> None:
@@ -116,7 +116,7 @@ class SessionTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         mode = self.mode
         if mode.cassette is not None:
             request.read()
-        if not (played := _recorded_for(request, mode)):
+        if not (played := _played_for(request, mode)):
             return mode.inner.handle_request(request)
         if mode.latency_factor:
             time.sleep(_pause_s(mode, played[-1]))
@@ -126,7 +126,7 @@ class SessionTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         mode = self.mode
         if mode.cassette is not None:
             await request.aread()
-        if not (played := _recorded_for(request, mode)):
+        if not (played := _played_for(request, mode)):
             return await mode.inner.handle_async_request(request)
         if mode.latency_factor:
             await asyncio.sleep(_pause_s(mode, played[-1]))
@@ -141,17 +141,17 @@ class SessionTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         """
         assert mode.cassette is not None
         for each in played:
-            response = as_response(each.response)
+            response = httpx_response(each.response)
             self._observe.played(mode.recording, request, response, mode.cassette, each)
-        if failure := as_failure(each.response, request):
+        if failure := httpx_error(each.response, request):
             raise lost_response(request, failure) or failure
         if (original := mode.cassette.as_recorded(each)) is not None:
-            observed, response = response, as_response(original)
+            observed, response = response, httpx_response(original)
             response.extensions.update(observed.extensions)
         return response
 
 
-def _recorded_for(request: httpx.Request, mode: Mode) -> list[Played]:
+def _played_for(request: httpx.Request, mode: Mode) -> list[Played]:
     """Return the responses that the cassette plays for a request; none if it must be sent."""
     call = call_of(request)
     if request.url.userinfo and call.send is None:
@@ -165,13 +165,13 @@ def _recorded_for(request: httpx.Request, mode: Mode) -> list[Played]:
         return []
     if mode.cassette.record_mode == "update" and not call.may_repeat and is_write(request):
         origin = origin_of(str(request.url))
-        refusal = mode.cassette.sent_before(recorded_request(request))
+        refusal = mode.cassette.sent_before(request_value(request))
         if refusal is not None and origin not in stand_ins():
             raise refusal
     # A client's own credentials are left out of its address, so they must be known.
     if call.is_foreign or mode.cassette.looks_inside(request.method):
-        return mode.cassette.play(recorded_request(request))
-    return mode.cassette.play(RecordedRequest(request.method, str(request.url)))
+        return mode.cassette.play(request_value(request))
+    return mode.cassette.play(Request(request.method, str(request.url)))
 
 
 def _pause_s(mode: Mode, played: Played) -> float:

@@ -14,9 +14,9 @@ from .arguments import argument_error
 from .cassettes import Cassette, shown_path
 from .contract import SAFE_METHODS
 from .display import plural
-from .exchange.values import RecordedRequest
+from .exchange.values import Request
 from .tracebacks import warn_caller
-from .transports.session import Mode, SessionTransport
+from .transports.mode import Mode, ModeTransport
 
 _F = TypeVar("_F", bound="Callable[..., Any]")
 
@@ -29,7 +29,7 @@ class Entered(NamedTuple, Generic[_S]):
     """The mode that a session has entered, its previous mode, and the transport that has them."""
 
     session: _S
-    transport: SessionTransport
+    transport: ModeTransport
     previous: Mode
     mode: Mode
 
@@ -123,12 +123,12 @@ class ModeChange(Generic[_S]):
         return text
 
 
-def write_warning(cassette: Cassette) -> Callable[[RecordedRequest], None]:
+def write_warning(cassette: Cassette) -> Callable[[Request], None]:
     """Return a function that warns of a replayed write: its caller may believe that it was sent."""
     when = cassette.recording().recorded_when
     recorded = f"{cassette.name!r}, recorded {when}" if when else repr(cassette.name)
 
-    def warn(request: RecordedRequest) -> None:
+    def warn(request: Request) -> None:
         if request.method not in SAFE_METHODS:
             warn_caller(f"Nothing was sent: this {request.method} is replayed from {recorded}.")
 

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Any, Final, cast
 
-from ..cassettes import Cassette, Played, RawInteraction, SessionRecording
+from ..cassettes import Cassette, MemoryRecording, Played, RawInteraction
 from ..display import CONTROLS
 from ..errors import CassetteError, OutcomeUnknownError
 from ..exchange.bodies import MAX_UNPACKED_BYTES, missing_body, unpack
@@ -23,18 +23,18 @@ from ..exchange.values import (
     NOT_SENT_KINDS,
     Interaction,
     NoResponse,
-    RecordedResponse,
+    Response,
     header,
     normalize_headers,
 )
 from ..http import (
-    as_response,
     body_of,
     httpx,
+    httpx_response,
     is_write,
     kind_of_failure,
-    recorded_request,
-    recorded_response,
+    request_value,
+    response_value,
 )
 from ..readings.reading import Reading, ReadingSource, raw_values
 from ..redaction import Redactor
@@ -70,7 +70,7 @@ class Observer:
 
     def __call__(
         self,
-        recording: SessionRecording,
+        recording: MemoryRecording,
         request: httpx.Request,
         response: httpx.Response,
         *,
@@ -108,7 +108,7 @@ class Observer:
 
     def played(
         self,
-        recording: SessionRecording,
+        recording: MemoryRecording,
         request: httpx.Request,
         response: httpx.Response,
         cassette: Cassette,
@@ -144,7 +144,7 @@ def _hide_key(response: httpx.Response, redacted: Callable[[str], str]) -> None:
 
 
 @dataclass(eq=False, repr=False)
-class ObservingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
+class RecordingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
     """Sends a request once, keeps the response, and records it if there is a ``cassette``.
 
     ``clock`` returns seconds since the Unix epoch. Latencies are differences of ``timer``, in
@@ -153,7 +153,7 @@ class ObservingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
 
     inner: Transport
     observe: Observer
-    recording: SessionRecording
+    recording: MemoryRecording
     cassette: Cassette | None = None
     _: KW_ONLY
     clock: Callable[[], float] = time.time
@@ -264,10 +264,10 @@ class ObservingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         is_sent_write = is_write(request) and kind not in NOT_SENT_KINDS
         if not (is_sent_write or cassette.records_failures):
             return {}
-        call, sent = call_of(request), recorded_request(request)
+        call, sent = call_of(request), request_value(request)
         elapsed_s, at = round(self.timer() - started, 6), datetime.fromtimestamp(self.clock(), UTC)
         reason = str(error) if isinstance(error, httpx.TransportError) else type(error).__name__
-        none = RecordedResponse(0, reason, no_response=kind)
+        none = Response(0, reason, no_response=kind)
         try:
             written = cassette.record(Interaction(sent, none, at, elapsed_s, call.recorded + 1))
         except CassetteError as failure:
@@ -287,7 +287,7 @@ class ObservingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         elapsed_s, at, call = round(self.timer() - started, 6), self.clock(), call_of(request)
         recorded, response = _as_recorded(request, response)
         about: dict[str, Any] = {"at": at, "elapsed_s": elapsed_s, "body": recorded.body}
-        sent, recorded_at = recorded_request(request), datetime.fromtimestamp(at, UTC)
+        sent, recorded_at = request_value(request), datetime.fromtimestamp(at, UTC)
         interaction = Interaction(sent, recorded, recorded_at, elapsed_s, call.recorded + 1)
         try:
             if written := cassette.record(interaction):
@@ -411,13 +411,13 @@ def _time_limit(
 
 def _as_recorded(
     request: httpx.Request, response: httpx.Response
-) -> tuple[RecordedResponse, httpx.Response]:
+) -> tuple[Response, httpx.Response]:
     """Return a response in the form to record, and in the form for the caller.
 
     If it was compressed, both are what a replay will return: the decoded body, with matching
     headers. If the body is too large or cannot be decoded, only the caller gets it.
     """
-    recorded = recorded_response(response, b"".join(cast("httpx.ByteStream", response.stream)))
+    recorded = response_value(response, b"".join(cast("httpx.ByteStream", response.stream)))
     body, coding = recorded.body, header(recorded.headers, "content-encoding")
     try:
         plain = unpack(body, coding) if coding else body
@@ -429,4 +429,4 @@ def _as_recorded(
     if plain is body and not coding:
         return recorded, response
     recorded = normalize_headers(replace(recorded, body=plain), method=request.method)
-    return recorded, as_response(recorded) if coding else response
+    return recorded, httpx_response(recorded) if coding else response
