@@ -622,7 +622,7 @@ def test_a_notebook_that_connects_again_records_again(service: FaultyService, ho
     reason="an older filelock empties the file of a lock that another one has",
 )
 def test_a_name_in_use_says_by_whom_and_since_when(tmp_path: Path) -> None:
-    """Another kernel is named by its process. A file that is not a lock's keeps its text."""
+    """Another kernel is named by its process and notebook."""
     path, code = tmp_path / "tour.yaml", "import sys; from cassette_samples import *\n"
     code += "held = opened(Path(sys.argv[1]), 'update'); print('', flush=True); input()"
     with opened(path), pytest.raises(CassetteInUseError) as same:
@@ -631,7 +631,11 @@ def test_a_name_in_use_says_by_whom_and_since_when(tmp_path: Path) -> None:
         [sys.executable, "-c", code, path],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parent)},
+        env={
+            **os.environ,
+            "PYTHONPATH": str(Path(__file__).parent),
+            "JPY_SESSION_NAME": "/home/ada/reports/Day 2.ipynb",
+        },
     )
     with process:
         assert process.stdout is not None
@@ -641,7 +645,7 @@ def test_a_name_in_use_says_by_whom_and_since_when(tmp_path: Path) -> None:
         process.communicate(b"\n")
 
     assert re.search(r"another session of this process, since \d\d:\d\d on \d", str(same.value))
-    assert f"process {process.pid}, since " in str(other.value)
+    assert f"process {process.pid} (Day 2.ipynb), since " in str(other.value)
 
 
 @pytest.mark.posix("forks")

@@ -27,7 +27,8 @@ _TRIES: Final = 20
 _T = TypeVar("_T")
 _ANY_WRITE: Final = 0o222
 _NO_LINK: Final = getattr(os, "O_NOFOLLOW", 0)
-_HOLDER: Final = re.compile(r"process (\d{1,10}), since ([\w: ]{1,40})")
+_NOTEBOOK: Final = r"[\w .-]{1,100}\.ipynb"
+_HOLDER: Final = re.compile(rf"process (\d{{1,10}})(?: \({_NOTEBOOK}\))?, since ([\w: ]{{1,40}})")
 _ROOT_MARKS: Final = ("pyproject.toml", ".git", "notebooks")
 
 
@@ -397,7 +398,11 @@ def _sign(file: Path) -> None:
             lock.seek(0)
             lock.truncate()
             now = datetime.now().astimezone()
-            lock.write(f"process {os.getpid()}, since {now:%H:%M} on {now.day} {now:%B}".encode())
+            # Jupyter Server sets this variable to the path of the notebook.
+            notebook = Path(os.environ.get("JPY_SESSION_NAME", "")).name
+            who = f"process {os.getpid()}"
+            who += f" ({notebook})" if re.fullmatch(_NOTEBOOK, notebook) else ""
+            lock.write(f"{who}, since {now:%H:%M} on {now.day} {now:%B}".encode())
 
 
 def _holder_of(file: Path) -> str:
