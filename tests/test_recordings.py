@@ -21,7 +21,7 @@ from vcr.serialize import deserialize
 from vcr.serializers import yamlserializer
 
 import directmail_lab as dm
-from directmail_lab.cassettes import Cassette, read_cassette, session as session_module
+from directmail_lab.cassettes import Cassette, memory, read_cassette
 from directmail_lab.sessions import Session
 from directmail_lab.widgets.browser_data import detail, rows
 
@@ -93,7 +93,7 @@ def test_old_bodies_are_dropped_but_their_readings_remain(
     live: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A session keeps a limited number of bytes of its last messages, but all its readings."""
-    monkeypatch.setattr(session_module, "_MAX_KEPT_BYTES", 15_000)
+    monkeypatch.setattr(memory, "_MAX_KEPT_BYTES", 15_000)
     for _ in range(10):
         live.me()
     kept = [live.recording.has_bodies(number) for number in range(1, 11)]
@@ -110,7 +110,7 @@ def test_a_replays_recording_has_the_files_bodies_and_the_requested_addresses(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A replay keeps no bodies in memory: it reads them from the file, and decodes them."""
-    monkeypatch.setattr(session_module, "_MAX_KEPT_BYTES", 0)
+    monkeypatch.setattr(memory, "_MAX_KEPT_BYTES", 0)
     packed = typed("text/plain", gzip.compress(b"plain"), ("Content-Encoding", "gzip"))
     path = theirs(tmp_path / "a.yaml", answered(get("/v1/x?b=2&a=1")), packed)
     with Session("https://eu.test") as session, session.replay(path):
