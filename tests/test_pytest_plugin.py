@@ -13,9 +13,15 @@ from typing import TYPE_CHECKING, Any
 # pytester restores `sys.modules` after each inner run, so a module first imported there would be
 # imported a second time. These modules, and vcrpy's YAML reader, fail when that happens, so they
 # are imported here first.
+import aiohttp  # noqa: F401
 import httpcore  # noqa: F401
+import httpcore2  # noqa: F401
+import httpx2  # noqa: F401
 import pandas  # noqa: F401
 import pytest
+import pytest_recording.plugin  # noqa: F401
+import requests  # noqa: F401
+import vcr  # noqa: F401
 from cassette_samples import answered, get, theirs
 from key_search import traces
 from typer.testing import CliRunner
@@ -87,8 +93,7 @@ Run = Callable[..., pytest.RunResult]
 def run(pytester: pytest.Pytester) -> Run:
     """Run pytest on a file with warnings as errors; if ``outcomes`` are given, check them.
 
-    ``apart`` runs pytest in its own process, because pytest inside pytest would import vcrpy's
-    reader twice.
+    ``apart`` runs pytest in its own process.
     """
 
     def run(source: str, *args: str, apart: bool = False, **outcomes: int) -> pytest.RunResult:
@@ -722,7 +727,7 @@ def test_a_test_may_allow_requests_that_are_not_recorded(run: Run, workers: str)
         @pytest.mark.directmail(unrecorded="allow")
         def test_allows_none(directmail): pass
         """
-    result = run(source, "--directmail-block-network", workers, apart=True, passed=2)
+    result = run(source, "--directmail-block-network", workers, passed=2)
 
     line = "test_account.py::test_me: not recorded, and not sent: GET /v1/users/me (5 times)"
     assert [each for each in result.outlines if "not sent" in each] == [line]
@@ -761,9 +766,9 @@ def test_a_failure_is_recorded_and_replayed_as_the_clients_own_exception(
     """The replay needs no server, and does not wait for a timeout."""
     source = FAILURES.replace("ADDRESS", account.base_url)
     with account.fault(path="/v1/silent", drop="close", stall=True):
-        run(source.replace("TIMEOUT", "0.1"), RECORD, apart=True, passed=5)
+        run(source.replace("TIMEOUT", "0.1"), RECORD, passed=5)
     account.close()
-    result = run(source.replace("TIMEOUT", "60"), apart=True, passed=5)
+    result = run(source.replace("TIMEOUT", "60"), passed=5)
 
     assert result.duration < 30
     kinds = [each.response.no_response for each in read_cassette(OWN.with_stem("test_own"))]
@@ -865,9 +870,9 @@ def test_workers_wait_for_a_cassette_that_another_one_records(run: Run, account:
         def test_me(lists, directmail, number):
             assert directmail.me()["id"].item()
         """
-    run(source, "--directmail-record-mode=new_episodes", "-n2", apart=True, passed=12)
+    run(source, "--directmail-record-mode=new_episodes", "-n2", passed=12)
 
-    run(source, "-n2", apart=True, passed=12)
+    run(source, "-n2", passed=12)
     assert account.requests == {"GET /v1/users/me": 1, "GET /v1/lists": 1}
 
 
@@ -954,9 +959,9 @@ def test_a_mark_without_a_fixture_records_and_replays_too(run: Run, service: Sta
             url, auth = "{service.base_url}/v1/users/me", ("{service.api_key}", "")
             assert requests.get(url, auth=auth).json()["name"] == "Stand-in User"
         """
-    run(source, RECORD, apart=True, passed=1)
+    run(source, RECORD, passed=1)
     service.close()
-    result = run(source, "--directmail-unused", apart=True, passed=1)
+    result = run(source, "--directmail-unused", passed=1)
 
     assert len(read_cassette(OWN)) == service.requests["GET /v1/users/me"] == 1
     result.stdout.fnmatch_lines(["*cassettes that no test uses*", "none"])
@@ -976,9 +981,9 @@ def test_an_address_that_contains_a_clients_user_name_replays(
             url = f"{service.base_url}/v1/accounts/{{name}}"
             assert requests.{method}(url, auth=(name, 'x')).status_code == 401
         """
-    run(source, RECORD, apart=True, passed=1)
+    run(source, RECORD, passed=1)
     service.close()
-    run(source, apart=True, passed=1)
+    run(source, passed=1)
 
     assert "AC0123456789abcdef" not in OWN.read_text("utf-8")
 
@@ -990,11 +995,11 @@ def test_patched_clients_record_with_a_key_of_their_own(
     monkeypatch.setenv("ITS_ADDRESS", service.base_url)
     monkeypatch.setenv("ITS_KEY", service.api_key)
     source, path = OWN_CLIENTS.replace("ADDRESS", service.base_url), OWN.with_name("test_all.yaml")
-    run(source, RECORD, "--directmail-block-network", apart=True, passed=1)
+    run(source, RECORD, "--directmail-block-network", passed=1)
     service.close()
     monkeypatch.delenv("ITS_KEY")
-    run(source, "--directmail-block-network", apart=True, passed=1)
-    missing = run(source.replace("users/me", "lists"), apart=True, failed=1)
+    run(source, "--directmail-block-network", passed=1)
+    missing = run(source.replace("users/me", "lists"), failed=1)
 
     assert len(read_cassette(path)) == service.requests["GET /v1/users/me"] == 4
     assert traces(path.read_bytes(), service.api_key) == []
@@ -1267,7 +1272,7 @@ def test_a_thread_that_connects_late_fails_the_test_that_started_it(run: Run, wo
     that is running.
     """
     args = ("--directmail-block-network", "-n", workers)
-    result = run(LATE, *args, apart=True, passed=3, failed=2, errors=1)
+    result = run(LATE, *args, passed=3, failed=2, errors=1)
 
     told = re.findall(r"(?m)^(FAILED|ERROR) \S+::(\w+)", str(result.stdout))
     assert sorted(told) == [
@@ -1348,7 +1353,7 @@ def test_a_test_that_vcrpy_records_too_is_refused(
     """
     pytest.importorskip("pytest_recording")
     pytester.makeconftest(f"import pytest\n@pytest.fixture\ndef vcr_config(): return {config}")
-    result = run(f"import pytest\n@pytest.mark.vcr\n{ONE_CALL}", *args, apart=True)
+    result = run(f"import pytest\n@pytest.mark.vcr\n{ONE_CALL}", *args)
 
     assert ("or run it with --disable-recording." in str(result.stdout)) == bool(errors)
     assert result.parseoutcomes().get("errors", 0) == errors
@@ -1382,7 +1387,7 @@ def test_vcrpy_replays_the_marked_tests_and_we_the_others(
     pytester.makeconftest(guide_block("mixed"))
     blocked = ("--block-network", "--directmail-block-network")
 
-    run(MIXED, *blocked, workers, apart=True, passed=3)
+    run(MIXED, *blocked, workers, passed=3)
 
 
 VCR_API = """
@@ -1437,7 +1442,7 @@ def test_a_suite_with_the_api_of_pytest_recording_replays_as_it_is(
     pytest.importorskip("pytest_recording")
     written_by_vcrpy("test_account/test_me")
     pytester.makeconftest(guide_block("conftest.py") + VCR_HOOK)
-    result = run(VCR_API, option, "--strict-markers", apart=True, passed=3, warnings=1)
+    result = run(VCR_API, option, "--strict-markers", passed=3, warnings=1)
 
     result.stdout.fnmatch_lines(["*vcr.register_matcher, *match_on*", "configured 1 times"])
 
@@ -1542,7 +1547,7 @@ def test_a_pytest_recording_suite_migrates_test_by_test(run: Run, account: Stand
         def test_me(directmail):
             directmail.me()
         """
-    run(source, RECORD, "--record-mode=once", apart=True, passed=3)
+    run(source, RECORD, "--record-mode=once", passed=3)
     account.close()
     files = sorted(Path("cassettes").rglob("*.yaml"))
     assert "Wy5Nf0PtA3oVi7KzQm2E" in files[0].read_text(encoding="utf-8")
@@ -1550,8 +1555,8 @@ def test_a_pytest_recording_suite_migrates_test_by_test(run: Run, account: Stand
     ours = source.replace("@pytest.mark.vcr", "").replace("self, name", "self, directmail, name")
 
     assert (adopted.exit_code, "Rewrote 2 cassettes" in adopted.stdout) == (0, True)
-    run(source, "--block-network", apart=True, passed=3)
-    run(ours.replace("httpx.post", "directmail.client.post"), apart=True, passed=3)
+    run(source, "--block-network", passed=3)
+    run(ours.replace("httpx.post", "directmail.client.post"), passed=3)
     assert sorted(Path("cassettes").rglob("*.yaml")) == files
     for path in files:
         assert traces(path.read_bytes(), account.api_key) == []
