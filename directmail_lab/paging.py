@@ -17,7 +17,7 @@ from .errors import AddressError, DirectMailLabError
 from .exchange.bodies import Path, leaves, read_json, unwrap
 from .http import httpx, origin, parse_url
 from .tracebacks import hide_frames, is_deliberate, warn_caller, without_traceback
-from .transports.extensions import KEY, Call, of
+from .transports.extensions import EXTENSION, Call, of
 
 if TYPE_CHECKING:
     from .sessions import Session
@@ -80,7 +80,7 @@ def get_many(paths: Iterable[str], *, concurrency: int = 8) -> list[Result]:
         for position in chain.from_iterable(work):
             if over.is_set():
                 return
-            extensions = {KEY: Call(cancelled=over)}
+            extensions = {EXTENSION: Call(cancelled=over)}
             try:
                 results[position] = opened.client.get(paths[position], extensions=extensions)
             except Exception as error:

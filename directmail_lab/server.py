@@ -65,7 +65,7 @@ _POLL_S: Final = 0.02
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Reads the requests of one connection and sends what `LoopbackServer.answer` returns."""
+    """Reads the requests of one connection and sends what `LoopbackServer.response_to` returns."""
 
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
@@ -93,7 +93,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def reply(self, request: Request) -> None:
         """Send the response to a complete request."""
-        self.send(self.server.owner.answer(request))
+        self.send(self.server.owner.response_to(request))
 
     def _check_headers(self) -> None:
         """Raise ValueError if another program could read these headers in another way."""
@@ -167,8 +167,8 @@ class Handler(BaseHTTPRequestHandler):
 class LoopbackServer:
     """A running server, and a context manager that closes it.
 
-    A subclass implements `answer`, which runs in a thread for each connection. The server starts in
-    ``__init__``, so a subclass calls ``super().__init__()`` last.
+    A subclass implements `response_to`, which runs in a thread for each connection. The server
+    starts in ``__init__``, so a subclass calls ``super().__init__()`` last.
 
     Parameters
     ----------
@@ -201,7 +201,7 @@ class LoopbackServer:
         self._thread = threading.Thread(target=serve, args=(_POLL_S,), daemon=True)
         self._thread.start()
 
-    def answer(self, request: Request) -> Response:
+    def response_to(self, request: Request) -> Response:
         """Return the response to a request."""
         raise NotImplementedError
 
@@ -302,7 +302,7 @@ class CassetteServer(LoopbackServer):
                 raise CassetteError(f"Cassette {cassette.name} has no interactions. Record some.")
         super().__init__(port)
 
-    def answer(self, request: Request) -> Response:
+    def response_to(self, request: Request) -> Response:
         """Return the recorded response to a request, or an error that says why there is none."""
         if problem := _problem(request):
             return error_response(403, problem, reason="refused")
@@ -330,14 +330,16 @@ class CassetteServer(LoopbackServer):
     def _played(self, request: Request) -> Response:
         refusals: list[NotRecordedError] = []
         for each in _with_substitutes(request):
-            asked = [  # spelled as httpx records addresses: %22 for a quotation mark, for example
+            candidates = [  # spelled as httpx records addresses: %22 for a quotation mark
                 (cassette, replace(to, uri=str(parse_url(f"{cassette.base_url}{to.uri}"))))
                 for cassette in self.cassettes
                 for to in [self._rewriting.to_service(each, cassette.base_url or "")]
             ]
             # The response to a GET that is used for a HEAD can still be played for a GET.
             marks = each.method == request.method
-            for cassette, sent in sorted(asked, key=lambda pair: not pair[0].has_unplayed(pair[1])):
+            for cassette, sent in sorted(
+                candidates, key=lambda pair: not pair[0].has_unplayed(pair[1])
+            ):
                 try:
                     response = cassette.play(sent, marks=marks)[-1].response
                 except NotRecordedError as error:
@@ -383,7 +385,7 @@ class ClientServer(LoopbackServer):
         self._session, self._on_refusal = session, on_refusal
         super().__init__()
 
-    def answer(self, request: Request) -> Response:
+    def response_to(self, request: Request) -> Response:
         """Return the session's response, or an error that says why there is none."""
         if problem := _problem(request):
             return error_response(403, problem, reason="refused")
@@ -394,8 +396,8 @@ class ClientServer(LoopbackServer):
             response = self._session.client.request(
                 request.method, request.uri, headers=headers, content=request.body
             )
-            answered = normalize_headers(response_value(response), method=request.method)
-            return self._rewriting.to_client(answered)
+            plain = normalize_headers(response_value(response), method=request.method)
+            return self._rewriting.to_client(plain)
         except (DirectMailLabError, httpx.RequestError, httpx.InvalidURL, ValueError) as error:
             self._on_refusal(str(error))
             return error_response(502, str(error), reason="refused")

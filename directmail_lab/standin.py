@@ -119,7 +119,7 @@ class StandIn(LoopbackServer):
         made_up = f"the record, the form of errors and all operations except GET {ME_PATH}"
         return f"{values}; made up: {made_up}"
 
-    def answer(self, request: Request) -> Response:
+    def response_to(self, request: Request) -> Response:
         """Return the response to a request, and count it."""
         method, path, now = request.method, path_below(request.uri), self._now()
         with self._lock:

@@ -33,7 +33,7 @@ class _Handler(Handler):
             self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nonly this")
             self.close_connection = True
         else:
-            self.send(service.answer(request))
+            self.send(service.response_to(request))
 
     def _stream(self, numbers: Any, pause: threading.Event) -> None:
         """Send the events in chunks: the first at once, each later one after a pause."""
@@ -65,7 +65,7 @@ class ClientService(LoopbackServer):
         """Return the Authorization header of the last request."""
         return header(self.received[-1].headers, "Authorization")
 
-    def answer(self, request: Request) -> Response:
+    def response_to(self, request: Request) -> Response:
         body = request.body or b""
         match request.uri.partition("?")[0].removeprefix("/v1/"):
             case "users/me":

@@ -83,7 +83,7 @@ class FaultyHandler(Handler):
     def reply(self, request: Request) -> None:
         service = self.server.owner
         fault = service.next_fault(path_below(request.uri, service.prefix))
-        response = service.answer(request)
+        response = service.response_to(request)
         if fault is None:
             self.send(response)
             return
@@ -146,11 +146,11 @@ class FaultyService(StandIn):
                     return fault
         return None
 
-    def answer(self, request: Request) -> Response:
+    def response_to(self, request: Request) -> Response:
         path = request.uri.removeprefix(self.prefix)
         if path == request.uri and self.prefix:
             path = f"/outside{path}"  # no route matches it, so the response is a 404
-        return super().answer(replace(request, uri=path))
+        return super().response_to(replace(request, uri=path))
 
     def _now(self) -> float:
         return self.clock()

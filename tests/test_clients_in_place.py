@@ -119,13 +119,13 @@ def test_each_hop_is_on_disk_before_the_next(
 ) -> None:
     """A kill between the two would lose nothing that the client has seen."""
     path, seen = tmp_path / "hops.yaml", []
-    answer = service.answer
+    answer = service.response_to
 
     def noting(request: Request) -> Response:
         seen.append(len(read_cassette(path)) if path.exists() else 0)
         return answer(request)
 
-    service.answer = noting  # type: ignore[method-assign]
+    service.response_to = noting  # type: ignore[method-assign]
     with recording(path):
         outcome(send, Asked("GET", f"{service.base_url}/v1/moved"))
 

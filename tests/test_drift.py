@@ -284,8 +284,8 @@ def test_drift_needs_a_key_and_leaves_no_trace(service: FaultyService) -> None:
     """Neither the cassette nor the session's readings change, and a replay continues."""
     path = record_tour(service)
     data = path.read_bytes()
-    with Session(service.base_url) as keyless:
-        current.make_current(keyless)
+    with Session(service.base_url) as without_key:
+        current.make_current(without_key)
         with pytest.raises(NotConnectedError, match="no key"):
             drift(path)
     with live_session(service) as session:

@@ -20,7 +20,7 @@ from directmail_lab.errors import DirectMailLabError, NotJSONError, Unauthorized
 from directmail_lab.exchange.bodies import MAX_DEPTH, decode_text
 from directmail_lab.frames import frame
 from directmail_lab.readings.reading import Reading
-from directmail_lab.transports.extensions import KEY, Received
+from directmail_lab.transports.extensions import EXTENSION, Received
 
 if TYPE_CHECKING:
     pass
@@ -233,7 +233,7 @@ def test_attrs_say_where_the_frame_came_from() -> None:
         reading = Reading(at, "GET", "/users/me", 200, source="replayed")
         recording = MemoryRecording("tour", "https://api.example.test")
         number = recording.add(reading, RawInteraction("", (), b"", (), "", None))
-        one.extensions[KEY] = Received(recording, number)
+        one.extensions[EXTENSION] = Received(recording, number)
     given = [{}, response(b"{}"), replayed, live]
 
     assert set(frame({}).attrs) == {"status", "path", "source", "time"}

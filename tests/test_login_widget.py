@@ -167,7 +167,7 @@ def test_the_form_says_when_its_session_is_no_longer_the_current_one(page: Page)
 
 @pytest.fixture
 def tour(service: StandIn) -> Path:
-    """A cassette that a keyless `record` replays."""
+    """A cassette that `record` replays without a key."""
     path = Path("cassettes/tour.yaml").absolute()
     with Session(service.base_url, service.api_key) as session, session.record(path):
         session.me()

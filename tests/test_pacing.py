@@ -466,7 +466,7 @@ def test_an_overtaken_response_does_not_increase_the_allowance() -> None:
 
 def test_the_request_that_waits_longest_is_sent_first() -> None:
     """A newcomer waits while an earlier request is in the queue, even if one request remains."""
-    allowance = Allowance(remaining=1, renews_at=START + 60.0, answered_at=START)
+    allowance = Allowance(remaining=1, renews_at=START + 60.0, received_at=START)
 
     waits = [allowance.wait_s(START, name) > 0 for name in "abc"]
     allowance.settle("a", None)

@@ -141,14 +141,14 @@ def test_a_test_that_sends_nothing_needs_no_cassette(
 
 def test_a_missing_cassette_or_key_says_what_to_do(run: Run) -> None:
     """The error names the exact command and variables that help, and nothing is written."""
-    missing, keyless = run(TWO_CALLS, failed=1), run(TWO_CALLS, RECORD, errors=1)
+    missing, without_key = run(TWO_CALLS, failed=1), run(TWO_CALLS, RECORD, errors=1)
 
     command = f"pytest test_account.py::test_me {RECORD}"
     missing.stdout.fnmatch_lines(
         [f"E *GET /v1/users/me has no response: there is no cassette {OWN}", f"E *{command}"]
     )
-    keyless.stdout.fnmatch_lines(["No base address*DIRECTMAIL_BASE_URL*"])
-    assert "pytest_plugin.py" not in str(keyless.stdout)
+    without_key.stdout.fnmatch_lines(["No base address*DIRECTMAIL_BASE_URL*"])
+    assert "pytest_plugin.py" not in str(without_key.stdout)
     assert not Path("cassettes").exists()
 
 

@@ -326,7 +326,7 @@ def test_a_response_that_comes_after_the_recording_has_ended_is_returned(
 ) -> None:
     """The request was in flight when the recording ended. A notice says that it is not recorded."""
     received: list[httpx.Response] = []
-    answer, is_sent, may_come = service.answer, threading.Event(), threading.Event()
+    answer, is_sent, may_come = service.response_to, threading.Event(), threading.Event()
     asking = threading.Thread(target=lambda: received.append(live.get("/v1/users/me")))
 
     def late(request: Request) -> Response:
@@ -334,7 +334,7 @@ def test_a_response_that_comes_after_the_recording_has_ended_is_returned(
         may_come.wait(10)
         return answer(request)
 
-    with mock.patch.object(service, "answer", late):
+    with mock.patch.object(service, "response_to", late):
         with live.record("tour"):
             asking.start()
             is_sent.wait(10)

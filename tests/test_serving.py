@@ -381,7 +381,7 @@ def test_closing_ends_all_connections_at_once() -> None:
     are_both_asked = threading.Barrier(3, timeout=60)
 
     class Busy(LoopbackServer):
-        def answer(self, _: Request) -> Response:
+        def response_to(self, _: Request) -> Response:
             are_both_asked.wait()
             waited.append(is_ended.wait(10))
             return Response(204, "", (), b"")

@@ -386,7 +386,7 @@ def test_a_key_in_a_reason_phrase_or_a_cookie_is_not_shown(
         response = live.get("/v1/lists")
     kept = dict(live.client.cookies)
     refused = Response(403, f"No {service.api_key}")
-    with mock.patch.object(service, "answer", return_value=refused):
+    with mock.patch.object(service, "response_to", return_value=refused):
         shown = repr(live.get("/v1/users/me"))
 
     hostile = replace(answered(), response=Response(403, "No\x1b[2J"))

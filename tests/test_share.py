@@ -258,14 +258,14 @@ def test_a_reader_installs_and_runs_the_zip_offline(
     options = ["--no-deps", "--target", installed, "-r", "requirements.txt"]
     subprocess.run([*pip, *options], cwd=folder, check=True)
     ran = nbformat.read(folder / "notebooks" / "one.ipynb", as_version=4)
-    keyless = {k: v for k, v in os.environ.items() if not k.startswith("DIRECTMAIL_")}
+    without_key = {k: v for k, v in os.environ.items() if not k.startswith("DIRECTMAIL_")}
     client = NotebookClient(ran, resources={"metadata": {"path": str(folder / "notebooks")}})
-    client.execute(env={**keyless, "PYTHONPATH": str(installed)})
+    client.execute(env={**without_key, "PYTHONPATH": str(installed)})
 
     assert ran.cells[1].outputs[0].text.startswith(f"Stand-in User {installed}")
     assert (installed / "bin" / "directmail-lab").exists() or os.name == "nt"
     assert (installed / "share/jupyter/labextensions/directmail-lab/package.json").exists()
-    environment = {**keyless, "PYTHONPATH": str(installed)}
+    environment = {**without_key, "PYTHONPATH": str(installed)}
     code = """if True:
         from pathlib import Path
         from directmail_lab.tutorials import first_notebook

@@ -50,7 +50,7 @@ def copied(request: Request, kind: str = "curl", response: str = "{}") -> str:
 class Echo(LoopbackServer):
     """Keeps the last request unchanged."""
 
-    def answer(self, request: Request) -> Response:
+    def response_to(self, request: Request) -> Response:
         self.seen = request
         return Response(204)
 

@@ -204,7 +204,7 @@ def run(notebook: Any, folder: Path, *, environ: Mapping[str, str] | None = None
 
     ``environ`` is added to the kernel's environment.
     """
-    keyless = {
+    without_key = {
         name: value
         for name, value in os.environ.items()
         # The outputs must not depend on the width of this terminal.
@@ -218,7 +218,7 @@ def run(notebook: Any, folder: Path, *, environ: Mapping[str, str] | None = None
         resources={"metadata": {"path": str(folder)}},
     )
     # cassetter (for the benchmarks) and pytest-recording define the same option.
-    client.execute(env={**keyless, "PYTEST_ADDOPTS": "-p no:cassetter", **(environ or {})})
+    client.execute(env={**without_key, "PYTEST_ADDOPTS": "-p no:cassetter", **(environ or {})})
 
 
 def _keep_what_lasts(notebook: Any, folder: Path) -> None:

@@ -38,7 +38,7 @@ BeforeRecord = Callable[[Interaction], Interaction | None]
 """Takes an interaction and returns the one to record, or None to record none."""
 
 # The cassettes next to which an unfinished recording was found, and the user told so.
-_named: Final[set[Path]] = set()
+_noticed: Final[set[Path]] = set()
 
 _log = logging.getLogger("directmail_lab")
 
@@ -215,19 +215,19 @@ class Cassette:
         """
         repeats = self._repeat == "last" and not self.records
         with self._lock:
-            run, request = self._player.find(request, repeats=repeats)
-            while self.records and run is not None and self._is_unanswered(run):
-                self._player.mark(run)  # a mode that can send replays no failure
-                run, request = self._player.find(request)
-            is_played = run is not None and bool(self._player.played[run.start])
-            if run is not None and marks:
-                self._player.mark(run)
-        if run is not None and (repeats or not is_played):
+            attempts, request = self._player.find(request, repeats=repeats)
+            while self.records and attempts is not None and self._is_new_failure(attempts):
+                self._player.mark(attempts)  # a mode that can send replays no failure
+                attempts, request = self._player.find(request)
+            is_played = attempts is not None and bool(self._player.played[attempts.start])
+            if attempts is not None and marks:
+                self._player.mark(attempts)
+        if attempts is not None and (repeats or not is_played):
             self.on_played(request)
             response_to, method = self._recording.response, request.method
             played = [
                 Played(index + 1, request, response_to(index + 1, method))
-                for index in (run[-1:] if is_played else run)
+                for index in (attempts[-1:] if is_played else attempts)
             ]
             response = self.as_recorded(played[-1]) or played[-1].response
             if (missing := shown_missing(response.body)) is None:
@@ -242,11 +242,11 @@ class Cassette:
         self.on_unmatched(refusal)
         raise refusal
 
-    def _is_unanswered(self, run: range) -> bool:
+    def _is_new_failure(self, attempts: range) -> bool:
         """Return whether no response came, if these attempts were not played yet."""
-        if self._player.played[run.start]:
+        if self._player.played[attempts.start]:
             return False
-        return self._recording.interaction(run[-1] + 1).response.no_response is not None
+        return self._recording.interaction(attempts[-1] + 1).response.no_response is not None
 
     @property
     def redactor(self) -> Redactor:
@@ -255,7 +255,7 @@ class Cassette:
 
     def interaction_of(self, played: Played) -> Interaction:
         """Return the whole interaction of a response that was played."""
-        return self._recording.answer(played.number)
+        return self._recording.decoded(played.number)
 
     def as_recorded(self, played: Played) -> Response | None:
         """Return a played response as another program recorded it, with its credentials.
@@ -273,10 +273,10 @@ class Cassette:
     def has_unplayed(self, request: Request) -> bool:
         """Return whether a request has a response that was not played yet."""
         with self._lock:
-            run, _ = self._player.find(request)
-            if run is None or (self.records and self._is_unanswered(run)):
+            attempts, _ = self._player.find(request)
+            if attempts is None or (self.records and self._is_new_failure(attempts)):
                 return False
-            return not self._player.played[run.start]
+            return not self._player.played[attempts.start]
 
     def record(self, interaction: Interaction) -> Written | None:
         """Redact an interaction and append it. After this returns, a kill does not lose it.
@@ -444,8 +444,8 @@ class Cassette:
         )
         # So the recording is also closed when the kernel ends, or the cassette is dropped.
         weakref.finalize(self, _close_quietly, recorder)
-        if self.path not in _named and (files := unfinished_files(self.path)):
-            _named.add(self.path)
+        if self.path not in _noticed and (files := unfinished_files(self.path)):
+            _noticed.add(self.path)
             self._notice(
                 f"Cassette {self.name!r}: an earlier recording of it was interrupted. It is in "
                 f"{' and '.join(map(str, files))}. Look at it with interactions(…), then rename or "

@@ -131,7 +131,7 @@ class FileRecording(Recording):
         for each in self:
             yield self._recorded_reading(each), each
 
-    def answer(self, number: int) -> Interaction:
+    def decoded(self, number: int) -> Interaction:
         """Return an interaction with the response to play; raise the errors of `response`."""
         recorded = self.interactions[number - 1]
         response = _decoded(recorded.response, recorded.request.method)

@@ -93,7 +93,7 @@ class MemoryRecording(Recording):
     def add_played(self, cassette: Cassette, played: Played, *, attempt: int) -> int:
         """Keep a response that a cassette played, and return its number here."""
         address = played.request.method, played.request.uri
-        interaction = _asked(cassette.interaction_of(played), address, attempt)
+        interaction = _as_sent(cassette.interaction_of(played), address, attempt)
         reading = self._reading_of(interaction, cassette.name, played.number)
         return self.add(reading, _as_raw(interaction, has_body=True))
 
@@ -251,7 +251,7 @@ class PlayedRecording(MemoryRecording):
 
     def _plain(self, number: int) -> Interaction:
         _, in_file, address, attempt = self._played[number - 1]
-        return _asked(self._file.answer(in_file), address, attempt)
+        return _as_sent(self._file.decoded(in_file), address, attempt)
 
     def reading(self, number: int) -> Reading:
         self._check_number(number)
@@ -266,7 +266,7 @@ class PlayedRecording(MemoryRecording):
     readings, has_bodies = Recording.readings, Recording.has_bodies
 
 
-def _asked(played: Interaction, address: Address, attempt: int) -> Interaction:
+def _as_sent(played: Interaction, address: Address, attempt: int) -> Interaction:
     """Return a played interaction with the method and address of the request that was sent."""
     request = replace(played.request, method=address[0], uri=address[1])
     return replace(played, request=request, attempt=attempt)

@@ -80,11 +80,11 @@ class Player:
         self.played = bytearray(len(recording))
         # For each method and address, the responses to it in reverse order. Each is the range of
         # the indexes of its attempts. An only response is just its index: a third of the memory.
-        self._runs: dict[str, dict[str, list[range] | int]] = {}
+        self._responses: dict[str, dict[str, list[range] | int]] = {}
         self._unescaped: set[str] = set()
         self._index()
         if recording.fallbacks and not plays_fallbacks and (dropped := self._dropped()):
-            self._runs.clear()
+            self._responses.clear()
             vars(self).pop("_alike", None)
             self._index(dropped)
 
@@ -96,19 +96,19 @@ class Player:
                 continue
             uri = self._matching.address(recorded)
             # vcrpy writes a method of aiohttp as its caller did: "post".
-            same = self._runs.setdefault(method := method.upper(), {})
+            same = self._responses.setdefault(method := method.upper(), {})
             if uri not in same:
                 same[uri] = index
                 if "%" in uri or "+" in uri:
                     self._unescaped.add(unquote_plus(uri))
             else:
-                runs = same[uri] = self._at(method, uri)
+                responses = same[uri] = self._at(method, uri)
                 if attempt > 1 and before == (method, uri):
-                    runs[-1] = range(start, index + 1)
+                    responses[-1] = range(start, index + 1)
                     continue
-                runs.append(range(index, index + 1))
+                responses.append(range(index, index + 1))
             before, start = (method, uri), index
-        for each in chain.from_iterable(same.values() for same in self._runs.values()):
+        for each in chain.from_iterable(same.values() for same in self._responses.values()):
             if isinstance(each, list):
                 each.reverse()
 
@@ -116,43 +116,43 @@ class Player:
         """Return the indexes of failures for whose request there is another response."""
         fallbacks, dropped = self._recording.fallbacks, set[int]()
         has_others: dict[Request, bool] = {}
-        runs = chain.from_iterable(self._at(*address) for address in self._addresses())
-        for run in runs:
-            if run[-1] not in fallbacks:
+        responses = chain.from_iterable(self._at(*address) for address in self._addresses())
+        for attempts in responses:
+            if attempts[-1] not in fallbacks:
                 continue
             with suppress(CassetteFormatError):  # a damaged one is an error when it is asked for
-                request = self._request(run.start)
+                request = self._request(attempts.start)
                 if request not in has_others:
                     others = [each[-1] not in fallbacks for each in self.find_all(request)]
                     has_others[request] = any(others)
-                dropped.update(run if has_others[request] else ())
+                dropped.update(attempts if has_others[request] else ())
         return dropped
 
     def _at(self, method: str, uri: str) -> list[range]:
         """Return the responses to an address."""
-        runs = self._runs.get(method, {}).get(uri, [])
-        return runs if isinstance(runs, list) else [range(runs, runs + 1)]
+        responses = self._responses.get(method, {}).get(uri, [])
+        return responses if isinstance(responses, list) else [range(responses, responses + 1)]
 
     def _addresses(self) -> Iterator[Address]:
         """Yield each method and address once."""
-        return ((method, uri) for method, same in self._runs.items() for uri in same)
+        return ((method, uri) for method, same in self._responses.items() for uri in same)
 
     @cached_property
     def _alike(self) -> dict[Hashable, list[range]]:
         """The responses by all keys of a request, made on demand: few replays need it."""
         alike: dict[Hashable, list[range]] = {}
         for method, uri in self._addresses():
-            runs = self._at(method, uri)
+            responses = self._at(method, uri)
             keys = list(self._keys(Request(method, uri), *self._recording.base_urls))
             looks_inside = any(each in ("body", "headers") for each in self._rest_of(method))
-            for run in runs:
-                request = self._recorded(run) if looks_inside else None
+            for attempts in responses:
+                request = self._recorded(attempts) if looks_inside else None
                 for key in keys if request is None else self._with_headers(keys, request):
-                    alike.setdefault(key, []).append(run)
+                    alike.setdefault(key, []).append(attempts)
                     if request is not None:
-                        alike.setdefault((key, plain_body(request)), []).append(run)
-        for runs in alike.values():
-            runs.sort(key=lambda run: run.start, reverse=True)
+                        alike.setdefault((key, plain_body(request)), []).append(attempts)
+        for responses in alike.values():
+            responses.sort(key=lambda each: each.start, reverse=True)
         return alike
 
     def find(self, request: Request, *, repeats: bool = False) -> tuple[range | None, Request]:
@@ -163,11 +163,11 @@ class Player:
         is only equal by the matchers. With ``repeats``, the last response to the same address comes
         before other ones that were not played.
         """
-        if not self._runs:
+        if not self._responses:
             return None, request
         request, same = self._at_address(request)
-        if run := self._next(same) or (same[0] if same and repeats else None):
-            return run, request
+        if attempts := self._next(same) or (same[0] if same and repeats else None):
+            return attempts, request
         return self._find_alike(self._matching.compared(request)), request
 
     def find_all(self, request: Request) -> list[range]:
@@ -177,10 +177,10 @@ class Player:
             return same[::-1]
         looks_inside, request = self.looks_inside(request.method), self._matching.compared(request)
         for key in self._keys(request, self._base_url):
-            runs = self._alike.get(key, [])
+            responses = self._alike.get(key, [])
             if looks_inside and self._rest == ["body"]:
-                runs = self._alike.get((key, plain_body(request)), []) or runs
-            found = [run for run in runs if not looks_inside or self._matches(request, run)]
+                responses = self._alike.get((key, plain_body(request)), []) or responses
+            found = [each for each in responses if not looks_inside or self._matches(request, each)]
             if found:
                 return found[::-1]
         return []
@@ -204,28 +204,28 @@ class Player:
         looks_inside = self.looks_inside(request.method)
         keys = self._keys(request, self._base_url)
         for key in self._with_headers(keys, request) if looks_inside else keys:
-            if runs := self._alike.get(key):
+            if responses := self._alike.get(key):
                 if not looks_inside:
-                    return self._next(runs) or runs[0]
+                    return self._next(responses) or responses[0]
                 same = self._alike.get((key, plain_body(request)), [])
-                if self._rest == ["body"] and (run := self._next(same)):
-                    return run
-                in_order = chain(reversed(same), reversed(runs))
-                unplayed = (run for run in in_order if not self.played[run.start])
-                for run in chain(unplayed, same, runs):
-                    if self._matches(request, run):
-                        return run
+                if self._rest == ["body"] and (attempts := self._next(same)):
+                    return attempts
+                in_order = chain(reversed(same), reversed(responses))
+                unplayed = (each for each in in_order if not self.played[each.start])
+                for attempts in chain(unplayed, same, responses):
+                    if self._matches(request, attempts):
+                        return attempts
         return None
 
-    def _next(self, runs: list[range]) -> range | None:
+    def _next(self, responses: list[range]) -> range | None:
         """Return the first one that was not played, or None, and drop those before it."""
-        while len(runs) > 1 and self.played[runs[-1].start]:
-            runs.pop()
-        return runs[-1] if runs and not self.played[runs[-1].start] else None
+        while len(responses) > 1 and self.played[responses[-1].start]:
+            responses.pop()
+        return responses[-1] if responses and not self.played[responses[-1].start] else None
 
-    def mark(self, run: range) -> None:
+    def mark(self, attempts: range) -> None:
         """Mark a response and its attempts as played."""
-        for index in run:
+        for index in attempts:
             self.played[index] = 1
 
     def unplayed(self) -> list[Request]:
@@ -304,10 +304,10 @@ class Player:
         """Return the matchers that the index does not cover; bodies count only for writes."""
         return self._rest_of_reads if method in SAFE_METHODS else self._rest
 
-    def _matches(self, request: Request, run: range) -> bool:
+    def _matches(self, request: Request, attempts: range) -> bool:
         from .vcr_files import matches
 
-        recorded = self._recorded(run)
+        recorded = self._recorded(attempts)
         rest = self._rest_of(request.method)
         if "body" in rest:
             request, recorded = (
@@ -317,10 +317,10 @@ class Player:
                 return False
         return matches(rest, request, recorded)
 
-    def _recorded(self, run: range) -> Request:
+    def _recorded(self, attempts: range) -> Request:
         """Return the recorded request of a response, as it is compared."""
         # Redact another program's request again: this session may know a key in it.
-        return self._matching.compared(self._redactor.request(self._request(run.start)))
+        return self._matching.compared(self._redactor.request(self._request(attempts.start)))
 
     def _request(self, index: int) -> Request:
         return self._recording.interactions[index].request

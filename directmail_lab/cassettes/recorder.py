@@ -189,12 +189,12 @@ class Recorder:
             plays_fallbacks=True,
         )
 
-    def _old_runs(self, request: Request) -> list[range]:
+    def _old_responses(self, request: Request) -> list[range]:
         """Return the interactions of earlier runs to a request that were not replaced."""
         if not (self._updates and self.old_count):
             return []
         found = self._old.find_all(request)
-        return [run for run in found if self.old_count > run[-1] not in self._replaced]
+        return [each for each in found if self.old_count > each[-1] not in self._replaced]
 
     def _replaced_by(self, new: Interaction) -> list[int]:
         """Return the indexes of the interactions that a new one replaces."""
@@ -206,36 +206,36 @@ class Recorder:
             return []
         self._asked.update((key, hash((new.request, True))))
         with suppress(CassetteFormatError):  # a damaged interaction stays
-            runs = self._old_runs(new.request)
+            responses = self._old_responses(new.request)
             if new.is_fallback:
-                runs = [each for each in runs if fails(self._response(each))]
-            return sorted(index for each in runs for index in each)
+                responses = [each for each in responses if fails(self._response(each))]
+            return sorted(index for attempts in responses for index in attempts)
         return []
 
-    def _response(self, run: range) -> Response:
-        return self.recording.interactions[run[-1]].response
+    def _response(self, attempts: range) -> Response:
+        return self.recording.interactions[attempts[-1]].response
 
     def sent_before(self, write: Request) -> tuple[FileRecording, int] | None:
         """Return the last time that an earlier run sent a write: its file and number, or None.
 
         After a 4xx, or if no connection was made, nothing was carried out, so that does not count.
         """
-        for recording, run in self._earlier(write):
-            response = recording.interactions[run[-1]].response
+        for recording, attempts in self._earlier(write):
+            response = recording.interactions[attempts[-1]].response
             is_refused = 400 <= response.status < 500 or response.no_response in NOT_SENT_KINDS
             if not is_refused:
-                return recording, run[-1] + 1
+                return recording, attempts[-1] + 1
         return None
 
     def _earlier(self, write: Request) -> Iterator[tuple[FileRecording, range]]:
         """Yield what earlier runs recorded of a write, also in the files that they left."""
-        for run in reversed(self._old_runs(write)):
-            yield self.recording, run
+        for attempts in reversed(self._old_responses(write)):
+            yield self.recording, attempts
         for file in unfinished_files(self._path) if self._updates else ():
             if file != self._file:
                 left = read_cassette(file)
-                for run in reversed(self._player_of(left).find_all(write)):
-                    yield left, run
+                for attempts in reversed(self._player_of(left).find_all(write)):
+                    yield left, attempts
 
     def refuse_if_full(self) -> None:
         """Raise `CassetteError` if the file has no room for another interaction."""
@@ -287,7 +287,7 @@ class Recorder:
                 self._writer = self._open_beside(lost)
                 self._writer.close()
             else:
-                self._tell_changed(self._file, "It stays as it is now.")
+                self._notice_changed(self._file, "It stays as it is now.")
             changed.release()
             return
         self._writer.close()
@@ -381,10 +381,10 @@ class Recorder:
         for each in layout.INTERACTION.finditer(lost.encode()):
             writer.append(each[0].decode())
         self._file = beside
-        self._tell_changed(changed, f"The recording continues in {beside}.")
+        self._notice_changed(changed, f"The recording continues in {beside}.")
         return writer
 
-    def _tell_changed(self, file: Path, what_now: str) -> None:
+    def _notice_changed(self, file: Path, what_now: str) -> None:
         self._notice(
             f"Another program has {file} open, or has created, changed, replaced or removed it, "
             f"while cassette {self._path.stem!r} was recorded. {what_now}"

@@ -223,12 +223,12 @@ def _with_header(where: str, headers: str, what: str) -> str:
 def _replay(recording: FileRecording, matching: Matching) -> Look:
     """Play a recording in its order, by default and with the proposed settings."""
     request = Redactor().request  # a replay compares redacted requests
-    asked = [replace(each, request=request(each.request)) for each in recording]
-    compared = replace(recording, interactions=asked)
+    redacted = [replace(each, request=request(each.request)) for each in recording]
+    compared = replace(recording, interactions=redacted)
     replays = _replays(compared, Matching()), _replays(compared, matching)
     problems = [] if all(replays) else ["does not replay in the order of its recording"]
     for number in range(1, len(recording) + 1):
-        recording.answer(number)  # raises an error for a body that cannot be decoded
+        recording.decoded(number)  # raises an error for a body that cannot be decoded
     responses: dict[object, set[object]] = defaultdict(set)
     for each in recording:
         responses[_request_of(each)].add((each.response.status, each.response.body))
@@ -240,8 +240,8 @@ def _replay(recording: FileRecording, matching: Matching) -> Look:
 def _replays(recording: FileRecording, matching: Matching) -> bool:
     player = Player(recording, matching, base_url="", redactor=Redactor())
     for index, each in enumerate(recording):
-        run, _ = player.find(each.request)
-        if run is None or run.start != index:
+        attempts, _ = player.find(each.request)
+        if attempts is None or attempts.start != index:
             return False
         player.played[index] = 1
     return True

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple, Self, cast
 
 from ..errors import DirectMailLabError
 from ..http import body_of, httpx, is_write, parse_url
-from ..transports.extensions import KEY, Call, call_of
+from ..transports.extensions import EXTENSION, Call, call_of
 from ..transports.mode import ModeTransport
 
 
@@ -129,7 +129,7 @@ def as_httpx(request: Any, send: Callable[[httpx.Request], Any] | None = None) -
         parse_url(str(request.url)),
         headers=request.headers.raw,
         stream=Stream(request.stream) if body is None else httpx.ByteStream(body),
-        extensions={**request.extensions, KEY: Call(wants_key, send=send)},
+        extensions={**request.extensions, EXTENSION: Call(wants_key, send=send)},
     )
     if body is not None:
         copy.read()

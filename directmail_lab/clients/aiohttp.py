@@ -18,7 +18,7 @@ from aiohttp.connector import Connection
 
 from ..http import httpx, parse_url
 from ..tracebacks import clear_locals
-from ..transports.extensions import KEY, Call
+from ..transports.extensions import EXTENSION, Call
 from . import ClientsTransport, Failure, Stream, async_parts_of, head_of
 
 BaseConnector: Final = aiohttp.BaseConnector
@@ -106,14 +106,14 @@ class _Exchange:
 
     async def response(self, session: ClientsTransport) -> aiohttp.ClientResponse:
         """Return the session's response, as aiohttp parses it."""
-        asked = await self._asked()
+        request = await self._httpx_request()
         try:
-            answered = await session.handle_async_request(asked)
+            response = await session.handle_async_request(request)
         except httpx.RequestError as error:
             failure = self._failure(error)
             parts = _cut(self._received)
         else:
-            failure, parts = None, self._guarded(async_parts_of(answered, self._request.method))
+            failure, parts = None, self._guarded(async_parts_of(response, self._request.method))
         if failure is not None:
             raise failure
         token = _response.set(parts)
@@ -122,7 +122,7 @@ class _Exchange:
         finally:
             _response.reset(token)
 
-    async def _asked(self) -> httpx.Request:
+    async def _httpx_request(self) -> httpx.Request:
         request, limits = self._request, self._timeout
         body = request.body or b""
         if isinstance(body, aiohttp.Payload):
@@ -130,7 +130,7 @@ class _Exchange:
         connect = limits.sock_connect or limits.connect or limits.total
         read = limits.sock_read or limits.total
         timeouts = {"connect": connect, "pool": connect, "read": read, "write": read}
-        asked = httpx.Request(
+        sent = httpx.Request(
             request.method,
             parse_url(str(request.url)),
             headers=[
@@ -138,10 +138,10 @@ class _Exchange:
                 for n, v in request.headers.items()
             ],
             stream=httpx.ByteStream(body),
-            extensions={"timeout": timeouts, KEY: Call(wants_key=True, send=self._send)},
+            extensions={"timeout": timeouts, EXTENSION: Call(wants_key=True, send=self._send)},
         )
-        await asked.aread()
-        return asked
+        await sent.aread()
+        return sent
 
     async def _send(self, signed: httpx.Request) -> httpx.Response:
         """Send the client's own request, and with the key if the session added it."""

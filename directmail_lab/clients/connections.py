@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 
 from ..http import httpx, parse_url
 from ..tracebacks import clear_locals
-from ..transports.extensions import KEY, Call
+from ..transports.extensions import EXTENSION, Call
 from . import ClientsTransport, Failure, Stream, head_of, parts_of
 
 _PART_BYTES: Final = 65_536
@@ -153,7 +153,7 @@ class Connections:
         original(connection, *args, **kw)
         kept = connection.sock
         if isinstance(kept, _Kept) and not kept.passes:
-            self._ask(connection, kept)
+            self._pass_to_session(connection, kept)
 
     def getresponse(self, original: Callable[..., Any], connection: Any) -> Any:
         """Return the session's response, which the client's own library parses."""
@@ -164,13 +164,13 @@ class Connections:
             if kept.passes:
                 connection.sock = kept.own
             elif kept.response is None:
-                self._ask(connection, kept)
+                self._pass_to_session(connection, kept)
             return original(connection)
         finally:
             if connection.sock is kept:
                 connection.sock = kept.release()
 
-    def _ask(self, connection: Any, kept: _Kept) -> None:
+    def _pass_to_session(self, connection: Any, kept: _Kept) -> None:
         """Pass the request to the session, and keep its response for the connection."""
         exchange = _Exchange(connection, kept)
         kept.response = io.BytesIO()  # if this fails, the request is not passed again
@@ -214,7 +214,7 @@ class _Exchange:
             parse_url(self._url),
             headers=headers,
             stream=httpx.ByteStream(_joined_chunks(body) if is_chunked else body),
-            extensions={"timeout": limits, KEY: call},
+            extensions={"timeout": limits, EXTENSION: call},
         )
         request.read()
         return request

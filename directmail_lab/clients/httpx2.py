@@ -61,25 +61,25 @@ class Httpx2Transport(httpx2.BaseTransport, httpx2.AsyncBaseTransport):
 
     def handle_request(self, request: httpx2.Request, send: Any = None) -> httpx2.Response:
         with _to_httpx2():
-            return _answered(self._session.handle_request(as_httpx(request, send)))
+            return _httpx2_response(self._session.handle_request(as_httpx(request, send)))
 
     async def handle_async_request(
         self, request: httpx2.Request, send: Any = None
     ) -> httpx2.Response:
         with _to_httpx2():
-            asked = as_httpx(request, send)
-            return _answered(await self._session.handle_async_request(asked))
+            sent = as_httpx(request, send)
+            return _httpx2_response(await self._session.handle_async_request(sent))
 
 
 class _Body(Stream, httpx2.SyncByteStream, httpx2.AsyncByteStream):
     """A body that httpx and httpx2 both accept."""
 
 
-def _answered(response: httpx.Response) -> httpx2.Response:
+def _httpx2_response(response: httpx.Response) -> httpx2.Response:
     return httpx2.Response(response.status_code, **_parts(response, _to_httpx2))
 
 
-def _received(response: httpx2.Response) -> httpx.Response:
+def _httpx_response(response: httpx2.Response) -> httpx.Response:
     return httpx.Response(response.status_code, **_parts(response, _to_httpx))
 
 
@@ -113,7 +113,7 @@ def sender(
 
     def send(signed: httpx.Request) -> httpx.Response:
         with _to_httpx():
-            return _received(original(_copy(request, signed)))
+            return _httpx_response(original(_copy(request, signed)))
 
     return send
 
@@ -125,7 +125,7 @@ def async_sender(
 
     async def send(signed: httpx.Request) -> httpx.Response:
         with _to_httpx():
-            return _received(await original(_copy(request, signed)))
+            return _httpx_response(await original(_copy(request, signed)))
 
     return send
 

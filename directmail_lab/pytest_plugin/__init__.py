@@ -190,8 +190,8 @@ def directmail_server(request: pytest.FixtureRequest, directmail: Session) -> It
     """Yield the address of a local server that passes requests of any client to ``directmail``."""
     from ..server import ClientServer
 
-    unanswered = request.node.stash[USE].unanswered
-    with ClientServer(directmail, on_refusal=unanswered.append) as server:
+    errors = request.node.stash[USE].client_errors
+    with ClientServer(directmail, on_refusal=errors.append) as server:
         yield server.base_url
 
 
@@ -241,7 +241,7 @@ def pytest_fixture_setup(
     """Pass each fixture that is set up after ``directmail`` to the test's `Use`."""
     result = yield
     if use := request.node.stash.get(USE, None):
-        use.tell_fixture(fixturedef)
+        use.note_fixture(fixturedef)
     return result
 
 
@@ -254,12 +254,12 @@ def pytest_runtest_makereport(
     nodes = [item, item.getparent(pytest.Module) if sets_up else None]
     uses = [use for node in nodes if node and (use := node.stash.get(USE, None))]
     for use in uses:
-        use.tell_call(call)
+        use.check_call(call)
     if uses:
         hide_our_frames(call, item.config)
     report = yield
     for use in uses:
-        use.tell_report(report)
+        use.note_report(report)
         if report.failed and use.has_something:
             add_to_report(report, item.config, use)
     return report

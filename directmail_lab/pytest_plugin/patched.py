@@ -32,7 +32,7 @@ import pytest
 from ..clients import ClientsTransport, adapters_of, as_httpx
 from ..clients.connections import Connections
 from ..http import httpx
-from ..transports.extensions import KEY, Call
+from ..transports.extensions import EXTENSION, Call
 from ..transports.network import shared_certificates
 
 _ORIGINAL: Final = "directmail_original"
@@ -118,8 +118,8 @@ def _when_imported(name: str, then: Callable[[], None]) -> Iterator[None]:
 
     class Finder:
         @staticmethod
-        def find_spec(asked: str, *_: object) -> ModuleSpec | None:
-            if asked != name:
+        def find_spec(fullname: str, *_: object) -> ModuleSpec | None:
+            if fullname != name:
                 return None
             sys.meta_path.remove(finder)
             if (spec := find_spec(name)) is None or spec.loader is None:
@@ -149,7 +149,7 @@ def _patch_httpx(
     patch: pytest.MonkeyPatch, session: ClientsTransport, passes: Callable[[str], bool]
 ) -> None:
     def passes_by(request: Any) -> bool:
-        call: Call | None = request.extensions.get(KEY)
+        call: Call | None = request.extensions.get(EXTENSION)
         is_ours = call is not None and call.first_sent is not None  # a session is sending it
         return is_ours or passes(urlsplit(str(request.url)).hostname or "")
 
@@ -174,8 +174,8 @@ def _sharing_certificates(
 
     @wraps(original)
     def init(transport: Any, *args: Any, **options: Any) -> None:
-        asked = {name: options.get(name, default) for name, default in _DEFAULTS.items()}
-        if asked == _DEFAULTS and not args:
+        given = {name: options.get(name, default) for name, default in _DEFAULTS.items()}
+        if given == _DEFAULTS and not args:
             options["verify"] = shared_certificates(create)
         original(transport, *args, **options)
 

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 class Use:
     """How a test, or the setup of a module, uses its cassette.
 
-    The plugin calls `start`, then `tell_fixture` for each fixture that is set up later, then
-    `tell_call` and `tell_report`, and finally `end`.
+    The plugin calls `start`, then `note_fixture` for each fixture that is set up later, then
+    `check_call` and `note_report`, and finally `end`.
 
     Attributes
     ----------
@@ -50,7 +50,7 @@ class Use:
     session: Session = field(init=False)
     cassette: Cassette = field(init=False)
     refused: list[NotRecordedError] = field(default_factory=list)
-    unanswered: list[str] = field(default_factory=list)  # errors that a client may have caught
+    client_errors: list[str] = field(default_factory=list)  # errors that a client may have caught
     not_sent: list[str] = field(default_factory=list)  # what ``unrecorded="allow"`` allowed
     _was_there: bool = False  # the file, before the test
     _count_before: int = 0  # the interactions of the cassette when it was opened
@@ -70,12 +70,12 @@ class Use:
         if self.cassette.record_mode == "all":
             self.cassette.ending = None  # `end` decides, by the outcome of the test
 
-    def tell_fixture(self, fixture: pytest.FixtureDef[Any]) -> None:
+    def note_fixture(self, fixture: pytest.FixtureDef[Any]) -> None:
         """Note a fixture that may send requests after the test."""
         goes_on = isgeneratorfunction(fixture.func) or isasyncgenfunction(fixture.func)
         self._goes_on |= goes_on and not fixture.argname.startswith("directmail")
 
-    def tell_call(self, call: pytest.CallInfo[Any]) -> None:
+    def check_call(self, call: pytest.CallInfo[Any]) -> None:
         """Fail a test that left responses of its own cassette unplayed."""
         if call.when == "call" and call.excinfo is None and not self._goes_on:
             try:
@@ -83,7 +83,7 @@ class Use:
             except pytest.fail.Exception:
                 call.excinfo = pytest.ExceptionInfo.from_current()
 
-    def tell_report(self, report: pytest.TestReport) -> None:
+    def note_report(self, report: pytest.TestReport) -> None:
         """Note the outcome of a part of the test."""
         self._has_failed |= report.failed
         if report.when == "teardown" and self.not_sent:
@@ -119,7 +119,7 @@ class Use:
     @property
     def has_something(self) -> bool:
         """Whether the test sent a request or has a cassette."""
-        return bool(self.refused or self.unanswered or self.cassette.aside or self.path.exists())
+        return bool(self.refused or self.client_errors or self.cassette.aside or self.path.exists())
 
     @property
     def shown_path(self) -> str:
@@ -147,8 +147,8 @@ class Use:
         By default, a test must play all responses of its own cassette. With ``like="vcrpy"`` it may
         leave some, as vcrpy allows.
         """
-        if self.unanswered:
-            return self.unanswered[0]
+        if self.client_errors:
+            return self.client_errors[0]
         default = "fail" if self.is_own and not self.settings.like else "allow"
         if (self.settings.unplayed or default) == "allow" or not self.unplayed:
             return ""
@@ -203,7 +203,7 @@ class Use:
 
         It is not an `Exception`: after one, SDKs repeat a request and then raise their own error.
         """
-        self.unanswered.append(str(error))
+        self.client_errors.append(str(error))
         return pytest.fail.Exception(str(error))
 
     def _check_age(self) -> None:

@@ -144,7 +144,7 @@ def _reads(recording: Recording) -> tuple[dict[int, Interaction], list[Request]]
     """Return the different reads to send by their numbers, and the requests not to send."""
     reads: dict[tuple[str, str], tuple[int, Interaction]] = {}
     not_sent: list[Request] = []
-    unanswered: dict[tuple[str, str], Request] = {}
+    without_response: dict[tuple[str, str], Request] = {}
     for number, recorded in enumerate(recording, 1):
         request = recorded.request
         query = query_of(request.uri)
@@ -154,12 +154,12 @@ def _reads(recording: Recording) -> tuple[dict[int, Interaction], list[Request]]
             continue
         key = request.method, request.uri
         if recorded.response.no_response:  # there is nothing to compare with
-            unanswered[key] = request
+            without_response[key] = request
             continue
         before = reads.get(key)
         if before is None or recorded.response.status < 400 or before[1].response.status >= 400:
             reads[key] = number, recorded
-    not_sent += [request for key, request in unanswered.items() if key not in reads]
+    not_sent += [request for key, request in without_response.items() if key not in reads]
     return dict(reads.values()), not_sent
 
 

@@ -215,8 +215,8 @@ def _security(recording: Recording) -> Iterator[tuple[str, dict[str, str]]]:
         yield from IN_OPENAPI.items()
         return
     for each in recording:
-        sent, asked = each.request.headers, header(each.response.headers, "WWW-Authenticate")
-        if scheme := _TOKEN.match((header(sent, "Authorization") or asked or "").lower()):
+        sent, challenge = each.request.headers, header(each.response.headers, "WWW-Authenticate")
+        if scheme := _TOKEN.match((header(sent, "Authorization") or challenge or "").lower()):
             yield scheme[0], {"type": "http", "scheme": scheme[0]}
         query = parse_qsl(query_of(each.request.uri))
         for where, pairs in (("header", sent), ("query", query)):

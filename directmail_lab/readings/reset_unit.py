@@ -104,8 +104,8 @@ class ResetUnitInference:
         self._inferred: UnitName = "undetermined"
         self._reasons: list[str] = []
         self._number = 0
-        # One run for each allowance: by method, operation and limit.
-        self._runs: dict[tuple[str, str, int | None], _Run] = {}
+        # One for each allowance: by method, operation and limit.
+        self._countdowns: dict[tuple[str, str, int | None], _Countdown] = {}
 
     @property
     def unit(self) -> UnitName:
@@ -129,11 +129,11 @@ class ResetUnitInference:
     def _observe_movement(self, value: int, reading: Reading) -> None:
         key = (reading.method, reading.operation, reading.limit)
         new = _Seen(self._number, value, reading.remaining, *_written_between(reading))
-        run = self._runs.get(key)
-        if run is None or not run.add(new):
-            self._runs[key] = _Run(new)
-        elif unit := run.unit():
-            span = f"from reading {run.first.number} to {self._number}"
+        countdown = self._countdowns.get(key)
+        if countdown is None or not countdown.add(new):
+            self._countdowns[key] = _Countdown(new)
+        elif unit := countdown.unit():
+            span = f"from reading {countdown.first.number} to {self._number}"
             why = f"{span} it counts down, and remaining falls each time, so there was no renewal"
             self._keep([unit], why, counts_down=True)
 
@@ -183,7 +183,7 @@ def _written_between(reading: Reading) -> tuple[float, float]:
     return -math.inf, math.inf
 
 
-class _Run:
+class _Countdown:
     """Readings of one allowance in which ``remaining`` fell each time, so it did not renew."""
 
     def __init__(self, first: _Seen) -> None:

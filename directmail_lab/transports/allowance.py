@@ -55,7 +55,7 @@ class Allowance:
         How many of the remaining requests are left to others; 0 at the start of each window.
     renews_at, began_at
         When the allowance renews, and when this window's first request was sent.
-    answered_at, latency_s
+    received_at, latency_s
         When the last response arrived, and how long the slowest of the recent ones took.
     probe_until
         Until when other requests wait for one that finds out how many remain.
@@ -81,7 +81,7 @@ class Allowance:
     reserve: int = 0
     renews_at: float = 0.0
     began_at: float = 0.0
-    answered_at: float = 0.0
+    received_at: float = 0.0
     latency_s: float = 0.0
     probe_until: float = 0.0
     sent_at: float = 0.0
@@ -108,8 +108,8 @@ class Allowance:
         return 0.0
 
     def _due_in_s(self, now: float, request: Hashable) -> float:
-        if now < self.answered_at - 1.0:  # a clock was set back
-            self.renews_at = self.answered_at = self.probe_until = self.sent_at = now
+        if now < self.received_at - 1.0:  # a clock was set back
+            self.renews_at = self.received_at = self.probe_until = self.sent_at = now
         free = math.inf
         if self.remaining is not None:
             free = self.remaining - self.reserve - len(self.in_flight)
@@ -140,7 +140,7 @@ class Allowance:
 
     def _poll_s(self, now: float) -> float:
         """Return after how many seconds a request that waits for another one asks again."""
-        seconds = (now - max(self.sent_at, self.answered_at)) / 8
+        seconds = (now - max(self.sent_at, self.received_at)) / 8
         return min(max(_LEAST_POLL_S, seconds), _LONGEST_POLL_S)
 
     def settle(self, request: Hashable, reading: Reading | None) -> None:
@@ -156,10 +156,10 @@ class Allowance:
         is_refused = reading.status == 429
         remaining = 0 if is_refused else reading.remaining
         # In one window, each request leaves less than the one before.
-        is_later = sent_at >= self.answered_at - _CLOCK_ERROR_S
+        is_later = sent_at >= self.received_at - _CLOCK_ERROR_S
         is_more = before is None or (remaining is not None and remaining >= before)
         is_new = sent_at >= self.renews_at or (is_later and is_more)
-        self.answered_at = max(self.answered_at, reading.at)
+        self.received_at = max(self.received_at, reading.at)
         self.latency_s = max(elapsed_s, 0.9 * self.latency_s)
         if is_refused and is_new and before == 0 and self.renews_at:
             self._learn_from_refusal(reading)

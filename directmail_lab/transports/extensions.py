@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from ..cassettes import MemoryRecording, Recording
     from ..readings.reading import Reading
 
-KEY: Final = "directmail_lab"
-"""The key of a request's `Call` and a response's `Received`: ``response.extensions[KEY]``."""
+EXTENSION: Final = "directmail_lab"
+"""The key of a request's `Call` and a response's `Received`: ``response.extensions[EXTENSION]``."""
 
 
 @dataclass(eq=False, repr=False, slots=True)
@@ -99,15 +99,15 @@ class Received:
 
 def call_of(request: Any) -> Call:
     """Return the `Call` of a request of httpx or httpx2."""
-    call: Call | None = request.extensions.get(KEY)
+    call: Call | None = request.extensions.get(EXTENSION)
     if call is None:
-        call = request.extensions[KEY] = Call()
+        call = request.extensions[EXTENSION] = Call()
     return call
 
 
 def of(response: httpx.Response) -> Received:
     """Return the `Received` of a response."""
-    return response.extensions.get(KEY) or Received()
+    return response.extensions.get(EXTENSION) or Received()
 
 
 def keep_body(response: httpx.Response) -> httpx.Response:

@@ -40,7 +40,7 @@ from ..readings.reading import Reading, ReadingSource, raw_values
 from ..redaction import Redactor
 from ..tracebacks import clear_locals, hide_frames
 from . import Transport
-from .extensions import KEY, Call, Received, call_of, of
+from .extensions import EXTENSION, Call, Received, call_of, of
 
 _log: Final = logging.getLogger(__name__)
 
@@ -103,7 +103,7 @@ class Observer:
         reading = reading if is_clean else reading.redacted(self.redactor)
         number = recording.add(reading, exchange)
         received = Received(recording, number, recording if body is None else None)
-        self._tell(call, response, received)
+        self._call_listeners(call, response, received)
         return received
 
     def played(
@@ -119,11 +119,11 @@ class Observer:
         call = call_of(request)
         call.attempt += 1
         number = recording.add_played(cassette, played, attempt=call.attempt)
-        self._tell(call, response, Received(recording, number))
+        self._call_listeners(call, response, Received(recording, number))
 
-    def _tell(self, call: Call, response: httpx.Response, received: Received) -> None:
+    def _call_listeners(self, call: Call, response: httpx.Response, received: Received) -> None:
         call.number = received.number
-        response.extensions[KEY] = received
+        response.extensions[EXTENSION] = received
         for listener in list(self.listeners.values()):
             try:
                 if reading := received.reading:
@@ -329,7 +329,7 @@ class _Body(httpx.SyncByteStream, httpx.AsyncByteStream):
         try:
             yield from map(self._kept, self._stream)
         except BaseException as error:
-            self._tell(error)
+            self._keep_part(error)
             raise
         self._end()
 
@@ -339,7 +339,7 @@ class _Body(httpx.SyncByteStream, httpx.AsyncByteStream):
                 yield self._kept(part)
         except BaseException as error:
             part = b""  # so that no traceback shows what it echoes
-            self._tell(error)
+            self._keep_part(error)
             raise
         self._end()
 
@@ -350,7 +350,7 @@ class _Body(httpx.SyncByteStream, httpx.AsyncByteStream):
             self._parts.clear()
         return part
 
-    def _tell(self, error: BaseException) -> None:
+    def _keep_part(self, error: BaseException) -> None:
         is_broken = isinstance(error, httpx.TransportError | OutcomeUnknownError)
         is_interrupted = not isinstance(error, Exception | GeneratorExit)
         if is_broken or is_interrupted:

@@ -91,11 +91,13 @@ class Opening(Future[Recording]):
 
     def _read(self, path: Path) -> None:
         try:
-            self.set_result(read_cassette(path, self._tell if can_show_widgets() else None))
+            self.set_result(
+                read_cassette(path, self._note_progress if can_show_widgets() else None)
+            )
         except Exception as error:
             self.set_exception(error)
 
-    def _tell(self, part: float) -> None:
+    def _note_progress(self, part: float) -> None:
         before, self.part = self.part, self.part + part
         if int(100 * self.part) > int(100 * before):
             self.on_progress()
@@ -129,7 +131,7 @@ class BrowserWidget(Widget):
             self._composer = Composer(lambda: follower.session, lambda: self._opening.result())
         else:
             self._opening = source
-            source.on_progress = self._tell_progress
+            source.on_progress = self._show_progress
             source.add_done_callback(lambda _: self.update_static_output())
 
     def _show_recording(self, recording: MemoryRecording) -> None:
@@ -174,13 +176,13 @@ class BrowserWidget(Widget):
         if kind == "hello":
             self.send({"type": "ready"})
         if kind == "request" and buffers:
-            self._tell_progress()
+            self._show_progress()
             with contextlib.suppress(*MALFORMED):  # without an id, nobody waits for a response
                 request, files = json.loads(bytes(buffers[0])), buffers[1:]
                 own_id = request.pop("request_id")
                 self._opening.add_done_callback(lambda _: self._handle(request, own_id, files))
 
-    def _tell_progress(self) -> None:
+    def _show_progress(self) -> None:
         if isinstance(self._opening, Opening) and not self._opening.done():
             self.send({"type": "reading", "title": self._name, "part": self._opening.part})
 

@@ -33,7 +33,7 @@ from ..http import httpx, httpx_response
 from ..questions.snippets import copy_as
 from ..readings.reading import ABORTED, CUT_SHORT, Reading, is_exhausted, no_response_text
 from ..readings.reset_unit import renewal_time
-from ..transports.extensions import KEY, Received
+from ..transports.extensions import EXTENSION, Received
 from .history import History, locate
 
 Reply = tuple[dict[str, Any], list[bytes]]
@@ -412,7 +412,7 @@ def response_of(recording: Recording, number: int) -> httpx.Response:
     response = httpx_response(normalize_headers(plain, method=sent.method))
     headers = [(name.encode(), value.encode()) for name, value in sent.headers]
     response.request = httpx.Request(sent.method, sent.uri, headers=headers, content=sent.body)
-    response.extensions[KEY] = Received(recording, number)
+    response.extensions[EXTENSION] = Received(recording, number)
     response.read()
     return response
 

@@ -60,7 +60,7 @@ class Composer:
         self._is_sending = threading.Lock()
         self._last: _Sending | None = None
         self._task: asyncio.Future[httpx.Response] | None = None
-        self._asked: dict[str, _Sending] = {}
+        self._to_confirm: dict[str, _Sending] = {}
         self._refused: dict[str, Session] = {}
         self._seen = _Seen(None)
         self._loop: _LoopThread | None = None
@@ -127,7 +127,7 @@ class Composer:
             self._send((session, request), respond)
             return
         token, url = secrets.token_urlsafe(), request.url
-        self._asked = {token: (session, request)}
+        self._to_confirm = {token: (session, request)}
         address = session.recording.redactor.text(f"{url.netloc.decode()}{url.raw_path.decode()}")
         size = plural(len(request.content), "byte")
         question = (
@@ -136,14 +136,14 @@ class Composer:
         respond({"question": f"{question}It may change something there.", "token": token})
 
     def _confirmed(self, token: str) -> _Sending | None:
-        asked = self._asked.pop(token, None)
-        if asked and asked[0] is not self._session():
+        sending = self._to_confirm.pop(token, None)
+        if sending and sending[0] is not self._session():
             raise DirectMailLabError(
                 "Nothing was sent: another session is open since the question.", "Send it again."
             )
-        if asked:
-            call_of(asked[1]).may_repeat = True
-        return asked
+        if sending:
+            call_of(sending[1]).may_repeat = True
+        return sending
 
     def _send(self, sending: _Sending | None, respond: Respond) -> None:
         if sending is None or not self._is_sending.acquire(blocking=False):
@@ -157,20 +157,20 @@ class Composer:
         recording = session.recording
         # The page counts down, so no progress bar is shown.
         is_alone = session.allowances.shown.acquire(blocking=False)
-        told: dict[str, Any] = {}
+        outcome: dict[str, Any] = {}
         # The asynchronous client: cancelling its task closes the connection.
         self._task = asyncio.ensure_future(session.async_client.send(request))
         try:
             await self._task
         except asyncio.CancelledError:
-            told = {"problem": _aborted(request)}
+            outcome = {"problem": _aborted(request)}
         except Exception as error:
             text = " ".join([str(error), *getattr(error, "__notes__", ())])
-            told = {"problem": recording.redactor.text(text)}
+            outcome = {"problem": recording.redactor.text(text)}
             if isinstance(error, WriteRefusedError) and not session.allow_writes:
                 token = secrets.token_urlsafe()
                 self._refused = {token: session}
-                told["allow"] = token
+                outcome["allow"] = token
         finally:
             self._task = None
             self._is_sending.release()
@@ -179,7 +179,7 @@ class Composer:
         # If a cell has changed the mode or the session meanwhile, the page shows another recording.
         is_shown = session is self._session() and session.recording is recording
         number = call_of(request).number if is_shown else 0
-        respond({**told, "number": number or None})
+        respond({**outcome, "number": number or None})
 
     def _abort(self) -> None:
         task, loop = self._task, self._loop
@@ -200,8 +200,8 @@ class Composer:
     def _cell(self, form: Any, body: bytes) -> str:
         session = self._session()
         request = request_value(_written(session, self._shown(), form, body))
-        unanswered = Interaction(request, Response(200, "", (), b""), None, None)
-        redacted = session.recording.redactor.interaction(unanswered)
+        interaction = Interaction(request, Response(200, "", (), b""), None, None)
+        redacted = session.recording.redactor.interaction(interaction)
         return copy_as(redacted, "request", base_url=session.base_url)
 
     def _from_curl(self, text: str) -> tuple[dict[str, Any], list[bytes]]:

@@ -117,8 +117,8 @@ def read_curl(text: str) -> CurlCommand:
     """
     try:
         command = _read(text)
-        told = chain([command.method, command.url], command.left_out, *command.headers)
-        "".join(told).encode()
+        texts = chain([command.method, command.url], command.left_out, *command.headers)
+        "".join(texts).encode()
     except UnicodeEncodeError:  # a byte that is not UTF-8, and in no body
         raise _unreadable() from None
     return command

@@ -232,7 +232,7 @@ class Witness(LoopbackServer):
         self.asked: set[str] = set()
         super().__init__()
 
-    def answer(self, request: Request) -> Response:
+    def response_to(self, request: Request) -> Response:
         self.asked.add(request.uri)
         return Response(404, "Not Found", (), b"")
 

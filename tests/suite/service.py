@@ -95,7 +95,7 @@ class Service(LoopbackServer):
         self.requests: Counter[str] = Counter()
         super().__init__()
 
-    def answer(self, request: Request) -> Response:
+    def response_to(self, request: Request) -> Response:
         parts = urlsplit(request.uri)
         operation = f"{request.method} {parts.path.removeprefix('/v1/')}"
         self.requests[operation] += 1

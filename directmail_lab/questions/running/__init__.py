@@ -83,8 +83,8 @@ def _reports(folder: Path, notebooks: Sequence[Path], timeout_s: float) -> Itera
             raise
     if process.returncode:
         lines = errors.read_text("utf-8", "replace").split("\n")
-        told = next((line for line in reversed(lines) if line.strip()), "it says nothing more")
-        yield {"what": f"the notebooks could not be run ({told}).", "advice": NO_RUN}
+        reason = next((line for line in reversed(lines) if line.strip()), "it says nothing more")
+        yield {"what": f"the notebooks could not be run ({reason}).", "advice": NO_RUN}
 
 
 def _environment(folder: Path) -> dict[str, str]:

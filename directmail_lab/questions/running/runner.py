@@ -137,8 +137,8 @@ def _run(path: Path, end: float, timeout_s: float) -> tuple[str, str] | None:
         NotebookClient(notebook, **options).execute(**quiet)
         return None
     except CellExecutionError as error:
-        told = _COLOUR.sub("", f"{error.ename}: {error.evalue}")
-        lines = [line for line in told.splitlines() if line.strip()]
+        text = _COLOUR.sub("", f"{error.ename}: {error.evalue}")
+        lines = [line for line in text.splitlines() if line.strip()]
         shown = "".join(f"\n  {line.strip()[:300]}" for line in lines[:2])
         what = f"fails where there is no key:{shown}"
         advice = _ADVICE.get(error.ename, "Restart your kernel and run all cells to see it.")
