@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,9 +13,10 @@ import pytest
 from cassette_samples import answered, get, opened, recorded, typed
 
 import directmail_lab as dm
+import directmail_lab.widgets.browser_data
 from directmail_lab.cassettes import Recording, read_cassette
 from directmail_lab.exchange.values import no_response
-from directmail_lab.widgets.browser_data import handle_request, static_table
+from directmail_lab.widgets.browser_data import Row, handle_request, static_table
 
 if TYPE_CHECKING:
     from directmail_lab.exchange.values import Interaction
@@ -35,6 +37,21 @@ def ask(recording: Recording, action: str, **request: object) -> Any:
     return json.loads(json.dumps(response, allow_nan=False))
 
 
+def rows(recording: Recording, first: int = 1, limit: int = 9) -> list[Row]:
+    """Return the rows of a list as the page gets them."""
+    part = ask(recording, "list", first=first, limit=limit)
+    assert tuple(part["fields"]) == Row._fields
+    return [Row(*values) for values in part["rows"]]
+
+
+def test_the_page_describes_the_fields_of_a_row() -> None:
+    """The type of a row in protocol.ts has the fields of the one in Python."""
+    source = Path(directmail_lab.widgets.browser_data.__file__).parent / "src" / "protocol.ts"
+    [described] = re.findall(r"(?s)interface Row \{(.*?)\n\}", source.read_text(encoding="utf-8"))
+
+    assert tuple(re.findall(r"(?m)^  (\w+):", described)) == Row._fields
+
+
 def test_a_row_has_the_time_the_request_the_response_and_a_mark() -> None:
     """A row has the time, the request below the base address, the response and a mark."""
     none_left = (("X-RateLimit-Limit", "5"), ("X-RateLimit-Remaining", "0"))
@@ -46,12 +63,17 @@ def test_a_row_has_the_time_the_request_the_response_and_a_mark() -> None:
     noon = 1795262400123.456
 
     assert (part["title"], part["total"], part["note"]) == ("tour", 3, None)
-    assert part["rows"] == [
-        [noon, "GET", "/v1/a?b=1", 429, 0, 42.0, 9, "exhausted", 1, 1, False],
-        [None, "GET", "/v1/users/me", 500, 299, None, 9, "failed", 2, 2, False],
+    sent = {"method": "GET", "remaining": 299, "bytes": 9}
+    assert rows(recording, 1, 2) == [
+        Row(
+            **sent | {"time": noon, "path": "/v1/a?b=1", "status": 429, "remaining": 0, "ms": 42.0},
+            mark="exhausted",
+            number=1,
+        ),
+        Row(**sent, path="/v1/users/me", status=500, mark="failed", attempt=2, number=2),
     ]
-    assert ask(recording, "list", first=3, limit=9)["rows"][0][3] == 200
-    assert ask(recording, "list", first=4, limit=9)["rows"] == []
+    assert [row.status for row in rows(recording, 3)] == [200]
+    assert rows(recording, 4) == []
 
 
 @pytest.mark.parametrize(
@@ -176,11 +198,11 @@ def test_an_unreadable_interaction_has_a_row_marked_as_unreadable() -> None:
     path = recorded("torn.yaml", answered(get("/a")), answered(get("/b"), '{"id": 2}'))
     path.write_text(path.read_text().replace('"code": 200', '"code": "x"', 1))
     recording = read_cassette(path)
-    first, second = ask(recording, **LIST)["rows"]
+    first, second = rows(recording)
 
-    assert first[7] == "unreadable"
-    assert "Interaction 1 of cassette 'torn' cannot be read" in first[2]
-    assert second[2] == "/b"
+    assert first.mark == "unreadable"
+    assert "Interaction 1 of cassette 'torn' cannot be read" in first.path
+    assert second.path == "/b"
     assert "cannot be read" in ask(recording, **DETAIL)["problem"]
     assert "changed after its recording" in ask(recording, **LIST)["note"]
     assert ask(recording, "search", words=["id"], first=1, limit=9)["found"] == [[2]]
@@ -210,7 +232,8 @@ def test_an_interaction_without_a_response_says_why() -> None:
     recording = tape(replace(answered(), response=lost))
     detail = ask(recording, **DETAIL)
 
-    assert ask(recording, **LIST)["rows"][0][3:8] == [None, None, 42.0, 0, "failed"]
+    [row] = rows(recording)
+    assert (row.status, row.remaining, row.bytes, row.mark) == (None, None, 0, "failed")
     assert detail["reason"] == "no response came (read timeout)"
     assert dict(detail["reading"])["Problem"] == detail["reason"]
 

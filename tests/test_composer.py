@@ -23,9 +23,10 @@ from directmail_lab.errors import CassetteError, NotConnectedError, NotRecordedE
 from directmail_lab.exchange.values import Interaction, no_response
 from directmail_lab.widgets import browser
 from directmail_lab.widgets.browser import BrowserWidget
+from directmail_lab.widgets.browser_data import Row
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from directmail_lab.sessions import Session
 
@@ -58,6 +59,9 @@ class Page:
 
     def list(self, first: int = 1) -> Any:
         return self.ask("list", first=first, limit=9)
+
+    def rows(self) -> Sequence[Row]:
+        return [Row(*values) for values in self.list()["rows"]]
 
     def send(self, method: str = "GET", address: str = ME, body: bytes = b"", **more: Any) -> Any:
         return self.ask("send", body, request=written(method, address, **more))
@@ -308,14 +312,14 @@ def test_a_replayed_write_is_not_asked_about_and_is_marked(
         replayed = page.send("POST", "/v1/letters")
         page.send("GET", "/v1/lists")
         again, unanswered = page.send("POST", "/v1/letters"), page.send("PUT", "/v1/letters")
-        rows, detail = page.list()["rows"], page.ask("detail", number=replayed["number"])
+        rows, detail = page.rows(), page.ask("detail", number=replayed["number"])
     written = read_cassette(path).interaction(1).recorded_at
     assert written is not None
 
     assert "token" in again
     assert "token" in unanswered
     assert service.requests == {"POST /v1/letters": 1, f"GET {ME}": 1, "GET /v1/lists": 1}
-    assert [row[-1] for row in rows] == [False, False, True, False]
+    assert [row.replayed for row in rows] == [False, False, True, False]
     when = f"{written.day} {written:%B %Y}"
     assert detail["note"] == f"Not sent: replayed from 'tour', recorded on {when}."
 
@@ -415,10 +419,10 @@ def test_a_slow_request_is_aborted(
         aborted = sending.result(2)
 
     assert aborted["problem"].startswith("Aborted: the connection was closed.")
-    row, detail = page.list()["rows"][0], page.ask("detail", number=1)
+    [row], detail = page.rows(), page.ask("detail", number=1)
     assert ("may have been carried out" in aborted["problem"]) is (method == "POST")
     assert aborted["number"] == 1
-    assert (row[3], row[7]) == (None, "aborted")
+    assert (row.status, row.mark) == (None, "aborted")
     assert detail["reason"] == "aborted before the end of the response"
     assert dm.rate_limits()["problem"].tolist() == ["aborted before the end of the response"]
     assert page.send(address="/v1/lists")["number"] == 2
@@ -456,7 +460,7 @@ def test_a_response_is_aborted_after_its_head(
         aborted = sending.result(2)
 
     assert aborted["number"] == 1
-    assert page.list()["rows"][0][3:8:4] == [200, "aborted"]
+    assert [(row.status, row.mark) for row in page.rows()] == [(200, "aborted")]
 
 
 def test_writes_are_allowed_after_one_was_refused(
@@ -577,7 +581,7 @@ def test_only_a_sessions_page_sends_and_only_when_asked(
 
 def heads(page: Page) -> list[str]:
     """Return the number and the path of each row that is listed."""
-    return [f"{row[9]} {row[2]}" for row in page.list()["rows"]]
+    return [f"{row.number} {row.path}" for row in page.rows()]
 
 
 def test_the_list_continues_after_connect_only_for_the_same_account(
@@ -607,7 +611,7 @@ def test_the_list_continues_after_connect_only_for_the_same_account(
 
     assert listed[0].startswith("0 Earlier session, 20")
     assert listed[1:] == ["1 /v1/lists", "0 This session"]
-    assert (kept["row"][9], kept["row"][2], selected) == (1, "/v1/lists", 1)
+    assert (kept["row"]["number"], kept["row"]["path"], selected) == (1, "/v1/lists", 1)
     assert known == ["/v1/lists"]
     assert (sent, again) == ({"number": 4}, {"number": 5})  # places in the list
     assert [each.request.body for each in session.recording] == [b"", odd]

@@ -19,6 +19,7 @@ from cassette_samples import answered, get, recorded, theirs
 import directmail_lab
 from directmail_lab import jupyter
 from directmail_lab.tutorials import first_notebook
+from directmail_lab.widgets.browser_data import Row
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -94,7 +95,10 @@ def test_a_recording_is_sent_in_parts(ask: Ask) -> None:
     detail = ask("cassettes/tour.yaml", {"action": "detail", "number": 8}).json()
 
     assert part["total"] == 30
-    assert [row[1:4] for row in part["rows"]] == [["GET", "/v1/users/me", 200]] * 2
+    rows = [Row(*values) for values in part["rows"]]
+    assert [(row.number, row.path, row.status) for row in rows] == [
+        (number, "/v1/users/me", 200) for number in (29, 30)
+    ]
     assert base64.b64decode(detail["buffers"][1]) == b'{"n": 7}'
     assert ask("cassettes/tour.yaml", None).json()["response"]["problem"].endswith(".")
 

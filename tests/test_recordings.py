@@ -183,7 +183,7 @@ def test_a_response_that_is_cut_short_is_an_error_but_is_still_shown(
     assert CUT_SHORT in repr(view)
     assert readings["problem"].fillna("").tolist() == [CUT_SHORT, ""]
     assert readings["source"].tolist() == ["live", "recorded" if mode == "record" else "live"]
-    assert [row[7] for row in rows(unpaced.recording)] == ["failed", ""]
+    assert [row.mark for row in rows(unpaced.recording)] == ["failed", ""]
     assert detail(unpaced.recording, 1)[0]["reason"] == CUT_SHORT
     assert dm.check_contract(readings)["verdict"].tolist()[:2] == ["holds", "holds"]
     unpaced.live()

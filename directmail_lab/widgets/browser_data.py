@@ -14,7 +14,7 @@ import re
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from ..cassettes import Recording
 from ..cassettes.library import is_locked
@@ -50,7 +50,45 @@ _TABLE_CHARACTERS: Final = 200
 _TABLE_COLUMNS: Final = 50
 _STATIC_ROWS: Final = 10
 UNKNOWN_REQUEST: Final = {"problem": "The page sent an unknown request. Reload the page."}
-_COLUMNS: Final = ("time", "method", "path", "status", "remaining", "ms", "bytes", "mark")
+_NOT_STATIC: Final = ["attempt", "number", "replayed"]
+
+
+class Row(NamedTuple):
+    """What the list knows of an interaction; None is unknown. `Row` in src/protocol.ts is the same.
+
+    Attributes
+    ----------
+    time
+        When the response arrived, in milliseconds since the Unix epoch.
+    path
+        The path below the base address, with the query.
+    ms
+        How long the response took.
+    bytes
+        The size of its body.
+    mark
+        See `mark_of`. It is ``"unreadable"`` if the interaction cannot be read; then ``path`` says
+        why. It is ``"session"`` for the head of a session; then ``path`` is the head's text and
+        ``number`` is 0.
+    attempt
+        Counts the attempts of one call from 1 on.
+    number
+        The number of the interaction in its own recording.
+    replayed
+        Whether a session that can send replayed it.
+    """
+
+    time: float | None = None
+    method: str = ""
+    path: str = ""
+    status: int | None = None
+    remaining: int | None = None
+    ms: float | None = None
+    bytes: int | None = None
+    mark: str = ""
+    attempt: int = 1
+    number: int = 0
+    replayed: bool = False
 
 
 def handle_request(recording: Recording, request: object) -> Reply:
@@ -78,9 +116,10 @@ def handle_request(recording: Recording, request: object) -> Reply:
         recording, asked = _located(recording, request if isinstance(request, dict) else {})
         match asked:
             case {"action": "list", "first": int(first), "limit": int(limit)}:
-                part = {"total": len(recording), "rows": rows(recording, first, limit)}
-                about = {"title": recording.title, "base_url": recording.base_url}
-                return {**about, **part, "note": _note(recording)}, []
+                about: dict[str, Any] = {"title": recording.title}
+                about |= {"base_url": recording.base_url, "total": len(recording)}
+                about |= {"fields": Row._fields, "rows": rows(recording, first, limit)}
+                return about | {"note": _note(recording)}, []
             case {"action": "editor"}:
                 return {}, [read_static("codemirror.js").encode()]
             case {"action": "detail", "number": int(number)}:
@@ -155,8 +194,9 @@ def static_table(
 
     from ..questions.interactions import view_of
 
-    first = [row[: len(_COLUMNS)] for row in rows(recording, 1, _STATIC_ROWS)]
-    frame = pd.DataFrame(first, pd.RangeIndex(1, len(first) + 1), _COLUMNS).convert_dtypes()
+    first = rows(recording, 1, _STATIC_ROWS)
+    frame = pd.DataFrame(first, pd.RangeIndex(1, len(first) + 1), Row._fields)
+    frame = frame.drop(columns=_NOT_STATIC).convert_dtypes()
     frame["time"] = pd.to_datetime(frame["time"], unit="ms", utc=True)
     count = len(recording)
     more = f": the first {_STATIC_ROWS}" if count > _STATIC_ROWS else ""
@@ -176,22 +216,8 @@ def static_table(
 # -- rows --------------------------------------------------------------------------------------
 
 
-def rows(recording: Recording, first: int = 1, limit: int = MAX_ROWS) -> list[list[Any]]:
-    """Return a row for each interaction from number ``first`` on, at most 5,000.
-
-    Returns
-    -------
-    list of list
-        ``time`` (when the response arrived, in milliseconds since the Unix epoch), ``method``,
-        ``path`` (below the base address, with the query), ``status``, ``remaining``, ``ms`` (how
-        long the response took) and ``bytes`` (the size of its body), each None if unknown;
-        ``mark``, see `mark_of`; ``attempt``, which counts the attempts of one call from 1 on;
-        ``number``; and whether a session that can send replayed it.
-
-        The mark is ``"unreadable"`` if the interaction cannot be read; then ``path`` says why. It
-        is ``"session"`` for the head of a session; then ``path`` is the head's text and ``number``
-        is 0.
-    """
+def rows(recording: Recording, first: int = 1, limit: int = MAX_ROWS) -> list[Row]:
+    """Return a row for each interaction from number ``first`` on, at most 5,000."""
     return [_row(recording, number) for number in _numbers(recording, first, limit)]
 
 
@@ -199,33 +225,32 @@ def _numbers(recording: Recording, first: int, limit: int) -> range:
     return range(max(1, first), min(len(recording), first + min(limit, MAX_ROWS) - 1) + 1)
 
 
-def _row(recording: Recording, number: int) -> list[Any]:
+def _row(recording: Recording, number: int) -> Row:
     if isinstance(recording, History):
         own, own_number = recording.locate(number)
         if own_number == 0:
-            title = recording.head_of(own)
-            return [None, "", title, None, None, None, None, "session", 1, 0, False]
+            return Row(path=recording.head_of(own), mark="session")
         return _row(own, own_number)
     try:
         reading, interaction = recording.reading(number), recording.interaction(number)
     except CassetteFormatError as error:
-        return [None, "", str(error), None, None, None, None, "unreadable", 1, number, False]
+        return Row(path=str(error), mark="unreadable", number=number)
     is_missing = not recording.has_bodies(number) or shown_missing(interaction.response.body)
     query = query_of(interaction.request.uri)
     path = f"{reading.path}?{query}" if query else reading.path
-    return [
-        None if math.isnan(reading.at) else round(reading.at * 1000, 3),
-        reading.method,
-        path if len(path) <= _MAX_PATH else f"{path[:_MAX_PATH]}…",
-        reading.status or None,
-        reading.remaining,
-        None if reading.elapsed_s is None else round(reading.elapsed_s * 1000, 3),
-        None if is_missing else len(interaction.response.body),
-        mark_of(reading),
-        interaction.attempt,
-        number,
-        _is_replayed(recording, reading),
-    ]
+    return Row(
+        time=None if math.isnan(reading.at) else round(reading.at * 1000, 3),
+        method=reading.method,
+        path=path if len(path) <= _MAX_PATH else f"{path[:_MAX_PATH]}…",
+        status=reading.status or None,
+        remaining=reading.remaining,
+        ms=None if reading.elapsed_s is None else round(reading.elapsed_s * 1000, 3),
+        bytes=None if is_missing else len(interaction.response.body),
+        mark=mark_of(reading),
+        attempt=interaction.attempt,
+        number=number,
+        replayed=_is_replayed(recording, reading),
+    )
 
 
 def _is_replayed(recording: Recording, reading: Reading) -> bool:
@@ -270,7 +295,7 @@ def detail(recording: Recording, number: int, *, whole: bool = False) -> Reply:
         "Problem": reading.problem,
     }
     details = {
-        "row": _row(recording, number),
+        "row": _row(recording, number)._asdict(),
         "uri": interaction.request.uri,
         "path": reading.path,
         "reason": _reason(reading) or interaction.response.reason,

@@ -28,12 +28,12 @@ const column = (name: string, heading: string, text: Column["text"], key: Column
 
 export const COLUMNS = [
   column("number", "#", (row) => String(row.number), (_, place) => place),
-  column("time", "Time (UTC)", (row, spansDays) => formatTime(row.at, spansDays ? 5 : 11), (row) => row.at, 560),
+  column("time", "Time (UTC)", (row, spansDays) => formatTime(row.time, spansDays ? 5 : 11), (row) => row.time, 560),
   column("method", "Method", (row) => row.method, (row) => row.method),
   column("path", "Path", (row) => row.path, (row) => row.path),
   column("status", "Status", formatStatus, (row) => row.status),
   column("left", "Left", (row) => formatCount(row.remaining), (row) => row.remaining, 380),
   column("elapsed", "ms", (row) => formatMs(row.ms), (row) => row.ms, 440),
   column("bytes", "Bytes", (row) => formatCount(row.bytes), (row) => row.bytes, 560),
-  column("timeline", "Timeline", (row) => (row.at === null ? "" : " "), (row) => row.at, 680),
+  column("timeline", "Timeline", (row) => (row.time === null ? "" : " "), (row) => row.time, 680),
 ];

@@ -106,8 +106,8 @@ export function createList({ passes, onSelect, onOpen, onCompare }: ListOptions)
     const status = row.status ?? (row.mark === "failed" ? "no response," : "");
     cells[STATUS].ariaLabel = row.mark === "aborted" ? "aborted" : `${status} ${row.mark}${row.replayed ? " replayed" : ""}`.trim();
     const scale = 100 / Math.max(until - since, 1);
-    bar.hidden = row.at === null;
-    bar.style.left = `${scale * ((row.at ?? 0) - (row.ms ?? 0) - since)}%`;
+    bar.hidden = row.time === null;
+    bar.style.left = `${scale * ((row.time ?? 0) - (row.ms ?? 0) - since)}%`;
     bar.style.width = `${scale * (row.ms ?? 0)}%`;
   }
 
@@ -203,9 +203,9 @@ export function createList({ passes, onSelect, onOpen, onCompare }: ListOptions)
         const least = widest[i] === undefined ? 0 : textOf(i, widest[i]).length;
         if (textOf(i, number).length > least) widest[i] = number;
       });
-      if (row.at === null) continue;
-      since = Math.min(since, row.at - (row.ms ?? 0));
-      until = Math.max(until, row.at);
+      if (row.time === null) continue;
+      since = Math.min(since, row.time - (row.ms ?? 0));
+      until = Math.max(until, row.time);
     }
     spansDays = Math.floor(since / 864e5) !== Math.floor(until / 864e5);
     const seconds = (until - since) / 1000;

@@ -9,7 +9,7 @@ import { activeElement, div, formatCount, keepKeys, make, makeButton, plural, se
 import type { LoadEditor } from "./editor";
 import { KNOWN, parseFilter } from "./filter";
 import { createList } from "./list";
-import { ask, type Details, type Row, rowOf, type Send } from "./protocol";
+import { ask, type Details, type Row, rowsOf, type Send } from "./protocol";
 import { createResponse } from "./response";
 import { createSeparator } from "./separator";
 
@@ -144,8 +144,8 @@ export function createBrowser(root: HTMLElement, { send, loadEditor, onChange, o
     }
   }
 
-  function show(part: { title: string; base_url: string | null; note: string | null; total: number; rows: unknown[][]; sends?: boolean }) {
-    const rows = part.rows.map(rowOf);
+  function show(part: { title: string; base_url: string | null; note: string | null; total: number; fields: string[]; rows: unknown[][]; sends?: boolean }) {
+    const rows = rowsOf(part.fields, part.rows);
     baseUrl = part.base_url ?? "";
     sends = Boolean(part.sends);
     setText(title, part.title);
@@ -252,7 +252,7 @@ export function createBrowser(root: HTMLElement, { send, loadEditor, onChange, o
 
   async function detailsOf(number: number, whole: boolean): Promise<Details> {
     const details = await ask(send, "detail", { number, whole });
-    return { ...details, number, row: rowOf(details.row) };
+    return { ...details, number };
   }
 
   async function open({ whole: isWhole = false, fills = true } = {}): Promise<Details | null> {

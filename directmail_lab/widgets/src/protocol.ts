@@ -3,9 +3,9 @@
 /** The outcome of an interaction. `"session"` marks the head of a session, above its interactions. */
 export type Mark = "" | "exhausted" | "failed" | "aborted" | "unreadable" | "session";
 
-/** A value that is not known is null. */
+/** The fields of Python's `Row`. A value that is not known is null. */
 export interface Row {
-  at: number | null;
+  time: number | null;
   method: string;
   path: string;
   status: number | null;
@@ -63,7 +63,6 @@ export async function ask(send: Send, action: string, details: object = {}): Pro
   return response;
 }
 
-const FIELDS = ["at", "method", "path", "status", "remaining", "ms", "bytes", "mark", "attempt", "number", "replayed"];
-
-/** Return a row from an array. Rows are sent as arrays, because there may be many. */
-export const rowOf = (values: unknown[]) => Object.fromEntries(FIELDS.map((name, i) => [name, values[i]])) as unknown as Row;
+/** Return rows from arrays of values. They are sent as arrays, because there may be many. */
+export const rowsOf = (fields: string[], rows: unknown[][]) =>
+  rows.map((values) => Object.fromEntries(fields.map((name, i) => [name, values[i]])) as unknown as Row);

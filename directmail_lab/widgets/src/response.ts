@@ -93,7 +93,7 @@ export function createResponse({ send, loadEditor, hint, onWhole, onEdit, onInse
       response.body.kind !== "absent" && row.status !== null && plural(response.body.size, "byte"),
       response.body.media_type,
       known.Remaining && `${known.Remaining}${known.Limit ? ` of ${known.Limit}` : ""} left`,
-      row.at !== null && `${formatTime(row.at, 0)} UTC`,
+      row.time !== null && `${formatTime(row.time, 0)} UTC`,
     ].filter(Boolean).join(" · "));
     body.show(response.body, buffers[1]);
     headers.replaceChildren(...(reading.length ? [definitions(reading), make("hr")] : []), definitions(response.headers));
