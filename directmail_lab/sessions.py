@@ -44,8 +44,9 @@ from .transports import Transport
 from .transports.allowance import Pace
 from .transports.mode import Mode, ModeName, ModeTransport, RefusingTransport
 from .transports.network import NetworkTransport
+from .transports.observer import Observer
 from .transports.pacing import Allowances, PacingTransport
-from .transports.recording import Observer, RecordingTransport
+from .transports.recording import RecordingTransport
 
 if TYPE_CHECKING:
     import httpx2

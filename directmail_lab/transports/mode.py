@@ -17,7 +17,7 @@ from ..settings import origin_of, stand_ins
 from . import Transport
 from .extensions import call_of
 from .network import lost_response
-from .recording import Observer
+from .observer import Observer
 
 ModeName = Literal["live", "record", "replay"]
 

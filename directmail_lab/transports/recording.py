@@ -3,32 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-import math
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import aclosing, closing, contextmanager, suppress
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from datetime import UTC, datetime
-from http import HTTPStatus
-from typing import Any, Final, cast
+from typing import Any, NamedTuple, cast
 
-from ..cassettes import Cassette, MemoryRecording, Played, RawInteraction
-from ..display import CONTROLS
+from ..cassettes import Cassette, MemoryRecording
 from ..errors import CassetteError, OutcomeUnknownError
 from ..exchange.bodies import MAX_UNPACKED_BYTES, missing_body, unpack
-from ..exchange.operations import below
 from ..exchange.values import (
     NOT_SENT_KINDS,
     Interaction,
-    NoResponse,
     Response,
     header,
     normalize_headers,
 )
 from ..http import (
-    body_of,
     httpx,
     httpx_response,
     is_write,
@@ -36,111 +29,18 @@ from ..http import (
     request_value,
     response_value,
 )
-from ..readings.reading import Reading, ReadingSource, raw_values
-from ..redaction import Redactor
 from ..tracebacks import clear_locals, hide_frames
 from . import Transport
-from .extensions import EXTENSION, Call, Received, call_of, of
-
-_log: Final = logging.getLogger(__name__)
-
-_MOST_KEPT_BYTES: Final = 64 * 1024**2
-"""The largest body that is kept while it is read, in case it is cut short."""
-
-_USUAL_REASONS: Final = frozenset({"", *(status.phrase for status in HTTPStatus)})
+from .extensions import Received, call_of, of
+from .live_body import LiveBody, time_limit
+from .observer import Observer
 
 
-@dataclass(frozen=True, slots=True)
-class Observer:
-    """Makes the `Reading` of each response, and adds both to a recording and to the response.
+class _Times(NamedTuple):
+    """When a response came, in seconds since the Unix epoch, and after how many seconds."""
 
-    Attributes
-    ----------
-    prefix
-        The path of the base address. A reading's path is relative to it.
-    redactor
-        Removes the key.
-    listeners
-        Functions that are called with each reading.
-    """
-
-    prefix: str = ""
-    redactor: Redactor = field(default_factory=Redactor)
-    listeners: dict[object, Callable[[Reading], None]] = field(default_factory=dict)
-
-    def __call__(
-        self,
-        recording: MemoryRecording,
-        request: httpx.Request,
-        response: httpx.Response,
-        *,
-        at: float,
-        elapsed_s: float | None,
-        source: ReadingSource = "live",
-        cassette: str | None = None,
-        cassette_number: int | None = None,
-        body: bytes | None = None,
-        is_clean: bool = False,
-        no_response: NoResponse | None = None,
-    ) -> Received:
-        """Add a response to a recording, and return its `Received`.
-
-        ``body`` is None if it was not read yet. ``is_clean`` says that the messages have no key.
-        """
-        _hide_key(response, self.redactor.text)
-        call, raw = call_of(request), response.headers.raw
-        call.attempt += 1
-        path = below(request.url.raw_path.decode("ascii"), self.prefix)
-        reading = Reading(
-            *(at, request.method, path, response.status_code, raw_values(raw), elapsed_s),
-            *(source, cassette, cassette_number, call.attempt),
-            no_response=no_response,
-        )
-        if place := recording.elsewhere(str(request.url)):
-            reading = reading._replace(elsewhere=place)
-        sent, reason = body_of(request) or b"", response.reason_phrase
-        exchange = RawInteraction(request.url, request.headers.raw, sent, raw, reason, body)
-        reading = reading if is_clean else reading.redacted(self.redactor)
-        number = recording.add(reading, exchange)
-        received = Received(recording, number, recording if body is None else None)
-        self._call_listeners(call, response, received)
-        return received
-
-    def played(
-        self,
-        recording: MemoryRecording,
-        request: httpx.Request,
-        response: httpx.Response,
-        cassette: Cassette,
-        played: Played,
-    ) -> None:
-        """Add a response that a cassette played to a recording."""
-        _hide_key(response, self.redactor.text)
-        call = call_of(request)
-        call.attempt += 1
-        number = recording.add_played(cassette, played, attempt=call.attempt)
-        self._call_listeners(call, response, Received(recording, number))
-
-    def _call_listeners(self, call: Call, response: httpx.Response, received: Received) -> None:
-        call.number = received.number
-        response.extensions[EXTENSION] = received
-        for listener in list(self.listeners.values()):
-            try:
-                if reading := received.reading:
-                    listener(reading)
-            except Exception:  # a callback must not cost the caller a good response
-                _log.exception("An on_reading callback failed")
-
-
-def _hide_key(response: httpx.Response, redacted: Callable[[str], str]) -> None:
-    """Remove the key from the reason phrase and the cookies, and control characters from both."""
-    if (reason := response.reason_phrase) not in _USUAL_REASONS:
-        shown = CONTROLS.sub(" ", redacted(reason))
-        response.extensions["reason_phrase"] = shown.encode("ascii", "replace")
-    if "set-cookie" in response.headers:
-        cookies = response.headers.get_list("set-cookie")
-        if redacted("\n".join(cookies)) != "\n".join(cookies):
-            del response.headers["set-cookie"]
+    at: float
+    elapsed_s: float
 
 
 @dataclass(eq=False, repr=False)
@@ -168,16 +68,16 @@ class RecordingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
             raise
         response.stream = body = self._body(request, response, started)
         if self.cassette is None:
-            self._observe_live(request, response, started)
+            self._observe_live(request, response, self._times(started))
             return response
         # Without a local for the bytes: a traceback with locals would print what they echo.
         with (
             self._recording_failure(request, started),
             closing(body),
-            _time_limit(request, response, self.timer) as check,
+            time_limit(request, response, self.timer) as check,
         ):
             response.stream = httpx.ByteStream(b"".join(map(check, body)))
-        return self._record(self.cassette, request, response, started)
+        return self._record(self.cassette, request, response, self._times(started))
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         started = self.timer()
@@ -188,21 +88,23 @@ class RecordingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
             raise
         response.stream = body = self._body(request, response, started)
         if self.cassette is None:
-            self._observe_live(request, response, started)
+            self._observe_live(request, response, self._times(started))
             return response
         with self._recording_failure(request, started):
             async with aclosing(body):
-                with _time_limit(request, response, self.timer) as check:
+                with time_limit(request, response, self.timer) as check:
                     response.stream = httpx.ByteStream(b"".join([check(p) async for p in body]))
-        return self._record(self.cassette, request, response, started)
+        return self._record(self.cassette, request, response, self._times(started))
+
+    def _times(self, started: float) -> _Times:
+        return _Times(self.clock(), round(self.timer() - started, 6))
 
     def _observe_live(
-        self, request: httpx.Request, response: httpx.Response, started: float, **about: Any
+        self, request: httpx.Request, response: httpx.Response, times: _Times, **about: Any
     ) -> Received:
-        about |= {"at": self.clock(), "elapsed_s": round(self.timer() - started, 6)}
-        return self.observe(self.recording, request, response, **about)
+        return self.observe(self.recording, request, response, **times._asdict(), **about)
 
-    def _body(self, request: httpx.Request, response: httpx.Response, started: float) -> _Body:
+    def _body(self, request: httpx.Request, response: httpx.Response, started: float) -> LiveBody:
         """Return the body of a response. If it breaks off, the part that arrived is kept."""
 
         def unpacked(body: bytes) -> bytes:
@@ -211,7 +113,7 @@ class RecordingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         def cut_short(body: bytes, *, is_aborted: bool) -> None:
             received = of(response)
             if not received.number:  # read for a cassette, which does not get a part
-                received = self._observe_live(request, response, started)
+                received = self._observe_live(request, response, self._times(started))
             with suppress(ValueError):
                 body = unpacked(body)
             received.cut_short(body, is_aborted=is_aborted)
@@ -222,18 +124,19 @@ class RecordingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
 
         # The session's own clients keep what httpx decoded: see `keep_body`.
         is_kept_here = self.cassette is None and call_of(request).is_foreign
-        return _Body(response, cut_short, complete if is_kept_here else None)
+        return LiveBody(response, cut_short, complete if is_kept_here else None)
 
     def _failed(self, request: httpx.Request, started: float, error: BaseException) -> None:
         """Keep a request that was sent, although its caller gets no response."""
         if call_of(request).first_sent is None:
             return
-        about = self._record_failure(request, started, error)
+        times = self._times(started)
+        about = self._record_failure(request, times, error)
         if not isinstance(error, httpx.TransportError):
-            received = self._observe_live(request, httpx.Response(0), started, **about)
+            received = self._observe_live(request, httpx.Response(0), times, **about)
             received.cut_short(b"", is_aborted=True)
         elif about:
-            self._observe_live(request, httpx.Response(0), started, body=b"", **about)
+            self._observe_live(request, httpx.Response(0), times, body=b"", **about)
 
     @contextmanager
     def _recording_failure(self, request: httpx.Request, started: float) -> Iterator[None]:
@@ -243,11 +146,11 @@ class RecordingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
             yield
         except BaseException as error:
             clear_locals(error, handled)  # a part of the body may echo the key
-            self._record_failure(request, started, error)
+            self._record_failure(request, self._times(started), error)
             raise
 
     def _record_failure(
-        self, request: httpx.Request, started: float, error: BaseException
+        self, request: httpx.Request, times: _Times, error: BaseException
     ) -> dict[str, Any]:
         """Record a request to which no response came; return what a reading says about that.
 
@@ -264,36 +167,40 @@ class RecordingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         is_sent_write = is_write(request) and kind not in NOT_SENT_KINDS
         if not (is_sent_write or cassette.records_failures):
             return {}
-        call, sent = call_of(request), request_value(request)
-        elapsed_s, at = round(self.timer() - started, 6), datetime.fromtimestamp(self.clock(), UTC)
         reason = str(error) if isinstance(error, httpx.TransportError) else type(error).__name__
-        none = Response(0, reason, no_response=kind)
         try:
-            written = cassette.record(Interaction(sent, none, at, elapsed_s, call.recorded + 1))
+            return self._write(cassette, request, Response(0, reason, no_response=kind), times)
         except CassetteError as failure:
             error.add_note(f"This could not be recorded: {failure}")
             return {}
+
+    def _write(
+        self, cassette: Cassette, request: httpx.Request, response: Response, times: _Times
+    ) -> dict[str, Any]:
+        """Record an interaction; return what a reading says about that."""
+        call, at = call_of(request), datetime.fromtimestamp(times.at, UTC)
+        sent, attempt = request_value(request), call.recorded + 1
+        written = cassette.record(Interaction(sent, response, at, times.elapsed_s, attempt))
         if written is None:
             return {}
-        call.recorded += 1
-        about: dict[str, Any] = {"source": "recorded", "cassette": cassette.name}
-        return about | {"cassette_number": written.number, "no_response": kind}
+        call.recorded = attempt  # what before_record leaves out does not count
+        return {
+            "source": "recorded",
+            "cassette": cassette.name,
+            "cassette_number": written.number,
+            "no_response": response.no_response,
+            "is_clean": written.is_clean,
+        }
 
     @hide_frames
     def _record(
-        self, cassette: Cassette, request: httpx.Request, response: httpx.Response, started: float
+        self, cassette: Cassette, request: httpx.Request, response: httpx.Response, times: _Times
     ) -> httpx.Response:
         """Record a response before the caller gets it, so that nothing seen is ever lost."""
-        elapsed_s, at, call = round(self.timer() - started, 6), self.clock(), call_of(request)
         recorded, response = _as_recorded(request, response)
-        about: dict[str, Any] = {"at": at, "elapsed_s": elapsed_s, "body": recorded.body}
-        sent, recorded_at = request_value(request), datetime.fromtimestamp(at, UTC)
-        interaction = Interaction(sent, recorded, recorded_at, elapsed_s, call.recorded + 1)
+        about: dict[str, Any] = {}
         try:
-            if written := cassette.record(interaction):
-                call.recorded += 1  # what before_record leaves out does not count
-                about |= {"source": "recorded", "cassette": cassette.name}
-                about |= {"cassette_number": written.number, "is_clean": written.is_clean}
+            about = self._write(cassette, request, recorded, times)
         except CassetteError as error:
             error.add_note(
                 f"The service had responded with {recorded.status} to the {request.method}: "
@@ -302,111 +209,8 @@ class RecordingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
             )
             raise
         finally:  # the session keeps the response even if it was not recorded
-            self.observe(self.recording, request, response, **about)
+            self._observe_live(request, response, times, body=recorded.body, **about)
         return response
-
-
-class _Body(httpx.SyncByteStream, httpx.AsyncByteStream):
-    """The body of a live response.
-
-    ``complete`` gets the whole body once it is read. If the connection breaks, or the caller is
-    interrupted while reading, ``cut_short`` gets the part that arrived.
-    """
-
-    def __init__(
-        self,
-        response: httpx.Response,
-        cut_short: Callable[..., None],
-        complete: Callable[[bytes], None] | None,
-    ) -> None:
-        self._stream: Any = response.stream
-        self._headers = response.headers
-        self._cut_short, self._complete = cut_short, complete
-        self._parts: list[bytes] = []
-        self._size = 0
-
-    def __iter__(self) -> Iterator[bytes]:
-        try:
-            yield from map(self._kept, self._stream)
-        except BaseException as error:
-            self._keep_part(error)
-            raise
-        self._end()
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        try:
-            async for part in self._stream:
-                yield self._kept(part)
-        except BaseException as error:
-            part = b""  # so that no traceback shows what it echoes
-            self._keep_part(error)
-            raise
-        self._end()
-
-    def _kept(self, part: bytes) -> bytes:
-        self._size += len(part)
-        self._parts.append(part)
-        if self._size > _MOST_KEPT_BYTES:
-            self._parts.clear()
-        return part
-
-    def _keep_part(self, error: BaseException) -> None:
-        is_broken = isinstance(error, httpx.TransportError | OutcomeUnknownError)
-        is_interrupted = not isinstance(error, Exception | GeneratorExit)
-        if is_broken or is_interrupted:
-            self._cut_short(b"".join(self._parts), is_aborted=is_interrupted)
-
-    def _end(self) -> None:
-        if self._complete is not None and self._size <= _MOST_KEPT_BYTES:
-            self._complete(b"".join(self._parts))
-        self._complete = None
-
-    def close(self) -> None:
-        self._release().close()
-
-    async def aclose(self) -> None:
-        await self._release().aclose()
-
-    def _release(self) -> Any:
-        """Forget the transports: a response must not keep the key of a dropped session alive."""
-        # urllib3 closes the body before it asks for its end.
-        if self._complete is not None and str(self._size) == self._headers.get("content-length"):
-            self._end()
-        stream, self._stream = self._stream, httpx.ByteStream(b"")
-        self._cut_short, self._complete = lambda *_, **__: None, None
-        self._parts.clear()
-        return stream
-
-
-@contextmanager
-def _time_limit(
-    request: httpx.Request, response: httpx.Response, timer: Callable[[], float]
-) -> Iterator[Callable[[bytes], bytes]]:
-    """Yield a function that returns a part of the body, or raises an error if it is too late.
-
-    Without this, recording a stream that never ends would block its caller. A body with a
-    ``Content-Length`` does end, so only the client's own timeout for each part applies.
-    """
-    timeout_s: float | None = request.extensions.get("timeout", {}).get("read")
-    end = math.inf
-    if timeout_s is not None and "content-length" not in response.headers:
-        end = timer() + timeout_s
-
-    def check(part: bytes) -> bytes:
-        if end < math.inf and timer() > end:
-            raise httpx.ReadTimeout("")
-        return part
-
-    try:
-        yield check
-    except httpx.ReadTimeout as error:
-        if timeout_s is not None:
-            error.args = (
-                f"The response did not end within {timeout_s:g} s, the client's timeout. "
-                "While a session records, it reads a stream to its end before its caller gets it. "
-                "Request a stream that ends, or give it more time.",
-            )
-        raise
 
 
 def _as_recorded(
