@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple, Self, cast
 
 from ..errors import DirectMailLabError
 from ..http import body_of, httpx, is_write, parse_url
+from ..tracebacks import clear_locals
 from ..transports.extensions import EXTENSION, Call, call_of
 from ..transports.mode import ModeTransport
 
@@ -220,6 +221,35 @@ class Failure(NamedTuple):
 
     def __str__(self) -> str:
         return f"{'body: ' if self.in_body else ''}{self.name}: {self.text}"
+
+
+class Exchange:
+    """One request of a client of another library, and what became of it."""
+
+    def __init__(self) -> None:
+        self._error: BaseException | None = None
+        self._received: httpx.Response | None = None
+
+    def _keep(
+        self, error: BaseException, kind: type[httpx.RequestError], shown: BaseException
+    ) -> httpx.RequestError:
+        """Keep an error of the client's library, and return one of httpx that records it."""
+        self._error = error
+        return kind(str(Failure.of(shown, in_body=self._received is not None)))
+
+    def failure(self, error: httpx.RequestError) -> BaseException | None:
+        """Return what to raise for the session's error, or None if the body is to end too early."""
+        failed = Failure.read(str(error))
+        if failed.is_cut:
+            return None
+        if self._error is not None:
+            clear_locals(self._error)
+            return self._error
+        return self._replayed(error, failed)
+
+    def _replayed(self, error: httpx.RequestError, failed: Failure) -> BaseException:
+        """Return the error of the client's library for one that a replay raised."""
+        raise NotImplementedError
 
 
 _CUT: Final = ("IncompleteRead", "ClientPayloadError")

@@ -17,9 +17,8 @@ from aiohttp.client_proto import ResponseHandler
 from aiohttp.connector import Connection
 
 from ..http import httpx, parse_url
-from ..tracebacks import clear_locals
 from ..transports.extensions import EXTENSION, Call
-from . import ClientsTransport, Failure, Stream, async_parts_of, head_of
+from . import ClientsTransport, Exchange, Failure, Stream, async_parts_of, head_of
 
 BaseConnector: Final = aiohttp.BaseConnector
 ClientSession: Final = aiohttp.ClientSession
@@ -93,16 +92,15 @@ async def connect(
     return Connection(connector, request.connection_key, protocol, asyncio.get_running_loop())
 
 
-class _Exchange:
+class _Exchange(Exchange):
     """One request of aiohttp, and what became of it."""
 
     def __init__(
         self, request: Any, handler: _Handler, timeout: Any, ends: float, *, is_unpacked: bool
     ) -> None:
+        super().__init__()
         self._request, self._handler, self._timeout, self._ends = request, handler, timeout, ends
         self._is_unpacked = is_unpacked
-        self._error: BaseException | None = None
-        self._received: httpx.Response | None = None
 
     async def response(self, session: ClientsTransport) -> aiohttp.ClientResponse:
         """Return the session's response, as aiohttp parses it."""
@@ -110,7 +108,7 @@ class _Exchange:
         try:
             response = await session.handle_async_request(request)
         except httpx.RequestError as error:
-            failure = self._failure(error)
+            failure = self.failure(error)
             parts = _cut(self._received)
         else:
             failure, parts = None, self._guarded(async_parts_of(response, self._request.method))
@@ -179,24 +177,16 @@ class _Exchange:
             is_late = asyncio.get_running_loop().time() >= self._ends
             if isinstance(error, asyncio.CancelledError) and not is_late:
                 raise
-            self._error = error
             shown: BaseException = error
             if isinstance(error, asyncio.CancelledError):  # aiohttp makes it a TimeoutError
                 shown = TimeoutError()
             kind = next(kind for kind, classes in _KINDS if isinstance(shown, classes))
-            failure = kind(str(Failure.of(shown, in_body=self._received is not None)))
+            failure = self._keep(error, kind, shown)
         else:
             return
         raise failure
 
-    def _failure(self, error: httpx.RequestError) -> BaseException | None:
-        """Return what to raise for the session's error, or None if the body is to end too early."""
-        failed = Failure.read(str(error))
-        if failed.is_cut:
-            return None
-        if self._error is not None:
-            clear_locals(self._error)
-            return self._error
+    def _replayed(self, error: httpx.RequestError, failed: Failure) -> BaseException:
         kind: Any = getattr(aiohttp, failed.name, None)
         if failed.name == "TimeoutError":
             return TimeoutError()
@@ -215,7 +205,7 @@ class _Exchange:
             async for part in parts:
                 yield part
         except httpx.RequestError as error:
-            failure = self._failure(error)
+            failure = self.failure(error)
         else:
             return
         if failure is not None:

@@ -20,9 +20,8 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from ..http import httpx, parse_url
-from ..tracebacks import clear_locals
 from ..transports.extensions import EXTENSION, Call
-from . import ClientsTransport, Failure, Stream, head_of, parts_of
+from . import ClientsTransport, Exchange, Failure, Stream, head_of, parts_of
 
 _PART_BYTES: Final = 65_536
 _IS_SENDING: Final = "_directmail_lab_is_sending"
@@ -188,17 +187,16 @@ class Connections:
             raise failure
 
 
-class _Exchange:
+class _Exchange(Exchange):
     """One request of a connection, and what became of it."""
 
     def __init__(self, connection: Any, kept: _Kept) -> None:
+        super().__init__()
         self._connection, self._kept = connection, kept
         self._data = b"".join(kept.parts)
         kept.parts.clear()
         self._url = _url(connection, self._data)
         self._method = self._data.partition(b" ")[0].decode("latin-1")
-        self._error: Exception | None = None
-        self._received: httpx.Response | None = None
 
     def request(self, *, can_send: bool) -> httpx.Request:
         """Return the request for the session."""
@@ -260,20 +258,12 @@ class _Exchange:
                 kind = httpx.RemoteProtocolError
             else:
                 raise
-            self._error = error
-            failure = kind(str(Failure.of(error, in_body=self._received is not None)))
+            failure = self._keep(error, kind, error)
         else:
             return
         raise failure
 
-    def failure(self, error: httpx.RequestError) -> Exception | None:
-        """Return what to raise for the session's error, or None if the body is to end too early."""
-        failed = Failure.read(str(error))
-        if failed.is_cut:
-            return None
-        if self._error is not None:
-            clear_locals(self._error)
-            return self._error
+    def _replayed(self, error: httpx.RequestError, failed: Failure) -> BaseException:
         return _of_urllib3(self._connection, error, failed.text) or _of_python(error, failed)
 
     def file(self, response: httpx.Response) -> io.BufferedIOBase:
