@@ -97,7 +97,8 @@ class RecordingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         return self._record(self.cassette, request, response, self._times(started))
 
     def _times(self, started: float) -> _Times:
-        return _Times(self.clock(), round(self.timer() - started, 6))
+        elapsed_s = round(self.timer() - started, 6)
+        return _Times(self.clock(), elapsed_s)
 
     def _observe_live(
         self, request: httpx.Request, response: httpx.Response, times: _Times, **about: Any
