@@ -26,10 +26,10 @@ says what happened, then what to do. It contains no key, query, header value or 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 from .tracebacks import brief_traceback
 
@@ -146,6 +146,15 @@ class NotebookRunError(DirectMailLabError):
 
 class MissingPackageError(DirectMailLabError, ImportError):
     """This call needs a package that is not installed: only what replays tests is there."""
+
+    def as_call(self, name: str) -> Callable[..., NoReturn]:
+        """Return a function that raises this error: help() reads all calls without calling one."""
+
+        def call(*_: object, **__: object) -> NoReturn:
+            raise MissingPackageError(self.what, self.advice)
+
+        call.__name__, call.__doc__ = name, str(self)
+        return call
 
 
 @contextmanager

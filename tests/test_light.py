@@ -42,4 +42,4 @@ def test_a_suite_replays_without_the_other_packages(pytester: pytest.Pytester) -
 
     ran = pytester.runpytest_subprocess("-p", "no:xdist", "replaying.py")
 
-    ran.assert_outcomes(passed=17)
+    assert set(ran.parseoutcomes()) == {"passed"}

@@ -62,6 +62,17 @@ def test_what_needs_more_says_what_to_install(directmail, call):
     assert "\n" not in str(caught.value)
 
 
+def test_help_needs_nothing_more(capsys):
+    """The package's help lists the calls, and that of a call says what to install."""
+    help(dm)
+    help(dm.monitor)
+
+    first, second = capsys.readouterr().out.split("Help on function monitor")
+    assert "rate_limits()" in first
+    assert "FUNCTIONS" not in first
+    assert "pip install directmail-lab." in second
+
+
 @pytest.mark.parametrize("words", [["me"], ["lab"], ["share", "tour.ipynb"], ["cassette", "list"]])
 def test_the_command_says_what_to_install(words):
     """The command prints one line, and exits with 2."""
