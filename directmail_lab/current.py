@@ -274,7 +274,7 @@ def request(method: str, path: str, **options: Any) -> httpx.Response:
     ----------
     method, path
         ``"GET"`` and ``"/v1/lists"``, for example. Writes must be allowed first:
-        ``dm.session().allow_writes = True``.
+        ``session().allow_writes = True``.
     **options
         The options of `httpx.Client.request`: ``params``, ``json``, ``headers`` and so on.
 
@@ -386,7 +386,7 @@ def record(
     the end of the block or the call.
 
     A new response replaces the responses of earlier runs to the same request; the other
-    interactions stay. A run is what one process records to one cassette. ``dm.record(…)`` as a
+    interactions stay. A run is what one process records to one cassette. ``record(…)`` as a
     statement begins a new one, while a ``with`` block or a decorated call continues it. Whoever
     reads the cassette meanwhile gets the new responses in place of the old ones, also if the kernel
     is killed.

@@ -189,7 +189,7 @@ def _not_json(problem: str, response: httpx.Response | None) -> NotJSONError:
         advice = "Request that address instead, or follow the redirect: follow_redirects=True."
     else:
         what += f" ({kind}), and the body {problem}."
-        advice = f"To look at the raw response: response = dm.{call}, then response.text."
+        advice = f"To look at the raw response: response = {call}, then response.text."
     return NotJSONError(what, advice, status=response.status_code, content_type=media_type)
 
 

@@ -181,7 +181,7 @@ class Pages(Iterator[httpx.Response]):
     def __repr__(self) -> str:
         return (
             f"<Pages of {self._title}: each is requested when a loop asks for it. "
-            "dm.frame(dm.pages(…)) makes one frame of them all.>"
+            "frame(pages(…)) makes one frame of them all.>"
         )
 
 

@@ -416,7 +416,7 @@ class Session:
     def allow_writes(self) -> bool:
         """Whether methods other than GET, HEAD and OPTIONS may be sent to the live service.
 
-        It can be set, ``dm.session().allow_writes = True``, but not for the session of a test.
+        It can be set, ``session().allow_writes = True``, but not for the session of a test.
         """
         return self._allow_writes
 

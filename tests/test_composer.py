@@ -474,7 +474,7 @@ def test_writes_are_allowed_after_one_was_refused(
     page.ask("allow", token=refused["allow"])
     asked = page.send("POST", "/v1/letters")
 
-    assert "dm.session().allow_writes = True" in refused["problem"]
+    assert "session().allow_writes = True" in refused["problem"]
     assert (allowed_before, connected.allow_writes) == (False, True)
     assert asked["question"].startswith("Send POST to ")
     assert not service.requests

@@ -144,7 +144,7 @@ def test_pages_that_are_not_requested_yet_say_how_to_get_them(
     said = run(f"dm.pages('/v1/lists/{account.api_key}')")
 
     assert "<Pages of GET /v1/lists/<API_KEY>: each is requested when a loop asks" in said[-1]
-    assert "dm.frame(dm.pages(…))" in said[-1]
+    assert "frame(pages(…))" in said[-1]
     assert not account.requests
 
 

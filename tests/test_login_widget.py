@@ -70,7 +70,7 @@ def test_signing_in_opens_the_current_session(page: Page) -> None:
     dm.get("/v1/lists")
     recording = dm.session().recording
 
-    assert before["notice"].startswith("Without a key, dm.record(…)")
+    assert before["notice"].startswith("Without a key, record(…)")
     assert page.received[-1]["notice"] == ""
     assert account["title"] == "Signed in as Stand-in User"
     assert (account["remaining"], account["limit"]) == (299, 300)

@@ -475,7 +475,7 @@ raise OSError(done.stderr.splitlines()[-1])"""
 @pytest.mark.parametrize(
     ("cell", "says"),
     [
-        ("dm.me()", r"fails where .*\n  NotConnectedError: No session .*\n Put dm\.record"),
+        ("dm.me()", r"fails where .*\n  NotConnectedError: No session .*\n Put record"),
         (
             "dm.record('shared-tour')\ndm.get('/v1/lists')",
             r"NotRecordedError: .*\n  Nearest.*\n Run",

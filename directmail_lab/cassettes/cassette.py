@@ -407,7 +407,7 @@ class Cassette:
             f"of cassette {name!r}. It was not sent again.",
             "It may be another one if the two differ only in what redaction, ignore or match_on "
             "leave out. To send it again, put the call into the block "
-            f'`with dm.record({self.name!r}, record_mode="all"):`. With "new_episodes" instead of '
+            f'`with record({self.name!r}, record_mode="all"):`. With "new_episodes" instead of '
             '"all", the block replays its response.',
             cassette=name,
             number=number,

@@ -64,7 +64,7 @@ class Recorder:
     At the first interaction, a cassette in another program's layout is redacted and rewritten. The
     old file stays until the new one is complete. A forked child neither writes nor closes.
 
-    A run is what one process records to one file, until `dm.record(…)` as a statement begins
+    A run is what one process records to one file, until `record(…)` as a statement begins
     another. The interactions of earlier runs can be replaced, those of the same run cannot. What is
     replaced is dropped by readers at once, and from the file at `close`: see `layout.MARK`.
 

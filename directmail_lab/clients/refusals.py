@@ -108,7 +108,7 @@ def _on_one_line(text: str) -> str:
 def _whole(response: httpx.Response, said: str) -> Iterator[str]:
     """Yield how to see the body, if it has something to say that is not quoted."""
     if response.content and not said and (number := of(response).number):
-        yield f"To see the whole response: dm.interactions(number={number})."
+        yield f"To see the whole response: interactions(number={number})."
 
 
 def _renewal(response: httpx.Response) -> Iterator[str]:
@@ -127,6 +127,6 @@ def _renewal(response: httpx.Response) -> Iterator[str]:
         yield "The service does not say when it renews."
     else:
         yield (
-            f"X-RateLimit-Reset is {reading.reset}, in a unit that is not known yet: dm.findings() "
-            "shows what is known, and dm.explore() finds out more."
+            f"X-RateLimit-Reset is {reading.reset}, in a unit that is not known yet: findings() "
+            "shows what is known, and explore() finds out more."
         )

@@ -40,7 +40,7 @@ from .shapes import ANY_NAME, Schema, grouped, notes_on, schema_of
 _COLUMNS: Final = ("part", "section", "seen", "how_sure", "interactions", "find_out")
 _ME: Final = f"GET {ME_PATH}"
 _ASK: Final = "ask the service's operator"
-_EXPLORE: Final = "dm.explore()"
+_EXPLORE: Final = "explore()"
 _OTHER_VERSION: Final = re.compile(r"/v(?!1/|1$)\d+(/|$)")
 _VERSION_HEADERS: Final = ("Deprecation", "Sunset", "API-Version")
 
@@ -218,16 +218,16 @@ def _rows(
     unit, sure = _unit(recordings)
     unit_call = "" if sure == "certain" else _EXPLORE
     # A paced session would wait for the renewal instead.
-    over = 'dm.connect(…, pace="off"), then dm.burst(n) with n over the limit'
-    v2 = f'dm.get("{_NEXT_VERSION}")'
-    sign_in, older = 'dm.connect("https://…"), then dm.me()', "dm.drift(…), on an older cassette"
-    known = 'dm.get("/v1/…") with a known path'
+    over = 'connect(…, pace="off"), then burst(n) with n over the limit'
+    v2 = f'get("{_NEXT_VERSION}")'
+    sign_in, older = 'connect("https://…"), then me()', "drift(…), on an older cassette"
+    known = 'get("/v1/…") with a known path'
     return [
         _row("other operations", "1, 4", known, others, _codes, by="operation"),
         _row("resources and their fields", "2", known, other_json, _fields, by="operation"),
         _row("states and transitions", "3", older),
         _row("regional base addresses", "4", sign_in, every, _codes, by="address"),
-        _row("the user's record", "4", "dm.me()", mine, _fields),
+        _row("the user's record", "4", "me()", mine, _fields),
         _row("answer to a missing key", "5", _EXPLORE, no_key, _kinds, by="status"),
         _row("answer to an invalid key", "5", _EXPLORE, wrong_key, _kinds, by="status"),
         _row("how keys are issued or revoked", "5", _ASK),

@@ -83,7 +83,7 @@ You need Python 3.11 or later. Run these commands in this folder:
     pip install -r requirements.txt
     directmail-lab                    # opens {first}
 
-With a key of your own, `dm.record` in a notebook asks the service; to read, use `dm.replay`.
+With a key of your own, `record` in a notebook asks the service; to read, use `replay`.
 """
 
 

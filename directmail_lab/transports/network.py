@@ -63,7 +63,7 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         What to do to allow them.
     """
 
-    write_advice = "If you mean it, allow writes first: dm.session().allow_writes = True."
+    write_advice = "If you mean it, allow writes first: session().allow_writes = True."
 
     def __init__(self, base_url: str, api_key: ApiKey | None, allow_writes: bool) -> None:
         base = httpx.URL(base_url)

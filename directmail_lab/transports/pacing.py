@@ -230,7 +230,7 @@ class _Attempts:
         return AllowanceExhaustedError(
             f"The allowance for {self._operation} is {left}.{renewal} A request waits "
             f"{allowance.max_wait_s:g} s at most (max_wait_s).",
-            "Try again later, or allow longer waits: dm.connect(…, max_wait_s=…).",
+            "Try again later, or allow longer waits: connect(…, max_wait_s=…).",
             until=until if renewal else None,
         )
 

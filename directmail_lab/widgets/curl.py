@@ -1,4 +1,4 @@
-"""Reads curl commands, such as those that a browser's network panel or `dm.browse` copies."""
+"""Reads curl commands, such as those that a browser's network panel or `browse` copies."""
 
 from __future__ import annotations
 

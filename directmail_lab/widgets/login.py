@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _MAX_TIMEOUT_S: Final = 15.0
 
-_WITHOUT_KEY: Final = "Without a key, dm.record(…) in a cell below replays what was recorded."
+_WITHOUT_KEY: Final = "Without a key, record(…) in a cell below replays what was recorded."
 
 # service.md part 2 leaves the record's fields open, so the first of these that exists is used.
 _NAME_FIELDS: Final = ("name", "full_name", "email", "login", "username", "user_name", "id")
@@ -67,7 +67,7 @@ def login(
 ) -> LoginWidget | Session:
     """Show the sign-in form. Signing in opens a session and makes it the current one.
 
-    If ``dm.record("tour")`` replays because there was no key, signing in begins to record. At a
+    If ``record("tour")`` replays because there was no key, signing in begins to record. At a
     terminal, `login` asks for the address and the key instead, unless they are configured.
 
     Parameters

@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from nbformat import NotebookNode
 
 _RECORD: Final = (
-    'Put dm.record("tour") above it, and run the notebook once with your key. A reader without a '
+    'Put record("tour") above it, and run the notebook once with your key. A reader without a '
     "key then replays the cassette."
 )
-_NO_NETWORK: Final = "Without a network, only what dm.record(…) recorded can be replayed."
+_NO_NETWORK: Final = "Without a network, only what record(…) recorded can be replayed."
 _ADVICE: Final = {
     "NotConnectedError": _RECORD,
     "CredentialError": _RECORD,
@@ -38,7 +38,7 @@ _ADVICE: Final = {
         "A name is looked up from the notebook's folder: record the cassette, or correct its name."
     ),
     "NotRecordedError": (
-        "Run the notebook once with your key and with dm.record(…), so that the cassette contains "
+        "Run the notebook once with your key and with record(…), so that the cassette contains "
         "this request."
     ),
     "NetworkBlockedError": _NO_NETWORK,

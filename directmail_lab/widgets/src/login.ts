@@ -26,7 +26,7 @@ interface View {
 }
 
 const MODES = {
-  live: { label: "Live", about: "Requests go to the service. To record them, run dm.record(…) in a cell." },
+  live: { label: "Live", about: "Requests go to the service. To record them, run record(…) in a cell." },
   replay: { label: "Replay", about: "Responses come from a cassette: no key, no network." },
 };
 const OTHER = "";
