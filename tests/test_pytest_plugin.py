@@ -27,12 +27,11 @@ from key_search import traces
 from typer.testing import CliRunner
 
 import directmail_lab.cassettes.vcr_files  # noqa: F401
-from directmail_lab import Session
+from directmail_lab import Session, network_block
 from directmail_lab.cassettes import read_cassette
 from directmail_lab.cli import app
 from directmail_lab.credentials import ApiKey
 from directmail_lab.exchange.values import Request
-from directmail_lab.pytest_plugin import network
 
 if TYPE_CHECKING:
     from faulty_service import FaultyService
@@ -1085,7 +1084,10 @@ connections = [
     lambda: requests.get("http://api.test/x"),
     lambda: urllib.request.urlopen("http://api.test/x"),
     lambda: asyncio.run(asyncio.open_connection("api.test", 80)),
+    lambda: asyncio.run(asyncio.open_connection("api.test", 80), debug=True),
     lambda: socket.create_connection(("api.test", 80)),
+    lambda: socket.gethostbyname("api.test"),
+    lambda: socket.gethostbyname_ex("api.test"),
     lambda: opened(socket.SOCK_STREAM, lambda it: it.connect_ex(("api.test", 80))),
     lambda: opened(socket.SOCK_DGRAM, lambda it: it.sendto(b"x", ("api.test", 53))),
     lambda: opened(socket.SOCK_DGRAM, lambda it: it.sendmsg([b"x"], [], 0, ("api.test", 53))),
@@ -1133,12 +1135,12 @@ def test_a_connection_to_another_machine_fails_the_test(
         def test_tear_down(after): pass
         def test_another(): pass
         """
-    result = run(source, failed=11, errors=2, passed=2)
+    result = run(source, failed=14, errors=2, passed=2)
     tried = re.findall(
         r"(?m)^No connection to api\.test\S* from app\.py:(\d+): ", str(result.stdout)
     )
 
-    assert sorted(map(int, tried)) == sorted([4, 4, *range(4, 15)])
+    assert sorted(map(int, tried)) == sorted([4, 4, *range(4, 18)])
     result.stdout.fnmatch_lines(
         ["Replay it with a fixture, or allow the host: --directmail-allowed-hosts=api.test"]
     )
@@ -1302,13 +1304,27 @@ def test_a_refused_socket_is_closed(run: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    ("option", "failed"), [("", 1), ("--directmail-allowed-hosts=b.test,127.0.*", 0)]
+    ("recorded", "other", "hosts", "failed"),
+    [
+        ("127.0.0.1", "127.0.0.1", "", 1),
+        ("localhost", "127.0.0.1", "", 1),
+        ("127.0.0.1", "127.0.0.1", "b.test,127.0.*", 0),
+        ("127.0.0.1", "localhost", "b.test,LOCAL*", 0),
+    ],
 )
 def test_a_recording_reaches_its_own_host_and_a_list_of_others(
-    run: Run, account: StandIn, monkeypatch: pytest.MonkeyPatch, option: str, failed: int
+    run: Run,
+    account: StandIn,
+    monkeypatch: pytest.MonkeyPatch,
+    recorded: str,
+    other: str,
+    hosts: str,
+    failed: int,
 ) -> None:
-    """The host of the base address is allowed only while a test records."""
-    monkeypatch.setattr(network, "is_loopback", lambda _: False)
+    """The host of the base address, and its address, are allowed only while a test records."""
+    monkeypatch.setattr(network_block, "is_loopback", lambda _: False)
+    recorded, other = (account.base_url.replace("127.0.0.1", each) for each in (recorded, other))
+    monkeypatch.setenv("DIRECTMAIL_BASE_URL", recorded)
     source = f"""
         import urllib.request
 
@@ -1317,13 +1333,34 @@ def test_a_recording_reaches_its_own_host_and_a_list_of_others(
 
         def test_other():
             try:
-                urllib.request.urlopen("{account.base_url}/v1/users/me")
+                urllib.request.urlopen("{other}/v1/users/me")
             except urllib.request.HTTPError as error:
                 assert error.code == 401
         """
 
-    options = ["--directmail-block-network", *option.split()]
+    options = ["--directmail-block-network", f"--directmail-allowed-hosts={hosts}"]
     run(source, RECORD, *options, passed=2 - failed, failed=failed)
+
+
+def test_pycurl_cannot_be_imported(pytester: pytest.Pytester, run: Run) -> None:
+    """Python does not see its connections. What imports it may go on without it, as vcrpy does."""
+    pytester.makepyfile(pycurl="")
+    pytester.makeconftest("import pycurl")  # before the network is blocked
+    source = """
+        try:
+            import pycurl
+        except ImportError:
+            pycurl = None
+
+        def test_without(): assert not pycurl
+        def test_import(): import pycurl
+        """
+    result = run(source, "--directmail-block-network", passed=1, failed=1)
+    failed = run("import pycurl", "--directmail-block-network", errors=1)
+    run("import pycurl\ndef test_it(): pass", passed=1)
+
+    for each in (result, failed):
+        each.stdout.fnmatch_lines(["E *BlockedImportError: pycurl cannot be imported while the *"])
 
 
 # -- beside other plugins ----------------------------------------------------------------------

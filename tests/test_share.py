@@ -485,6 +485,7 @@ raise OSError(done.stderr.splitlines()[-1])"""
             for row in (
                 (IN_ANOTHER_PYTHON, r"OSError: .*NetworkBlockedError: No connection to 192\.0\.2"),
                 ("import httpx\nhttpx.get('https://api.test')", "NetworkBlockedError: .* to api"),
+                ("open('pycurl.py', 'x')\nimport pycurl", "BlockedImportError: pycurl cannot be"),
                 ("import os\nos._exit(1)", "ended its kernel"),
                 ("import time\ntime.sleep(60)", "still ran after 1 second"),
             )

@@ -116,10 +116,10 @@ def pytest_configure(config: pytest.Config) -> None:
         what = f"{WRITES_OPTION} is not allowed in addopts, since writes cost money."
         raise pytest.UsageError(f"{what} Give it on the command line.")
     if config.getoption(_BLOCK_OPTION) or config.getini("directmail_block_network"):
-        from .network import NetworkBlock
+        from .network import BlockingPlugin
 
         hosts = words(config, "directmail_allowed_hosts", config.getoption(_HOSTS_OPTION))
-        config.pluginmanager.register(NetworkBlock(config.rootpath, hosts), _BLOCK)
+        config.pluginmanager.register(BlockingPlugin(config, hosts), _BLOCK)
     if config.getoption(_UNUSED_OPTION):
         from .unused import Unused
 

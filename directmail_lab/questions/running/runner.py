@@ -42,6 +42,7 @@ _ADVICE: Final = {
         "this request."
     ),
     "NetworkBlockedError": _NO_NETWORK,
+    "BlockedImportError": _NO_NETWORK,
     "ConnectError": _NO_NETWORK,
     "ConnectionRefusedError": "A server that you started elsewhere is not there for a reader.",
     "FileNotFoundError": "The zip contains notebooks and cassettes, and no other files.",
