@@ -1326,7 +1326,9 @@ def test_a_recording_reaches_its_own_host_and_a_list_of_others(
     recorded, other = (account.base_url.replace("127.0.0.1", each) for each in (recorded, other))
     monkeypatch.setenv("DIRECTMAIL_BASE_URL", recorded)
     source = f"""
-        import urllib.request
+        import socket, urllib.request
+
+        socket.gethostbyname("localhost")  # before the first test
 
         def test_me(directmail):
             directmail.me()
@@ -1345,7 +1347,12 @@ def test_a_recording_reaches_its_own_host_and_a_list_of_others(
 def test_pycurl_cannot_be_imported(pytester: pytest.Pytester, run: Run) -> None:
     """Python does not see its connections. What imports it may go on without it, as vcrpy does."""
     pytester.makepyfile(pycurl="")
-    pytester.makeconftest("import pycurl")  # before the network is blocked
+    pytester.makeconftest("""
+        import pycurl, sys  # before the network is blocked
+
+        def pytest_configure():
+            sys.modules["pycurl"] = object()  # so does pytest-recording, after the plugin
+        """)
     source = """
         try:
             import pycurl

@@ -37,7 +37,6 @@ class BlockingPlugin:
     def __init__(self, config: pytest.Config, allowed: Sequence[str]) -> None:
         patch = pytest.MonkeyPatch()
         config.add_cleanup(patch.undo)
-        patch.delitem(sys.modules, "pycurl", raising=False)
         patch.setattr(threading.Thread, "start", _starting(threading.Thread.start))
         patch.setattr(ThreadPoolExecutor, "submit", self._submitting(ThreadPoolExecutor.submit))
         self._block = network_block.NetworkBlock(self._refuse, allowed, patch.setattr)
@@ -54,6 +53,10 @@ class BlockingPlugin:
             yield
         finally:
             self._block.allowed.remove(host)
+
+    def pytest_collection(self) -> None:
+        """Forget pycurl, which vcrpy imports, and pytest-recording replaces by an object."""
+        sys.modules.pop("pycurl", None)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtestloop(self) -> Generator[None, Any, Any]:
