@@ -1,7 +1,7 @@
 """Block the network: no connection through Python's ``socket`` to another machine.
 
 This covers httpx, requests, urllib, asyncio and so on, but not subprocesses, nor libraries with
-their own network code. Of these libraries, pycurl cannot be imported while the network is blocked.
+their own network code. One of these, pycurl, cannot be imported while the network is blocked.
 """
 
 from __future__ import annotations

@@ -107,7 +107,7 @@ class BlockingPlugin:
     def _submitting(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def submit(pool: Any, function: Callable[..., Any], /, *args: Any, **options: Any) -> Any:
             if "getaddrinfo" in getattr(function, "__name__", ""):
-                # Of asyncio: the stack of the pool's thread does not have the project's line.
+                # asyncio calls it. The stack of the pool's thread lacks the project's line.
                 self._block.check(None, *args[:2])
             owner = _owner()  # another test may have started the pool's thread
 
