@@ -88,46 +88,62 @@ def connect(
     Parameters
     ----------
     base_url
-        The base address, or the name of a configured region. By default ``DIRECTMAIL_BASE_URL``,
-        or else the region, if just one is configured.
+        The base address, or the name of a configured region. By default
+        ``DIRECTMAIL_BASE_URL``, or else the region, if just one is configured.
     api_key
         The API key. By default ``DIRECTMAIL_API_KEY``, or else the key that
         ``login(remember=True)`` put in the keyring.
     cassette, record_mode
-        Start with this cassette, in one of the modes of `record`. With a cassette and no mode, the
-        session replays it (``"none"``), which needs neither key nor address. If you give them too,
-        `live` can end the replay.
+        Start with this cassette, in one of the modes of `record`. With a
+        cassette and no mode, the session replays it (``"none"``), which needs
+        neither key nor address. If you give them too, `live` can end the
+        replay.
     match_on, ignore, like
         See `record`.
     timeout_s
         Seconds to wait for a connection, and for each part of a response.
     pace
-        ``"burst"`` sends without delay while the allowance lasts, ``"even"`` spreads requests over
-        the window, ``"off"`` never waits.
+        ``"burst"`` sends without delay while the allowance lasts, ``"even"``
+        spreads requests over the window, ``"off"`` never waits.
     max_wait_s
-        How many seconds one request waits for the allowance at most, over all its attempts. A
-        request that would have to wait longer raises `AllowanceExhaustedError`.
+        How many seconds one request waits for the allowance at most, over all
+        its attempts. A request that would have to wait longer raises
+        `AllowanceExhaustedError`.
     reset_unit
-        The unit of ``X-RateLimit-Reset``: ``"seconds_left"``, ``"milliseconds_left"``,
-        ``"epoch_s"`` or ``"epoch_ms"``. By default it is inferred from the readings.
+        The unit of ``X-RateLimit-Reset``: ``"seconds_left"``,
+        ``"milliseconds_left"``, ``"epoch_s"`` or ``"epoch_ms"``. By default it
+        is inferred from the readings, and always in a replay of another
+        address's recording.
     allow_writes
-        Whether methods other than GET, HEAD and OPTIONS may be sent to the live service.
+        Whether methods other than GET, HEAD and OPTIONS may be sent to the live
+        service.
     retry
         Whether a read that failed, or was refused with 429, is sent again.
     paths
-        Templates of paths, such as ``["/v1/domains/{domain}"]``. Give one if `rate_limits` or
-        `findings` mistakes a name in a path for an id, or an id for a name.
+        Templates of paths, such as ``["/v1/domains/{domain}"]``. Give one if
+        `rate_limits` or `findings` mistakes a name in a path for an id, or an
+        id for a name. Pacing does not use them.
 
     Raises
     ------
     NotConnectedError
         No address was given or found.
     AddressError
-        The address is not valid, has user info, or would send the key unencrypted.
+        The address is not valid, has user info, or would send the key
+        unencrypted.
     CredentialError
         No key was given or found, or HTTP Basic cannot carry it.
     CassetteError
         The cassette cannot be found, read or written.
+
+    Examples
+    --------
+    >>> dm.connect(cassette="first-look")
+    <Session replay 'first-look' ...>
+    >>> with dm.stand_in() as service:
+    ...     session = dm.connect(service.base_url, service.api_key)
+    ...     session.mode
+    'live'
     """
     if record_mode is not None and cassette is None:
         raise argument_error("record_mode needs a cassette: connect(…, cassette=…).")
@@ -207,12 +223,13 @@ def on_current_change(callback: Callable[[], object]) -> Callable[[], object]:
 
 
 def session() -> Session:
-    """Return the current session; if there is none, open one from the environment.
+    """Return the current session, or open one from the environment.
 
     Raises
     ------
     NotConnectedError
-        No session is open, and the environment does not have both an address and a key.
+        No session is open, and the environment does not have both an address
+        and a key.
     """
     if _current.session is not None:
         return _current.session
@@ -226,9 +243,10 @@ def session() -> Session:
 
 
 def logout() -> None:
-    """Close the current session and forget its key, in memory and in the keyring.
+    """Close the current session and forget its key, also in the keyring.
 
-    A browser that is opened later does not show the earlier sessions of this account.
+    A browser that is opened later does not show the earlier sessions of this
+    account.
     """
     closing = _current.session
     make_current(None)
@@ -245,11 +263,10 @@ def logout() -> None:
 
 
 def me() -> pd.DataFrame:
-    """Return the current user's record as one row (``GET /v1/users/me``, service.md part 4).
+    """Return the current user's record as one row (``GET /v1/users/me``).
 
-    It needs a session: sign in with ``login()`` or ``connect(base_url=…, api_key=…)``, or
-    replay a recording with ``replay("first-look")``. The columns depend on what the service sends;
-    see `directmail_lab.frame`.
+    Sign in first, with `login` or `connect`, or replay a recording. The columns
+    depend on what the service sends; see `frame`.
 
     Raises
     ------
@@ -261,6 +278,14 @@ def me() -> pd.DataFrame:
         The body of the response is not JSON.
     NotRecordedError
         The session replays a cassette that does not contain this request.
+
+    Examples
+    --------
+    >>> dm.replay("first-look")
+    Replaying cassette 'first-look' (102 interactions, ...)
+    >>> dm.me()[["name", "email"]]
+                name                 email
+    0  Stand-in User  stand-in@example.com
     """
     return session().me()
 
@@ -268,24 +293,28 @@ def me() -> pd.DataFrame:
 def request(method: str, path: str, **options: Any) -> httpx.Response:
     """Send a request to a path below the base address.
 
-    A response with an error status is returned like any other. The session's pacing applies.
+    A response with an error status is returned like any other. The session's
+    pacing applies.
 
     Parameters
     ----------
     method, path
-        ``"GET"`` and ``"/v1/lists"``, for example. Writes must be allowed first:
-        ``session().allow_writes = True``.
+        ``"GET"`` and ``"/v1/lists"``, for example. Writes must be allowed
+        first: ``session().allow_writes = True``.
     **options
-        The options of `httpx.Client.request`: ``params``, ``json``, ``headers`` and so on.
+        The options of `httpx.Client.request`: ``params``, ``json``, ``headers``
+        and so on.
 
     Raises
     ------
     WriteRefusedError
-        The request is a write, and the session does not allow writes. Nothing is sent.
+        The request is a write, and the session does not allow writes. Nothing
+        is sent.
     NotRecordedError
         The session replays a cassette that has no response to this request.
     OutcomeUnknownError
-        A write was sent and its response was lost: it may have been carried out.
+        A write was sent and its response was lost: it may have been carried
+        out.
     httpx.RequestError
         A read got no response: the connection failed or timed out, for example.
     """
@@ -293,21 +322,33 @@ def request(method: str, path: str, **options: Any) -> httpx.Response:
 
 
 def get(path: str, **options: Any) -> httpx.Response:
-    """Send a GET request; see `request`."""
+    """Send a GET request; see `request`.
+
+    Examples
+    --------
+    >>> dm.replay("first-look")
+    Replaying cassette 'first-look' (102 interactions, ...)
+    >>> response = dm.get("/v1/users/me")
+    >>> response
+    <Response [200 OK]>
+    >>> response.json()["name"]
+    'Stand-in User'
+    """
     return session().get(path, **options)
 
 
 def post(path: str, **options: Any) -> httpx.Response:
-    """Send a POST request. Like all writes, it must be allowed first; see `request`."""
+    """Send a POST request, if writes are allowed; see `request`."""
     return session().post(path, **options)
 
 
 def burst(n: int, path: str = ME_PATH) -> pd.DataFrame:
     """Send ``n`` GET requests through the current session, one after the other.
 
-    The session's pacing applies. A progress bar appears after a second. If you interrupt the call,
-    the session stays usable, and `rate_limits` has the readings up to then. A replay that runs out
-    of responses repeats the last one, with a warning.
+    The session's pacing applies. A progress bar appears after a second. If you
+    interrupt the call, the session stays usable, and `rate_limits` has the
+    readings up to then. A replay that runs out of responses repeats the last
+    one, with a warning.
 
     Parameters
     ----------
@@ -319,7 +360,8 @@ def burst(n: int, path: str = ME_PATH) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        The session's readings during the call, retries included. Columns as in `rate_limits`.
+        The session's readings during the call, retries included. Columns as in
+        `rate_limits`.
 
     Raises
     ------
@@ -380,76 +422,95 @@ def record(
     like: Like | None = None,
     before_record: BeforeRecord | None = None,
 ) -> ModeChange[Session]:
-    """Send every request and record it to a cassette; if there is no key, replay the cassette.
+    """Send each request and record it to a cassette; without a key, replay it.
 
-    The mode lasts until you change it again. As a context manager or a decorator, it lasts until
-    the end of the block or the call.
+    The mode lasts until you change it again. As a context manager or a
+    decorator, it lasts until the end of the block or the call.
 
-    A new response replaces the responses of earlier runs to the same request; the other
-    interactions stay. A run is what one process records to one cassette. ``record(…)`` as a
-    statement begins a new one, while a ``with`` block or a decorated call continues it. Whoever
-    reads the cassette meanwhile gets the new responses in place of the old ones, also if the kernel
-    is killed.
+    A new response replaces the responses of earlier runs to the same request;
+    the other interactions stay. A run is what one process records to one
+    cassette. ``record(…)`` as a statement begins a new one, while a ``with``
+    block or a decorated call continues it. Whoever reads the cassette meanwhile
+    gets the new responses in place of the old ones, also if the kernel is
+    killed.
 
-    A response with status 401, 403, 429 or 5xx does not replace a success: it is recorded, and
-    replayed only while there is no other response to its request. A write that an earlier run may
-    have carried out is refused with `AlreadySentError`. If the response to a write is lost, that is
-    recorded too, but not if the kernel is killed before it comes.
+    A response with status 401, 403, 429 or 5xx does not replace a success: it
+    is recorded, and replayed only while there is no other response to its
+    request. A write that an earlier run may have carried out is refused with
+    `AlreadySentError`. If the response to a write is lost, that is recorded
+    too, but not if the kernel is killed before it comes.
 
-    The same notebook serves its author, who signs in and records, and its readers, who have no key.
-    If neither the current session nor the environment nor the keyring has a key, the modes
-    ``"update"``, ``"new_episodes"`` and ``"once"`` replay the file that they would otherwise write.
-    A printed line says so, with the date of the recording. A replayed write warns that nothing was
-    sent. `Session.record` and the session of a test always record.
+    The same notebook serves its author, who signs in and records, and its
+    readers, who have no key. If neither the current session nor the environment
+    nor the keyring has a key, the modes ``"update"``, ``"new_episodes"`` and
+    ``"once"`` replay the file that they would otherwise write. A printed line
+    says so, with the date of the recording. A replayed write warns that nothing
+    was sent. `Session.record` and the session of a test always record.
 
     Parameters
     ----------
     cassette
-        A bare name, kept in the nearest ``cassettes`` folder, or a `Path` to a file.
+        A bare name, kept in the nearest ``cassettes`` folder, or a `Path` to a
+        file.
     record_mode
-        ``"update"`` is described above. ``"all"`` does the same, and sends every write again: use
-        it around one call. The others are vcrpy's, and replay: ``"new_episodes"`` and ``"any"``
-        replay what the cassette has and record the rest, ``"once"`` records a new cassette and only
-        replays one that exists, and ``"none"`` only replays. A write that they replay warns that
-        nothing was sent.
+        ``"update"`` is described above. ``"all"`` does the same, and sends
+        every write again: use it around one call. The others are vcrpy's, and
+        replay: ``"new_episodes"`` and ``"any"`` replay what the cassette has
+        and record the rest, ``"once"`` records a new cassette and only replays
+        one that exists, and ``"none"`` only replays. A write that they replay
+        warns that nothing was sent.
     redact
-        What to replace besides the key and usual credentials: names of headers and fields, dotted
-        paths, and ``"personal"``. The latter stands for e-mail addresses and telephone numbers
-        anywhere, and for fields whose name says that they contain a name, postal address, company,
-        birth date or bank account. Personal data becomes stable pseudonyms.
+        What to replace besides the key and usual credentials: names of headers
+        and fields, dotted paths, and ``"personal"``. The latter stands for
+        e-mail addresses and telephone numbers anywhere, and for fields whose
+        name says that they contain a name, postal address, company, birth date
+        or bank account. Personal data becomes stable pseudonyms.
     match_on
-        What must be equal for a recorded request to match: names of vcrpy's matchers, and
-        functions that compare two of vcrpy's requests. By default the method, the path below the
-        base address, the query, and the body of writes.
+        What must be equal for a recorded request to match: names of vcrpy's
+        matchers, and functions that compare two of vcrpy's requests. By default
+        the method, the path below the base address, the query, and the body of
+        writes.
     ignore
-        What is left out of both requests before they are compared: ``"query:NAME"``,
-        ``"header:NAME"``, or ``"body:NAME"`` for a field of a form or the dotted path of a JSON
-        value.
+        What is left out of both requests before they are compared:
+        ``"query:NAME"``, ``"header:NAME"``, or ``"body:NAME"`` for a field of a
+        form or the dotted path of a JSON value.
     like
-        ``"vcrpy"`` matches as vcrpy does by default: method, whole address and query, no body. If
-        another program wrote the cassette, its responses are then played exactly as recorded, with
-        their cookies and tokens. They are still redacted when shown, converted or written.
+        ``"vcrpy"`` matches as vcrpy does by default: method, whole address and
+        query, no body. If another program wrote the cassette, its responses are
+        then played exactly as recorded, with their cookies and tokens. They are
+        still redacted when shown, converted or written.
     before_record
-        A function that gets each `Interaction` before it is redacted. It returns the interaction
-        to record, or None to leave it out. The caller and the session get the unchanged response.
-        A replay matches requests against what the function returned.
+        A function that gets each `Interaction` before it is redacted. It
+        returns the interaction to record, or None to leave it out. The caller
+        and the session get the unchanged response. A replay matches requests
+        against what the function returned.
 
     Raises
     ------
     NotConnectedError
-        There is no key, and no such cassette to replay; or the mode ``"all"`` has no key.
+        There is no key, and no such cassette to replay; or the mode ``"all"``
+        has no key.
     CassetteInUseError
-        Another recording writes the same cassette. If that is the recording of an earlier current
-        session of this process, it ends instead.
+        Another recording writes the same cassette. If that is the recording of
+        an earlier current session of this process, it ends instead.
     CassetteError
-        The cassette cannot be read or written, or its name leads out of the folder. Or it was
-        recorded at another base address (in the modes ``"update"`` and ``"all"``; all addresses of
-        this machine are one). A later request raises it if ``before_record`` fails; `interactions`
-        then still has the response.
+        The cassette cannot be read or written, or its name leads out of the
+        folder. Or it was recorded at another base address (in the modes
+        ``"update"`` and ``"all"``; all addresses of this machine are one). A
+        later request raises it if ``before_record`` fails; `interactions` then
+        still has the response.
 
     Examples
     --------
-    Leave out requests to a path that is polled, and record PDF files without their content::
+    >>> with dm.stand_in() as service:
+    ...     session = dm.connect(service.base_url, service.api_key)
+    ...     with dm.record("my-tour"):
+    ...         response = dm.get("/v1/lists")
+    >>> dm.replay("my-tour")
+    Replaying cassette 'my-tour' (1 interaction, ...
+
+    Leave out requests to a path that is polled, and record PDF files without
+    their content::
 
         from dataclasses import replace
 
@@ -458,7 +519,8 @@ def record(
             if request.uri.endswith("/v1/status"):
                 return None
             if ("content-type", "application/pdf") in response.headers:
-                return replace(interaction, response=replace(response, body=b""))
+                response = replace(response, body=b"")
+                return replace(interaction, response=response)
             return interaction
 
         dm.record("tour", before_record=slim)
@@ -527,22 +589,24 @@ def replay(
     ignore: Iterable[str] = (),
     like: Like | None = None,
 ) -> ModeChange[Session]:
-    """Replay a cassette: return its recorded responses, with no key and no network.
+    """Return the responses of a cassette, with no key and no network.
 
-    Like `record`, it is also a context manager and a decorator. If there is no current session, it
-    opens one that can only replay.
+    Like `record`, it is also a context manager and a decorator. If there is no
+    current session, it opens one that can only replay.
 
     Parameters
     ----------
     cassette
-        A bare name, looked up in ``DIRECTMAIL_CASSETTES``, the nearest ``cassettes`` folder
-        upward and the packaged tutorials; or a `Path` to a file.
+        A bare name, looked up in ``DIRECTMAIL_CASSETTES``, the nearest
+        ``cassettes`` folder upward and the packaged tutorials; or a `Path` to a
+        file.
     timing
-        ``"instant"`` does not wait, ``"recorded"`` waits as long as the service took, and a number
-        is a factor of that time, such as 0.5. No response waits more than 30 s.
+        ``"instant"`` does not wait, ``"recorded"`` waits as long as the service
+        took, and a number is a factor of that time, such as 0.5. No response
+        waits more than 30 s.
     repeat
-        What follows the last recorded response to a request: the same response again
-        (``"last"``), or `NotRecordedError` (``"strict"``).
+        What follows the last recorded response to a request: the same response
+        again (``"last"``), or `NotRecordedError` (``"strict"``).
     match_on, ignore, like
         See `record`.
 
@@ -552,6 +616,13 @@ def replay(
         There is no such cassette.
     CassetteFormatError
         The file is not a cassette.
+
+    Examples
+    --------
+    >>> dm.replay("first-look")
+    Replaying cassette 'first-look' (102 interactions, ...)
+    >>> dm.me()["name"].item()
+    'Stand-in User'
     """
 
     def enter() -> Entered[Session]:

@@ -41,8 +41,8 @@ def _printable(text: str) -> str:
 class DirectMailLabError(Exception):
     """The base of every error that directmail_lab raises on purpose.
 
-    Control characters in both texts become spaces: a message may quote a stranger's cassette, and a
-    terminal would execute them.
+    Control characters in both texts become spaces: a message may quote a
+    stranger's cassette, and a terminal would execute them.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ class WriteRefusedError(DirectMailLabError):
 
 
 class AlreadySentError(WriteRefusedError):
-    """The cassette that is recorded has a write, and sending it again might repeat it.
+    """The cassette has this write: sending it again might repeat it.
 
     Attributes
     ----------
@@ -114,12 +114,13 @@ class OutcomeUnknownError(DirectMailLabError):
 
 
 class AllowanceExhaustedError(DirectMailLabError):
-    """The allowance is used up, and its renewal is further away than ``max_wait_s``.
+    """The allowance is used up, and renews later than in ``max_wait_s``.
 
     Attributes
     ----------
     until
-        When the window renews, in seconds since the Unix epoch; None if that is not known.
+        When the window renews, in seconds since the Unix epoch; None if that is
+        not known.
     """
 
     until: float | None = None
@@ -145,10 +146,10 @@ class NotebookRunError(DirectMailLabError):
 
 
 class MissingPackageError(DirectMailLabError, ImportError):
-    """This call needs a package that is not installed: only what replays tests is there."""
+    """This call needs a package that is not installed."""
 
     def as_call(self, name: str) -> Callable[..., NoReturn]:
-        """Return a function that raises this error: help() reads all calls without calling one."""
+        """Return a function that raises this error: help() reads it only."""
 
         def call(*_: object, **__: object) -> NoReturn:
             raise MissingPackageError(self.what, self.advice)
@@ -183,8 +184,9 @@ class ServiceError(DirectMailLabError):
     operation
         Method and path, with ``{id}`` in place of ids: ``GET /v1/lists/{id}``.
     said
-        What the body says to people, redacted and shortened to one line; empty if it has none of
-        the usual members: ``error``, ``message``, ``detail``, ``title`` and the like.
+        What the body says to people, redacted and shortened to one line; empty
+        if it has none of the usual members: ``error``, ``message``, ``detail``,
+        ``title`` and the like.
     excerpt
         The start of the body, with the key removed.
     reading
@@ -199,7 +201,7 @@ class ServiceError(DirectMailLabError):
 
 
 class UnauthorizedError(ServiceError):
-    """The service responded with 401 or 403: the key is missing, wrong or not allowed this."""
+    """The service responded with 401 or 403: it does not accept the key."""
 
 
 class CassetteError(DirectMailLabError):
@@ -212,17 +214,20 @@ class NotRecordedError(CassetteError):
     Attributes
     ----------
     details
-        Lines that name the nearest recorded requests, and those that were not played.
+        Lines that name the nearest recorded requests, and those that were not
+        played.
     reason
-        ``"nothing_left"`` (all were played), ``"no_match"`` or ``"no_body"`` (the response was
-        recorded without its body).
+        ``"nothing_left"`` (all were played), ``"no_match"`` or ``"no_body"``
+        (the response was recorded without its body).
     similarity
-        How similar the path is to that of the nearest recorded request, from 0 to 1.
+        How similar the path is to that of the nearest recorded request, from 0
+        to 1.
     request
         The request's method and path.
     nearest
-        Up to three recorded requests: the method and path of each, and what differs. For the name
-        of each difference, this is the value sent and the value recorded, both redacted.
+        Up to three recorded requests: the method and path of each, and what
+        differs. For the name of each difference, this is the value sent and the
+        value recorded, both redacted.
     """
 
     details: str = ""
@@ -247,11 +252,12 @@ class CassetteFormatError(CassetteError):
     Attributes
     ----------
     is_cassette
-        True if the file is a cassette that is damaged or too large; False if it is something else.
+        True if the file is a cassette that is damaged or too large; False if it
+        is something else.
     """
 
     is_cassette: bool = True
 
 
 class CassetteInUseError(CassetteError):
-    """Another recording, of this or another process, is writing the same cassette."""
+    """Another recording, here or in another process, writes the cassette."""

@@ -49,41 +49,48 @@ def frame(
 ) -> pd.DataFrame:
     """Return any JSON body as a DataFrame.
 
-    An object gives one row. An array gives a row for each element; elements that are not objects
-    are in the column ``value``. A scalar gives one row and one column, an empty object one row and
-    no columns, an empty array no rows. Nested objects become dotted columns
-    (``company.address.city``); arrays, and objects that are empty or more than 50 levels deep, stay
-    whole in their cell.
+    An object gives one row. An array gives a row for each element; elements
+    that are not objects are in the column ``value``. A scalar gives one row and
+    one column, an empty object one row and no columns, an empty array no rows.
+    Nested objects become dotted columns (``company.address.city``); arrays, and
+    objects that are empty or more than 50 levels deep, stay whole in their
+    cell.
 
-    Values are not converted: ``"01234"`` stays text, ``1.0`` a float and ``1`` an integer. The
-    dtypes are those of ``convert_dtypes()`` (``Int64``, ``Float64``, ``boolean``, ``string``), but
-    chosen by the JSON types, so that ``1.0`` does not become an integer; ``object`` is for mixed
-    values, arrays, and integers beyond 64 bits. ``null`` and a missing field are both ``<NA>``.
-    If a response or the bytes of a body contain the API key, ``<API_KEY>`` replaces it.
+    Values are not converted: ``"01234"`` stays text, ``1.0`` a float and ``1``
+    an integer. The dtypes are those of ``convert_dtypes()`` (``Int64``,
+    ``Float64``, ``boolean``, ``string``), but chosen by the JSON types, so that
+    ``1.0`` does not become an integer; ``object`` is for mixed values, arrays,
+    and integers beyond 64 bits. ``null`` and a missing field are both ``<NA>``.
+    If a response or the bytes of a body contain the API key, ``<API_KEY>``
+    replaces it.
 
-    Parquet has one type per column, so ``to_parquet`` refuses a column of mixed values. Convert it
-    to text first: ``df["size"] = df["size"].astype("string")``.
+    Parquet has one type per column, so ``to_parquet`` refuses a column of mixed
+    values. Convert it to text first:
+    ``df["size"] = df["size"].astype("string")``.
 
     Parameters
     ----------
     response_or_json
-        An `httpx.Response`, the bytes of a body, or parsed JSON. A ``str`` is a JSON string, not a
-        body. A list of responses (from `get_many`) or an iterator of them (from `pages`) gives one
-        frame of all their records, and a warning names those that failed.
+        An `httpx.Response`, the bytes of a body, or parsed JSON. A ``str`` is a
+        JSON string, not a body. A list of responses (from `get_many`) or an
+        iterator of them (from `pages`) gives one frame of all their records,
+        and a warning names those that failed.
     record_path
-        ``"auto"`` unwraps an envelope: an object whose ``data`` is an object or an array. None
-        never unwraps. Any other text is the name of a member, or a dotted path to one.
+        ``"auto"`` unwraps an envelope: an object whose ``data`` is an object or
+        an array. None never unwraps. Any other text is the name of a member, or
+        a dotted path to one.
     on_error
-        What to do with a response that has an error status: ``"raise"`` an error, or ``"keep"`` it
-        and return a frame of its body.
+        What to do with a response that has an error status: ``"raise"`` an
+        error, or ``"keep"`` it and return a frame of its body.
 
     Returns
     -------
     DataFrame
-        With ``attrs``: ``status`` (int), ``path`` (of the URL), ``source`` (``"live"``,
-        ``"recorded"`` or ``"replayed"``) and ``time`` (of the response: ISO 8601, UTC), each None
-        if unknown. If an envelope was unwrapped, ``envelope`` has its other members. For a list or
-        an iterator of responses, ``pages`` is the number of those that did not fail.
+        With ``attrs``: ``status`` (int), ``path`` (of the URL), ``source``
+        (``"live"``, ``"recorded"`` or ``"replayed"``) and ``time`` (of the
+        response: ISO 8601, UTC), each None if unknown. If an envelope was
+        unwrapped, ``envelope`` has its other members. For a list or an iterator
+        of responses, ``pages`` is the number of those that did not fail.
 
     Raises
     ------
@@ -92,7 +99,18 @@ def frame(
     NotJSONError
         The body is not JSON, or is empty.
     DirectMailLabError
-        ``record_path`` is not in the body, or the frame would have more than 50 million cells.
+        ``record_path`` is not in the body, or the frame would have more than 50
+        million cells.
+
+    Examples
+    --------
+    >>> dm.replay("explore-an-unknown-api")
+    Replaying cassette 'explore-an-unknown-api' (69 interactions, ...)
+    >>> dm.frame(dm.get("/v1/lists"))[["id", "name", "addresses"]]
+                   id         name  addresses
+    0  lst_stand_in_1       Spring        120
+    1  lst_stand_in_2  Café owners         48
+    2  lst_stand_in_3        Empty          0
     """
     check_choice("on_error", on_error, ("raise", "keep"))
     given = response_or_json

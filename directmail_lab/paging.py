@@ -40,29 +40,40 @@ _INTERRUPTED: Final = "There is no response: get_many() was interrupted. Request
 
 
 def get_many(paths: Iterable[str], *, concurrency: int = 8) -> list[Result]:
-    """Send a GET request to each path, several at a time, at the session's pace.
+    """Send a GET request to each path, several at a time.
 
-    A progress bar appears after one second. If you interrupt the call, it sends nothing more and
-    returns the responses so far. With a cassette, requests for the same path are sent one after
-    the other, so that a replay gives each of them the response that was recorded for it.
+    A progress bar appears after one second. If you interrupt the call, it sends
+    nothing more and returns the responses so far. With a cassette, requests for
+    the same path are sent one after the other, so that a replay gives each of
+    them the response that was recorded for it.
 
     Parameters
     ----------
     paths
-        Paths below the base address, with a query if you like: ``"/v1/lists?page=2"``.
+        Paths below the base address, with a query if you like:
+        ``"/v1/lists?page=2"``.
     concurrency
         How many requests may wait for their responses at the same time.
 
     Returns
     -------
     list of httpx.Response or Exception
-        One for each path, in the same order: the response, whatever its status, or the error if
-        there was none. An error for one path does not stop the others.
+        One for each path, in the same order: the response, whatever its status,
+        or the error if there was none. An error for one path does not stop the
+        others.
 
     Raises
     ------
     ValueError
-        ``concurrency`` is less than 1, or ``paths`` is a single string. Nothing is sent.
+        ``concurrency`` is less than 1, or ``paths`` is a single string. Nothing
+        is sent.
+
+    Examples
+    --------
+    >>> dm.replay("explore-an-unknown-api")
+    Replaying cassette 'explore-an-unknown-api' (69 interactions, ...)
+    >>> dm.get_many(["/v1/lists", "/v1/nowhere"])
+    [<Response [200 OK]>, <Response [404 Not Found]>]
     """
     if isinstance(paths, str) or not isinstance(paths, Iterable):
         raise argument_error("get_many() takes a list of paths.")
@@ -117,31 +128,37 @@ def pages(
 ) -> Iterator[httpx.Response]:
     """Request the pages of a list, one after the other, at the session's pace.
 
-    By default, the header ``Link`` or a URL named ``next`` in the body leads to the next page. If
-    the service counts or marks its pages instead, give ``page``, ``offset`` or ``cursor``. A
-    warning says if a page announces more pages but not where. A page that is empty or repeats an
-    earlier one ends the list, and is not yielded. ``frame(pages(…))`` is one frame of all records.
+    By default, the header ``Link`` or a URL named ``next`` in the body leads to
+    the next page. If the service counts or marks its pages instead, give
+    ``page``, ``offset`` or ``cursor``. A warning says if a page announces more
+    pages but not where. A page that is empty or repeats an earlier one ends the
+    list, and is not yielded. ``frame(pages(…))`` is one frame of all records.
 
     Parameters
     ----------
     path
         The path below the base address.
     params
-        The query of the first request: page size and start, such as ``{"limit": 100, "page": 0}``.
+        The query of the first request: page size and start, such as
+        ``{"limit": 100, "page": 0}``.
     page
-        The name of the query parameter for the page number. It starts at its value in ``params``,
-        or at 1. The list ends when ``total`` (the number of all records), ``total_pages``,
-        ``last_page`` or the link to the next page says so; these may also be in ``meta`` or
-        ``pagination``. As long as one of them announces more, the list goes on. Without any, it
-        ends after a page with fewer records than the first, or before a 404.
+        The name of the query parameter for the page number. It starts at its
+        value in ``params``, or at 1. The list ends when ``total`` (the number
+        of all records), ``total_pages``, ``last_page`` or the link to the next
+        page says so; these may also be in ``meta`` or ``pagination``. As long
+        as one of them announces more, the list goes on. Without any, it ends
+        after a page with fewer records than the first, or before a 404.
     offset
-        The name of the query parameter for the number of the first record. It starts at its value
-        in ``params``, or at 0. The list ends as with ``page``.
+        The name of the query parameter for the number of the first record. It
+        starts at its value in ``params``, or at 0. The list ends as with
+        ``page``.
     cursor
-        The name or dotted path of the next page's token in the body: ``"next_cursor"`` or
-        ``"meta.next_cursor"``. The query parameter has the same name without ``next``: ``cursor``.
+        The name or dotted path of the next page's token in the body:
+        ``"next_cursor"`` or ``"meta.next_cursor"``. The query parameter has the
+        same name without ``next``: ``cursor``.
     max_pages
-        How many pages to request at most. By default 1,000, with a warning if there are more.
+        How many pages to request at most. By default 1,000, with a warning if
+        there are more.
 
     Yields
     ------
@@ -153,10 +170,21 @@ def pages(
     ServiceError
         The service responded with an error status.
     AddressError
-        The link to the next page leads to another server. Nothing is sent there.
+        The link to the next page leads to another server. Nothing is sent
+        there.
     ValueError
-        More than one of ``page``, ``offset`` and ``cursor`` is given, or ``max_pages`` is less than
-        1. Nothing is sent.
+        More than one of ``page``, ``offset`` and ``cursor`` is given, or
+        ``max_pages`` is less than 1. Nothing is sent.
+
+    Examples
+    --------
+    >>> dm.replay("explore-an-unknown-api")
+    Replaying cassette 'explore-an-unknown-api' (69 interactions, ...)
+    >>> for page in dm.pages("/v1/lists"):
+    ...     print(len(page.json()), "lists")
+    3 lists
+    >>> dm.frame(dm.pages("/v1/lists"))["addresses"].sum().item()
+    168
     """
     if sum(map(bool, (page, offset, cursor))) > 1:
         raise argument_error("pages() takes only one of page=, offset= and cursor=.")

@@ -167,8 +167,9 @@ class Handler(BaseHTTPRequestHandler):
 class LoopbackServer:
     """A running server, and a context manager that closes it.
 
-    A subclass implements `response_to`, which runs in a thread for each connection. The server
-    starts in ``__init__``, so a subclass calls ``super().__init__()`` last.
+    A subclass implements `response_to`, which runs in a thread for each
+    connection. The server starts in ``__init__``, so a subclass calls
+    ``super().__init__()`` last.
 
     Parameters
     ----------
@@ -206,7 +207,7 @@ class LoopbackServer:
         raise NotImplementedError
 
     def close(self) -> None:
-        """Close the connections and end their threads. It may be called more than once."""
+        """Close the connections and end their threads."""
         self._server.shutdown()
         self._thread.join()
         self._server.server_close()

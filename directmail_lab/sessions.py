@@ -60,7 +60,7 @@ _NOTHING_SENT: Final = RefusingTransport("This session only replays.")
 
 
 class SessionOptions(TypedDict, total=False):
-    """The options of a session besides its address and key: see `Session`."""
+    """The options of a session besides its address and key: see `connect`."""
 
     timeout_s: float
     pace: Pace
@@ -72,53 +72,40 @@ class SessionOptions(TypedDict, total=False):
 
 
 class Session:
-    """An account at one base address: its clients, its recording, and the mode they are in.
+    """An account at one base address: its clients, recording and mode.
 
-    A session with a key starts live. Any number of threads and tasks may use it at once, and any
-    number of sessions may be open. Each one learns from the service's headers how much of the
-    allowance others use, in this process or elsewhere. Outside pytest, no library is patched.
+    A session with a key starts live. Any number of threads and tasks may use it
+    at once, and any number of sessions may be open. Each one learns from the
+    service's headers how much of the allowance others use, in this process or
+    elsewhere. Outside pytest, no library is patched.
 
     Parameters
     ----------
     base_url
-        The base address, with https (or http for this machine). It may have a path.
+        The base address, with https (or http for this machine). It may have a
+        path.
     api_key
         The API key, or None for a session that only replays.
-    timeout_s
-        Seconds to wait for a connection, and for each part of a response.
-    pace
-        ``"burst"`` sends at will while the allowance lasts, ``"even"`` spreads requests over the
-        window, ``"off"`` never waits.
-    max_wait_s
-        The most seconds that one request waits for the allowance, over all its attempts. A request
-        that would have to wait longer raises `AllowanceExhaustedError`.
-    reset_unit
-        The unit of ``X-RateLimit-Reset``. By default it is inferred, since service.md part 8 leaves
-        it open. In a replay of another address's recording, it is always inferred.
-    allow_writes
-        Whether methods other than GET, HEAD and OPTIONS may be sent to the live service.
-    retry
-        Whether a read that failed, or was refused with 429, is sent again.
-    paths
-        Templates of paths, such as ``["/v1/domains/{domain}"]``. Give one if `rate_limits`,
-        `findings` and the like mistake a name in a path for an id, or an id for a name. Pacing does
-        not use them.
+    timeout_s, pace, max_wait_s, reset_unit, allow_writes, retry, paths
+        See `directmail_lab.connect`.
 
     Attributes
     ----------
     client, async_client
-        An `httpx.Client` and an `httpx.AsyncClient`, with all that these can do. The session's mode
-        decides whether a request is sent, recorded or replayed. The second one needs asyncio. With
-        ``auth=None``, they do not send the key.
+        An `httpx.Client` and an `httpx.AsyncClient`, with all that these can
+        do. The session's mode decides whether a request is sent, recorded or
+        replayed. The second one needs asyncio. With ``auth=None``, they do not
+        send the key.
     httpx2_client, httpx2_async_client, requests_adapter
-        The same session for httpx2 and requests. SDKs that use these retry and wait by themselves,
-        so the session does neither for them.
+        The same session for httpx2 and requests. SDKs that use these retry and
+        wait by themselves, so the session does neither for them.
     transport, clients_transport
         The transports of the first two clients, and of the other three.
     folders
         The folders in which `record` and `replay` look for a name first.
     matching
-        The defaults of `record` and `replay` for ``match_on``, ``ignore`` and ``like``.
+        The defaults of `record` and `replay` for ``match_on``, ``ignore`` and
+        ``like``.
     """
 
     _clock: Callable[[], float] = staticmethod(time.time)
@@ -193,9 +180,10 @@ class Session:
         aside: bool = False,
         metadata: Mapping[str, object] | None = None,
     ) -> ModeChange[Session]:
-        """Record to a cassette; see `directmail_lab.record`. Without a key, it never replays.
+        """Record to a cassette; see `directmail_lab.record`.
 
-        With ``aside``, the mode ``"all"`` keeps the old file until the recording ends: see
+        Without a key, it never replays. With ``aside``, the mode ``"all"``
+        keeps the old file until the recording ends: see
         `directmail_lab.cassettes.Cassette`.
         """
         redactor = Redactor(redact=check_names("redact", redact))
@@ -269,14 +257,15 @@ class Session:
 
     @property
     def sent(self) -> MemoryRecording:
-        """The recording of all that the session has sent and received, in any mode."""
+        """The recording of all that it has sent and received, in any mode."""
         return self._own
 
     @property
     def recording(self) -> MemoryRecording:
         """The recording that questions about the session are asked of.
 
-        In a replay, it is what this replay has played. In the other modes, it is `sent`.
+        In a replay, it is what this replay has played. In the other modes, it
+        is `sent`.
         """
         return self.transport.mode.recording
 
@@ -325,7 +314,7 @@ class Session:
 
     @property
     def waiting_until(self) -> dict[str, float]:
-        """When each allowance renews that a request waits for, by operation (Unix time)."""
+        """When each allowance renews that a request waits for (Unix time)."""
         return self.allowances.waiting_until
 
     # -- requests -----------------------------------------------------------------------
@@ -336,9 +325,10 @@ class Session:
         return AsyncClient(self._redacted, self.client.cookies, **self._client_options)
 
     def take_senders(self) -> ClientsTransport:
-        """Return the transport for clients of the code under test, which have their own keys.
+        """Return the transport for clients that have their own keys.
 
-        From then on, a session without a key can record, but only what such clients send.
+        From then on, a session without a key can record, but only what such
+        clients send.
         """
         if self._network is None:
             self._network = NetworkTransport(self.base_url, None, self._allow_writes)
@@ -346,7 +336,7 @@ class Session:
 
     @functools.cached_property
     def httpx2_client(self) -> httpx2.Client:
-        """A client of httpx2. The session neither paces nor retries its requests."""
+        """A client of httpx2, whose requests are not paced or retried."""
         make: Callable[..., httpx2.Client] = adapters_of("httpx2").client
         return make(self.clients_transport, self.base_url, self._timeout_s)
 
@@ -358,10 +348,9 @@ class Session:
 
     @functools.cached_property
     def requests_adapter(self) -> requests.adapters.BaseAdapter:
-        """The session as an adapter of requests, which sends to whole addresses.
+        """The session as an adapter of requests, for whole addresses.
 
-        >>> http = requests.Session()  # doctest: +SKIP
-        >>> http.mount(session.base_url, session.requests_adapter)  # doctest: +SKIP
+        Mount it: ``http.mount(session.base_url, session.requests_adapter)``.
         """
         make: Callable[..., requests.adapters.BaseAdapter] = adapters_of("requests").SessionAdapter
         return make(self.clients_transport, self._timeout_s)
@@ -377,12 +366,12 @@ class Session:
         return frame(self.check(self.client.get(ME_PATH)))
 
     async def me_async(self) -> pd.DataFrame:
-        """Return the current user's record without blocking: ``await session.me_async()``."""
+        """Return the user's record: ``await session.me_async()``."""
         frame = _frame()
         return frame(self.check(await self.async_client.get(ME_PATH)))
 
     def request(self, /, method: str, path: str, **options: Any) -> httpx.Response:
-        """Send a request below the base address; see `directmail_lab.request`."""
+        """Send a request; see `directmail_lab.request`."""
         check_options("request", options, REQUEST_OPTIONS)
         return self.client.request(method, path, **options)
 
@@ -391,17 +380,17 @@ class Session:
         return self.request("GET", path, **options)
 
     def post(self, /, path: str, **options: Any) -> httpx.Response:
-        """Send a POST. Like all writes, it needs ``allow_writes``; see `request`."""
+        """Send a POST, if writes are allowed; see `request`."""
         return self.request("POST", path, **options)
 
     def check(self, response: httpx.Response) -> httpx.Response:
-        """Return the response, or raise `ServiceError` if its status is an error."""
+        """Return the response, or raise `ServiceError` for its status."""
         if response.status_code >= 400:
             raise service_error(response, base_url=self.base_url, redacted=self._redacted)
         return response
 
     def on_reading(self, callback: Callable[[Reading], None]) -> Callable[[], object]:
-        """Call ``callback`` with each new reading, in the thread that made the request.
+        """Call ``callback`` with each reading, in the thread of the request.
 
         Returns
         -------
@@ -414,9 +403,10 @@ class Session:
 
     @property
     def allow_writes(self) -> bool:
-        """Whether methods other than GET, HEAD and OPTIONS may be sent to the live service.
+        """Whether writes may be sent to the live service.
 
-        It can be set, ``session().allow_writes = True``, but not for the session of a test.
+        It can be set, ``session().allow_writes = True``, but not for the
+        session of a test.
         """
         return self._allow_writes
 
@@ -429,20 +419,20 @@ class Session:
             self._network.allow_writes = self._allow_writes
 
     def fix_writes(self, advice: str) -> None:
-        """Fix `allow_writes`, so that it cannot be set; ``advice`` says what to do instead."""
+        """Fix `allow_writes`; ``advice`` says what to do instead."""
         self._write_advice = advice
         if self._network is not None:
             self._network.write_advice = advice
 
     @property
     def api_key(self) -> ApiKey | None:
-        """The key in an object that does not show it, or None in a session that only replays."""
+        """The key, in an object that does not show it, or None."""
         return self._api_key
 
     # -- closing ------------------------------------------------------------------------
 
     def close(self) -> None:
-        """End the recording, if any, close all connections and forget the key."""
+        """End the recording, close all connections and forget the key."""
         closed = RefusingTransport("This session is closed.")
         try:
             self.transport.enter(Mode("live", closed, self._own))
@@ -453,7 +443,7 @@ class Session:
             self._forget()
 
     async def aclose(self) -> None:
-        """Close the session, and wait until the connections of this event loop are closed."""
+        """Close the session and the connections of this event loop."""
         if self._network is not None:
             await self._network.aclose()
         self.close()

@@ -31,20 +31,30 @@ def rate_limits(source: Source | Iterable[Source] = None) -> pd.DataFrame:
     Parameters
     ----------
     source
-        By default the current session's responses; in a replay, those played so far. Otherwise a
-        cassette's name, a path, a folder, a list of these, or a `Session`; see
-        `directmail_lab.sources.recordings_of`.
+        By default the current session's responses; in a replay, those played so
+        far. Otherwise a cassette's name, a path, a folder, a list of these, or
+        a `Session`; see `directmail_lab.sources.recordings_of`.
 
     Returns
     -------
     DataFrame
-        Columns as in `directmail_lab.readings.frame.frame_of`; no rows if there was no response.
-        The unit of ``reset`` is inferred for each recording from its own readings.
+        Columns as in `directmail_lab.readings.frame.frame_of`; no rows if there
+        was no response. The unit of ``reset`` is inferred for each recording
+        from its own readings.
 
     Raises
     ------
     NotConnectedError, CassetteError, ValueError
         As in `directmail_lab.sources.recordings_of`.
+
+    Examples
+    --------
+    >>> limits = dm.rate_limits("first-look")
+    >>> limits[["operation", "status", "limit", "remaining"]].head(2)
+               operation  status  limit  remaining
+    number
+    1       /v1/users/me     200    300        299
+    2       /v1/users/me     200    300        298
     """
     with naming_what_is_missing():
         from .readings.frame import frame_of, frame_of_many

@@ -58,10 +58,11 @@ class _Left(NamedTuple):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class StandIn(LoopbackServer):
-    """A stand-in service on 127.0.0.1 that runs in a thread, and a context manager that closes it.
+    """A stand-in service on 127.0.0.1, which runs in a thread.
 
-    Connect with its ``base_url`` and ``api_key``. The options set what the service's document
-    leaves open. ``requests`` counts the requests received, by ``"METHOD /path"``.
+    Connect with its ``base_url`` and ``api_key``. It is closed at the end of a
+    ``with`` block. The options set what the service's document leaves open.
+    ``requests`` counts the requests received, by ``"METHOD /path"``.
 
     Parameters
     ----------
@@ -70,9 +71,11 @@ class StandIn(LoopbackServer):
     api_key
         The only key that it accepts.
     limit
-        How many requests a window allows, for each operation that ``limits`` does not name.
+        How many requests a window allows, for each operation that ``limits``
+        does not name.
     limits
-        Other allowances by operation: ``"/v1/lists"`` for every method, or ``"GET /v1/lists"``.
+        Other allowances by operation: ``"/v1/lists"`` for every method, or
+        ``"GET /v1/lists"``.
     window_s
         The length of a window in seconds, from its first request.
     reset_unit
@@ -87,7 +90,8 @@ class StandIn(LoopbackServer):
     CredentialError
         HTTP Basic cannot carry the key.
     ValueError
-        The unit is not one of the four, or a window or an allowance is out of its range.
+        The unit is not one of the four, or a window or an allowance is out of
+        its range.
     OSError
         The port is taken.
     """
@@ -113,7 +117,7 @@ class StandIn(LoopbackServer):
         add_stand_in(self.base_url)
 
     def assumptions(self) -> str:
-        """Return a line that says what it assumes about the parts that service.md does not show."""
+        """Return a line: what it assumes where service.md says nothing."""
         options = [f.name for f in fields(self) if f.name not in ("port", "api_key", "record")]
         values = ", ".join(f"{name}={getattr(self, name)!r}" for name in options)
         made_up = f"the record, the form of errors and all operations except GET {ME_PATH}"

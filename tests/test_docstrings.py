@@ -3,23 +3,81 @@
 from __future__ import annotations
 
 import ast
+import doctest
+import inspect
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
 
 import directmail_lab as dm
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 PACKAGE = Path(str(dm.__file__)).parent
+IMPORTED = r"\bdm\.\w"
 
 
 def test_no_message_says_how_the_package_was_imported() -> None:
     """A message names a call without `dm.`; only code that is copied whole has it."""
     found = set()
     for path in PACKAGE.rglob("*.py"):
-        for node in ast.walk(tree := ast.parse(path.read_text("utf-8"))):
-            if isinstance(node, ast.Expr):  # a docstring
-                node.value = ast.Constant(None)
-        texts = [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)]
-        if re.search(r"\bdm\.\w", " ".join(text for text in texts if isinstance(text, str))):
-            found.add(path.stem)
+        text = path.read_text("utf-8")
+        if re.search(IMPORTED, text):
+            for node in ast.walk(tree := ast.parse(text)):
+                if isinstance(node, ast.Expr):  # a docstring
+                    node.value = ast.Constant("")
+            strings = [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)]
+            if any(re.search(IMPORTED, str(string)) for string in strings):
+                found.add(path.stem)
 
     assert found == {"programs", "snippets", "tutorials"}
+
+
+README = (PACKAGE.parent / "README.md").read_text(encoding="utf-8")
+(EXPLORE,) = re.findall(r"^## Explore$.*?^```python notest\n(.*?)^```$", README, re.M | re.S)
+CALLS = [re.findall(r"dm\.(\w+)\(", line.split("#")[0])[0] for line in EXPLORE.splitlines()]
+
+
+@pytest.mark.parametrize("name", [*CALLS, "connect", "record", "replay"])
+def test_the_examples_of_a_call_print_what_they_show(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each call that the README lists has examples, which need no key and no network."""
+    monkeypatch.setenv("COLUMNS", "80")
+    call = getattr(dm, name)
+    options = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+    runner, said = doctest.DocTestRunner(verbose=False, optionflags=options), list[str]()
+    (examples,) = doctest.DocTestFinder(recurse=False).find(call, name, globs={"dm": dm})
+    runner.run(examples, out=said.append)
+
+    assert not said, "".join(said)
+    assert runner.summarize(verbose=False).attempted > 0
+
+
+def documented() -> Iterator[tuple[str, int, Any]]:
+    """Yield each public name that has a docstring, and how far help() indents it."""
+    for name in dir(dm):
+        if callable(value := getattr(dm, name)):
+            yield name, 4, value
+    for owner in (dm.Session, dm.stand_in):
+        for name, value in inspect.getmembers(owner):
+            is_shown = inspect.isroutine(value) or inspect.isdatadescriptor(value)
+            if is_shown and not name.startswith("_"):
+                yield f"{owner.__name__}.{name}", 8, value
+    for name, value in inspect.getmembers(dm.errors, inspect.isclass):
+        if issubclass(value, Exception):
+            yield name, 4, value
+
+
+def test_help_fits_in_80_columns() -> None:
+    """The docstrings of public names do not wrap in a terminal of 80 columns."""
+    names = dict[str, str]()
+    for name, indent, value in documented():
+        widest = max((inspect.getdoc(value) or "").splitlines() or [""], key=len)
+        if indent + len(widest) > 80:
+            names[name] = widest
+
+    assert names == {}

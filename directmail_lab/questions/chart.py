@@ -104,17 +104,23 @@ class Chart(Figure):
 
 @_styled
 def chart_rate_limits(source: Source | Iterable[Source] | pd.DataFrame = None) -> Chart:
-    """Draw a chart of the requests remaining over time, or by number if a recording has no times.
+    """Draw a chart of the requests remaining over time.
 
-    The chart has a panel for each of the six operations with the most readings. The limit is a
-    dashed line. Windows are shaded if their renewal is known. Refused requests and headers with a
-    problem are marked.
+    The chart has a panel for each of the six operations with the most readings.
+    The limit is a dashed line. Windows are shaded if their renewal is known.
+    Refused requests and headers with a problem are marked.
 
     Parameters
     ----------
     source
-        As in `directmail_lab.rate_limits`, or a frame that it returned. The chart's title names
-        it, as in ``first-look (replayed), 41 interactions``.
+        As in `directmail_lab.rate_limits`, or a frame that it returned. The
+        chart's title names it: ``first-look (replayed), 41 interactions``.
+
+    Examples
+    --------
+    >>> chart = dm.chart_rate_limits("first-look")
+    >>> [panel.get_title("left") for panel in chart.axes]
+    ['GET /v1/lists', 'GET /v1/users/me']
     """
     frame = readings_of(source)
     is_timed = bool(frame["at"].notna().all())

@@ -27,7 +27,7 @@ _TOLERANCE_S: Final = 1.25
 
 
 def check_contract(source: Source | Iterable[Source] | pd.DataFrame = None) -> pd.DataFrame:
-    """Check the three rules for rate limits of service.md part 8, for each operation.
+    """Check the three rules for rate limits, for each operation.
 
     Parameters
     ----------
@@ -37,19 +37,20 @@ def check_contract(source: Source | Iterable[Source] | pd.DataFrame = None) -> p
     Returns
     -------
     DataFrame
-        For rules 1 and 2, a row for each operation seen, or one row that says "not observed". For
-        rule 3, which is about all operations, one row whose ``operation`` is <NA>. Columns:
+        For rules 1 and 2, a row for each operation seen, or one row that says
+        "not observed". For rule 3, which is about all operations, one row whose
+        ``operation`` is <NA>. Columns:
 
-        ========== ======= ===================================================================
+        ========== ======= =====================================================
         rule       int64   the rule's number in service.md part 8
         statement  string  the rule in words
-        operation  string  the path, with segments that look like ids as ``{id}``
+        operation  string  the path; segments that look like ids are ``{id}``
         verdict    string  ``holds``, ``violated`` or ``not observed``
         responses  int64   how many responses were checked
         violations int64   how many of them violate the rule
         numbers    object  which ones: a tuple of their numbers
         detail     string  what was seen, in words
-        ========== ======= ===================================================================
+        ========== ======= =====================================================
     """
     frame = readings_of(source)
     # 0: no response came. An operation of another server begins with its origin.

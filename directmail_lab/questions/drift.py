@@ -64,50 +64,53 @@ _DTYPES: Final[dict[str, Any]] = {
 
 
 def drift(cassette: str | Path, *, ignore: Iterable[str] = ()) -> pd.DataFrame:
-    """Send a cassette's reads to the live service again, and return what changed in the responses.
+    """Send a cassette's reads again, and return what changed in the responses.
 
-    The current session sends each different GET and HEAD request once, with its key and its pacing.
-    Only request headers that select a representation, such as ``Accept``, are sent again. Each
-    response is compared with the last recorded one that was not an error, or with the last one if
-    all were errors. The responses are neither recorded nor kept. The session is live meanwhile, and
-    then returns to its mode.
+    The current session sends each different GET and HEAD request once, with its
+    key and its pacing. Only request headers that select a representation, such
+    as ``Accept``, are sent again. Each response is compared with the last
+    recorded one that was not an error, or with the last one if all were errors.
+    The responses are neither recorded nor kept. The session is live meanwhile,
+    and then returns to its mode.
 
     Parameters
     ----------
     cassette
         A name or a path, as for `replay`.
     ignore
-        A path to leave out, or several. ``*`` stands for any text: ``"company.*"``,
-        ``"header.x-powered-by"``. Values that differ from call to call are always left out.
+        A path to leave out, or several. ``*`` stands for any text:
+        ``"company.*"``, ``"header.x-powered-by"``. Values that differ from call
+        to call are always left out.
 
     Returns
     -------
     DataFrame
         A row for each difference; no rows if there is none. Columns:
 
-        ========= ====== ==================================================================
+        ========= ====== =======================================================
         number    Int64  the number of the recorded interaction, from 1
         operation string ``GET /v1/users/me``
         part      string ``status``, ``header`` or ``body``
         path      string where the difference is: see `Difference`
-        change    string ``added``, ``removed``, ``retyped``, ``possibly renamed``,
-                         ``null-turned``, ``null-filled`` or ``changed``
-        recorded  object the recorded value; None for null and for a missing value
+        change    string ``added``, ``removed``, ``retyped``, ``null-turned``,
+                         ``null-filled``, ``possibly renamed`` or ``changed``
+        recorded  object the recorded value; None if it is null or missing
         now       object the value now, likewise
         new_path  string the new path of a field that was possibly renamed
-        ========= ====== ==================================================================
+        ========= ====== =======================================================
 
-        In ``attrs``, ``"sent"`` is the number of requests sent. ``"not_sent"`` lists the operations
-        that were not sent: they write, redaction changed their address, or no response to them was
-        recorded.
-        ``"notes"`` has the same in words, as shown below the table.
+        In ``attrs``, ``"sent"`` is the number of requests sent. ``"not_sent"``
+        lists the operations that were not sent: they write, redaction changed
+        their address, or no response to them was recorded. ``"notes"`` has the
+        same in words, as shown below the table.
 
     Raises
     ------
     NotConnectedError
         No session is open, or it has no key.
     UnauthorizedError
-        The service refuses the key (401 or 403), and the recording has another status.
+        The service refuses the key (401 or 403), and the recording has another
+        status.
     CassetteError
         The cassette cannot be found or read.
     """

@@ -62,32 +62,35 @@ _wrong_key_sent: Final[set[str]] = set()
 
 
 def findings(source: Source | Iterable[Source] = None) -> pd.DataFrame:
-    """Return what was seen of each part that the service's document leaves open.
+    """Return what was seen of each part that the document leaves open.
 
-    It sends nothing.
+    It sends nothing. The document is the one of the service.
 
     Parameters
     ----------
     source
-        A cassette's name, a path, a folder, a list of these, or a `Session`. By default the current
-        session, with the responses to `explore`.
+        A cassette's name, a path, a folder, a list of these, or a `Session`. By
+        default the current session, with the responses to `explore`.
 
     Returns
     -------
     DataFrame
-        A row for each open part, in the document's order. All columns are strings:
+        A row for each open part, in the document's order. All columns are
+        strings:
 
-        ============ ==================================================================
+        ============ ===========================================================
         part         the part
-        section      its section in the document; the table does not show this column
+        section      its section in the document; not shown in the table
         seen         what was seen, in words; empty if nothing was
-        how_sure     ``not seen``, ``undecided``, ``seen once``, ``seen repeatedly``, or
-                     ``certain`` if everything else is ruled out
+        how_sure     ``not seen``, ``undecided``, ``seen once``,
+                     ``seen repeatedly``, or ``certain`` if everything else is
+                     ruled out
         interactions where it was seen: recordings, and numbers from 1
         find_out     the call that would find out more
-        ============ ==================================================================
+        ============ ===========================================================
 
-        ``attrs["notes"]`` names the session, and says how many of its bodies were kept.
+        ``attrs["notes"]`` names the session, and says how many of its bodies
+        were kept.
 
     Raises
     ------
@@ -95,6 +98,12 @@ def findings(source: Source | Iterable[Source] = None) -> pd.DataFrame:
         No session is open, and no source is given.
     CassetteError
         There is no such cassette, or it cannot be read.
+
+    Examples
+    --------
+    >>> found = dm.findings("explore-an-unknown-api").set_index("part")
+    >>> found.loc["versions: new ones, deprecation", "seen"]
+    'GET /v2/users/me: 404'
     """
     recordings = list(recordings_of(source))
     total = sum(map(len, recordings))
@@ -106,13 +115,14 @@ def findings(source: Source | Iterable[Source] = None) -> pd.DataFrame:
 
 
 def explore(*, pause_s: float = 1.0) -> pd.DataFrame:
-    """Send requests that show what the service's document leaves open, and return the `findings`.
+    """Send requests that show what the document leaves open; see `findings`.
 
-    It sends at most about twenty requests, all of them reads, with the session's pacing. It prints
-    each one. It sends a request without a key to the session's address and to each other configured
-    region, and once per process a request with a wrong key to the session's address. These are not
-    recorded. If the service refuses the session's own key, nothing more is sent. The allowance is
-    not used up; `burst` can do that.
+    It sends at most about twenty requests, all of them reads, with the
+    session's pacing. It prints each one. It sends a request without a key to
+    the session's address and to each other configured region, and once per
+    process a request with a wrong key to the session's address. These are not
+    recorded. If the service refuses the session's own key, nothing more is
+    sent. The allowance is not used up; `burst` can do that.
 
     Parameters
     ----------
@@ -122,7 +132,8 @@ def explore(*, pause_s: float = 1.0) -> pd.DataFrame:
     Raises
     ------
     NotConnectedError
-        No session is open, or it replays a recording, which has no responses to new requests.
+        No session is open, or it replays a recording, which has no responses to
+        new requests.
     """
     opened = current()
     if opened.mode == "replay":

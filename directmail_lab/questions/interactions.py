@@ -55,23 +55,27 @@ def interactions(
     Parameters
     ----------
     source
-        A cassette's name, a path, a folder, a list of these, or a `Session`. By default the current
-        session: what it sent and received, or in a replay what it played.
+        A cassette's name, a path, a folder, a list of these, or a `Session`. By
+        default the current session: what it sent and received, or in a replay
+        what it played.
     number
-        Return this interaction in full instead, counted from 1. Its ``.as_curl()`` and
-        ``.as_httpx()`` return code that sends the request again.
+        Return this interaction in full instead, counted from 1. Its
+        ``.as_curl()`` and ``.as_httpx()`` return code that sends the request
+        again.
 
     Returns
     -------
     DataFrame
-        One row for each interaction. The index, ``number``, counts from 1. Columns:
+        One row for each interaction. The index, ``number``, counts from 1.
+        Columns:
 
-        ============ ============= =============================================================
-        at           datetime, UTC when the response came; NaT if the file has no time
+        ============ ============= =============================================
+        at           datetime, UTC when the response came; NaT if not known
         method       string        ``GET``, for example
         path         string        the path below the base address
         query        string        the query without its question mark
-        operation    string        the path with segments that look like ids as ``{id}``
+        operation    string        the path; segments that look like ids are
+                                   ``{id}``
         status       Int64         the status code; 0 if no response came
         attempt      Int64         1, or more if the request was sent again
         content_type string        the response's ``Content-Type``
@@ -79,14 +83,15 @@ def interactions(
         elapsed_s    Float64       seconds from the request to the response
         excerpt      string        the start of the body on one line
         source       string        ``live``, ``recorded`` or ``replayed``
-        problem      string        says if the response was cut short, or did not come; else <NA>
-        ============ ============= =============================================================
+        problem      string        why the response is not whole; else <NA>
+        ============ ============= =============================================
 
-        If a session did not keep a body, ``bytes`` and ``excerpt`` are <NA>. If a body was not
-        recorded, ``bytes`` is <NA> and ``excerpt`` says so. For a session, ``cassette`` and
-        ``cassette_number`` name the interaction in its cassette. For a folder or several sources,
-        ``cassette`` names the source. For one file, ``attrs["problem"]`` says what is wrong with
-        it, or is None.
+        If a session did not keep a body, ``bytes`` and ``excerpt`` are <NA>. If
+        a body was not recorded, ``bytes`` is <NA> and ``excerpt`` says so. For
+        a session, ``cassette`` and ``cassette_number`` name the interaction in
+        its cassette. For a folder or several sources, ``cassette`` names the
+        source. For one file, ``attrs["problem"]`` says what is wrong with it,
+        or is None.
 
     Raises
     ------

@@ -98,31 +98,34 @@ def openapi(
     version: str = "0",
     paths: Collection[str] = (),
 ) -> Document:
-    """Return an OpenAPI 3.1 document that describes what was recorded. It sends nothing.
+    """Return an OpenAPI 3.1 document that describes what was recorded.
 
-    The document contains no values. It contains the names of fields, unless three objects or more
-    have none in common, or a name has a space or looks like an id or an address.
+    It sends nothing. The document contains no values. It contains the names of
+    fields, unless three objects or more have none in common, or a name has a
+    space or looks like an id or an address.
 
     Parameters
     ----------
     source
-        A cassette's name, a path, a folder, a list of these, or a `Session`. By default the current
-        session.
+        A cassette's name, a path, a folder, a list of these, or a `Session`. By
+        default the current session.
     title, version
         The name and the version of the API in the document.
     paths
-        Templates of paths, such as ``["/v1/domains/{domain}"]``; by default the session's. In other
-        paths, segments that seem to be ids are named after the segment before them:
-        ``/v1/lists/{list_id}``. Give a template if that is wrong.
+        Templates of paths, such as ``["/v1/domains/{domain}"]``; by default the
+        session's. In other paths, segments that seem to be ids are named after
+        the segment before them: ``/v1/lists/{list_id}``. Give a template if
+        that is wrong.
 
     Returns
     -------
     Document
-        A dict of JSON values. ``save("api.yaml")`` writes it, and a notebook shows its operations
-        as a table. ``x-seen`` counts how often an operation and each response was seen.
-        ``x-only-404`` lists the paths with no other status than 404. ``servers`` are the base
-        addresses, the most requested first. A path that was not requested at all of them has its
-        own ``servers``.
+        A dict of JSON values. ``save("api.yaml")`` writes it, and a notebook
+        shows its operations as a table. ``x-seen`` counts how often an
+        operation and each response was seen. ``x-only-404`` lists the paths
+        with no other status than 404. ``servers`` are the base addresses, the
+        most requested first. A path that was not requested at all of them has
+        its own ``servers``.
 
     Raises
     ------
@@ -130,6 +133,13 @@ def openapi(
         A cassette cannot be found or read, or there are no interactions.
     ValueError
         One of ``paths`` is not a template.
+
+    Examples
+    --------
+    >>> document = dm.openapi("explore-an-unknown-api")
+    >>> list(document["paths"])
+    ['/v1/campaigns', '/v1/lists', '/v1/lists/{list_id}', '/v1/users/me']
+    >>> document.save("api.yaml")
     """
     recordings = list(recordings_of(source))
     total = sum(map(len, recordings))

@@ -32,25 +32,27 @@ _READ_S: Final = 1.0
 
 
 def browse(source: Source = None) -> BrowserWidget:
-    """Show the interactions of a cassette, or those of a session as they happen.
+    """Show the interactions of a cassette or, as they happen, of a session.
 
-    The list can be filtered and sorted, and each interaction has its details. Keys: the arrows
-    select, Enter opens, ``/`` filters, Escape goes back, and ``c`` compares the selected response
-    with the one that was selected before, as Control+click does. After ``view = browse()``,
-    ``frame(view.response)`` is the selected response as a frame.
+    The list can be filtered and sorted, and each interaction has its details.
+    Keys: the arrows select, Enter opens, ``/`` filters, Escape goes back, and
+    ``c`` compares the selected response with the one that was selected before,
+    as Control+click does. After ``view = browse()``, ``frame(view.response)``
+    is the selected response as a frame.
 
-    The browser of a session also sends requests: ``n`` starts a new one, ``e`` edits the selected
-    one, Control+Enter sends it, Escape aborts it, ``i`` inserts a cell that sends it. A request is
-    sent as `request` would send it: below the base address, paced, and recorded if the session
-    records. You confirm each write before it is sent. A pasted curl command fills in the form,
-    without its credentials. The list begins with what earlier sessions of this kernel sent to the
-    same address with the same key, until `logout`.
+    The browser of a session also sends requests: ``n`` starts a new one, ``e``
+    edits the selected one, Control+Enter sends it, Escape aborts it, ``i``
+    inserts a cell that sends it. A request is sent as `request` would send it:
+    below the base address, paced, and recorded if the session records. You
+    confirm each write before it is sent. A pasted curl command fills in the
+    form, without its credentials. The list begins with what earlier sessions of
+    this kernel sent to the same address with the same key, until `logout`.
 
     Parameters
     ----------
     source
-        A cassette's name or path, the path of a ``.har`` file, or a `Session`. By default the
-        current session.
+        A cassette's name or path, the path of a ``.har`` file, or a `Session`.
+        By default the current session.
 
     Raises
     ------
@@ -59,7 +61,18 @@ def browse(source: Source = None) -> BrowserWidget:
     CassetteNotFoundError
         The cassette does not exist.
     CassetteError
-        The cassette or the file cannot be read. For a large file, the error appears in the widget.
+        The cassette or the file cannot be read. For a large file, the error
+        appears in the widget.
+
+    Examples
+    --------
+    A notebook shows the panel. A terminal shows the first rows:
+
+    >>> dm.browse("record-and-replay")
+       time                  method  path          status  remaining  ...
+    1  2026-11-21 04:00:00Z  GET     /v1/users/me     200        299  ...
+    2  2026-11-21 04:00:01Z  GET     /v1/lists        200         59  ...
+    record-and-replay, 2 interactions, recorded on 21 November 2026.
     """
     if source is None or isinstance(source, Session):
         return BrowserWidget(source or session())

@@ -65,19 +65,21 @@ def login(
     retry: bool = True,
     paths: Collection[str] = (),
 ) -> LoginWidget | Session:
-    """Show the sign-in form. Signing in opens a session and makes it the current one.
+    """Show the sign-in form. Signing in opens the current session.
 
-    If ``record("tour")`` replays because there was no key, signing in begins to record. At a
-    terminal, `login` asks for the address and the key instead, unless they are configured.
+    If ``record("tour")`` replays because there was no key, signing in begins to
+    record. At a terminal, `login` asks for the address and the key instead,
+    unless they are configured.
 
     Parameters
     ----------
     base_url
-        The address that the form shows first: a base address, or the name of a configured region.
-        By default ``DIRECTMAIL_BASE_URL``, or else the first configured region.
+        The address that the form shows first: a base address, or the name of a
+        configured region. By default ``DIRECTMAIL_BASE_URL``, or else the first
+        configured region.
     remember
-        Keep the key in the operating system's keyring after the service has accepted it. `logout`
-        removes it.
+        Keep the key in the operating system's keyring after the service has
+        accepted it. `logout` removes it.
     timeout_s, pace, max_wait_s, reset_unit, allow_writes, retry, paths
         See `connect`.
 

@@ -29,12 +29,13 @@ _UPDATE_S: Final = 0.1
 
 
 def monitor() -> MonitorWidget:
-    """Show how many requests remain of each allowance, live, for the current session.
+    """Show how many requests remain of each allowance, live.
 
-    Requests may come from any loop, thread or task; the page is updated at most ten times a second.
-    It draws the last 400 responses of each operation, and counts down while a request waits.
-    ``.close()`` or its button stops it. The saved notebook keeps a PNG with all readings of the
-    first recording that the monitor showed, even if it follows another session or replay later.
+    Requests may come from any loop, thread or task; the page is updated at most
+    ten times a second. It draws the last 400 responses of each operation, and
+    counts down while a request waits. ``.close()`` or its button stops it. The
+    saved notebook keeps a PNG with all readings of the first recording that the
+    monitor showed, even if it follows another session or replay later.
 
     Raises
     ------
