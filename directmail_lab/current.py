@@ -322,7 +322,9 @@ def request(method: str, path: str, **options: Any) -> httpx.Response:
 
 
 def get(path: str, **options: Any) -> httpx.Response:
-    """Send a GET request; see `request`.
+    """Send a GET request to a path below the base address.
+
+    The options are those of `request`, such as ``params={"limit": 10}``.
 
     Examples
     --------

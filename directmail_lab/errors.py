@@ -2,26 +2,27 @@
 
     DirectMailLabError
     ├── NotConnectedError        no session is open
-    ├── CredentialError          no key was found, or HTTP Basic cannot carry it
-    ├── AddressError             the address is not valid, or would expose the key
+    ├── CredentialError          no key was found, or it cannot be sent
+    ├── AddressError             the address is invalid, or exposes the key
     ├── WriteRefusedError        a write to a live service was not allowed
     │   └── AlreadySentError     … because an earlier recording has it
     ├── OutcomeUnknownError      a write was sent and no response came
-    ├── AllowanceExhaustedError  the allowance is used up, and the wait is too long
+    ├── AllowanceExhaustedError  the wait for the allowance is too long
     ├── NotJSONError             a body is not JSON
-    ├── NotebookRunError         a notebook to share does not run without a key
-    ├── MissingPackageError      a package is not installed that this call needs
+    ├── NotebookRunError         a notebook does not run without a key
+    ├── MissingPackageError      a package is not installed
     ├── ServiceError             the service responded with an error status
     │   └── UnauthorizedError    … with 401 or 403
-    └── CassetteError            a cassette cannot be found, opened or written
+    └── CassetteError            a cassette was not found, opened or written
         ├── NotRecordedError     the cassette has no response to a request
         │   └── CassetteNotFoundError  … because there is no such cassette
         ├── CassetteFormatError  a file is not a cassette
         └── CassetteInUseError   another recording writes the cassette
 
-Timeouts and connection errors stay httpx's own (see `directmail_lab.clients.own`). Each message
-says what happened, then what to do. It contains no key, query, header value or body. Only a
-`ServiceError` quotes one line of the body, redacted: what the service says to people.
+Timeouts and connection errors stay httpx's own (see
+`directmail_lab.clients.own`). Each message says what happened, then what to
+do. It contains no key, query, header value or body. Only a `ServiceError`
+quotes one line of the body, redacted: what the service says to people.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ _POLL_S: Final = 0.02
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Reads the requests of one connection and sends what `LoopbackServer.response_to` returns."""
+    """Reads one connection's requests, and sends the responses to them."""
 
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
