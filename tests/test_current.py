@@ -18,7 +18,6 @@ from directmail_lab import questions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from faulty_service import FaultyService
 
@@ -73,35 +72,6 @@ def test_each_question_of_a_source_is_a_call_of_the_package() -> None:
     }
 
     assert {"chart_rate_limits", "findings", "openapi"} <= asked.keys() <= {*NAMES}
-
-
-@pytest.mark.slow
-def test_a_wrong_argument_does_not_type_check(tmp_path: Path) -> None:
-    """Wrong sources and choices are errors for mypy; valid ones are not."""
-    wrong = [
-        "dm.findings(3.5)",
-        "dm.openapi(3.5)",
-        'dm.record("tour", record_mode="sometimes")',
-        'dm.connect(cassette="tour", record_mode="sometimes")',
-        'dm.replay("tour", repeat="never")',
-        'dm.replay("tour", timing="slowly")',
-        'dm.connect(pace="fast")',
-    ]
-    right = [
-        'dm.findings(["tour", dm.session(), Path("more")])',
-        'dm.openapi(Path("tour.har"))',
-        'dm.record("tour", record_mode="all")',
-        'dm.replay("tour", repeat="strict", timing=0.5)',
-        'dm.post("/v1/letters", json={}).status_code',
-    ]
-    consumer = tmp_path / "consumer.py"
-    start = ["from pathlib import Path", "import directmail_lab as dm"]
-    consumer.write_text("\n".join([*start, *right, *wrong]))
-    command = [sys.executable, "-m", "mypy", "--strict", "--config-file=", str(consumer)]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
-
-    refused = re.findall(r"consumer\.py:(\d+): error: (?:Argument|No overload)", done.stdout)
-    assert [int(line) for line in refused] == list(range(8, 15)), done.stdout
 
 
 def test_importing_loads_nothing_heavy() -> None:

@@ -286,7 +286,7 @@ def services(draw: st.DrawFn) -> tuple[str, list[Reading]]:
 
 
 @pytest.mark.slow
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(services(), st.none() | services())
 def test_the_unit_is_never_a_wrong_one(
     first: tuple[str, list[Reading]], second: tuple[str, list[Reading]] | None

@@ -190,7 +190,7 @@ def execute(path: Path) -> None:
     with TemporaryDirectory() as folder:
         copy_tutorials(Path(folder))
         run(notebook, Path(folder) / "notebooks")
-    _keep_what_lasts(notebook, path.parent)
+    keep_what_lasts(notebook, path.parent)
     nbformat.write(notebook, path)  # type: ignore[no-untyped-call]
 
 
@@ -217,23 +217,25 @@ def run(notebook: Any, folder: Path, *, environ: Mapping[str, str] | None = None
         kernel_name="python3",
         resources={"metadata": {"path": str(folder)}},
     )
-    # cassetter (for the benchmarks) and pytest-recording define the same option.
-    client.execute(env={**without_key, "PYTEST_ADDOPTS": "-p no:cassetter", **(environ or {})})
+    # cassetter (for the benchmarks) and pytest-recording define the same option, and pytest-asyncio
+    # warns of a default.
+    plugins = {"PYTEST_ADDOPTS": "-p no:cassetter -p no:asyncio"}
+    client.execute(env={**without_key, **plugins, **(environ or {})})
 
 
-def _keep_what_lasts(notebook: Any, folder: Path) -> None:
+def keep_what_lasts(notebook: Any, folder: Path) -> None:
     """Remove the outputs that need this kernel and the metadata that differs from run to run."""
     notebook.metadata.pop("widgets", None)
     for cell in notebook.cells:
         cell.metadata.pop("execution", None)
         if cell.cell_type == "code":
-            cell.outputs = lasting_outputs(cell)
+            cell.outputs = _lasting_outputs(cell)
             if cell.source in _PICTURED:
                 name, width = _PICTURED[cell.source]
                 cell.outputs.append(_picture(folder / name, width))
 
 
-def lasting_outputs(cell: Any) -> list[Any]:
+def _lasting_outputs(cell: Any) -> list[Any]:
     """Return a cell's outputs without widgets, whose ids differ on each run.
 
     The browser's cell keeps no output: what it shows depends on how fast the later cells run.
