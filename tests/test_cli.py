@@ -189,6 +189,7 @@ def test_an_error_says_what_to_do_at_a_terminal(words: str, says: str, service: 
         ({"status": 429, "headers": {"Retry-After": "1000"}}, "Try again later."),
         ({"body": "<html>"}, "Check the base address: it may lead to a login page"),
         ({"status": 404}, "Check the path and the base address: the request went to http:"),
+        ({"status": 404, "body": "<html>"}, "the request went to http:"),
         ({"regions": "[regions"}, "Fix or remove it."),
         ({"variable": "https://me:x@api.example.com"}, "Give the address alone"),
         ({"variable": "http://127.0.0.1:9"}, "Check its spelling and the network."),
@@ -209,7 +210,7 @@ def test_advice_at_a_terminal_has_no_call_of_python(
     message = error_message(done.exception)
 
     assert says in message
-    assert not re.search(r"\b(dm|connect|login|replay|record|live|get|frame)\(", message)
+    assert not re.search(r"\w\(", message)
 
 
 def test_a_mismatch_is_explained_line_by_line_at_a_terminal(tour: Path) -> None:

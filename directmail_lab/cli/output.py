@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import sys
 from collections.abc import Collection
 from pathlib import Path
@@ -128,4 +129,7 @@ def error_message(error: Exception) -> str:
     advice = next((own for kind, own in _ADVICE.items() if isinstance(error, kind)), None)
     if isinstance(error, DirectMailLabError) and advice is not None:
         error.advice = advice
+    elif isinstance(error, errors.ServiceError):
+        sentences = re.split(r"(?<=\.) (?=[A-Z])", error.advice)
+        error.advice = " ".join(each for each in sentences if not re.search(r"\w\(", each))
     return str(error)
