@@ -59,6 +59,7 @@ def recorded(path: Path | str, *interactions: Interaction, **options: Any) -> Pa
     with opened(Path(path), "all", aside=True, **options) as cassette:
         for each in interactions:
             cassette.record(each)
+        cassette.close("merge")
     return Path(path)
 
 

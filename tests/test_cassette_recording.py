@@ -300,18 +300,20 @@ def test_a_re_recording_aside_replaces_the_cassette_only_at_close(tour: Path) ->
         assert tour.read_bytes() == before
         with pytest.raises(CassetteInUseError):
             repair(tour.with_name("tour.unfinished.yaml"))
+        cassette.close("merge")
     assert paths_in(tour) == ["/1", "/2", "/0"]
     assert read_cassette(tour).interaction(3).response.body == b"new"
     assert list(tour.parent.iterdir()) == [tour]
 
 
-def test_a_killed_re_recording_aside_leaves_the_old_cassette_unchanged(tour: Path) -> None:
+@pytest.mark.parametrize("end", ["os._exit(9)", "sys.exit()"])
+def test_an_unfinished_re_recording_aside_leaves_the_old_cassette(tour: Path, end: str) -> None:
     """The partial recording is in a readable file, which the next recording and repair name."""
     before = tour.read_bytes()
-    code = """
+    code = f"""
 cassette = opened(Path(sys.argv[1]), "all", aside=True)
 cassette.record(answered(get("/1"), "[1]"))
-os._exit(9)
+{end}
 """
     in_another_process(code, tour).communicate(timeout=60)
     notices: list[str] = []

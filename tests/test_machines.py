@@ -53,7 +53,7 @@ def record_again(path: Path, *, aside: bool = False) -> list[str]:
     notices: list[str] = []
     cassette = Cassette(path, record_mode="all", aside=aside, notice=notices.append)
     cassette.record(answered(get("/v1/users/me"), body="new"))
-    cassette.close()
+    cassette.close("merge")
     return notices
 
 

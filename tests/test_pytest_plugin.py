@@ -308,6 +308,33 @@ def test_a_failed_re_recording_keeps_the_old_cassette(
     assert own.read_bytes() != before
 
 
+def test_a_killed_re_recording_keeps_the_old_cassette(run: Run, account: StandIn) -> None:
+    """The old file is as it was, and the responses that the test received are beside it."""
+    recorded(OWN, account, 2)
+    before = OWN.read_bytes()
+    kill = "__import__('os').kill(__import__('os').getpid(), 9)"
+    run(f"{ONE_CALL}; {kill}", AGAIN_ALL, apart=True)
+
+    assert OWN.read_bytes() == before
+    assert len(read_cassette(OWN.with_stem(f"{OWN.stem}.unfinished"))) == 1
+    run(ONE_CALL, AGAIN_ALL, passed=1)
+    assert len(read_cassette(OWN)) == 1
+
+
+@pytest.mark.parametrize("then", ["", "; assert 0"])
+def test_new_episodes_are_added_to_a_tests_own_cassette(
+    run: Run, account: StandIn, then: str
+) -> None:
+    """The test replays what its cassette contains, so that stays, even if the test fails."""
+    recorded(OWN, account)
+    both = f"{ONE_CALL}; directmail.get('/v1/lists')"
+    outcome = {"failed": 1} if then else {"passed": 1}
+    run(both + then, "--directmail-record-mode=new_episodes", **outcome)
+
+    run(both, passed=1)
+    assert account.requests == {"GET /v1/users/me": 1, "GET /v1/lists": 1}
+
+
 @pytest.mark.parametrize("before", ["directmail.me()", ""])
 def test_replaying_another_cassette_does_not_end_a_re_recording(
     run: Run, account: StandIn, before: str

@@ -80,9 +80,7 @@ def record(name: str, path: Path) -> None:
             partial(RecordingTransport, timer=clock.timer),
         ),
         Session(service.base_url, ApiKey(service.api_key), pace="off") as session,
-        session.record(
-            path, record_mode="all", aside=True, metadata={"service": _SAID, "started_at": _AT}
-        ),
+        session.record(path, record_mode="once", metadata={"service": _SAID, "started_at": _AT}),
     ):
         RECORDINGS[name](session, service, clock.pass_s)
 

@@ -27,5 +27,5 @@ from .memory import (
     PlayedRecording as PlayedRecording,
     RawInteraction as RawInteraction,
 )
-from .recorder import Written as Written
+from .recorder import Ending as Ending, Written as Written
 from .recording import Recording as Recording, uncollected as uncollected

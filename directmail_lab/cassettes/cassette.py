@@ -96,8 +96,8 @@ class Cassette:
     before_record
         Called with each interaction before it is redacted; see `directmail_lab.record`.
     aside
-        Whether a recording in mode ``"all"`` is written to another file, until `close` puts it in
-        place as ``ending`` says.
+        Whether a recording in mode ``"all"`` of an old cassette is written to another file. It goes
+        on until `close` is told its ``ending``.
     metadata
         Metadata for a new cassette, besides its writer, base address and time.
     notice
@@ -118,11 +118,6 @@ class Cassette:
         Whether it records everything, so that it replays nothing.
     records_failures
         Whether a read to which no response came is recorded, as a write is.
-    ending
-        What `close` does with a recording ``aside`` if there is an old file. ``"merge"`` keeps the
-        interactions that were not recorded again, as vcrpy does. ``"replace"`` drops them.
-        ``"aside"`` keeps the old file, and the new one next to it. With None, the recording goes
-        on.
 
     Raises
     ------
@@ -156,7 +151,6 @@ class Cassette:
         self.record_mode = record_mode
         self.on_played: Callable[[Request], object] = lambda _: None
         self.on_unmatched: Callable[[NotRecordedError], object] = lambda _: None
-        self.ending: Ending | None = "merge"
         self.records_failures = False
         self._redactor = redactor or Redactor()
         self._matching = Matching(match_on, ignore, like)
@@ -173,11 +167,11 @@ class Cassette:
         self._recorder: Recorder | None = None
         # For requests in which something was replaced: a hash of the original, by what is recorded.
         self._replaced: dict[tuple[str, str, bytes | None], int] = {}
-        self._aside, self.updates = aside, record_mode in ("update", "all")
+        self.updates, self._aside = record_mode in ("update", "all"), aside and record_mode == "all"
         if self.records:
             self._recorder = self._open_recorder()
             self._recording = self._recorder.recording
-            if self.updates and not aside:
+            if self.updates and not self._aside:
                 self._refuse_other_address(base_url)
         else:
             self._recording = name if isinstance(name, FileRecording) else read_cassette(self.path)
@@ -341,22 +335,29 @@ class Cassette:
     def __len__(self) -> int:
         return len(self.recording())
 
-    def close(self) -> None:
+    def close(self, ending: Ending | None = None) -> None:
         """Close a recording: write its end line, and release the lock.
 
         If the recording has personal data, a notice says so.
+
+        Parameters
+        ----------
+        ending
+            What becomes of a recording ``aside``, which goes on with None. ``"merge"`` keeps the
+            interactions that were not recorded again, as vcrpy does. ``"replace"`` drops them.
+            ``"aside"`` keeps the old file, and the new one next to it.
 
         Raises
         ------
         CassetteError
             The disk is full.
         """
-        recorder, ending = self._recorder, self.ending
-        if recorder is None or ending is None:
+        if self._recorder is None or (self._aside and ending is None):
             return
         with self._lock:
+            self._aside = False  # if the recording goes on, it adds to what is in place then
             try:
-                has_recorded = recorder.close(ending)
+                has_recorded = self._recorder.close(ending or "merge")
             except OSError as error:
                 raise self._not_written(error) from None
         if has_recorded and (notice := notice_of_personal_data(self.path, self.name)):
@@ -372,8 +373,6 @@ class Cassette:
         """
         with self._lock:
             if self._recorder is not None and self._recorder.closed:
-                # If something was recorded aside, it is in the cassette now: append to it.
-                self._aside &= not self._recorder.has_recorded
                 self._recorder = self._open_recorder()
                 self.continue_run()
 
@@ -439,7 +438,8 @@ class Cassette:
             redactor=self._redactor,
             metadata=self._metadata,
             notice=self._notice,
-            replaces=self._matching if self.updates else None,
+            matching=self._matching,
+            updates=self.updates,
             aside=self._aside,
         )
         # So the recording is also closed when the kernel ends, or the cassette is dropped.
@@ -507,4 +507,4 @@ def _place(url: str | None, path: str | None = None) -> object:
 
 def _close_quietly(recorder: Recorder) -> None:
     with suppress(OSError, CassetteError):
-        recorder.close()
+        recorder.close("aside")

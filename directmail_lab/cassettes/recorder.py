@@ -70,11 +70,14 @@ class Recorder:
 
     Parameters
     ----------
-    replaces
-        Given if everything is recorded again: the matching by which a new interaction replaces
-        those of earlier runs to the same request. The others stay, as in vcrpy.
+    matching
+        Tells which requests are the same.
+    updates
+        Whether everything is recorded again: a new interaction replaces those of earlier runs to
+        the same request. The others stay, as in vcrpy.
     aside
         Whether the new interactions are written to another file, until `close` puts it in place.
+        That file has them all.
     notice
         Called with a sentence if another program replaced or removed the file.
 
@@ -95,7 +98,8 @@ class Recorder:
         redactor: Redactor,
         metadata: Mapping[str, object],
         notice: Callable[[str], None],
-        replaces: Matching | None = None,
+        matching: Matching,
+        updates: bool = False,
         aside: bool = False,
     ) -> None:
         with ExitStack() as locks:
@@ -110,8 +114,9 @@ class Recorder:
         self._redactor = redactor.extended(self.recording.redact)
         self._metadata = metadata
         self._notice = notice
-        self._replaces = replaces
+        self._matching = matching
         self._aside = aside
+        self._updates = updates and not aside
         self._writer: LineWriter | None = None
         self._process = os.getpid()
         self.closed = False
@@ -135,7 +140,7 @@ class Recorder:
         if self.closed:  # while the request was in flight
             self._notice(f"A response arrived after cassette {self._path.stem!r} was closed.")
             return None
-        if self._in_place and fails(interaction.response):
+        if self._updates and self._file == self._path and fails(interaction.response):
             interaction = replace(interaction, is_fallback=True)
         text, written = self._redactor.redacted_text(interaction, layout.interaction_text)
         if self._writer is None:
@@ -157,23 +162,13 @@ class Recorder:
             text = layout.mark_line([each + 1 for each in replaced], self._writer.count) + text
         self._writer.append(text)
         self._replaced.update(replaced)
-        is_final = self._file == self._path and not (self._in_place and self.old_count)
+        is_final = self._file == self._path and not (self._updates and self.old_count)
         number = self._writer.count if is_final else None
         return Written(number, written.request, written is interaction)
 
     @property
     def has_recorded(self) -> bool:
         return self._writer is not None
-
-    @property
-    def _in_place(self) -> bool:
-        """Whether a new interaction replaces old ones in the file itself."""
-        return self._updates and self._file == self._path
-
-    @property
-    def _updates(self) -> bool:
-        """Whether everything is recorded again, also beside a file that somebody has changed."""
-        return self._replaces is not None and not self._aside
 
     @cached_property
     def _old(self) -> Player:
@@ -183,7 +178,7 @@ class Recorder:
         base_url = self._metadata.get("base_url") or recording.base_url
         return Player(
             recording,
-            self._replaces or Matching(),
+            self._matching,
             base_url=str(base_url or ""),
             redactor=self._redactor,
             plays_fallbacks=True,
@@ -258,7 +253,7 @@ class Recorder:
         """The file with the new interactions, if it is not the cassette's own; else None."""
         return self._file if self._file != self._path and self.has_recorded else None
 
-    def close(self, ending: Ending = "merge") -> bool:
+    def close(self, ending: Ending) -> bool:
         """Close the file, release the lock, and return whether anything was recorded.
 
         What was replaced is dropped from the file. If that is not possible, its readers still drop
@@ -395,7 +390,7 @@ class Recorder:
         new = read_cassette(self._file)
         player = Player(
             new,
-            self._replaces or Matching(),
+            self._matching,
             base_url=self.recording.base_url or "",
             redactor=self._redactor,
         )

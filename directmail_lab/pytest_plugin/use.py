@@ -24,7 +24,7 @@ from .settings import (
 )
 
 if TYPE_CHECKING:
-    from ..cassettes import Cassette
+    from ..cassettes import Cassette, Ending
     from ..errors import NotRecordedError
     from ..exchange.values import Request
     from ..sessions import Session
@@ -67,8 +67,6 @@ class Use:
         self.cassette.records_failures = self.cassette.records
         self._was_there, self._count_before = self.path.exists(), len(self.cassette)
         self._check_age()
-        if self.cassette.record_mode == "all":
-            self.cassette.ending = None  # `end` decides, by the outcome of the test
 
     def note_fixture(self, fixture: pytest.FixtureDef[Any]) -> None:
         """Note a fixture that may send requests after the test."""
@@ -96,13 +94,11 @@ class Use:
         problem = self._problem() if self._has_passed and not self._has_failed else ""
         is_module = isinstance(self.node, pytest.Module)
         is_good = not (problem or self._has_failed) and (self._has_passed or is_module)
-        if not is_good:
-            self.cassette.ending = "aside"
-        else:
-            # A cassette of this test alone must not keep responses that it no longer requests: the
-            # test would always fail.
-            self.cassette.ending = "replace" if self.is_own else "merge"
-        self.cassette.close()  # the test may have left the session in another mode
+        # A cassette of this test alone must not keep responses that it no longer requests: the test
+        # would always fail.
+        ending: Ending = "replace" if self.is_own else "merge"
+        # The test may have left the session in another mode.
+        self.cassette.close(ending if is_good else "aside")
         if self.cassette.records and not is_good and not self.cassette.aside and self.path.exists():
             from ..cassettes.convert import drop_failures
 
