@@ -362,7 +362,7 @@ def test_a_write_of_an_earlier_run_is_refused_before_it_is_sent(
     assert (refused.value.cassette, refused.value.number, refused.value.status) == ("tour", 2, 201)
     assert refused.value.sent_at == read_cassette(TOUR).interaction(2).recorded_at
     assert isinstance(refused.value, WriteRefusedError)
-    block = "with dm.record('tour', record_mode=\"all\"):"
+    block = "with record('tour', record_mode=\"all\"):"
     for word in ("201", "interaction 2 of cassette 'tour'", "ignore", block, "new_episodes"):
         assert word in str(refused.value)
 

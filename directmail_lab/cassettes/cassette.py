@@ -97,7 +97,7 @@ class Cassette:
         Called with each interaction before it is redacted; see `directmail_lab.record`.
     aside
         Whether a recording in mode ``"all"`` of an old cassette is written to another file. It goes
-        on until `close` is told its ``ending``.
+        on until `close` gets an ``ending``.
     metadata
         Metadata for a new cassette, besides its writer, base address and time.
     notice
