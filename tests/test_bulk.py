@@ -117,7 +117,7 @@ def test_an_interrupt_keeps_the_responses_received_so_far(items: StandIn) -> Non
 
     # Whether the fifth was received in time is chance.
     assert numbers(got)[:4] == [8, 9, 10, 11]
-    assert numbers(got)[5:] == [dm.DirectMailLabError] * 17
+    assert numbers(got)[5:] == [dm.DirectMailLabError] * len(PATHS[8 + 5 :])
     assert "interrupted" in str(got[-1])
     assert len(dm.me()) == 1
 
@@ -210,7 +210,7 @@ def test_paging_follows_the_next_page_that_the_service_names(lists: Lists, answe
     with dm.replay("pages", repeat="strict"):
         played = dm.frame(list(dm.pages("/v1/lists")))
 
-    assert recorded["id"].tolist() == list(range(25))
+    assert recorded["id"].tolist() == [each["id"] for each in RECORDS]
     assert recorded.attrs["pages"] == 3
     assert played.equals(recorded)
     assert set(requests.values()) == {1}
@@ -326,7 +326,7 @@ def test_no_page_is_skipped_if_the_paging_data_is_wrong(lists: Lists, says: obje
 
     lists(answer)
 
-    assert len(dm.frame(dm.pages("/v1/lists", page="page"))) == 25
+    assert len(dm.frame(dm.pages("/v1/lists", page="page"))) == len(RECORDS)
 
 
 @pytest.mark.parametrize("says", [{"total": 25}, {"total_pages": 3}, {"next": "?page=3"}])
@@ -337,7 +337,7 @@ def test_a_short_page_that_announces_more_is_not_the_last(
     cuts = {1: (0, 10), 2: (10, 17), 3: (17, 25)}
     lists(lambda query: {"data": RECORDS[slice(*cuts.get(int(query["page"]), (25, 25)))], **says})
 
-    assert len(dm.frame(dm.pages("/v1/lists", page="page"))) == 25
+    assert len(dm.frame(dm.pages("/v1/lists", page="page"))) == len(RECORDS)
 
 
 def test_the_progress_bar_of_pages_says_how_many_came(
@@ -352,7 +352,7 @@ def test_the_progress_bar_of_pages_says_how_many_came(
     lists(BY_PAGE)
     texts = [terminal.getvalue() for _ in dm.pages("/v1/lists", page="page")]
 
-    assert [re.findall(r"Pages: \d+", text)[-1][7:] for text in texts] == ["1", "2", "3"]
+    assert [re.findall(r"Pages: (\d+)", text)[-1] for text in texts] == ["1", "2", "3"]
 
 
 @pytest.mark.parametrize(
@@ -378,7 +378,7 @@ def test_paging_a_replay_stays_at_the_address_of_the_session(lists: Lists) -> No
     with dm.record("pages"):
         list(dm.pages("/v1/lists"))
     with dm.connect("https://api.example.com/eu", cassette="pages"):
-        assert len(dm.frame(dm.pages("/v1/lists"))) == 25
+        assert len(dm.frame(dm.pages("/v1/lists"))) == len(RECORDS)
 
 
 def test_a_failed_page_raises_an_error(service: FaultyService) -> None:

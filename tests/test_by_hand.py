@@ -119,7 +119,7 @@ def test_a_persons_change_is_read_and_kept(
     assert paths_in(ours) == [*expected, "/new", "/newer"]
     assert len(deserialize(ours.read_text(), yamlserializer)[0]) == len(expected) + 2
     assert kept in ours.read_text()
-    assert len(list(ours.parent.iterdir())) == 1
+    assert list(ours.parent.iterdir()) == [ours]
 
 
 @pytest.mark.parametrize("name", TAILS)
@@ -215,7 +215,7 @@ def test_a_torn_file_with_windows_line_ends_is_read_as_fast(tmp_path: Path) -> N
     for content in (data, data.replace(b"\n", b"\r\n")):
         path.write_bytes(content)
         started = time.process_time()
-        assert len(read_cassette(path)) == 1999
+        assert len(read_cassette(path)) == len(many) - 1
         times.append(time.process_time() - started)
 
     assert times[1] < 10 * times[0] + 0.05

@@ -193,15 +193,16 @@ def test_yml_and_yaml_suffixes_are_equivalent(tmp_path: Path) -> None:
 def test_tour_yaml_is_preferred_to_tour_yml(tmp_path: Path) -> None:
     """A notice names the other file, which is found by its full name."""
     paths = [tmp_path / "cassettes" / name for name in ("tour.yaml", "tour.yml")]
-    paths[1].write_bytes(write(paths[0]).read_bytes())
+    yaml, yml = paths
+    yml.write_bytes(write(yaml).read_bytes())
     notices: list[str] = []
     named = cassettes_by_name()
     Cassette("tour", notice=notices.append)
 
     assert [find_cassette(name) for name in ("tour", "tour.yml")] == paths
     assert [named[name] for name in ("tour", "tour.yml")] == paths
-    assert len(notices) == 1
-    assert "The file tour.yml in the same folder is not used" in notices[0]
+    (notice,) = notices
+    assert "The file tour.yml in the same folder is not used" in notice
 
 
 BAD_NAMES = ["", " ", "..", "../tour", "a/../../tour", "/etc/passwd", "a\\..\\b", "a\0b", "C:tour"]

@@ -134,13 +134,14 @@ def test_a_forked_child_records_nothing(tour: Path) -> None:
     """A fork may happen while a thread records, so the file and its lock stay with the parent."""
     cassette = opened(tour)
     cassette.record(answered(get("/parent")))
+    recorded_before = len(cassette)
     with cassette._lock:
         child = os.fork()
     if child == 0:
         status = 1
         with suppress(BaseException):
             cassette.record(answered(get("/child")))
-            status = len(cassette) != 4 or cassette.play(get("/0")) is None
+            status = len(cassette) != recorded_before or cassette.play(get("/0")) is None
             cassette.close()
             del cassette
         os._exit(status)
@@ -264,7 +265,7 @@ def test_the_checksum_shows_that_a_file_was_edited(tour: Path) -> None:
     tour.write_text(tour.read_text().replace('"300"', '"301"', 1))
 
     assert "changed" in str(read_cassette(tour).problem)
-    assert len(read_cassette(tour)) == 3
+    assert paths_in(tour) == ["/0", "/1", "/2"]
 
 
 @pytest.mark.parametrize("mode", ["new_episodes", "all"])
@@ -323,8 +324,8 @@ cassette.record(answered(get("/1"), "[1]"))
     add(tour, answered(get("/0")), record_mode="all", notice=notices.append)
     (found,) = repair(tour)
 
-    assert str(unfinished) in notices[0]
-    assert len(notices) == 1  # it is named once
+    (notice,) = notices  # it is named once
+    assert str(unfinished) in notice
     assert f"it is in {unfinished} (1 interaction)" in found
     assert "Look at it" in found  # it may be the rest of a recording whose file was replaced
     assert paths_in(tour) == ["/1", "/2", "/0"]
@@ -377,7 +378,7 @@ def test_another_programs_cassette_is_rewritten_whole_at_the_first_interaction(
     assert loaded.metadata["by"] == "vcrpy"
     assert loaded.metadata["recorded_with"].startswith("directmail-lab")
     assert loaded.base_url == BASE_URL
-    assert loads_in_vcrpy(path) == 3
+    assert loads_in_vcrpy(path) == len(loaded)
 
 
 def test_an_interaction_is_redacted_and_not_written_if_it_still_leaks(
@@ -451,6 +452,6 @@ def test_closing_twice_is_fine_and_nothing_is_recorded_after_it(tour: Path) -> N
     cassette.close()
 
     assert cassette.record(answered()) is None
-    assert len(read_cassette(tour)) == 3
+    assert paths_in(tour) == ["/0", "/1", "/2"]
     with pytest.raises(CassetteError, match="opened to replay"):
         Cassette(tour).record(answered())

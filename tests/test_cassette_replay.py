@@ -152,7 +152,7 @@ def test_matching_by_headers_compares_only_requests_with_the_same_headers(path: 
     lower = [replace(each, headers=(("x-agent", each.headers[0][1]),)) for each in named]
 
     assert bodies(cassette, *reversed(lower)) == [str(n).encode() for n in reversed(range(50))]
-    assert len(compared) == 50
+    assert len(compared) == len(named)
 
 
 @pytest.mark.parametrize("base", [US, "http://127.0.0.1:8/x/y"])

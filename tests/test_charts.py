@@ -92,7 +92,7 @@ def test_readings_without_times_are_drawn_by_number() -> None:
     chart = draw([sample(at) for at in (math.nan, NOON_S, NOON_S + 1)])
 
     assert chart.axes[0].get_xlabel() == "by number: not every response has a time"
-    assert list(chart.axes[0].lines[-1].get_xdata()) == [1, 2, 3]
+    assert [1, 2, 3] in [list(line.get_xdata()) for line in chart.axes[0].lines]
 
 
 def test_the_same_readings_are_the_same_bytes() -> None:
@@ -122,9 +122,9 @@ def test_the_line_follows_the_readings_and_ends_with_its_window() -> None:
     chart = draw([reading(50, 9), reading(55, 8), reading(150, 9)])
     (line,) = [each for each in chart.axes[0].lines if each.get_drawstyle() == "steps-post"]
 
-    times = [f"{num2date(x):%F %T}" for x in line.get_xdata()]
+    times = [f"{num2date(x):%T}" for x in line.get_xdata()]
     assert list(map(str, line.get_ydata())) == ["9.0", "8.0", "nan", "9.0", "nan"]
-    assert times[1:3] == ["2026-11-21 12:00:55", "2026-11-21 12:01:00"]
+    assert times == ["12:00:50", "12:00:55", "12:01:00", "12:02:30", "12:03:00"]
 
 
 @pytest.mark.parametrize(
@@ -178,8 +178,9 @@ before = shell.display_formatter.format(chart)
 select_figure_formats(shell, {"png", "svg"})
 after = shell.display_formatter.format(chart)
 assert before == after
-assert set(before[0]) == {"image/png", "text/plain"}, set(before[0])
-assert before[1]["image/png"]["alt"] == before[0]["text/plain"] == chart.alt_text
+data, metadata = before
+assert set(data) == {"image/png", "text/plain"}, set(data)
+assert metadata["image/png"]["alt"] == data["text/plain"] == chart.alt_text
 """
     environment = {**os.environ, "IPYTHONDIR": os.devnull, "PYTHONWARNINGS": "ignore"}
     subprocess.run([sys.executable, "-c", program], env=environment, check=True)

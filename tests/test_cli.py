@@ -238,8 +238,8 @@ def test_a_cassettes_data_is_printed_as_json_csv_and_a_table(command: str) -> No
 
     rows = json.loads(as_json.stdout)
     assert [as_json.exit_code, as_csv.exit_code, table.exit_code] == [0, 0, 0]
-    assert len(rows) == len(list(csv.DictReader(io.StringIO(as_csv.stdout)))) > 0
-    assert list(rows[0]) == as_csv.stdout.splitlines()[0].split(",")
+    in_csv = list(csv.DictReader(io.StringIO(as_csv.stdout)))
+    assert list(map(list, rows)) == list(map(list, in_csv)) != []
     assert str(rows[0].get("path") or next(iter(rows[0].values()))) in table.stdout
 
 
@@ -334,7 +334,8 @@ def test_show_prints_a_line_for_each_interaction_or_one_in_full(tour: Path) -> N
     ]
     assert whole.startswith("GET https://api.example.test/v1/lists/8f14e45f?page=2\nAccept: */*\n")
     assert "404 OK after 0.042 s" in whole
-    assert len(cassette("show", tour).stdout.splitlines()) == 1 + len(rows)
+    numbers = re.findall(r"^ *(\d+) ", cassette("show", tour).stdout, re.MULTILINE)
+    assert numbers == [str(row["number"]) for row in rows]
 
 
 def test_audit_exits_with_1_until_nothing_is_left_to_redact(tour: Path) -> None:
@@ -347,7 +348,8 @@ def test_audit_exits_with_1_until_nothing_is_left_to_redact(tour: Path) -> None:
     assert "interaction 1, response body: an e-mail address" in both.stdout
     assert "cell 2, source: a service's key" in both.stdout
     assert KEY not in both.output
-    assert (done.exit_code, done.stdout) == (0, "Changed 2 interactions of tour.\n")
+    assert done.exit_code == 0
+    assert "Changed 2 interactions of tour.\n" in done.stdout
     assert cassette("audit", "tour").exit_code == 0
 
 
@@ -387,7 +389,8 @@ def test_convert_writes_another_layout(tour: Path) -> None:
     target = Path("tour.har")
     done = cassette("convert", "tour", target)
 
-    assert (done.exit_code, done.stdout) == (0, "Wrote 4 interactions to tour.har.\n")
+    assert done.exit_code == 0
+    assert "Wrote 4 interactions to tour.har.\n" in done.stdout
     assert json.loads(target.read_text())["log"]["version"] == "1.2"
     assert cassette("convert", "tour", target, "--force", "--to", "vcrpy").exit_code == 0
     assert target.read_text().startswith("interactions:")
@@ -449,9 +452,7 @@ def test_the_lab_starts_on_the_first_notebook_and_prints_its_address_last(tmp_pa
         process.send_signal(signal.SIGINT)
         rest, _ = process.communicate(timeout=60)
 
-    assert printed.splitlines()[:-1] == [
-        "Starting JupyterLab; its address follows. Ctrl-C ends it."
-    ]
+    assert "Starting JupyterLab; its address follows. Ctrl-C ends it." in printed
     assert f"/lab/tree/notebooks/{tutorials.FIRST}?token=" in address
     assert response.status_code == 200
     assert "token=" not in rest
@@ -506,19 +507,18 @@ def test_adopt_names_what_it_finds_and_changes_nothing(suite: object, service: S
 
     assert contents("suite") == before
     assert isinstance(wrong.exception, DirectMailLabError)
-    lines = [line for line in done.stdout.splitlines() if line and not line.startswith("    ")]
-    assert lines[:8] == [
+    assert re.findall(r"^suite/.*", done.stdout, re.MULTILINE) == [
         "suite/address.yml",
         "suite/as.json",
         "suite/config.yaml",
         "suite/deep/body.yaml",
         "suite/header.yaml",
         "suite/test_without_a_path",
-        "8 files: 6 of another program, 1 that cannot be adopted, 1 of ours.",
-        "Changed nothing: --write would rewrite 6 cassettes, redacted.",
     ]
     text = " ".join(done.stdout.split())
     for said in (
+        "8 files: 6 of another program, 1 that cannot be adopted, 1 of ours.",
+        "Changed nothing: --write would rewrite 6 cassettes, redacted.",
         "contains an api_key parameter (interaction 1, address)",
         "once that is redacted, vcrpy finds no response to it",
         "cannot be adopted: suite/config.yaml is not a cassette. It has no list of interactions.",

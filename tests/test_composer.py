@@ -57,8 +57,8 @@ class Page:
     def ask(self, action: str, body: bytes = b"", **details: object) -> Any:
         return self.start(action, body, **details).result(20)
 
-    def list(self, first: int = 1) -> Any:
-        return self.ask("list", first=first, limit=9)
+    def list(self) -> Any:
+        return self.ask("list", first=1, limit=9)
 
     def rows(self) -> Sequence[Row]:
         return [Row(*values) for values in self.list()["rows"]]
@@ -92,7 +92,7 @@ def test_a_cassette_is_browsed_by_name_or_path(browsed: Callable[..., Page]) -> 
     recorded("tape.yaml", answered())
     Path("text.har").write_text("{}")
 
-    assert len(browsed("first-look").list(101)["rows"]) == 2
+    assert {row.path for row in browsed("first-look").rows()} == {ME}
     assert "tape, 1 interaction, " in repr(dm.browse("tape.yaml"))
     for source, error in (("nowhere", NotRecordedError), ("text.har", CassetteError)):
         with pytest.raises(error):
@@ -175,7 +175,8 @@ def test_a_composed_request_is_sent_through_the_session(
     session.live()
     (interaction,) = read_cassette(Path("cassettes/my-tour.yaml"))
 
-    assert (first, second["problem"][:27]) == ({"number": 1}, "POST would change something")
+    assert first == {"number": 1}
+    assert second["problem"].startswith("POST would change something")
     assert interaction.request.uri == f"{service.base_url}/v1/lists?a=1+2&b=%20&b"
     assert ("x-a", "<API_KEY>") in kept["request"]["headers"]
     assert service.requests == {"GET /v1/lists": 1}
@@ -427,7 +428,7 @@ def test_a_slow_request_is_aborted(
     assert dm.rate_limits()["problem"].tolist() == ["aborted before the end of the response"]
     assert page.send(address="/v1/lists")["number"] == 2
     assert dm.check_contract()["violations"].sum() == 0
-    assert len(dm.openapi()["paths"]) == 1
+    assert list(dm.openapi()["paths"]) == ["/v1/lists"]
 
 
 def test_a_response_to_a_session_that_was_replaced_is_not_opened(
@@ -637,7 +638,7 @@ def test_the_sessions_of_an_account_share_one_limit_for_stored_bodies(
         for place in range(1, 7)
     ]
 
-    assert heads(page)[1::3] == [f"1 {ME}", f"1 {ME}"]
+    assert heads(page).count(f"1 {ME}") == 2
     assert kinds == [None, "absent", "json", None, "json", "json"]
 
 
@@ -727,7 +728,8 @@ def test_a_table_has_the_first_rows_of_the_frame(browsed: Callable[..., Page]) -
     page = browsed("tape.yaml")
     table = page.ask("table", number=1)
 
-    assert (table["columns"][:3], table["shape"]) == (["name", "tags", "s0"], (130, 63))
+    assert table["columns"][:3] == ["name", "tags", "s0"]
+    assert table["shape"] == (len(people), len(same) + len(["name", "at.city", "tags"]))
     assert (len(table["columns"]), table["left_out"], len(table["rows"])) == (50, 13, 100)
     assert table["rows"][0][:3] == ["<b>0", '[0, "ü"]', "1"]
     assert table["rows"][1][0] == ""

@@ -39,11 +39,11 @@ def test_each_name_that_completion_offers_is_there() -> None:
 @pytest.mark.parametrize("call", [dm.connect, dm.login])
 def test_the_signature_names_the_options_of_a_session(call: Callable[..., object]) -> None:
     """Tab completes them, and their defaults and types are those of `Session`."""
-    of_session = dict(list(inspect.signature(dm.Session).parameters.items())[2:])
+    parameters = inspect.signature(dm.Session).parameters
+    of_session = {name: each for name, each in parameters.items() if each.kind is each.KEYWORD_ONLY}
     of_call = inspect.signature(call).parameters
 
-    assert len(of_session) == 7
-    assert {name: of_call[name] for name in of_session} == of_session
+    assert {name: of_call[name] for name in of_session} == of_session != {}
 
 
 def test_help_of_the_package_begins_with_its_calls() -> None:
@@ -170,7 +170,7 @@ def test_connect_can_start_on_a_cassette(service: FaultyService) -> None:
     with_key = dm.connect(service.base_url, service.api_key, cassette="tour")
 
     assert with_key.mode == "replay"
-    assert len(dm.me()) == len(service.requests) == 1
+    assert len(dm.me()) == service.requests.total() == 1
     with dm.live():
         assert len(dm.me()) == 1
 
@@ -204,4 +204,4 @@ def test_a_burst_gives_the_readings_it_made(connected: Session) -> None:
         dm.burst(0)
 
     assert made["remaining"].tolist() == [59, 58, 57, 56, 55]
-    assert len(dm.rate_limits()) == 6
+    assert len(dm.rate_limits()) == 1 + len(made)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import pickle
+import re
 import subprocess
 import sys
 from typing import Any
@@ -51,12 +52,9 @@ def test_a_row_too_wide_for_the_page_has_a_line_for_each_field() -> None:
     """The frame itself still has one row."""
     frame = pd.DataFrame([WIDE])
 
-    assert as_text(frame, width=200).splitlines()[:2] == [
-        "field     value",
-        "field_0   a value of some length 0",
-    ]
-    assert as_html(frame).count("<tr>") == 13
-    assert frame.shape == (1, 12)
+    assert "field_0   a value of some length 0\n" in as_text(frame, width=200)
+    assert as_html(frame).count("<tr>") == len(["field, value", *WIDE])
+    assert frame.shape == (1, len(WIDE))
 
 
 def test_empty_columns_are_named_and_not_shown() -> None:
@@ -79,7 +77,7 @@ def test_times_are_to_the_second_and_durations_to_the_millisecond() -> None:
     at = pd.to_datetime(["2026-11-21T04:00:00.066803Z"])
     frame = pd.DataFrame({"at": at, "elapsed_s": 0.0165481, "balance": 0.0165481})
 
-    assert as_text(frame).splitlines()[1] == "2026-11-21 04:00:00Z      0.017  0.0165481"
+    assert "2026-11-21 04:00:00Z      0.017  0.0165481" in as_text(frame).splitlines()
 
 
 def test_long_text_is_wrapped_and_never_truncated() -> None:
@@ -96,7 +94,8 @@ def test_a_long_frame_shows_its_first_and_last_rows() -> None:
     """Ten rows of each end are shown, and the total."""
     frame = pd.DataFrame({"n": range(1000), "never": None})
 
-    assert as_html(frame).count("<tr>") == 22
+    numbers = re.findall(r"^ *(\d+) ", as_text(frame), re.MULTILINE)
+    assert list(map(int, numbers)) == [*range(10), *range(990, 1000)]
     assert as_text(frame).endswith("1,000 rows. Without a value: never.")
 
 
@@ -108,7 +107,7 @@ def test_no_markup_and_no_control_character_gets_through() -> None:
 
     assert "<script" not in page
     assert {"\x1b", "\r", "\u202e", "\ud800"}.isdisjoint(page + text)
-    assert len(text.splitlines()) == 3
+    assert len(text.splitlines()) == len(["names", *frame.index])
 
 
 def test_a_cell_that_is_nested_too_deeply_shows_a_note() -> None:

@@ -75,10 +75,11 @@ def test_a_recording_is_shown_as_a_frame(tour: Path) -> None:
         *("datetime64[us, UTC]", "string", "Int64", "Float64")
     ]
     assert (frame.index.name, frame.index.tolist()) == ("number", [1, 2, 3, 4])
-    assert frame.loc[3].tolist()[1:9] == [
-        *("GET", "/v1/lists/8f14e45f", "page=2", "/v1/lists/{id}", 404, 1, "application/json", 3)
-    ]
-    assert frame["excerpt"].tolist()[1:] == ['{"name": "Jo"}', "(binary)", "x" * 79 + "…"]
+    row = frame.loc[3]
+    assert row[["method", "path", "query"]].tolist() == ["GET", "/v1/lists/8f14e45f", "page=2"]
+    assert row[["operation", "status", "attempt"]].tolist() == ["/v1/lists/{id}", 404, 1]
+    assert row[["content_type", "bytes"]].tolist() == ["application/json", 3]
+    assert frame.loc[2:, "excerpt"].tolist() == ['{"name": "Jo"}', "(binary)", "x" * 79 + "…"]
     assert (frame["elapsed_s"][1], frame["at"][1]) == (0.042, NOON)
     assert frame.attrs["problem"] is None
 

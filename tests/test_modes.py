@@ -41,7 +41,9 @@ def test_a_mode_decorates_a_function(live: Session) -> None:
 
     assert [*modes, live.mode] == ["live", "record", "live", "record", "record", "live"]
     assert ask.__doc__ == "Ask."
-    assert len(read_cassette(TOUR)) == 3
+    assert [each.request.uri.removeprefix(live.base_url) for each in read_cassette(TOUR)] == [
+        *("/v1/users/me", "/v1/lists", "/v1/letters")
+    ]
 
 
 def test_a_decorator_acts_on_the_session_that_is_current_at_the_call(
@@ -147,9 +149,9 @@ def test_connect_closes_the_new_session_if_recording_fails(
         dm.connect(service.base_url, service.api_key, cassette="../up", record_mode="once")
 
     assert dm.session() is before
-    assert len(closed) == 1
     monkeypatch.undo()
-    closed[0].close()
+    (failed,) = closed
+    failed.close()
 
 
 def test_a_burst_over_too_few_responses_says_that_the_last_is_repeated(connected: Session) -> None:
@@ -255,7 +257,7 @@ def test_without_a_key_the_recording_is_replayed_and_a_line_says_so(
     recorded: Path, service: FaultyService, mode: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A statement, a block and a decorator print the line; the decorator prints it once."""
-    before, sent = recorded.read_bytes(), len(service.requests)
+    before, sent = recorded.read_bytes(), service.requests.total()
     dm.record("tour", record_mode=mode)
     names = [dm.me()["name"].item()]
     with dm.record("tour", record_mode=mode) as session:
@@ -274,8 +276,8 @@ def test_without_a_key_the_recording_is_replayed_and_a_line_says_so(
 
     assert statement_and_block == 2 * line
     assert capsys.readouterr().out == line
-    assert names == ["Stand-in User"] * 4
-    assert len(service.requests) == sent
+    assert set(names) == {"Stand-in User"}
+    assert service.requests.total() == sent
     assert recorded.read_bytes() == before
 
 
@@ -333,11 +335,11 @@ def test_a_second_author_in_another_region_continues_the_recording(
         with dm.record("tour", record_mode="new_episodes"):
             dm.me()
             dm.get("/v1/lists")
-        requests = [each.request.uri for each in read_cassette(recorded)]
+        *earlier, last = [each.request.uri for each in read_cassette(recorded)]
         dm.logout()
 
-    assert requests[2] == f"{region.base_url}/v1/lists"
-    assert not requests[0].startswith(region.base_url)
+    assert last == f"{region.base_url}/v1/lists"
+    assert not any(each.startswith(region.base_url) for each in earlier)
     convert(recorded, recorded, "lines")  # as `share` does
     dm.record("tour")
     assert [len(dm.me()), dm.get("/v1/lists").status_code] == [1, 200]

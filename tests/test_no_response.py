@@ -157,7 +157,7 @@ def test_questions_count_no_response_as_none(lost: Path) -> None:
     assert list(interactions(lost)["status"]) == [200, 0, 0]
     assert "599" not in found.to_csv()
     assert list(document["paths"]) == ["/v1/lists"]
-    assert list(check_contract(lost)["responses"]) == [1, 1, 1]
+    assert set(check_contract(lost)["responses"]) == {1}
     assert "no response came (read error): the connection broke" in str(
         interactions(lost, number=3)
     )

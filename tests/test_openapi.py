@@ -222,10 +222,10 @@ def test_the_429_and_each_header_are_defined_once() -> None:
 
     assert lists["responses"]["429"] == letters["responses"]["429"]
     shared = resolve(document, lists["responses"]["429"])
-    assert shared["description"] == "Too Many Requests"
+    assert (shared["description"], shared["x-seen"]) == ("Too Many Requests", len(limited))
+    assert [*document["components"]["responses"].values()] == [shared]
     assert shared["headers"] == lists["responses"]["200"]["headers"]
     assert {*shared["headers"]} == {*document["components"]["headers"]}
-    assert json.dumps(document).count('"x-seen"') == 4
 
 
 KEY = "sk_live_9f8e7d6c5b4a"
@@ -514,4 +514,4 @@ def test_the_size_of_a_schema_is_bounded() -> None:
         deep = {"a": deep}
 
     assert in_words(schema_of([{f"k{n}": {"b": n} for n in range(100_000)}])) == "{id}.b integer"
-    assert in_words(schema_of([deep])).count("a") == 30
+    assert in_words(schema_of([deep])).count("a") <= 30

@@ -133,11 +133,10 @@ def test_versions_are_recognized_by_their_place_and_verbs_are_preserved(
     ],
 )
 def test_most_operations_of_a_service_are_recognized(service: str, each: int, share: float) -> None:
-    """Each service has 20 operations, with one, three or thirty recorded paths for each."""
+    """Each operation of a service has one, three or thirty recorded paths."""
     counts = [len(right(recorded_paths(service, each, seed))) for seed in range(10)]
 
-    assert len(service.split()) == 20
-    assert sum(counts) >= 10 * 20 * share
+    assert sum(counts) >= len(counts) * len(service.split()) * share
 
 
 @pytest.mark.parametrize("service", [REST, CLOUD, FORGE])

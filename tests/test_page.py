@@ -54,15 +54,16 @@ def saved(*interactions: Interaction) -> bytes:
 
 def test_the_policy_allows_the_page_s_own_script_alone() -> None:
     """The policy has the script's hash, and neither script nor style can end their element."""
-    text = saved(answered()).decode()
+    content = saved(answered())
+    text = content.decode()
     (script,) = re.findall(r"<script>(.+?)</script>", text, re.DOTALL)
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     (policy,) = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]+)"', text)
 
     assert policy.startswith(f"default-src 'none'; script-src 'sha256-{digest}'; ")
     assert text.index(policy) < text.index("<style>") < text.index("<script")
-    assert text.count("</script") == text.count("<script") == 3
-    assert text.count("</style") == 1
+    assert text.count("</script") == text.count("<script") == len([script, *unpacked(content)])
+    assert text.count("</style") == text.count("<style")
     assert "<!--" not in text
 
 
@@ -86,7 +87,8 @@ def test_code_in_a_page_never_offers_the_key() -> None:
     """The author connected to this address, but the reader of the page did not."""
     trust_origin(BASE_URL)
     recording = read_cassette(recorded("tour.yaml", answered()))
-    copied = unpacked(save_page(recording, "tour.html").read_bytes())[1][0]["copy"]
+    _, (one,) = unpacked(save_page(recording, "tour.html").read_bytes())
+    copied = one["copy"]
 
     assert "--user" not in copied["curl"]["text"]
     assert "auth=" not in copied["httpx"]["text"]
@@ -204,9 +206,9 @@ def test_the_page_of_a_session_has_what_the_session_received(connected: Session)
         warnings.simplefilter("ignore", UserWarning)
         content = view.save("session.html").read_bytes()
     dm.me()
-    head, part = unpacked(content)
+    head, (_,) = unpacked(content)
 
-    assert head["head"]["total"] == len(part) == 1
+    assert head["head"]["total"] == 1
     assert '"/v1/users/me"' in texts(content)
     view.close()
 
@@ -219,7 +221,7 @@ def test_the_command_writes_a_page_and_keeps_an_existing_file(tour: Path) -> Non
         result = run(app, ["cassette", "page", "tour"])
     again = run(app, ["cassette", "page", "tour"])
 
-    assert result.output.startswith("Wrote tour.html (")
+    assert "Wrote tour.html (" in result.output
     assert "tour.html already exists" in str(again.exception)
 
 

@@ -70,7 +70,8 @@ def test_a_recorded_response_says_its_number_in_the_cassette(tour: Path, live: S
     live.record("new")
     live.get("/v1/lists")
 
-    assert [each.cassette_number for each in live.recording.readings()] == [5, 1, None]
+    numbers = [each.cassette_number for each in live.recording.readings()]
+    assert numbers == [len(read_cassette(tour)), 1, None]
 
 
 def test_a_sessions_interactions_are_shown_without_the_key(
@@ -185,7 +186,8 @@ def test_a_response_that_is_cut_short_is_an_error_but_is_still_shown(
     assert readings["source"].tolist() == ["live", "recorded" if mode == "record" else "live"]
     assert [row.mark for row in rows(unpaced.recording)] == ["failed", ""]
     assert detail(unpaced.recording, 1)[0]["reason"] == CUT_SHORT
-    assert dm.check_contract(readings)["verdict"].tolist()[:2] == ["holds", "holds"]
+    of_each = dm.check_contract(readings).query("rule < 3")
+    assert set(of_each["verdict"]) == {"holds"}
     unpaced.live()
     if mode == "record":
         assert len(read_cassette(Path("cassettes/tour.yaml"))) == 1
@@ -252,7 +254,7 @@ def test_attempts_are_numbered_and_keep_their_bodies(
 
     assert table["attempt"].tolist() == [1, 1, 2, 3, 1]
     assert table["attempt"].dtype == "Int64"
-    assert table["excerpt"].tolist()[1:3] == ["away", "busy"]
+    assert table.loc[table["status"] >= 500, "excerpt"].tolist() == ["away", "busy"]
     assert table["bytes"].notna().all()
     if mode == "record":
         assert dm.interactions("tour")["attempt"].tolist() == [1, 1, 2, 3, 1]
@@ -368,8 +370,8 @@ def test_a_recording_loses_nothing_if_its_file_changes(tmp_path: Path, change: s
     beside = path.with_name("tour.unfinished.yaml")
     assert paths_in(beside) == [*([] if change == "longer" else ["/before"]), "/after", "/then"]
     assert read_cassette(beside).problem is None
-    assert len(notices) == 1
-    assert str(beside) in notices[0]
+    (notice,) = notices
+    assert str(beside) in notice
     assert path.exists() is ("removed" not in change)
 
 
@@ -392,8 +394,8 @@ def test_a_file_that_changes_before_the_first_interaction_is_not_modified(
     beside = path.with_name("tour.unfinished.yaml")
     assert (path.read_bytes() if path.exists() else None) == after.get(change, before)
     assert paths_in(beside) == ["/new"]
-    assert len(notices) == 1
-    assert str(beside) in notices[0]
+    (notice,) = notices
+    assert str(beside) in notice
 
 
 def test_a_file_that_changes_after_the_last_interaction_is_not_modified(tmp_path: Path) -> None:
@@ -450,8 +452,8 @@ def test_a_file_that_changes_during_a_re_recording_is_not_modified(
 
     beside = path.with_name("tour.unfinished.yaml")
     assert paths_in(beside) == ["/after"]
-    assert len(notices) == 1
-    assert str(beside) in notices[0]
+    (notice,) = notices
+    assert str(beside) in notice
     assert path.exists() is (change != "removed")
     assert change == "removed" or path.read_text() == text
 
@@ -471,7 +473,7 @@ def test_a_full_cassette_refuses_before_anything_is_sent(
             live.me()
     last = read_cassette(Path("cassettes/tour.yaml")).interaction(2)
 
-    assert len(whole) == 5_000
+    assert whole == "x" * 5_000
     assert last.response.body == b"<not recorded: 5000 bytes>"
     assert service.requests.total() == 2
 
@@ -530,9 +532,9 @@ def test_a_notice_reports_requests_that_differ_only_by_a_replaced_value(tmp_path
         for secret in ("first-secret", "first-secret", "second-secret"):
             cassette.record(answered(get(f"/v1/a?client_secret={secret}")))
 
-    assert len(notices) == 1
-    assert "GET /v1/a differ only by a value" in notices[0]
-    assert "secret" not in notices[0]
+    (notice,) = notices
+    assert "GET /v1/a differ only by a value" in notice
+    assert "secret" not in notice
 
 
 def test_a_replayed_body_is_decoded_within_a_bound(tmp_path: Path) -> None:

@@ -143,9 +143,9 @@ def test_all_questions_cover_the_same_responses_of_a_session(connected: dm.Sessi
     connected.live()
     send(connected)
 
-    assert sum(checked().values()) == len(dm.interactions()) == 12
-    assert "this session, 12 interactions" in dm.chart_rate_limits().alt_text
-    assert found("regional base addresses") == "this session: 1-12"
+    assert sum(checked().values()) == len(dm.interactions()) == (count := 3 * len(PATHS))
+    assert f"this session, {count} interactions" in dm.chart_rate_limits().alt_text
+    assert found("regional base addresses") == f"this session: 1-{count}"
 
 
 def test_a_response_replayed_by_new_episodes_is_in_neither_chart_nor_check(

@@ -1,4 +1,4 @@
-"""Seventeen tests of the client, as its users might write them. ``account`` is the client."""
+"""Tests of the client, as its users might write them. ``account`` is the client."""
 
 from __future__ import annotations
 
