@@ -14,6 +14,7 @@ import subprocess
 import sys
 import zipfile
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -495,7 +496,7 @@ def test_adopt_names_what_it_finds_and_changes_nothing(suite: object, service: S
     A wrong age is an error before anything is changed.
     """
     Path("suite/config.yaml").write_text("a: 1")
-    recorded("suite/ours.yaml", answered(body="{}"))
+    recorded("suite/ours.yaml", replace(answered(body="{}"), recorded_at=datetime.now(UTC)))
     old = Path("suite/plain.yaml")
     old.write_text(
         re.sub("(- )?[A-Z][a-z]{2}, .* GMT", "- Sun, 01 Nov 2020 1:00:00 GMT", old.read_text())
