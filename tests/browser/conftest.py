@@ -1,4 +1,4 @@
-"""One Jupyter server and one Chromium for all browser tests, and a new page for each test."""
+"""One Jupyter server, one Chromium and one page with JupyterLab, which the next test uses too."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ import pytest
 from .jupyter import (
     Server,
     Tab,
+    empty,
     find_chromium,
     launch,
     new_tab,
     running_server,
+    shows_lab,
     shut_down_kernels,
 )
 
@@ -53,27 +55,69 @@ def browser() -> Iterator[Browser]:
         chromium.close()
 
 
+class Tabs:
+    """The browser's tabs. One that shows JupyterLab is kept for the next test."""
+
+    def __init__(self, browser: Browser, server: Server) -> None:
+        self._browser, self._server = browser, server
+        self._kept: Tab | None = None
+        self._new: list[Tab] = []
+
+    def new(self, *, width: int = 1280, height: int = 900) -> Page:
+        """Open a page of its own, with nothing in its memory or storage."""
+        self._new.append(new_tab(self._browser, self._server, width=width, height=height))
+        return self._new[-1].page
+
+    def kept(self) -> Page:
+        """Return the page that is kept: loading JupyterLab took most of the time of a test."""
+        if self._kept is None:
+            self._kept = new_tab(self._browser, self._server)
+        return self._kept.page
+
+    def close(self, *, keep: bool) -> list[str]:
+        """Close the new pages, empty the kept one, and return the foreign addresses of all."""
+        tabs, kept = self._new, self._kept
+        self._new, self._kept = [], None
+        foreign = [address for tab in (*tabs, *([kept] if kept else [])) for address in tab.foreign]
+        if keep and kept and shows_lab(kept.page, self._server) and empty(kept.page):
+            kept.page.context.clear_permissions()
+            kept.page.set_viewport_size({"width": 1280, "height": 900})
+            kept.foreign.clear()
+            self._kept = kept
+        elif kept:
+            tabs.append(kept)
+        for tab in tabs:
+            shut_down_kernels(tab.page)
+            tab.page.context.close()
+        return foreign
+
+
+@pytest.fixture(scope="session")
+def all_tabs(browser: Browser, server: Server) -> Tabs:
+    """The tabs of all tests."""
+    return Tabs(browser, server)
+
+
 @pytest.fixture
-def new_page(browser: Browser, server: Server) -> Iterator[Callable[..., Page]]:
-    """Return a function that opens a page of a given size; afterwards, restore all settings.
+def tabs(all_tabs: Tabs, server: Server, request: pytest.FixtureRequest) -> Iterator[Tabs]:
+    """The tabs; after a test, without its documents, kernels and settings.
 
     If a page sends a request to anything but the Jupyter server, the test fails.
     """
-    tabs: list[Tab] = []
-
-    def opened(*, width: int = 1280, height: int = 900) -> Page:
-        tabs.append(new_tab(browser, server, width=width, height=height))
-        return tabs[-1].page
-
-    yield opened
-    for tab in tabs:
-        shut_down_kernels(tab.page)
-        tab.page.context.close()
+    failed = request.session.testsfailed
+    yield all_tabs
+    foreign = all_tabs.close(keep=request.session.testsfailed == failed)
     server.restore_settings()
-    assert [tab.foreign for tab in tabs if tab.foreign] == []
+    assert foreign == []
 
 
 @pytest.fixture
-def page(new_page: Callable[..., Page]) -> Page:
-    """A page that can reach only the Jupyter server."""
-    return new_page()
+def new_page(tabs: Tabs) -> Callable[..., Page]:
+    """A function that opens a new page of a given size, for what a page reads when it is loaded."""
+    return tabs.new
+
+
+@pytest.fixture
+def page(tabs: Tabs) -> Page:
+    """A page that may show JupyterLab already, with no document open."""
+    return tabs.kept()

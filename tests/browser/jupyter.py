@@ -252,10 +252,24 @@ def open_app(page: Page, server: Server, at: str = "/lab?reset") -> None:
     evaluate(page, "async () => { await jupyterapp.restored; return true }")
 
 
+def open_lab(page: Page, server: Server) -> None:
+    """Open JupyterLab, if the page does not show it already."""
+    if not shows_lab(page, server):
+        open_app(page, server)
+
+
+def shows_lab(page: Page, server: Server) -> bool:
+    """Return whether a page shows JupyterLab."""
+    return page.url.startswith(f"{server.url}/lab")
+
+
 def open_notebook(page: Page, server: Server, path: str, *, app: App = "lab") -> None:
     """Open a notebook, and wait until its kernel is idle."""
-    at = f"/lab/tree/{quote(path)}?reset" if app == "lab" else f"/notebooks/{quote(path)}"
-    open_app(page, server, at)
+    if app == "lab":
+        open_lab(page, server)
+        command(page, "docmanager:open", path=path)
+    else:
+        open_app(page, server, f"/notebooks/{quote(path)}")
     page.wait_for_selector(".jp-NotebookPanel:not(.lm-mod-hidden) .jp-Cell")
     wait_for_kernel(page)
 
@@ -329,3 +343,21 @@ def restart_kernel(page: Page) -> None:
 def shut_down_kernels(page: Page) -> None:
     """Shut down all kernels of the server, because each takes a hundred megabytes."""
     evaluate(page, "async () => { await window.jupyterapp?.serviceManager.sessions.shutdownAll() }")
+
+
+_EMPTIED = """async () => {
+  const { serviceManager, shell } = jupyterapp;
+  for (const each of [...shell.widgets('main')]) {
+    if (each.context) each.context.model.dirty = false;  // so that it closes without a question
+    each.close();
+  }
+  await serviceManager.sessions.shutdownAll();
+  shell.expandLeft();
+  return !document.querySelector('.jp-Dialog') &&
+    ![...shell.widgets('main')].some((each) => each.context);
+}"""
+
+
+def empty(page: Page) -> bool:
+    """Close all documents of JupyterLab, and shut down all kernels; return whether it is as new."""
+    return bool(evaluate(page, _EMPTIED))

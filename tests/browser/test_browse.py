@@ -231,10 +231,10 @@ def scrolls_and_is_searched(root: Locator) -> None:
 
 @pytest.mark.parametrize("app", ["lab", "notebook"])
 def test_a_body_longer_than_its_pane_scrolls_and_is_searched(
-    new_page: Callable[..., Page], server: Server, app: App
+    page: Page, server: Server, app: App
 ) -> None:
     """The response and the request, at 20 kB and at 2 MB, in JupyterLab and in Notebook."""
-    page = new_page(height=1200)
+    page.set_viewport_size({"width": 1280, "height": 1200})
 
     scrolls_and_is_searched(browse(page, server, long_bodies(server, f"long-{app}"), app=app))
 
@@ -331,10 +331,10 @@ def test_attempts_of_one_call_share_a_row_that_expands(page: Page, server: Serve
 
 
 def test_the_response_is_in_view_on_a_small_screen(
-    new_page: Callable[..., Page], server: Server, service: FaultyService
+    page: Page, server: Server, service: FaultyService
 ) -> None:
     """In a window of 960 x 600, and a long name does not push a button to another line."""
-    page = new_page(width=960, height=600)
+    page.set_viewport_size({"width": 960, "height": 600})
     start = (
         "import directmail_lab as dm\n"
         f"session = dm.connect({service.base_url!r}, {service.api_key!r})\n"
@@ -355,12 +355,13 @@ def test_the_response_is_in_view_on_a_small_screen(
     assert filtering["y"] == writing["y"]
 
 
-def test_no_cell_is_cut_while_there_is_room(new_page: Callable[..., Page], server: Server) -> None:
+def test_no_cell_is_cut_while_there_is_room(page: Page, server: Server) -> None:
     """Each column is as wide as its contents, and an empty column is hidden."""
     long = answered(get("/v1/campaigns/summer/letters"), "x" * 1_234_567)
     bare = replace(long, recorded_at=None, elapsed_s=None)
-    root = browse(new_page(width=800), server, recorded(server, "wide", bare, bare))
-    command(root.page, "application:toggle-left-area")
+    page.set_viewport_size({"width": 800, "height": 900})
+    root = browse(page, server, recorded(server, "wide", bare, bare))
+    command(page, "application:toggle-left-area")
     opened(root, 1)
     heads = root.get_by_role("columnheader")
     expect(heads).to_have_text(["#", "Method", "Path", "Status", "Left", "Bytes"])
@@ -370,14 +371,14 @@ def test_no_cell_is_cut_while_there_is_room(new_page: Callable[..., Page], serve
 
 
 def test_a_hostile_cassette_is_escaped_in_the_page_and_in_the_notebook(
-    new_page: Callable[..., Page], server: Server
+    page: Page, new_page: Callable[..., Page], server: Server
 ) -> None:
     """Every text in the cassette is escaped: addresses, headers, reasons, JSON, and its name."""
     one = answered(get(f"/v1/{MARKUP}?q={MARKUP}"), f'{{"{MARKUP}": ["{MARKUP}"], "__proto__": 1}}')
     headers = (("X-A", MARKUP), ("X-RateLimit-Reset", MARKUP))
     response = replace(one.response, reason=MARKUP, headers=headers)
     name = recorded(server, "hostile", replace(one, response=response))
-    page = new_page(height=1400)
+    page.set_viewport_size({"width": 1280, "height": 1400})
     root = browse(page, server, name)
     details = opened(root, 1)
     for kind in ("curl", "httpx", "dm"):

@@ -13,7 +13,7 @@ from directmail_lab.cassettes import read_cassette
 from directmail_lab.exchange.bodies import missing_body
 from directmail_lab.widgets.page import save_page
 
-from .jupyter import Server, open_app
+from .jupyter import Server, command, open_lab
 from .test_browse import MARKUP, PNG, browse, recorded, rows
 
 if TYPE_CHECKING:
@@ -181,7 +181,8 @@ def test_a_row_is_compared_with_the_one_that_was_selected_before(
 def test_the_viewer_compares_too(page: Page, server: Server) -> None:
     """The comparison is made in the page, so it needs no kernel."""
     recorded(server, "viewed", *json_of('{"a": 1}', '{"a": 2}'))
-    open_app(page, server, "/lab/tree/cassettes/viewed.yaml?reset")
+    open_lab(page, server)
+    command(page, "docmanager:open", path="cassettes/viewed.yaml")
     root = page.locator(".dml-browser")
     rows(root).first.click()
     rows(root).last.click(modifiers=["Control"])

@@ -154,7 +154,7 @@ def test_a_write_needs_permission_and_confirmation_and_is_sent_once(
     page.keyboard.press("n")
     fill(root, "POST", "/v1/letters")
     page.keyboard.press("Control+Enter")
-    expect(root.get_by_role("alert").first).to_contain_text("dm.session().allow_writes = True")
+    expect(root.get_by_role("alert").first).to_contain_text("first: session().allow_writes = True")
     root.get_by_role("button", name="Allow writes").click()
     expect(question(root)).to_contain_text("Allow writes in this session?")
     page.keyboard.press("Enter")
@@ -384,7 +384,7 @@ def test_a_recorded_body_is_sent_as_it_was_unless_it_is_changed(
 
 
 def test_a_long_recorded_body_is_edited_at_its_end(
-    new_page: Callable[..., Page], server: Server, service: FaultyService
+    page: Page, server: Server, service: FaultyService
 ) -> None:
     """A body of 2 MB scrolls in the form, and what is typed at its end is in view."""
     name = long_bodies(server, "long-written")
@@ -396,9 +396,10 @@ def test_a_long_recorded_body_is_edited_at_its_end(
         f"dm.replay({name!r}, match_on=['method', 'path'])\n"
         "dm.post('/v1/letters', content=body, headers={'Content-Type': 'application/json'})"
     )
-    root = explore(new_page(height=1200), server, service, play)
-    root.page.keyboard.press("ArrowDown")
-    root.page.keyboard.press("e")
+    page.set_viewport_size({"width": 1280, "height": 1200})
+    root = explore(page, server, service, play)
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("e")
     editor = root.locator(".dml-e-body .cm-content")
     expect(editor).to_contain_text('"id": 0')
     root.get_by_role("button", name="Format").click()
@@ -406,8 +407,8 @@ def test_a_long_recorded_body_is_edited_at_its_end(
     expect(first).to_be_in_viewport()
     first.click()
     before = root.bounding_box()
-    root.page.keyboard.press("Control+End")
-    root.page.keyboard.type("  typed")
+    page.keyboard.press("Control+End")
+    page.keyboard.type("  typed")
     expect(editor.locator(".cm-line", has_text="typed")).to_be_in_viewport()
 
     assert root.bounding_box() == before
@@ -513,10 +514,11 @@ def test_a_screen_reader_announces_each_control(
 
 @pytest.mark.parametrize("theme", ["Light", "Dark", "Dark High Contrast"])
 def test_every_text_is_readable(
-    page: Page, server: Server, service: FaultyService, theme: Theme
+    new_page: Callable[..., Page], server: Server, service: FaultyService, theme: Theme
 ) -> None:
     """Editors, questions and tables have enough contrast, and nothing is wider than the page."""
     server.set_theme(theme)
+    page = new_page()
     root = explore(page, server, service, "dm.get('/v1/lists')", options=", allow_writes=True")
     server.set_theme("Light")
     command(page, "application:toggle-left-area")

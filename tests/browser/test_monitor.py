@@ -116,10 +116,9 @@ def test_exhausted_and_failed_responses_are_marked(
 
 
 def test_stopping_leaves_a_picture_in_the_notebook(
-    new_page: Callable[..., Page], server: Server, service: FaultyService
+    page: Page, new_page: Callable[..., Page], server: Server, service: FaultyService
 ) -> None:
     """A live monitor hides the picture, and a notebook that is opened again shows it."""
-    page = new_page()
     name = server.write("stays.ipynb", show(service), "for _ in range(9): dm.get('/v1/users/me')")
     open_notebook(page, server, name)
     run_cells(page, 0)

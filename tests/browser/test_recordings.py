@@ -18,7 +18,7 @@ from .form import Form
 from .jupyter import (
     Server,
     command,
-    open_app,
+    open_lab,
     run_cells,
     run_notebook,
     shown_documents,
@@ -75,7 +75,7 @@ def test_a_double_click_on_a_recording_opens_the_browser(
     page: Page, server: Server, folder: Path
 ) -> None:
     """No kernel starts, and neither the file nor its folder changes."""
-    open_app(page, server)
+    open_lab(page, server)
     before = {path: path.read_bytes() for path in folder.parent.rglob("*.*") if path.is_file()}
     for path in ("cassettes/tour.yaml", "cassettes/one.json", "tour.har"):
         double_click(page, f"seen/{path}")
@@ -97,7 +97,7 @@ def test_a_double_click_on_a_recording_opens_the_browser(
 
 def test_open_with_editor_gives_the_text(page: Page, server: Server, folder: Path) -> None:
     """The file browser's menu opens the text, also while the recording is shown."""
-    open_app(page, server)
+    open_lab(page, server)
     double_click(page, "seen/cassettes/tour.yaml")
     expect(page.get_by_role("grid", name="Interactions")).to_be_visible()
     listed(page, "seen/cassettes/tour.yaml").click(button="right")
@@ -111,7 +111,7 @@ def test_a_file_that_is_not_a_cassette_opens_as_usual(
     page: Page, server: Server, folder: Path
 ) -> None:
     """The contents decide, and a cassette outside a `cassettes` folder opens as text."""
-    open_app(page, server)
+    open_lab(page, server)
     shown = []
     for path in ("cassettes/notes.yaml", "tour.yaml"):
         double_click(page, f"seen/{path}")
@@ -152,7 +152,7 @@ def test_a_page_that_is_reloaded_shows_the_recording_again(
     page: Page, server: Server, folder: Path
 ) -> None:
     """JupyterLab restores every document in this way."""
-    open_app(page, server)
+    open_lab(page, server)
     with page.expect_response(has_saved_the_layout):
         double_click(page, "seen/tour.har")
         expect(page.get_by_role("grid", name="Interactions")).to_be_visible()
@@ -177,7 +177,7 @@ def test_the_launchers_cards_open_notebooks(
     Both notebooks record at the same time, each to its own cassette.
     """
     (server.notebooks / "here").mkdir(exist_ok=True)
-    open_app(page, server)
+    open_lab(page, server)
     command(page, "filebrowser:go-to-path", path="/here")
     for number, name in enumerate(["explore-direct-mail", "explore-direct-mail-1"]):
         command(page, "launcher:create")

@@ -16,7 +16,7 @@ from .jupyter import (
     Tab,
     command,
     new_tab,
-    open_app,
+    open_lab,
     run_all,
     started,
     wait_for_kernel,
@@ -61,7 +61,7 @@ def test_the_command_opens_the_first_notebook(lab: Tab) -> None:
 def test_a_tutorial_is_not_changed_by_opening_it(page: Page, server: Server) -> None:
     """JupyterLab would write the file as it is, so autosave does not change it."""
     copy_tutorials(server.notebooks / "opened")
-    open_app(page, server)
+    open_lab(page, server)
     for name in NOTEBOOKS:
         open_in_jupyterlab(page, f"opened/notebooks/{name}")
 
