@@ -118,6 +118,7 @@ def new_page(tabs: Tabs) -> Callable[..., Page]:
 
 
 @pytest.fixture
-def page(tabs: Tabs) -> Page:
-    """A page that may show JupyterLab already, with no document open."""
-    return tabs.kept()
+def page(tabs: Tabs, request: pytest.FixtureRequest) -> Page:
+    """A page that may show JupyterLab already, with no document open. Notebook 7's is a new one."""
+    is_notebook_7 = "app" in request.fixturenames and request.getfixturevalue("app") == "notebook"
+    return tabs.new() if is_notebook_7 else tabs.kept()

@@ -28,6 +28,8 @@ from .jupyter import (
 from .test_browse import rows
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from faulty_service import FaultyService
 
 ROOT = checkout()
@@ -161,8 +163,11 @@ def test_a_page_that_is_reloaded_shows_the_recording_again(
     expect(page.get_by_role("grid", name="Interactions")).to_be_visible()
 
 
-def test_notebook_7_shows_recordings_too(page: Page, server: Server, folder: Path) -> None:
+def test_notebook_7_shows_recordings_too(
+    new_page: Callable[..., Page], server: Server, folder: Path
+) -> None:
     """Notebook's file list opens this address. Other YAML files open in the editor."""
+    page = new_page()
     page.goto(f"{server.url}/edit/seen/cassettes/tour.yaml")
     expect(page.get_by_role("grid", name="Interactions")).to_be_visible()
     page.goto(f"{server.url}/edit/seen/cassettes/notes.yaml")
