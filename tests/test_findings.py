@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -165,21 +166,20 @@ def test_a_wrong_key_is_sent_once_by_all_sessions(
     assert sum("not sent again" in line for line in lines) == 1
 
 
-@pytest.mark.parametrize(
-    ("headers", "reads"),
-    [({"X-RateLimit-Reset": "1795262460000"}, 3), ({"X-RateLimit-Reset": None}, 3), ({}, 15)],
-)
+@pytest.mark.parametrize(("reset", "reads"), [("epoch_ms", 3), ("missing", 3), ("seconds", 15)])
 def test_reads_for_the_unit_stop_once_it_is_known_or_cannot_be_learned(
-    service: FaultyService, headers: dict[str, str | None], reads: int
+    service: FaultyService, reset: str, reads: int
 ) -> None:
     """A timestamp shows its unit by its size. Without the header nothing can be learned."""
-    service.fault(headers=headers)
+    if reset != "seconds":
+        value = f"{time.time() + 60:.0f}000" if reset == "epoch_ms" else None
+        service.fault(headers={"X-RateLimit-Reset": value})
     with current_session(service):
         rows = explore(pause_s=0).set_index("part")
 
     # One read without a key and one with a wrong key are included.
     assert service.requests[f"GET {ME_PATH}"] == reads
-    if headers.get("X-RateLimit-Reset"):
+    if reset == "epoch_ms":
         assert rows.loc[UNIT, "how_sure"] == "certain"
         assert rows.loc[UNIT, "seen"].startswith("epoch_ms")
 
