@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from cassette_samples import answered, get, opened, recorded, typed
+from marks import slow
 
 import directmail_lab as dm
 import directmail_lab.widgets.browser_data
@@ -89,7 +90,7 @@ def test_a_row_has_the_time_the_request_the_response_and_a_mark() -> None:
         ("application/octet-stream", b"\0\1", "binary"),
         ("text/plain", b"", "none"),
         ("text/plain; charset=latin-1", b"\xe9" * 2_400_000, "text"),
-        pytest.param("image/png", b"\xff" * 17_000_000, "binary", marks=pytest.mark.slow),
+        slow("image/png", b"\xff" * 17_000_000, "binary"),
     ],
 )
 def test_a_body_is_shown_according_to_its_content(

@@ -23,6 +23,7 @@ import pytest
 import vcr
 from cassette_samples import BASE_URL, answered, get, recorded, theirs, typed
 from key_search import traces
+from marks import slow
 from tutorials import read, run
 from typer.testing import CliRunner
 
@@ -689,7 +690,7 @@ def test_a_cassette_that_adopting_would_damage_is_named_and_stays(
 
 @pytest.mark.parametrize(
     ("encoding", "words"),
-    [("cp1252", "me"), ("cp437", "me --json"), ("cp932", "rate-limits --csv")],
+    [("cp1252", "me"), slow("cp437", "me --json"), slow("cp932", "rate-limits --csv")],
 )
 def test_output_to_a_file_is_utf_8_on_every_machine(encoding: str, words: str) -> None:
     """On Windows, Python would use the code page, which lacks most letters."""

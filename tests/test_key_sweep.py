@@ -403,16 +403,8 @@ def ended(service: FaultyService, haul: Haul, end: Callable[[Any], object]) -> l
     return [kept, played]
 
 
-@pytest.mark.parametrize(
-    "end",
-    [
-        Session.close,
-        *(
-            pytest.param(end, marks=pytest.mark.slow)
-            for end in (lambda _: dm.logout(), make_current, replace)
-        ),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("end", [Session.close, lambda _: dm.logout(), make_current, replace])
 def test_recordings_outlive_their_session_without_the_key(
     service: FaultyService, haul: Haul, end: Callable[[Any], object]
 ) -> None:

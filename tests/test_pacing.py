@@ -22,6 +22,7 @@ import nbclient
 import nbformat
 import pytest
 from faulty_service import FaultyService
+from marks import slow
 from paced_service import BASE_URL, START, Clock, Service, async_client, client, paced
 from reading_samples import raw
 from shared_allowance import run
@@ -48,7 +49,7 @@ def burst(service: Service, n: int, **options: object) -> float:
 
 @pytest.mark.parametrize("unit", UNITS)
 @pytest.mark.parametrize("stated", [True, False])
-@pytest.mark.parametrize(("limit", "window_s"), [(5, 2.0), (300, 60.0)])
+@pytest.mark.parametrize(("limit", "window_s"), [(5, 2.0), slow(300, 60.0)])
 def test_a_burst_over_three_windows_meets_no_refusal_and_wastes_no_time(
     unit: str, stated: bool, limit: int, window_s: float
 ) -> None:
@@ -233,7 +234,7 @@ def test_the_end_of_a_wait_is_known_while_the_request_waits() -> None:
     assert transport.allowances.waiting_until == {}
 
 
-@pytest.mark.parametrize("seen_s", [pytest.param(0.4, marks=pytest.mark.slow), 1.874])
+@pytest.mark.parametrize("seen_s", [slow(0.4), 1.874])
 def test_the_progress_bar_of_a_wait_fills_and_disappears_in_a_notebook(seen_s: float) -> None:
     """tqdm leaves a red bar if one is closed early, so ours is filled first."""
     cell = nbformat.v4.new_code_cell(

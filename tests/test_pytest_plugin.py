@@ -8,7 +8,7 @@ import socket
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 # pytester restores `sys.modules` after each inner run, so a module first imported there would be
 # imported a second time. These modules, and vcrpy's YAML reader, fail when that happens, so they
@@ -24,6 +24,7 @@ import requests  # noqa: F401
 import vcr  # noqa: F401
 from cassette_samples import answered, get, theirs
 from key_search import traces
+from marks import slow
 from typer.testing import CliRunner
 
 import directmail_lab.cassettes.vcr_files  # noqa: F401
@@ -81,24 +82,26 @@ def guide_block(name: str) -> str:
     return str(block)
 
 
-def slow(*values: object) -> Any:
-    return pytest.param(*values, marks=pytest.mark.slow)
-
-
 Run = Callable[..., pytest.RunResult]
 
 
 @pytest.fixture
-def run(pytester: pytest.Pytester) -> Run:
+def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Run pytest on a file with warnings as errors; if ``outcomes`` are given, check them.
 
-    ``apart`` runs pytest in its own process.
+    Only ``apart``, in a process of its own, pytest loads all other plugins, which takes long.
     """
 
     def run(source: str, *args: str, apart: bool = False, **outcomes: int) -> pytest.RunResult:
         pytester.makepyfile(test_account=source)
-        start = pytester.runpytest_subprocess if apart else pytester.runpytest
-        result = start("-W", "error", *QUIET, *args)
+        if apart:
+            result = pytester.runpytest_subprocess("-W", "error", *QUIET, *args)
+        else:
+            with monkeypatch.context() as environment:
+                environment.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+                result = pytester.runpytest(
+                    "-W", "error", "-pdirectmail_lab", "-pxdist", *QUIET, *args
+                )
         if outcomes:
             result.assert_outcomes(**outcomes)
         return result
@@ -1425,7 +1428,7 @@ def test_a_test_that_vcrpy_records_too_is_refused(
     """
     pytest.importorskip("pytest_recording")
     pytester.makeconftest(f"import pytest\n@pytest.fixture\ndef vcr_config(): return {config}")
-    result = run(f"import pytest\n@pytest.mark.vcr\n{ONE_CALL}", *args)
+    result = run(f"import pytest\n@pytest.mark.vcr\n{ONE_CALL}", "-precording", *args)
 
     assert ("or run it with --disable-recording." in str(result.stdout)) == bool(errors)
     assert result.parseoutcomes().get("errors", 0) == errors
@@ -1457,7 +1460,7 @@ def test_vcrpy_replays_the_marked_tests_and_we_the_others(
     names = ("test_theirs", "test_ours[1]", "test_ours[2]")
     written_by_vcrpy(*(f"test_account/{name}" for name in names))
     pytester.makeconftest(guide_block("mixed"))
-    blocked = ("--block-network", "--directmail-block-network")
+    blocked = ("-precording", "--block-network", "--directmail-block-network")
 
     run(MIXED, *blocked, workers, passed=3)
 
@@ -1506,15 +1509,15 @@ def pytest_terminal_summary(terminalreporter):
 """
 
 
-@pytest.mark.parametrize("option", ["-pno:recording", "--disable-recording"])
+@pytest.mark.parametrize("options", [(), ("-precording", "--disable-recording")])
 def test_a_suite_with_the_api_of_pytest_recording_replays_as_it_is(
-    pytester: pytest.Pytester, run: Run, option: str
+    pytester: pytest.Pytester, run: Run, options: tuple[str, ...]
 ) -> None:
     """Its hook and its fixture ``vcr`` work, in any scope. One warning says what has no effect."""
     pytest.importorskip("pytest_recording")
     written_by_vcrpy("test_account/test_me")
     pytester.makeconftest(guide_block("conftest.py") + VCR_HOOK)
-    result = run(VCR_API, option, "--strict-markers", passed=3, warnings=1)
+    result = run(VCR_API, *options, "--strict-markers", passed=3, warnings=1)
 
     result.stdout.fnmatch_lines(["*vcr.register_matcher, *match_on*", "configured 1 times"])
 
@@ -1619,7 +1622,7 @@ def test_a_pytest_recording_suite_migrates_test_by_test(run: Run, account: Stand
         def test_me(directmail):
             directmail.me()
         """
-    run(source, RECORD, "--record-mode=once", passed=3)
+    run(source, "-precording", RECORD, "--record-mode=once", passed=3)
     account.close()
     files = sorted(Path("cassettes").rglob("*.yaml"))
     assert "Wy5Nf0PtA3oVi7KzQm2E" in files[0].read_text(encoding="utf-8")
@@ -1627,7 +1630,7 @@ def test_a_pytest_recording_suite_migrates_test_by_test(run: Run, account: Stand
     ours = source.replace("@pytest.mark.vcr", "").replace("self, name", "self, directmail, name")
 
     assert (adopted.exit_code, "Rewrote 2 cassettes" in adopted.stdout) == (0, True)
-    run(source, "--block-network", passed=3)
+    run(source, "-precording", "--block-network", passed=3)
     run(ours.replace("httpx.post", "directmail.client.post"), passed=3)
     assert sorted(Path("cassettes").rglob("*.yaml")) == files
     for path in files:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import httpcore  # noqa: F401  (it cannot be imported twice)
 import pytest
 from key_search import traces
+from marks import rest_slow
 from suite.service import Service
 
 import directmail_lab.cassettes.vcr_files  # noqa: F401  (it cannot be imported twice)
@@ -78,7 +79,7 @@ def leaks(folder: Path) -> list[str]:
     return [path.name for path in folder.rglob("*.yaml") if traces(path.read_bytes(), KEY)]
 
 
-@pytest.mark.parametrize("workers", ["-n0", pytest.param("-n2", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("workers", rest_slow(["-n0", "-n2"]))
 def test_a_suite_is_recorded_and_replayed(
     suite: pytest.Pytester, careless: Service, monkeypatch: pytest.MonkeyPatch, workers: str
 ) -> None:
@@ -96,6 +97,7 @@ def test_a_suite_is_recorded_and_replayed(
     assert all(sent[f"GET checks/{name}"] == 1 for name in ("allowance", "broken", "outage"))
 
 
+@pytest.mark.slow
 def test_a_changed_client_fails(suite: pytest.Pytester, careless: Service) -> None:
     """Each change of a request fails exactly one test, and the message names the difference."""
     assert {*suite.runpytest(*IN_PROCESS, *RECORD).parseoutcomes()} == {"passed", "deselected"}

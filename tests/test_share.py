@@ -23,6 +23,7 @@ import pytest
 from cassette_samples import BASE_URL, answered, theirs
 from IPython.core.ultratb import VerboseTB
 from key_search import traces
+from marks import rest_slow, slow
 from nbclient import NotebookClient
 from tutorials import RECORDINGS
 
@@ -422,7 +423,7 @@ def test_the_same_input_gives_the_same_zip_in_the_place_of_the_old(tour: Path) -
     assert [path.name for path in Path("out").iterdir()] == ["tour.zip"]
 
 
-@pytest.mark.parametrize("suffix", [".yaml", ".har"])
+@pytest.mark.parametrize("suffix", rest_slow([".yaml", ".har"]))
 def test_a_cassette_opened_by_path_has_the_same_path_in_the_zip(tour: Path, suffix: str) -> None:
     """The path in the code must be valid in the zip too."""
     convert(tour, Path(f"own{suffix}"), layout_of(Path(f"own{suffix}")))
@@ -475,21 +476,16 @@ raise OSError(done.stderr.splitlines()[-1])"""
 @pytest.mark.parametrize(
     ("cell", "says"),
     [
-        ("dm.me()", r"fails where .*\n  NotConnectedError: No session .*\n Put record"),
+        slow("dm.me()", r"fails where .*\n  NotConnectedError: No session .*\n Put record"),
         (
             "dm.record('shared-tour')\ndm.get('/v1/lists')",
             r"NotRecordedError: .*\n  Nearest.*\n Run",
         ),
-        *(
-            pytest.param(*row, marks=pytest.mark.slow)
-            for row in (
-                (IN_ANOTHER_PYTHON, r"OSError: .*NetworkBlockedError: No connection to 192\.0\.2"),
-                ("import httpx\nhttpx.get('https://api.test')", "NetworkBlockedError: .* to api"),
-                ("open('pycurl.py', 'x')\nimport pycurl", "BlockedImportError: pycurl cannot be"),
-                ("import os\nos._exit(1)", "ended its kernel"),
-                ("import time\ntime.sleep(60)", "still ran after 1 second"),
-            )
-        ),
+        slow(IN_ANOTHER_PYTHON, r"OSError: .*NetworkBlockedError: No connection to 192\.0\.2"),
+        slow("import httpx\nhttpx.get('https://api.test')", "NetworkBlockedError: .* to api"),
+        slow("open('pycurl.py', 'x')\nimport pycurl", "BlockedImportError: pycurl cannot be"),
+        slow("import os\nos._exit(1)", "ended its kernel"),
+        slow("import time\ntime.sleep(60)", "still ran after 1 second"),
     ],
 )
 def test_the_error_names_the_first_failing_cell_and_nothing_is_written(
@@ -564,6 +560,7 @@ def test_a_cassette_is_packed_under_the_name_that_the_run_used(tour: Path) -> No
     assert "tour/cassettes/Shared-Tour.yaml" in names
 
 
+@pytest.mark.slow
 def test_an_opened_file_that_cannot_be_told_is_an_error(tour: Path) -> None:
     """Without it, the reader's notebook would fail."""
     first = "import directmail_lab as dm"
@@ -603,6 +600,7 @@ def has_namespaces() -> bool:
     return make is not None and subprocess.run([make, "-rn", "true"], check=False).returncode == 0
 
 
+@pytest.mark.slow
 def test_no_program_of_a_run_reaches_the_network_or_the_key(tour: Path, account: StandIn) -> None:
     """A run has a network of its own, and no process that it can look at has the key."""
     if not has_namespaces():
@@ -615,6 +613,7 @@ def test_no_program_of_a_run_reaches_the_network_or_the_key(tour: Path, account:
     assert "\nAll cells were run before they were shared, with no key and no n" in done.stdout
 
 
+@pytest.mark.slow
 def test_without_a_namespace_python_alone_has_no_network_and_share_says_so(
     tour: Path, account: StandIn
 ) -> None:
@@ -764,7 +763,7 @@ def test_an_unknown_key_is_found_by_its_name_but_not_in_a_picture() -> None:
     assert {finding.where for finding in audit(path)} == {f"{path}, cell 1, source"}
 
 
-@pytest.mark.parametrize("place", FILES)
+@pytest.mark.parametrize("place", rest_slow(FILES))
 def test_a_key_anywhere_in_a_cassettes_file_is_not_shared(
     place: str, tour: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -778,18 +777,26 @@ def test_a_key_anywhere_in_a_cassettes_file_is_not_shared(
     assert "your API key" in {each.what for each in audit(tour)}
 
 
-@pytest.mark.parametrize(
-    "member", [f'"more": "{HIDDEN}"', f'"metadata": {{"a": "{HIDDEN}"}}', f'"{HIDDEN}": 0']
-)
+MEMBERS = [f'"more": "{HIDDEN}"', f'"metadata": {{"a": "{HIDDEN}"}}', f'"{HIDDEN}": 0']
+
+
+@pytest.mark.parametrize("member", rest_slow(MEMBERS))
 def test_a_key_in_a_notebooks_other_members_is_not_shared(
     tour: Path, monkeypatch: pytest.MonkeyPatch, member: str
 ) -> None:
-    """The key may be in another member, in a repeated one, or in the notebook's file name."""
+    """The key may be in another member, or in a repeated one."""
     monkeypatch.setenv("DIRECTMAIL_API_KEY", HIDDEN)
     source = notebook("one.ipynb", REPLAY)
     source.write_text(source.read_text().replace('{"cells"', f'{{{member}, "cells"', 1))
 
     nothing_leaks(source)
+
+
+def test_a_key_in_a_notebooks_file_name_is_not_shared(
+    tour: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The zip would have the name, too."""
+    monkeypatch.setenv("DIRECTMAIL_API_KEY", HIDDEN)
     nothing_leaks(notebook(f"{HIDDEN}.ipynb", REPLAY))
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import pytest
+from marks import slow
 from nbformat.v4 import new_code_cell, new_notebook
 from tutorials import (
     CASSETTES,
@@ -186,10 +187,7 @@ SLOW_TO_RECORD = ("explore-an-unknown-api", "rate-limits")
 
 @pytest.mark.parametrize(
     "name",
-    [
-        pytest.param(name, marks=pytest.mark.slow if name in SLOW_TO_RECORD else ())
-        for name in sorted(RECORDINGS)
-    ],
+    [slow(name) if name in SLOW_TO_RECORD else name for name in sorted(RECORDINGS)],
 )
 def test_re_recording_a_cassette_leaves_no_difference(name: str, tmp_path: Path) -> None:
     """The committed cassette is exactly what the stand-in sends over real HTTP, and says so."""
