@@ -1,6 +1,6 @@
 """How a request carries the key: HTTP Basic, with the key as user name (service.md part 5).
 
-No other module knows the scheme, except the stand-in service, which checks it by itself.
+Only the stand-in service also knows the scheme, because it checks it by itself. Messages name it.
 """
 
 from __future__ import annotations

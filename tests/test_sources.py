@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pandas as pd
@@ -12,6 +13,7 @@ from faulty_service import FaultyService
 
 import directmail_lab as dm
 from directmail_lab.cassettes.convert import convert
+from directmail_lab.completion import cassettes
 
 PATHS = ("/v1/users/me", "/v1/lists", "/v1/lists", "/v1/nowhere")
 ROWS = list(zip("1234", PATHS, ("200", "200", "200", "404"), strict=True))
@@ -113,6 +115,17 @@ def test_every_question_accepts_every_source(
     assert ask(source) == expected
     if kind in ("folder", "list") and question in ("rate_limits", "interactions"):
         assert set(getattr(dm, question)(source)["cassette"]) == {"tour"}
+
+
+def test_every_question_is_asked_here_and_tab_completes_its_cassette() -> None:
+    """A question that is added belongs to these lists, too."""
+    modules = vars(dm)["_MODULES"].items()
+    added = {name for name, module in modules if module.startswith(".questions.")} - {"explore"}
+    assert added - {"drift"} <= QUESTIONS.keys()  # which compares two sources
+
+    for name in added | QUESTIONS.keys() | {"record", "replay"}:
+        typed = SimpleNamespace(text_until_cursor=f"dm.{name}('first-l")
+        assert [each.text for each in cassettes(typed)["completions"]] == ["first-look"], name
 
 
 @pytest.mark.parametrize("question", sorted(QUESTIONS.keys() - {"browse"}))

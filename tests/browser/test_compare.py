@@ -13,10 +13,11 @@ from directmail_lab.cassettes import read_cassette
 from directmail_lab.exchange.bodies import missing_body
 from directmail_lab.widgets.page import save_page
 
-from .jupyter import Server, command, open_lab
+from .jupyter import Server, open_app
 from .test_browse import MARKUP, PNG, browse, recorded, rows
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from directmail_lab.exchange.values import Interaction
@@ -178,11 +179,11 @@ def test_a_row_is_compared_with_the_one_that_was_selected_before(
     assert by_click[0] == ["status", "404 OK", "200 OK"]
 
 
-def test_the_viewer_compares_too(page: Page, server: Server) -> None:
-    """The comparison is made in the page, so it needs no kernel."""
+def test_the_viewer_compares_too(new_page: Callable[..., Page], server: Server) -> None:
+    """The page compares, so it needs no kernel. The address names the recording."""
     recorded(server, "viewed", *json_of('{"a": 1}', '{"a": 2}'))
-    open_lab(page, server)
-    command(page, "docmanager:open", path="cassettes/viewed.yaml")
+    page = new_page()
+    open_app(page, server, "/lab/tree/cassettes/viewed.yaml?reset")
     root = page.locator(".dml-browser")
     rows(root).first.click()
     rows(root).last.click(modifiers=["Control"])
