@@ -89,7 +89,7 @@ Run = Callable[..., pytest.RunResult]
 def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Run pytest on a file with warnings as errors; if ``outcomes`` are given, check them.
 
-    Only ``apart``, in a process of its own, pytest loads all other plugins, which takes long.
+    ``apart`` runs it in its own process with all installed plugins, which takes longer.
     """
 
     def run(source: str, *args: str, apart: bool = False, **outcomes: int) -> pytest.RunResult:
@@ -99,9 +99,8 @@ def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Run:
         else:
             with monkeypatch.context() as environment:
                 environment.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
-                result = pytester.runpytest(
-                    "-W", "error", "-pdirectmail_lab", "-pxdist", *QUIET, *args
-                )
+                loaded = ("-pdirectmail_lab", "-pxdist", "-W", "ignore:Module already imported")
+                result = pytester.runpytest("-W", "error", *loaded, *QUIET, *args)
         if outcomes:
             result.assert_outcomes(**outcomes)
         return result
