@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
 import weakref
 from typing import TYPE_CHECKING, Any
 
@@ -47,6 +48,9 @@ def pytester(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pyte
     # imports NumPy.
     monkeypatch.setenv("PYTEST_ADDOPTS", "-p no:cassetter -p no:randomly")
     monkeypatch.delenv("CI", raising=False)  # with CI set, pytest does not shorten its summary
+    # Compiled, a test would run unchanged if its file changes in the same second to the same size.
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
     return pytester
 
 
