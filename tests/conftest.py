@@ -54,6 +54,11 @@ def pytester(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pyte
     return pytester
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    """Return one more than there are cores: many tests wait for a server or another program."""
+    return (os.cpu_count() or 1) + 1
+
+
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
     """Use the argument's name as the id of bytes.
 
