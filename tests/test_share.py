@@ -792,6 +792,20 @@ def test_a_key_in_a_notebooks_other_members_is_not_shared(
     nothing_leaks(source)
 
 
+def test_share_says_if_it_knows_no_key_to_look_for(
+    tour: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An output may show a key that the service repeated, and a key may look like any word."""
+    source, told = notebook("one.ipynb", REPLAY), list[str]()
+    share(source, "told.zip", run=False, notice=told.append)
+    monkeypatch.setenv("DIRECTMAIL_API_KEY", HIDDEN)
+    known = list[str]()
+    share(source, "known.zip", run=False, notice=known.append)
+
+    assert told[-1].startswith("No API key is known here, so")
+    assert not any("No API key" in line for line in known)
+
+
 def test_a_key_in_a_notebooks_file_name_is_not_shared(
     tour: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -68,6 +68,10 @@ Nothing installed? Open this page in a web browser. It shows what was recorded:
 
 The notebooks:
 """
+_NO_KEY: Final = (
+    "No API key is known here, so the zip was searched only for what looks like a key.\n"
+    "If a notebook was run with one, set DIRECTMAIL_API_KEY and share again."
+)
 _DID_NOT_RUN: Final = "The notebooks were not run before, so cells may need a key or a network."
 _README: Final = """\
 # {title}
@@ -125,7 +129,7 @@ def share(
         The most seconds that all notebooks together may run.
     notice
         Called with each line of a report: the files in the zip, whether the notebooks were run and
-        without what, and the files in the zip's wheel.
+        without what, the files in the zip's wheel, and that no key is known if so.
     make_page
         Makes an HTML page of a recording, such as `directmail_lab.widgets.page.make_page`. The zip
         then has a page of each cassette.
@@ -176,6 +180,8 @@ def share(
     names = [f"  {title}/{name}" for name in sorted(contents)]
     for line in (f"Wrote {target}, with:", *names, was_run, *_listed(wheel)):
         notice(line)
+    if not search_for(bundle.base_urls).knows_a_key:
+        notice(_NO_KEY)
     return target
 
 

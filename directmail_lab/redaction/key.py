@@ -192,6 +192,11 @@ class KeySearch(Hidden):
         self.__forms: dict[str, _Forms] = {}
         self.learn(keys)
 
+    @property
+    def knows_a_key(self) -> bool:
+        """Whether there is a key to look for."""
+        return bool(self.__forms)
+
     def learn(self, keys: Iterable[str], placeholder: str = PLACEHOLDER) -> None:
         """Search for these keys, too, from now on."""
         for key in keys:
