@@ -1,6 +1,6 @@
 """How a request carries the key: HTTP Basic, with the key as user name (service.md part 5).
 
-Only the stand-in service also knows the scheme, because it checks it by itself. Messages name it.
+The stand-in service alone knows the scheme, too. Messages name HTTP Basic.
 """
 
 from __future__ import annotations

@@ -129,7 +129,7 @@ def share(
         The most seconds that all notebooks together may run.
     notice
         Called with each line of a report: the files in the zip, whether the notebooks were run and
-        without what, the files in the zip's wheel, and that no key is known if so.
+        without what, and the files in the zip's wheel. The last line says if no key is known.
     make_page
         Makes an HTML page of a recording, such as `directmail_lab.widgets.page.make_page`. The zip
         then has a page of each cassette.
