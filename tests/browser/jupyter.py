@@ -294,9 +294,11 @@ def wait_for_kernel(page: Page) -> None:
     wait_for(page, lambda: evaluate(page, _READY) == "idle")
 
 
-def wait_for(page: Page, condition: Callable[[], bool]) -> None:
+def wait_for(
+    page: Page, condition: Callable[[], bool], *, limit_s: float = _WAIT_MS / 1000
+) -> None:
     """Wait until a condition is true."""
-    deadline = time.monotonic() + _WAIT_MS / 1000
+    deadline = time.monotonic() + limit_s
     while not condition():
         if time.monotonic() > deadline:
             dialogs = page.locator(".jp-Dialog").all_inner_texts()

@@ -103,12 +103,13 @@ def test_no_autosave_contains_a_key(new_page: Callable[..., Page], server: Serve
         form.key.click()
         page.keyboard.type(TYPED_ONLY)
         saved = server.notebooks / name
-        wait_for(page, lambda: "widget-state+json" in saved.read_text())
+        # JupyterLab's timer waits ten times as long as its last save took: a minute after 6 s.
+        wait_for(page, lambda: "widget-state+json" in saved.read_text(), limit_s=300)
         form.key.fill("")
         form.sign_in(ACCEPTED)
         expect(form.account).to_be_visible()
         run_cells(page, 1)
-        wait_for(page, lambda: "usr_stand_in_1" in saved.read_text())
+        wait_for(page, lambda: "usr_stand_in_1" in saved.read_text(), limit_s=300)
 
     assert leaks([server.home], *KEYS) == []
 
