@@ -190,8 +190,8 @@ def test_an_error_says_what_to_do_at_a_terminal(words: str, says: str, service: 
         ({"status": 401}, "Check DIRECTMAIL_API_KEY."),
         ({"status": 429, "headers": {"Retry-After": "1000"}}, "Try again later."),
         ({"body": "<html>"}, "Check the base address: it may lead to a login page"),
-        ({"status": 404}, "Check the path and the base address: the request went to http:"),
-        ({"status": 404, "body": "<html>"}, "the request went to http:"),
+        ({"status": 404}, "Check the path and the base address: http:"),
+        ({"status": 404, "body": "<html>"}, "base address: http:"),
         ({"regions": "[regions"}, "Fix or remove it."),
         ({"variable": "https://me:x@api.example.com"}, "Give the address alone"),
         ({"variable": "http://127.0.0.1:9"}, "Check its spelling and the network."),
@@ -454,8 +454,9 @@ def test_the_lab_starts_on_the_first_notebook_and_prints_its_address_last(tmp_pa
         response = httpx.get(address, timeout=60)
         process.send_signal(signal.SIGINT)
         rest, _ = process.communicate(timeout=60)
+    folder = tmp_path / "directmail-lab-tutorials"
 
-    assert "Starting JupyterLab; its address follows. Ctrl-C ends it." in printed
+    assert f"Starting JupyterLab in {folder}; its address follows." in printed
     assert f"/lab/tree/notebooks/{tutorials.FIRST}?token=" in address
     assert response.status_code == 200
     assert "token=" not in rest

@@ -562,6 +562,22 @@ def test_address_completion_uses_only_what_the_session_has_seen(
     assert not {"authorization", "host"} & set(after["headers"])
 
 
+def test_the_form_shows_nothing_left_of_a_window_that_has_renewed(
+    service: FaultyService, browsed: Callable[..., Page]
+) -> None:
+    """The last response is from an earlier window, so what it left is no longer true."""
+    dm.connect(service.base_url, service.api_key, reset_unit="seconds_left")
+    page = browsed()
+    page.send(address="/v1/lists")
+    before = page.ask("hint", method="GET", path="/v1/lists")
+    with service.fault(headers={"X-RateLimit-Reset": "0"}):
+        page.send(address="/v1/lists")
+    after = page.ask("hint", method="GET", path="/v1/lists")
+
+    assert before["left"] == "59 of 60 left"
+    assert after["left"] == ""
+
+
 def test_only_a_sessions_page_sends_and_only_when_asked(
     browsed: Callable[..., Page], connected: Session, service: FaultyService
 ) -> None:

@@ -6,6 +6,8 @@ import json
 import pickle
 import re
 import sys
+import threading
+import time
 import types
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +24,8 @@ from directmail_lab.widgets.login import LoginWidget, SignInRequest, explain, lo
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from faulty_service import FaultyService
 
     from directmail_lab.standin import StandIn
 
@@ -163,6 +167,35 @@ def test_the_form_says_when_its_session_is_no_longer_the_current_one(page: Page)
     assert replaying["account"] is not None
     assert page.received[-1]["account"] is None
     assert page.received[-1]["notice"] == "Signed out: another session is the current one."
+
+
+def test_running_the_cell_again_shows_who_is_signed_in(show: Callable[..., Page]) -> None:
+    """A form with other options asks again, and says that a session is open."""
+    show().sign_in()
+    again = show().send("hello")
+    other = show(remember=True).send("hello")
+
+    assert again["account"]["title"] == "Signed in as Stand-in User"
+    assert other["account"] is None
+    assert (
+        other["notice"]
+        == f"A session with {dm.session().base_url} is open. Signing in replaces it."
+    )
+
+
+def test_a_new_form_waits_for_a_sign_in_that_is_on_its_way(
+    show: Callable[..., Page], service: FaultyService
+) -> None:
+    """All cells are run while the service is slow: the cells below use the new session."""
+    with service.fault(latency_s=0.3):
+        signing_in = threading.Thread(target=show().sign_in)
+        signing_in.start()
+        while not service.requests:
+            time.sleep(0.01)
+        state = show().send("hello")
+        signing_in.join()
+
+    assert state["account"]["title"] == "Signed in as Stand-in User"
 
 
 @pytest.fixture

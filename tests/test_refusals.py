@@ -148,7 +148,7 @@ def test_a_404_says_which_address_was_tried(service: FaultyService) -> None:
     """A base address with a wrong prefix is seen at once, and so is a wrong port."""
     with (
         dm.Session(f"{service.base_url}/eu", service.api_key) as session,
-        pytest.raises(ServiceError, match=f"went to {service.base_url}/eu/v1/users/me."),
+        pytest.raises(ServiceError, match=f"base address: {service.base_url}/eu/v1/users/me."),
     ):
         session.me()
 

@@ -814,6 +814,21 @@ def test_a_key_in_a_notebooks_file_name_is_not_shared(
     nothing_leaks(notebook(f"{HIDDEN}.ipynb", REPLAY))
 
 
+def test_a_notebook_that_was_saved_with_an_error_is_shared_with_a_warning(tour: Path) -> None:
+    """A cell with the tag raises-exception shows its error on purpose."""
+    failed = {"output_type": "error", "ename": "AlreadySentError", "evalue": "", "traceback": []}
+    meant = {"metadata": {"tags": ["raises-exception"]}}
+    shown = notebook("notebooks/a.ipynb", "1", "2", outputs=[failed])
+    on_purpose = notebook("notebooks/b.ipynb", "1", outputs=[failed], **meant)
+    with pytest.warns(UserWarning, match="was saved with") as warned:
+        packed = zipped(shown, on_purpose)
+
+    assert [str(each.message).partition(" (")[0] for each in warned] == [
+        f"{shown}, cell 2 was saved with an error"
+    ]
+    assert "notebooks/a.ipynb" in packed
+
+
 def test_personal_data_is_shared_with_one_warning(tour: Path) -> None:
     """Personal data may be meant for the reader, so it causes one warning that says where it is."""
     source = notebook("one.ipynb", REPLAY, "'write to ada@lovelace.org'", "'ada@lovelace.org'")

@@ -404,8 +404,8 @@ class Cassette:
         return AlreadySentError(
             f"{write.method} {path} was sent before, {sent_when(at, status)}: interaction {number} "
             f"of cassette {name!r}. It was not sent again.",
-            "It may be another one if the two differ only in what redaction, ignore or match_on "
-            "leave out. To send it again, put the call into the block "
+            "It may be another one: of another account, or different only in what redaction, "
+            "ignore or match_on leave out. To send it again, put the call into the block "
             f'`with record({self.name!r}, record_mode="all"):`. With "new_episodes" instead of '
             '"all", the block replays its response.',
             cassette=name,

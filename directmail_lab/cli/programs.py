@@ -91,7 +91,7 @@ def _run_jupyterlab(
     probe.close()
     if port == 0:  # jupyter-server 2.14 would print 0 for the port that it takes
         port = urlsplit(probe.base_url).port
-    typer.echo("Starting JupyterLab; its address follows. Ctrl-C ends it.")
+    typer.echo(f"Starting JupyterLab in {folder}; its address follows. Ctrl-C ends it.")
     # Only in this process and its children, our page settings come before the user's.
     with tempfile.TemporaryDirectory(prefix="directmail-lab-") as settings:
         if home_folder() is None:  # JupyterLab needs one

@@ -20,7 +20,7 @@ _ADVICE: Final = {
     400: "Correct the request.",
     401: _CHECK_KEY,
     403: _CHECK_KEY,
-    404: "Check the path and the base address: the request went to {}.",
+    404: "Check the path and the base address: {}.",
     429: "The allowance is used up.",
     500: "The service, or a gateway before it, failed: try again later.",
 }

@@ -128,8 +128,8 @@ def share(
     timeout_s
         The most seconds that all notebooks together may run.
     notice
-        Called with each line of a report: the files in the zip, whether the notebooks were run and
-        without what, and the files in the zip's wheel. The last line says if no key is known.
+        Called with each line of a report: the files in the zip and in its wheel, and whether the
+        notebooks were run and without what. The last line says if no key is known.
     make_page
         Makes an HTML page of a recording, such as `directmail_lab.widgets.page.make_page`. The zip
         then has a page of each cassette.
@@ -138,7 +138,7 @@ def share(
     -----
     UserWarning
         A file contains personal data, such as e-mail addresses. Or a recording is too large for a
-        page.
+        page, or a notebook was saved with an error.
 
     Raises
     ------
@@ -178,7 +178,7 @@ def share(
     with create(target) as new:
         new.write_bytes(_zipped({f"{title}/{name}": data for name, data in contents.items()}))
     names = [f"  {title}/{name}" for name in sorted(contents)]
-    for line in (f"Wrote {target}, with:", *names, was_run, *_listed(wheel)):
+    for line in (f"Wrote {target}, with:", *names, *_listed(wheel), was_run):
         notice(line)
     if not search_for(bundle.base_urls).knows_a_key:
         notice(_NO_KEY)
@@ -235,6 +235,14 @@ class _Bundle:
         code = "\n".join("".join(cell.get("source", "")) for cell in cells)
         for name in sorted({name for _, name in _QUOTED.findall(code)}):
             self._add_named(name, folder)
+        for number, cell in enumerate(notebook["cells"], 1):
+            kinds = [out["ename"] for out in cell.get("outputs", ()) if out.get("ename")]
+            if kinds and "raises-exception" not in cell.get("metadata", {}).get("tags", ()):
+                warnings.warn(
+                    f"{path}, cell {number} was saved with an error ({kinds[0]}), which the reader "
+                    "sees. Run the notebook again and save it, then share it again.",
+                    stacklevel=3,
+                )
         # The same cassettes that the notebook's kernel finds.
         for name, file in cassettes_by_name(folder.resolve()).items():
             place = f"cassettes/{name}".removesuffix(file.suffix) + file.suffix

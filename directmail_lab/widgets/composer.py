@@ -7,6 +7,7 @@ first gets a question and a token. If the person agrees, the token sends the wri
 from __future__ import annotations
 
 import asyncio
+import math
 import secrets
 import threading
 import time
@@ -25,6 +26,7 @@ from ..exchange.operations import operation_of, query_of
 from ..exchange.values import Interaction, Request, Response
 from ..http import httpx, is_write, origin, parse_url, request_value
 from ..questions.snippets import copy_as
+from ..readings.reset_unit import renewal_time
 from ..redaction.key import has_placeholder
 from ..sessions import Session
 from ..transports.extensions import call_of
@@ -249,17 +251,21 @@ class Composer:
         seen = self._seen.learned()
         path = urlsplit(address).path if "://" in address else address.partition("?")[0]
         operation = operation_of(f"/{path.lstrip('/')}")
-        left = (
-            f"{each.remaining} of {each.limit} left"
-            for each in reversed(session.recording.readings())
-            if (each.method, each.operation) == (method, operation) and each.remaining is not None
-        )
         return {
-            "left": next(left, ""),
+            "left": _left(session.recording, method, operation),
             "operations": sorted({*seen.parameters, *session.paths}),
             "parameters": sorted(seen.parameters.get(operation, ())),
             "headers": sorted(seen.headers),
         }
+
+
+def _left(recording: Recording, method: str, operation: str) -> str:
+    """Return what the last reading left of an operation's allowance, unless that has renewed."""
+    for each in reversed(recording.readings()):
+        if (each.method, each.operation) == (method, operation) and each.remaining is not None:
+            renews_at = renewal_time(each, recording.evidence.unit) or math.inf
+            return f"{each.remaining} of {each.limit} left" if time.time() < renews_at else ""
+    return ""
 
 
 class _Seen:

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, cast
+from weakref import WeakKeyDictionary
 
 from .. import credentials, errors, settings
 from ..cassettes import MemoryRecording, cassettes_by_name
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 _MAX_TIMEOUT_S: Final = 15.0
 
 _WITHOUT_KEY: Final = "Without a key, record(…) in a cell below replays what was recorded."
+
+_signing_in: Final = threading.Lock()
 
 # service.md part 2 leaves the record's fields open, so the first of these that exists is used.
 _NAME_FIELDS: Final = ("name", "full_name", "email", "login", "username", "user_name", "id")
@@ -68,8 +71,9 @@ def login(
     """Show the sign-in form. Signing in opens the current session.
 
     If ``record("tour")`` replays because there was no key, signing in begins to
-    record. At a terminal, `login` asks for the address and the key instead,
-    unless they are configured.
+    record. While you are signed in, the same call shows the account again. At a
+    terminal, `login` asks for the address and the key instead, unless they are
+    configured.
 
     Parameters
     ----------
@@ -127,6 +131,12 @@ def _ask_at_terminal(request: SignInRequest) -> SignInRequest:
     return replace(request, address=address, key=key)
 
 
+# What signed in each session, and what its form shows.
+_accounts: Final[WeakKeyDictionary[Session, tuple[SignInRequest, dict[str, Any]]]] = (
+    WeakKeyDictionary()
+)
+
+
 class LoginWidget(Widget):
     """The sign-in form."""
 
@@ -139,6 +149,8 @@ class LoginWidget(Widget):
         self._problem: dict[str, str] | None = None
         self._notice = _WITHOUT_KEY
         self._busy = threading.Lock()
+        with _signing_in:  # "Run all" while an earlier form still waits for the service
+            self._show_current()
         super().__init__()
 
     def __repr__(self) -> str:
@@ -188,6 +200,16 @@ class LoginWidget(Widget):
             }
         )
 
+    def _show_current(self) -> None:
+        """Show the account of the current session, or say that signing in replaces the session."""
+        current = current_session()
+        if current is None or current.api_key is None:
+            return
+        request, account = _accounts.get(current, (None, None))
+        if request == self._request:
+            self._session, self._account = current, account
+        self._notice = f"A session with {current.base_url} is open. Signing in replaces it."
+
     def follow_current(self) -> None:
         """Stop showing an account as signed in when its session is no longer the current one."""
         if self._account is not None and not self._busy.locked():
@@ -201,7 +223,9 @@ class LoginWidget(Widget):
                 raise errors.CredentialError("Type your API key.")
         typed = typed_api_key(key) if key else None
         request = replace(self._request, mode=mode, address=address, cassette=cassette, key=typed)
-        self._session, self._account = sign_in(request)
+        with _signing_in:
+            self._session, self._account = sign_in(request)
+            _accounts[self._session] = self._request, self._account
 
     def _choices(self) -> dict[str, object]:
         """Return the form's choices and defaults."""
