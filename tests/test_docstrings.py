@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import directmail_lab as dm
+from directmail_lab.readings.frame import frame_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -81,3 +82,23 @@ def test_help_fits_in_80_columns() -> None:
             names[name] = widest
 
     assert names == {}
+
+
+@pytest.mark.parametrize(
+    ("call", "documented"),
+    [
+        (dm.rate_limits, frame_of),
+        (dm.interactions, dm.interactions),
+        (dm.findings, dm.findings),
+        (dm.check_contract, dm.check_contract),
+    ],
+)
+def test_the_table_of_a_docstring_names_each_column(call: Any, documented: Any) -> None:
+    """Whoever adds a column also says what it means."""
+    lines = (inspect.getdoc(documented) or "").splitlines()
+    borders = [at for at, line in enumerate(lines) if re.match(r" *=+ =", line)]
+    width = lines[borders[0]].index("= ") + 1
+    rows = [line[:width] for line in lines[borders[0] : borders[-1]] if "=" not in line[:width]]
+    named = set(" ".join(rows).replace(",", " ").split()) - {"column"}
+
+    assert named == {*call("first-look").columns}
