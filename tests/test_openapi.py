@@ -20,6 +20,7 @@ from test_cli import invoke
 from tutorials import CASSETTES
 
 import directmail_lab as dm
+from directmail_lab import contract
 from directmail_lab.cassettes import read_cassette
 from directmail_lab.errors import CassetteError
 from directmail_lab.exchange.bodies import read_json_body
@@ -515,3 +516,10 @@ def test_the_size_of_a_schema_is_bounded() -> None:
 
     assert in_words(schema_of([{f"k{n}": {"b": n} for n in range(100_000)}])) == "{id}.b integer"
     assert in_words(schema_of([deep])).count("a") <= 30
+
+
+def test_each_header_of_the_contract_has_a_meaning() -> None:
+    """A header that is added is described in a document, too."""
+    names = {value for name, value in vars(contract).items() if name.endswith("_HEADER")}
+
+    assert names == contract.MEANINGS.keys()
