@@ -33,6 +33,7 @@ from directmail_lab.cassettes import read_cassette
 from directmail_lab.cli import app
 from directmail_lab.credentials import ApiKey
 from directmail_lab.exchange.values import Request
+from directmail_lab.pytest_plugin.settings import TABLE
 
 if TYPE_CHECKING:
     from faulty_service import FaultyService
@@ -612,6 +613,17 @@ def test_the_guide_has_a_table_of_all_ini_settings(pytester: pytest.Pytester) ->
     shown = "\n".join(pytester.runpytest(*QUIET, "--help").outlines)
 
     assert sorted(listed) == sorted(re.findall(r"(?m)^  (directmail_\w+)", shown))
+
+
+def test_the_guide_names_all_settings_of_the_marker() -> None:
+    """Those that the ini file cannot have are in a sentence below the table."""
+    (below,) = re.findall(
+        r"(?ms)^The marker and `directmail_options` also have .*?\n\n",
+        GUIDE.read_text(encoding="utf-8"),
+    )
+    only = {name for name, each in TABLE.items() if not each.metadata.get("ini")}
+
+    assert {*re.findall(r"`(\w+)`", below)} - {"directmail_options"} == only
 
 
 def test_settings_are_read_from_pyproject(
