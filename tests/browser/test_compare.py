@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -11,6 +12,7 @@ from playwright.sync_api import Browser, Locator, Page, expect
 
 from directmail_lab.cassettes import read_cassette
 from directmail_lab.exchange.bodies import missing_body
+from directmail_lab.widgets.browser_data import MAX_SHOWN_BYTES
 from directmail_lab.widgets.page import save_page
 
 from .jupyter import Server, open_app
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
 DEEP = "[" * 900 + "{}" + "]" * 900
 LONG = "x" * 1000
+SHOWN = "a line of a text\n" * (MAX_SHOWN_BYTES // 17 + 1)
 
 
 def json_of(first: str, second: str) -> tuple[Interaction, Interaction]:
@@ -36,6 +39,11 @@ def texts_of(first: str, second: str) -> tuple[Interaction, Interaction]:
 
 def with_headers(each: Interaction, *headers: tuple[str, str]) -> Interaction:
     return replace(each, response=replace(each.response, headers=headers))
+
+
+def described(kind: str, body: bytes) -> str:
+    digest = hashlib.sha256(body).hexdigest()[:16]
+    return f"{kind}, {len(body):,} bytes, SHA-256 {digest}…"
 
 
 PAIRS: list[tuple[str, tuple[Interaction, Interaction], list[list[str]]]] = [
@@ -86,14 +94,48 @@ PAIRS: list[tuple[str, tuple[Interaction, Interaction], list[list[str]]]] = [
         [["line 1", "a", ""]],
     ),
     (
-        "bytes",
-        (typed("image/png", PNG), typed("image/png", PNG + b"\0")),
-        [["(all)", "image, 70 bytes", "image, 71 bytes"]],
+        "bytes of the same number",
+        (typed("image/png", PNG + b"\0"), typed("image/png", PNG + b"\1")),
+        [["(all)", described("image", PNG + b"\0"), described("image", PNG + b"\1")]],
     ),
     (
         "a body that was not kept",
-        (answered(), answered(body=missing_body(5000))),
-        [["(all)", "json, 9 bytes", "not kept"]],
+        (typed("text/plain", "a"), typed("text/plain", missing_body(5000))),
+        [["(all)", described("text", b"a"), "not kept"]],
+    ),
+    (
+        "two bodies that were not kept, which nobody can call equal",
+        (answered(body=missing_body(5000)), answered(body=missing_body(5000))),
+        [["(all)", "not kept", "not kept"]],
+    ),
+    (
+        "the part of a large text that is not shown",
+        texts_of(f"{SHOWN}a", f"{SHOWN}b"),
+        [
+            [
+                "(all)",
+                described("text", f"{SHOWN}a".encode()),
+                described("text", f"{SHOWN}b".encode()),
+            ]
+        ],
+    ),
+    (
+        "a text that begins as numbers are marked",
+        json_of('{"n": "\\u00001", "t": "\\u0000\\"2"}', '{"n": 1, "t": "\\u0000\\"3"}'),
+        [
+            ["n", '"\\u00001"', "1"],
+            ["t", '"\\u0000\\"2"', '"\\u0000\\"3"'],
+        ],
+    ),
+    (
+        "the form of a letter, which is not seen",
+        json_of('"Zu\u0308rich"', '"Z\u00fcrich"'),
+        [["(all)", '"Zu\\u0308rich"', '"Z\\u00fcrich"']],
+    ),
+    (
+        "line ends and spaces, which are not seen",
+        texts_of("a\r\nb\nc ", "a\nb\nc"),
+        [["line 1", "a\\u000d", "a"], ["line 3", "c\\u0020", "c"]],
     ),
     (
         "status and headers",
@@ -128,7 +170,7 @@ def test_two_responses_are_compared_in_a_page(browser: Browser, tmp_path: Path) 
     many = [json.dumps([{"n": n, "m": n + more} for n in range(60_000)]) for more in (0, 1)]
     interactions += [answered(post(b"{}"), body) for body in many]
     path = write(tmp_path / "pairs.yaml", *interactions)
-    context = browser.new_context()
+    context = browser.new_context(viewport={"width": 1280, "height": 1600})  # for all rows
     page = context.new_page()
     page.goto(save_page(read_cassette(path), tmp_path / "pairs.html").as_uri())
     root = page.locator(".dml-browser")

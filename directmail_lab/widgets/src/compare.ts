@@ -1,7 +1,7 @@
 /* What differs between two responses: in the status, the headers and the body. */
 
 import { div, formatCount, make, soft } from "./dom";
-import type { Details, Pair } from "./protocol";
+import type { Body, Details, Pair } from "./protocol";
 
 const MOST = 500;
 const MOST_CHARACTERS = 200;
@@ -9,14 +9,16 @@ const BEFORE = 60; // characters that are shown before the first one that differ
 const NAME = /^[A-Za-z_]\w*$/;
 // A string, which stays as it is, or a number.
 const TOKEN = /"[^"\\]*(?:\\.[^"\\]*)*"|-?\d[\d.eE+-]*/gs;
-const NUMBER = /"\\u0000([^"]*)"/g;
+const MARKED = /"\\u0000(?:([-\d][^"]*)"|(?=\\u0000))/g;
 
 /** A field, and its value in both; undefined if there is none. */
 type Difference = [field: string, first: string | undefined, second: string | undefined];
 
-/** Parse JSON with numbers as texts, because JSON.parse would make different large numbers equal. */
-const parse = (text: string) => JSON.parse(text.replace(TOKEN, (token) => (token[0] === '"' ? token : `"\\u0000${token}"`)));
-const written = (value: unknown) => (value === undefined ? undefined : JSON.stringify(value).replace(NUMBER, "$1"));
+/** Parse JSON with numbers as texts, because JSON.parse would make different large numbers equal. A number begins with one
+ * null character, and a text that begins with null characters gets another one. */
+const parse = (text: string) =>
+  JSON.parse(text.replace(TOKEN, (token) => (token[0] === '"' ? token.replace(/^"(?=\\u0000)/, '"\\u0000') : `"\\u0000${token}"`)));
+const written = (value: unknown) => (value === undefined ? undefined : JSON.stringify(value).replace(MARKED, (_, number) => number ?? '"'));
 const isNested = (value: unknown) => typeof value === "object" && value !== null;
 const memberOf = (value: any, name: string) => (Object.hasOwn(value, name) ? value[name] : undefined);
 
@@ -63,15 +65,19 @@ function* compareHeaders(...both: [Pair[], Pair[]]): Generator<Difference> {
   }
 }
 
+const describe = ({ kind, size, digest }: Body) =>
+  kind === "absent" ? "not kept" : `${kind}, ${formatCount(size)} bytes, SHA-256 ${digest}…`;
+
 function* compareBodies(...both: [Details, Details]): Generator<Difference> {
   const [first, second] = both.map(({ response }) => response.body);
   const texts = both.map(({ buffers }) => new TextDecoder().decode(buffers[1])) as [string, string];
-  if (first.kind === "json" && second.kind === "json") yield* compareJson(...texts);
-  else if ([first, second].every(({ kind }) => ["json", "text", "none"].includes(kind))) yield* compareLines(...texts);
-  else if (first.digest !== second.digest) {
-    const [one, other] = [first, second].map(({ kind, size }) => (kind === "absent" ? "not kept" : `${kind}, ${formatCount(size)} bytes`));
-    yield ["(all)", one, other];
-  }
+  const kinds = [first.kind, second.kind];
+  if (kinds.every((kind) => kind === "json")) yield* compareJson(...texts);
+  else if (kinds.every((kind) => ["json", "text", "none"].includes(kind))) {
+    yield* compareLines(...texts);
+    const isCut = first.truncated || second.truncated;
+    if (isCut && texts[0] === texts[1] && first.digest !== second.digest) yield ["(all)", describe(first), describe(second)];
+  } else if (first.digest !== second.digest || kinds.includes("absent")) yield ["(all)", describe(first), describe(second)];
 }
 
 function* compareStatus(...both: [Details, Details]): Generator<Difference> {
@@ -79,13 +85,18 @@ function* compareStatus(...both: [Details, Details]): Generator<Difference> {
   if (first !== second) yield ["status", first, second];
 }
 
-/** Shorten two values such that the first character that differs is shown. */
+/** What of a text is seen: neither a line end nor which of the equal forms a letter has. */
+const seen = (text: string) => text.normalize("NFC").replace(/[\s\p{C}]/gu, "");
+const escape = (text: string) => text.replace(/[^ -~…]|^ | $/g, (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`);
+
+/** Shorten two values such that the first character that differs is shown, also if both look the same. */
 function shorten(first = "", second = "") {
   let same = 0;
   while (same < first.length && first[same] === second[same]) same += 1;
   const from = Math.max(0, same - BEFORE);
-  return [first, second].map((text) =>
+  const parts = [first, second].map((text) =>
     text.length <= MOST_CHARACTERS ? text : `${from ? "…" : ""}${text.slice(from, from + MOST_CHARACTERS)}${text.length > from + MOST_CHARACTERS ? "…" : ""}`);
+  return seen(parts[0]) === seen(parts[1]) ? parts.map(escape) : parts;
 }
 
 /** Return a table of what differs between two responses, by field, with both values. */
