@@ -151,7 +151,7 @@ PAIRS: list[tuple[str, tuple[Interaction, Interaction], list[list[str]]]] = [
 def compared(root: Locator) -> Locator:
     """Return the panel of the comparison, once it is shown."""
     panel = root.get_by_role("tabpanel", name="Compare")
-    expect(panel).to_be_visible()
+    expect(panel.get_by_role("table")).to_be_visible()
     return panel
 
 
@@ -212,7 +212,9 @@ def test_a_row_is_compared_with_the_one_that_was_selected_before(
     expect(root.get_by_role("grid")).to_be_focused()
     page.keyboard.press("ArrowDown")
     expect(root.get_by_role("heading", name="3 GET")).to_be_visible()
-    expect(root.get_by_role("tab", name="Compare")).to_be_hidden()
+    expect(root.get_by_role("tab", name="Body")).to_have_attribute("aria-selected", "true")
+    root.get_by_role("tab", name="Compare").click()
+    expect(root.get_by_text("by Control+click, or select it and press c")).to_be_visible()
     expect(root.get_by_role("row", selected=True)).to_have_count(1)
     rows(root).first.click(modifiers=["Control"])
     by_click = differences(root)

@@ -8,6 +8,7 @@ import type { LoadEditor } from "./editor";
 import { ask, type Details, type Pair, type Send } from "./protocol";
 import { createTabs } from "./tabs";
 
+const HOW_TO_COMPARE = "To compare another response with this one, select its row by Control+click, or select it and press c.";
 const FORMATS: Record<string, string> = { curl: "curl", httpx: "httpx", request: "dm" };
 
 export interface ResponseOptions {
@@ -101,14 +102,13 @@ export function createResponse({ send, loadEditor, hint, onWhole, onEdit, onInse
     sentHead.replaceChildren(make("p", { className: "dml-b-uri", textContent: `${row.method} ${uri}` }), definitions(request.headers));
     sentBody.show(request.body, buffers[0]);
     tabs.hide("table", response.body.kind !== "json");
-    tabs.hide("compare", true);
-    tabs.show(tabs.isHidden(tabs.current()) ? "body" : tabs.current());
+    comparison.replaceChildren(soft(HOW_TO_COMPARE));
+    tabs.show(tabs.isHidden(tabs.current()) || tabs.current() === "compare" ? "body" : tabs.current());
   }
 
   /** Show what differs from another response. */
   function compare(first: Details) {
     comparison.replaceChildren(compareResponses(first, shown!));
-    tabs.hide("compare", false);
     tabs.show("compare");
   }
 
