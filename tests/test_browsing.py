@@ -256,6 +256,13 @@ def test_the_table_in_a_notebook_is_small_and_escaped() -> None:
     assert "0 interactions." in repr(dm.browse("empty.yaml"))
 
 
+def test_several_recordings_are_refused_with_a_sentence(tmp_path: Path) -> None:
+    """As a list or as a folder."""
+    for several in (["first-look", "waiting"], tmp_path):
+        with pytest.raises(ValueError, match="shows one cassette"):
+            dm.browse(several)  # type: ignore[arg-type]
+
+
 def test_a_notebook_keeps_the_selected_interaction_and_the_date() -> None:
     """The interaction is below the table, complete and escaped.
 

@@ -76,7 +76,7 @@ def browse(source: Source = None) -> BrowserWidget:
     """
     if source is None or isinstance(source, Session):
         return BrowserWidget(source or session())
-    if is_folder(source):
+    if not isinstance(source, str | Path) or is_folder(source):
         raise argument_error("browse() shows one cassette. Give its name or its path.")
     name, path = files_of(source)[0]
     opening = Opening(path)
