@@ -133,6 +133,41 @@ def test_each_hop_is_on_disk_before_the_next(
     assert seen == ([0, 1] if follows else [0])
 
 
+# Where a service may redirect to: each client writes these addresses in its own way.
+PLACES = (
+    "rows",
+    "rows#top",
+    "r%6Fws",
+    "r%c3%b6ws",
+    "~rows",
+    "rows[1]?q={a}|b",
+    "rows?q=a b",
+    "röws",
+)
+
+
+def test_a_redirected_write_is_sent_once(
+    send: Send, service: ClientService, tmp_path: Path
+) -> None:
+    """However a client writes the address to which it was redirected."""
+    place = ""
+
+    def redirecting(request: Request) -> Response:
+        to = place if request.uri == "/v1/from" else None
+        return Response(307, "", (("Location", to),)) if to else Response(200, "OK", ())
+
+    service.response_to = redirecting  # type: ignore[method-assign]
+    with recording(tmp_path / "writes.yaml"):
+        for each in PLACES:
+            place = f"/v1/{each}"
+            outcome(send, Asked("PUT", f"{service.base_url}/v1/from", b"a letter"))
+        place = f"http://localhost:{service.base_url.rpartition(':')[2]}"
+        outcome(send, Asked("PUT", f"{service.base_url}/v1/from", b"a letter"))
+    writes = [request.uri for request in service.received if request.method == "PUT"]
+
+    assert writes == ["/v1/from"] * len([*PLACES, "the other origin"])
+
+
 # -- failures ------------------------------------------------------------------------------------
 
 

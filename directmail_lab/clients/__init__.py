@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from contextvars import ContextVar
 from importlib import import_module
 from typing import Any, Final, NamedTuple, Self, cast
+from urllib.parse import unquote_plus
 
 from ..errors import DirectMailLabError
 from ..http import body_of, httpx, is_write, parse_url
@@ -71,20 +72,31 @@ class ClientsTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         """Note whose request it is. A write that follows a redirect is not sent: see `Call`."""
         call = call_of(request)
         call.is_foreign = True
-        if (request.method, request.url) == _redirected.get() and is_write(request):
+        if _target(request.method, request.url) == _redirected.get() and is_write(request):
             call.first_sent = -1
         _redirected.set(None)
 
 
 # The method and the address to which a write of this thread or task was redirected last. A client
 # that follows redirects asks there next.
-_redirected: ContextVar[tuple[str, httpx.URL] | None] = ContextVar("redirected", default=None)
+_redirected: ContextVar[tuple[object, ...] | None] = ContextVar("redirected", default=None)
+
+
+def _target(method: str, url: httpx.URL) -> tuple[object, ...]:
+    """Return what is the same for each client that asks at an address.
+
+    Clients differ in the escapes of an address, in how they decode what is not ASCII, and in
+    whether its fragment and its user info are still there.
+    """
+    place = unquote_plus(f"{url.path}?{url.query.decode('ascii')}").encode("ascii", "ignore")
+    return method, url.scheme, url.host, url.port, place
 
 
 def _noting_redirect(request: httpx.Request, response: httpx.Response) -> httpx.Response:
     if response.has_redirect_location and is_write(request):
         with suppress(httpx.InvalidURL):
-            _redirected.set((request.method, request.url.join(response.headers["location"])))
+            url = request.url.join(response.headers["location"])
+            _redirected.set(_target(request.method, url))
     return response
 
 
