@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import re
 import time
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
-from cassette_samples import BASE_URL, answered, get, opened, paths_in, recorded
+from cassette_samples import BASE_URL, answered, get, opened, paths_in, recorded, typed
 from vcr.serialize import deserialize
 from vcr.serializers import yamlserializer
 
 from directmail_lab.cassettes import read_cassette
-from directmail_lab.cassettes.convert import repair
-from directmail_lab.errors import CassetteFormatError
+from directmail_lab.cassettes.convert import adopt, drop_failures, redact, repair
+from directmail_lab.errors import CassetteError, CassetteFormatError
+from directmail_lab.exchange.values import Response
 from directmail_lab.questions.audit import audit
 
 if TYPE_CHECKING:
@@ -50,6 +53,21 @@ TAILS: dict[str, tuple[Any, list[str], str]] = {
     "flow style": (lambda text: text + FLOW, ["/0", "/1", "/hand"], ""),
     "flow style without newline": (lambda text: text + FLOW.rstrip(), ["/0", "/1", "/hand"], ""),
     "block style": (lambda text: text + BLOCK, ["/0", "/1", "/hand"], ""),
+    "flow style at the margin": (
+        lambda text: text + FLOW.replace(", response", ",\nresponse") + "note: mine\n",
+        ["/0", "/1", "/hand"],
+        "note: mine\n",
+    ),
+    "comment after one by hand": (
+        lambda text: f"{text}{FLOW}# mine\n",
+        ["/0", "/1", "/hand"],
+        "# mine\n",
+    ),
+    "comment in an interaction": (
+        lambda text: text.replace("  elapsed_s", "  # mine\n  elapsed_s", 1),
+        ["/0", "/1"],
+        "# mine\n",
+    ),
     "two by hand": (lambda text: text + FLOW + BLOCK, ["/0", "/1", "/hand", "/hand"], ""),
     "in the middle": (
         lambda text: text.replace("- recorded_at", f"{FLOW}- recorded_at", 1),
@@ -72,6 +90,11 @@ TAILS: dict[str, tuple[Any, list[str], str]] = {
         "# mine\n",
     ),
     "key": (lambda text: f"{text}note: mine\n", ["/0", "/1"], "note: mine\n"),
+    "key with any characters": (
+        lambda text: f"{text}für v.2: mine\n",
+        ["/0", "/1"],
+        "für v.2: mine\n",
+    ),
     "key and comment": (
         lambda text: f"{text}# mine\nnote:\n- mine\n- yours\n",
         ["/0", "/1"],
@@ -167,6 +190,59 @@ def test_what_is_no_yaml_is_cut_into_a_file_that_is_named(ours: Path, tail: byte
     assert paths_in(ours) == ["/0", "/1", "/new"]
     ours.write_bytes(opened_text(ours).encode() + tail)
     assert str(ours.with_name("tour.cut-2.txt")) in repair(ours)[0]
+
+
+@pytest.mark.parametrize("change", [adopt, partial(redact, rules=[])])
+def test_what_is_no_yaml_is_not_lost_by_a_redaction(ours: Path, change: Any) -> None:
+    """It could not say where it put the text, so it changes nothing."""
+    ours.write_text(f"{opened_text(ours)}- to do\n")
+    before = ours.read_bytes()
+    with pytest.raises(CassetteError, match="repair"):
+        change(ours)
+
+    assert ours.read_bytes() == before
+
+
+@pytest.mark.parametrize("ending", ["merge", "replace"])
+def test_a_re_recording_that_stands_aside_keeps_what_a_person_wrote(
+    ours: Path, ending: Any
+) -> None:
+    """A comment, another member, and what no reader understands."""
+    text = opened_text(ours).replace("interactions:\n", "note: mine\ninteractions:\n# mine\n")
+    ours.write_text(f"{text}- to do\n")
+    with opened(ours, "all", aside=True) as cassette:
+        cassette.record(answered(get("/0"), "new"))
+        cassette.close(ending)
+
+    assert paths_in(ours) == (["/1", "/0"] if ending == "merge" else ["/0"])
+    assert "note: mine\ninteractions:\n# mine\n" in ours.read_text()
+    assert ours.with_name("tour.cut.txt").read_text() == "- to do\n"
+
+
+def test_what_a_person_wrote_stays_when_a_failure_is_dropped(ours: Path) -> None:
+    """The comment and the member stay when pytest removes the requests that failed."""
+    ours.write_text(f"{opened_text(ours)}# mine\nnote: mine\n")
+    failed = replace(answered(get("/2")), response=Response(0, "", no_response="read_timeout"))
+    with opened(ours, "any") as cassette:
+        cassette.record(failed)
+    drop_failures(ours, after=2)
+
+    assert paths_in(ours) == ["/0", "/1"]
+    assert "# mine\n" in ours.read_text()
+    assert "note: mine\n" in ours.read_text()
+
+
+@pytest.mark.parametrize("end", ["", "  ", " # mine"])
+def test_an_interaction_with_a_binary_body_is_whole_without_its_newline(
+    tmp_path: Path, end: str
+) -> None:
+    """Its body is not JSON but a tag of YAML; a person's editor may leave spaces after it."""
+    path = recorded(tmp_path / "tour.yaml", typed("image/png", b"\x89PNG\xff"))
+    path.write_text(opened_text(path).rstrip("\n") + end)
+
+    assert len(read_cassette(path)) == 1
+    repair(path)
+    assert read_cassette(path).interaction(1).response.body == b"\x89PNG\xff"
 
 
 def test_garbage_in_the_middle_is_an_error_that_changes_nothing(ours: Path) -> None:

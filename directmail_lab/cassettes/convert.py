@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from itertools import chain
+from itertools import chain, count
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -33,13 +33,19 @@ def layout_of(path: Path) -> Layout:
 
 
 def convert(
-    source: Path, target: Path, to: Layout, *, notice: Callable[[str], object] = lambda _: None
+    source: Path,
+    target: Path,
+    to: Layout,
+    *,
+    notice: Callable[[str], object] = lambda _: None,
+    keeps_comments: bool = True,
 ) -> int:
     """Write a cassette to ``target`` in another layout, and return its number of interactions.
 
     Both files may be HAR. The credentials in ``source`` are removed wherever they occur, and so are
     the keys that this process and the keyring know. ``target`` is replaced only when the new file
-    is complete. ``notice`` is called with a sentence if bodies are missing.
+    is complete. ``notice`` is called with a sentence if bodies are missing. ``keeps_comments`` says
+    whether the new file has what a person wrote between the interactions, which is not redacted.
 
     Raises
     ------
@@ -52,7 +58,8 @@ def convert(
     """
     version, recording = version_of(target), read_cassette(source)
     with locked(target) as path:
-        _write(path, version, to, recording, _redactor(recording))
+        redactor = _redactor(recording)
+        _write(path, version, to, recording, redactor, keeps_comments=keeps_comments)
     bodies = (body for each in recording for body in (each.request.body, each.response.body))
     if recording.layout == "har" and (missing := missing_bytes(bodies)):
         notice(_notice_of_missing(missing, source))
@@ -71,14 +78,21 @@ def _notice_of_missing(sizes: Sequence[int | None], source: Path) -> str:
 
 
 def _write(
-    path: Path, version: Version | None, to: Layout, recording: FileRecording, redactor: Redactor
+    path: Path,
+    version: Version | None,
+    to: Layout,
+    recording: FileRecording,
+    redactor: Redactor,
+    *,
+    keeps_comments: bool = True,
 ) -> None:
     """Redact a recording and write it in a layout, if the locked file still has that version."""
     # `recorded_with` is the mark of our own lines, which `write_cassette` adds.
     metadata = {**recording.metadata, "base_url": recording.base_url}
     metadata.pop("recorded_with", None)
     if to == "lines":
-        parts, keys = recording.parts(as_written=False), recording.keys
+        parts = recording.parts(as_written=False) if keeps_comments else recording
+        keys = recording.keys if keeps_comments else ""
         write_cassette(path, metadata, parts, redactor, keys=keys, version=version)
         return
     redacted = list(map(redactor.interaction, recording))
@@ -118,6 +132,7 @@ def adopt(path: Path, deserialize: Callable[[str], Any] | None = None) -> None:
             new.write_text(vcr_text(file, deserialize), encoding="utf-8")
             source = new
         recording = read_cassette(source)
+        _refuse_left_out(recording)
         convert(source, new, "json" if recording.layout == "json" else layout_of(file))
         before = _messages(map(_redactor(recording).interaction, recording))
         theirs = load_cassette_text(new.read_text(encoding="utf-8"))[1]
@@ -142,10 +157,20 @@ def redact(path: Path, rules: Sequence[str]) -> int:
     """
     with locked(path) as file:
         recording = read_cassette(file)
+        _refuse_left_out(recording)
         redactor = _redactor(recording).extended(rules)
         changed = sum(redactor.interaction(each) != each for each in recording)
         _write(file, recording.version, layout_of(file), recording, redactor)
     return changed
+
+
+def _refuse_left_out(recording: FileRecording) -> None:
+    """Raise an error if the file has text at its end that a new file would lack."""
+    if recording.left_out:
+        raise CassetteError(
+            f"{recording.path} was not changed: {recording.problem}.",
+            "Remove that, or move it to another file with: directmail-lab cassette repair.",
+        )
 
 
 def repair(path: Path) -> list[str]:
@@ -181,16 +206,18 @@ def drop_failures(path: Path, *, after: int) -> None:
     """
     with locked(path) as file:
         recording = read_cassette(file)
+        numbers = count(1)
         kept = [
-            each
-            for number, each in enumerate(recording, 1)
-            if number <= after or not each.response.no_response
+            part
+            for part in recording.parts(as_written=False)
+            if isinstance(part, bytes) or next(numbers) <= after or not part.response.no_response
         ]
-        if not kept:
+        left = sum(not isinstance(part, bytes) for part in kept)
+        if not left:
             file.unlink()
-        elif len(kept) < len(recording):
-            about, version = recording.metadata, recording.version
-            write_cassette(file, about, kept, Redactor(), version=version)
+        elif left < len(recording):
+            about, keys, version = recording.metadata, recording.keys, recording.version
+            write_cassette(file, about, kept, Redactor(), keys=keys, version=version)
 
 
 def notice_of_personal_data(path: Path, name: str) -> str:

@@ -27,8 +27,6 @@ from . import layout
 from .layout import Address
 
 _read_json: Final = json.JSONDecoder().raw_decode
-_KEY: Final = re.compile(rb"""(?m)^(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ ]*:(?=[ \n])""")
-"""A member of the document, at the start of a line."""
 
 
 class Lines(Sequence[Interaction]):
@@ -230,7 +228,7 @@ class LineReader:
     def _keep_comments(self, start: int, text: bytes) -> None:
         self.was_closed |= b"# end: " in text
         if comments := layout.comments_of(text).strip(b"\n"):
-            self.comments[start] = comments + b"\n"
+            self.comments[start] = self.comments.get(start, b"") + comments + b"\n"
 
     def _replace(self, mark: re.Match[bytes]) -> None:
         """Drop what a mark names, unless the numbers cannot be a recorder's."""
@@ -244,16 +242,15 @@ class LineReader:
 
         The last interaction ends at ``end``, unless the text continues it.
         """
-        from .vcr_files import load_cassette_text
+        from .vcr_files import comments_in, load_cassette_text, split_members
 
-        begin, keys = start, _KEY.search(text)
-        items = text if keys is None else text[: keys.start()]
-        if items[:1].isspace() and self.starts and len(self.starts) - 1 not in self.by_hand:
+        begin = start
+        if text[:1].isspace() and self.starts and len(self.starts) - 1 not in self.by_hand:
             begin = self.starts[-1]
-            items = self.data[begin:end] + items
+            text = self.data[begin:end] + text
         try:
-            whole = items.decode() + "\n" + text[keys.start() if keys else len(text) :].decode()
-            _, interactions = load_cassette_text(f"interactions:\n{whole}")
+            items, keys = split_members(f"interactions:\n{text.decode()}")
+            _, interactions = load_cassette_text(items)
         except (CassetteFormatError, UnicodeDecodeError):
             return False
         if begin != start:
@@ -262,7 +259,8 @@ class LineReader:
         for each in interactions:
             self.by_hand[len(self.starts)] = each
             self._add(begin, is_fallback=each.is_fallback)
-        self.keys = "" if keys is None else text[keys.start() :].decode().rstrip("\n") + "\n"
+        self._keep_comments(begin, "\n".join(comments_in(items)).encode())
+        self.keys = keys.rstrip("\n") + "\n" if keys else ""
         self.is_appendable = False
         return True
 
@@ -282,5 +280,5 @@ def _is_whole(text: bytes) -> bool:
     """Return whether a text is an interaction that lacks only its final newline."""
     match = layout.INTERACTION.fullmatch(text + b"\n")
     with suppress(*MALFORMED):
-        return match is not None and isinstance(json.loads(match[7]), dict)
+        return match is not None and isinstance(_parse(match[7]), dict)
     return False

@@ -386,7 +386,10 @@ class Recorder:
         )
 
     def _put_in_place(self, *, keeps_others: bool) -> None:
-        """Replace the old file, and keep its interactions that were not recorded again."""
+        """Replace the old file, and keep a person's comments in it.
+
+        With ``keeps_others``, its interactions that were not recorded again are kept too.
+        """
         new = read_cassette(self._file)
         player = Player(
             new,
@@ -394,11 +397,19 @@ class Recorder:
             base_url=self.recording.base_url or "",
             redactor=self._redactor,
         )
-        old = self.recording if keeps_others else ()
-        kept = (each for each in old if player.find(each.request)[0] is None)
-        whole = chain(kept, new)
+        old = self.recording
+        if old.left_out:
+            self._notice(keep_left_out(old, self._path))
+
+        def stays(part: Interaction | bytes) -> bool:
+            if isinstance(part, bytes):
+                return not part.startswith(b"- ")
+            return keeps_others and player.find(part.request)[0] is None
+
+        # One that does not stay is not parsed: it may be damaged.
+        whole = chain(filter(stays, old.parts(as_written=not keeps_others)), new)
         write_cassette(
-            self._path, new.metadata, whole, self._redactor, version=self.recording.version
+            self._path, new.metadata, whole, self._redactor, keys=old.keys, version=old.version
         )
         patiently(self._file.unlink)
 

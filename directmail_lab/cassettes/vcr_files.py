@@ -185,8 +185,12 @@ def load_yaml(text: str, progress: Progress = lambda _: None) -> Any:
         with uncollected():
             return _Loader(text, progress).get_single_data()
     except (yaml.YAMLError, *MALFORMED) as error:
-        name = type(error).__name__
-        raise CassetteFormatError(f"It is not YAML that is safe to load ({name}).") from None
+        raise _not_safe(error) from None
+
+
+def _not_safe(error: Exception) -> CassetteFormatError:
+    name = type(error).__name__
+    return CassetteFormatError(f"It is not YAML that is safe to load ({name}).")
 
 
 def vcr_text(path: Path, deserialize: Callable[[str], Any]) -> str:
@@ -206,17 +210,27 @@ def vcr_text(path: Path, deserialize: Callable[[str], Any]) -> str:
     return text
 
 
-def count_comments(path: Path) -> int:
-    """Return how many comments a YAML file has; 0 if it is not YAML."""
-    text, end, comments = path.read_text("utf-8-sig", "replace"), 0, 0
+def comments_in(text: str) -> Iterator[str]:
+    """Yield the comments in a YAML text; none after what is not YAML."""
+    end = 0
     with suppress(yaml.YAMLError):
         # vcrpy's loader uses libyaml if it is installed, which is 40 times as fast.
         for token in yaml.scan(text, yamlserializer._CassetteLoader) if "#" in text else ():
             # Between two tokens there are only comments and space.
-            between = text[end : token.start_mark.index]
-            comments += sum(line.lstrip().startswith("#") for line in between.splitlines())
+            lines = map(str.strip, text[end : token.start_mark.index].splitlines())
+            yield from (line for line in lines if line.startswith("#"))
             end = token.end_mark.index
-    return comments
+
+
+def split_members(text: str) -> tuple[str, str]:
+    """Split a YAML text after its first member; raise the error of `load_yaml`."""
+    try:
+        node = _Loader(text, lambda _: None).get_single_node()
+        assert isinstance(node, yaml.MappingNode), "its first member is a key and a colon"
+        at = node.value[1][0].start_mark.index if node.value[1:] else len(text)
+    except (yaml.YAMLError, *MALFORMED) as error:
+        raise _not_safe(error) from None
+    return text[:at], text[at:]
 
 
 def _interaction(entry: Mapping[str, Any], number: int) -> Interaction:

@@ -22,7 +22,7 @@ from ..cassettes.layout import read_header
 from ..cassettes.matching import Matching
 from ..cassettes.player import Player
 from ..cassettes.recording import most_days
-from ..cassettes.vcr_files import count_comments, vcr_text
+from ..cassettes.vcr_files import comments_in, vcr_text
 from ..contract import SAFE_METHODS
 from ..display import plural
 from ..errors import CassetteFormatError, DirectMailLabError
@@ -172,7 +172,8 @@ def _problems(
     path: Path, secrets: dict[str, str], kind: str, serializer: str | None, *, write: bool
 ) -> list[str]:
     """Return sentences about a file's secrets and comments; with ``write``, adopt the file."""
-    comments = count_comments(path) if kind == THEIRS else 0
+    text = path.read_text("utf-8-sig", "replace") if kind == THEIRS else ""
+    comments = sum(1 for _ in comments_in(text))
     is_in_address = any(where.endswith("address") for where in secrets.values())
     if write and kind == THEIRS:
         files.adopt(path, serializer_named(serializer) if serializer else None)
