@@ -131,10 +131,9 @@ class Composer:
         token, url = secrets.token_urlsafe(), request.url
         self._to_confirm = {token: (session, request)}
         address = session.recording.redactor.text(f"{url.netloc.decode()}{url.raw_path.decode()}")
-        size = plural(len(request.content), "byte")
-        question = (
-            f"Send {request.method} to {address} with {size}? {_sent_before(session, request)}"
-        )
+        size, before = plural(len(request.content), "byte"), _sent_before(session, request)
+        call_of(request).may_repeat = bool(before)  # only what the question says is confirmed
+        question = f"Send {request.method} to {address} with {size}? {before}"
         respond({"question": f"{question}It may change something there.", "token": token})
 
     def _confirmed(self, token: str) -> _Sending | None:
@@ -143,8 +142,6 @@ class Composer:
             raise DirectMailLabError(
                 "Nothing was sent: another session is open since the question.", "Send it again."
             )
-        if sending:
-            call_of(sending[1]).may_repeat = True
         return sending
 
     def _send(self, sending: _Sending | None, respond: Respond) -> None:
