@@ -444,10 +444,10 @@ def record(
 
     The same notebook serves its author, who signs in and records, and its
     readers, who have no key. If neither the current session nor the environment
-    nor the keyring has a key, the modes ``"update"``, ``"new_episodes"`` and
-    ``"once"`` replay the file that they would otherwise write. A printed line
-    says so, with the date of the recording. A replayed write warns that nothing
-    was sent. `Session.record` and the session of a test always record.
+    nor the keyring has a key, every mode replays the file that it would
+    otherwise write. A printed line says so, with the date of the recording. A
+    replayed write warns that nothing was sent. `Session.record` and the session
+    of a test always record.
 
     Parameters
     ----------
@@ -460,7 +460,8 @@ def record(
         replay: ``"new_episodes"`` and ``"any"`` replay what the cassette has
         and record the rest, ``"once"`` records a new cassette and only replays
         one that exists, and ``"none"`` only replays. A write that they replay
-        warns that nothing was sent.
+        warns that nothing was sent. A write to which no response came is
+        refused.
     redact
         What to replace besides the key and usual credentials: names of headers
         and fields, dotted paths, and ``"personal"``. The latter stands for
@@ -490,8 +491,7 @@ def record(
     Raises
     ------
     NotConnectedError
-        There is no key, and no such cassette to replay; or the mode ``"all"``
-        has no key.
+        There is no key, and no such cassette to replay.
     CassetteInUseError
         Another recording writes the same cassette. If that is the recording of
         an earlier current session of this process, it ends instead.
@@ -532,7 +532,7 @@ def record(
     said: list[str] = []  # printed once, even if a decorated function is called often
 
     def enter() -> Entered[Session]:
-        if record_mode not in _REPLAYED_WITHOUT_KEY or _connect_with_key():
+        if record_mode == "none" or _connect_with_key():
             change = _record(session(), cassette, record_mode=record_mode, **options)
             return change.entered
         entered, line = replay_in_place(_current.session, cassette, options)
@@ -557,9 +557,6 @@ def record_without_key() -> ModeChange[Session] | None:
     change = _current.without_key
     is_on = change is not None and change.entered.session is _current.session and change.is_on()
     return change if is_on else None
-
-
-_REPLAYED_WITHOUT_KEY: Final = ("update", "new_episodes", "once")
 
 
 def _connect_with_key() -> bool:
