@@ -16,7 +16,9 @@ from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
+import httpx
 import pytest
 from cassette_samples import BASE_URL, answered, get, opened, paths_in, post, recorded, theirs
 from vcr.persisters.filesystem import FilesystemPersister
@@ -33,7 +35,7 @@ from directmail_lab.errors import (
     OutcomeUnknownError,
     WriteRefusedError,
 )
-from directmail_lab.exchange.values import Interaction, no_response
+from directmail_lab.exchange.values import Interaction, Request, Response, no_response
 from directmail_lab.questions.audit import audit
 from directmail_lab.questions.interactions import interactions
 from directmail_lab.sessions import Session
@@ -385,9 +387,11 @@ def test_a_write_is_refused_after_another_program_replaced_the_file(
     with pytest.raises(AlreadySentError, match="cassette 'tour'"):
         send(writing)
     assert [send(writing, "?b=1"), send(writing, "?b=1")] == [201, 201]
-    writing.record("tour")
-    with pytest.raises(AlreadySentError, match=r"cassette 'tour\.unfinished'") as refused:
-        send(writing, "?b=1")
+    for mode in ("update", "new_episodes"):
+        writing.record("tour", record_mode=mode)
+        with pytest.raises(AlreadySentError, match=r"cassette 'tour\.unfinished'") as refused:
+            send(writing, "?b=1")
+        assert "new_episodes" not in str(refused.value)  # it does not play from that file
 
     assert service.requests["POST /v1/letters"] == 3
     assert refused.value.cassette == "tour.unfinished"
@@ -409,7 +413,91 @@ def test_only_a_write_that_was_refused_may_be_sent_again(
         assert send(writing) == 201
 
 
-@pytest.mark.parametrize("fault", [{"drop": "reset"}, {"cut_after": 3}])
+@pytest.mark.parametrize("fault", [{}, {"status": 500}, {"drop": "reset"}])
+@pytest.mark.parametrize("status", [401, 422])
+def test_a_refused_write_does_not_replace_one_that_may_have_been_carried_out(
+    writing: Session, service: FaultyService, fault: dict[str, Any], status: int
+) -> None:
+    """It was sent again on purpose. A later run still knows of the first one, until a success."""
+    writing.record("tour")
+    with service.fault(**fault), suppress(OutcomeUnknownError):
+        send(writing)
+    for _ in range(2):
+        writing.record("tour", record_mode="all")
+        with service.fault(status=status):
+            send(writing)
+    writing.record("tour")
+    with pytest.raises(AlreadySentError):
+        send(writing)
+    statuses = [each.response.status for each in read_cassette(TOUR)]
+    with writing.record("tour", record_mode="all"):
+        assert send(writing) == 201
+
+    assert statuses == [0 if "drop" in fault else fault.get("status", 201), status]
+    assert [each.response.status for each in read_cassette(TOUR)] == [201]
+
+
+@pytest.mark.parametrize("mode", ["new_episodes", "any"])
+def test_a_mode_that_replays_sends_no_write_again_whose_response_was_lost(
+    writing: Session, service: FaultyService, mode: Any
+) -> None:
+    """There is nothing to play, and the write may have been carried out."""
+    writing.record("tour")
+    with service.fault(drop="reset"), suppress(OutcomeUnknownError):
+        send(writing)
+    writing.record("tour", record_mode=mode)
+    with pytest.raises(AlreadySentError, match="no response came") as refused:
+        send(writing)
+
+    assert service.requests["POST /v1/letters"] == 1
+    assert "new_episodes" not in str(refused.value)
+
+
+@pytest.mark.parametrize("error", [RuntimeError, SystemExit, KeyboardInterrupt])
+def test_a_write_that_any_error_interrupts_is_recorded(
+    writing: Session, monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
+) -> None:
+    """A handler of a signal may raise it while the response is awaited."""
+    handle = httpx.HTTPTransport.handle_request
+
+    def interrupted(transport: Any, request: Any) -> Any:
+        handle(transport, request).close()
+        raise error
+
+    writing.record("tour")
+    with monkeypatch.context() as patch:
+        patch.setattr(httpx.HTTPTransport, "handle_request", interrupted)
+        with pytest.raises(error):
+            send(writing)
+    writing.record("tour")
+
+    with pytest.raises(AlreadySentError, match="no response came"):
+        send(writing)
+
+
+def test_a_write_whose_response_comes_after_the_recording_ended_is_recorded(
+    writing: Session, service: FaultyService
+) -> None:
+    """The recording is opened for it, and closed again. Somebody else's lock is a notice."""
+    answer = service.response_to
+    writing.record("tour")
+
+    def late(request: Request) -> Response:
+        writing.live()
+        return answer(request)
+
+    with mock.patch.object(service, "response_to", late):
+        assert send(writing) == 201
+    assert read_cassette(TOUR).problem is None
+    writing.record("tour")
+
+    with pytest.raises(AlreadySentError):
+        send(writing)
+
+
+@pytest.mark.parametrize(
+    "fault", [{"drop": "reset"}, {"cut_after": 3}, {"headers": {"Content-Encoding": "gzip, gzip"}}]
+)
 def test_a_write_whose_response_was_lost_is_recorded_and_refused(
     writing: Session, service: FaultyService, fault: dict[str, Any]
 ) -> None:

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple, Self
 from urllib.parse import urlsplit
 
 from ..arguments import RECORD_MODES, REPEATS, Like, RecordMode, Repeat, check_choice
+from ..contract import SAFE_METHODS
 from ..display import plural
 from ..errors import AlreadySentError, CassetteError, CassetteFormatError, NotRecordedError
 from ..exchange.bodies import shown_missing
@@ -298,8 +299,15 @@ class Cassette:
         if response is not interaction.response:
             interaction = replace(interaction, response=response)
         with self._lock:
+            # A later run must know of a write, also if the recording ended before its response.
+            is_late = self._recorder.closed and request.method not in SAFE_METHODS
+            if is_late and not self.records_failures:
+                with suppress(CassetteError):  # somebody else records it
+                    self.resume()
             try:
                 recorded = self._recorder.append(interaction)
+                if is_late:
+                    self.close()
             except OSError as error:
                 raise self._not_written(error) from None
             if recorded is None:
@@ -393,7 +401,8 @@ class Cassette:
     def sent_before(self, write: Request) -> AlreadySentError | None:
         """Return the error for a write that an earlier run may have carried out; None for others.
 
-        It may have been, unless the service refused it (4xx) or no connection was made.
+        It may have been, unless the service refused it (4xx) or no connection was made. In a mode
+        that replays, it is for a write that has no response to play.
         """
         if self._recorder is None or (before := self._recorder.sent_before(write)) is None:
             return None
@@ -401,18 +410,30 @@ class Cassette:
         sent = recording.interactions[number - 1]
         status, at = sent.response.status, sent.recorded_at
         path, name = recording.path_of(sent.request), cassette_name(recording.path or self.path)
+        replays = (
+            ' With "new_episodes" instead of "all", the block replays its response.'
+            if name == self.name and sent.response.no_response is None
+            else ""
+        )
         return AlreadySentError(
             f"{write.method} {path} was sent before, {sent_when(at, status)}: interaction {number} "
             f"of cassette {name!r}. It was not sent again.",
             "It may be another one: of another account, or different only in what redaction, "
             "ignore or match_on leave out. To send it again, put the call into the block "
-            f'`with record({self.name!r}, record_mode="all"):`. With "new_episodes" instead of '
-            '"all", the block replays its response.',
+            f'`with record({self.name!r}, record_mode="all"):`.{replays}',
             cassette=name,
             number=number,
             status=status,
             sent_at=at,
         )
+
+    @property
+    def refuses_repeats(self) -> bool:
+        """Whether a write that an earlier run may have carried out is refused: see `sent_before`.
+
+        A test records the failures that it asks for, and its writes are allowed for each run.
+        """
+        return self.record_mode != "all" and not self.records_failures
 
     def _refuse_other_address(self, base_url: str | None) -> None:
         """Raise `CassetteError` if the recording is of another place than the session."""

@@ -16,10 +16,11 @@ from itertools import chain
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
+from ..contract import SAFE_METHODS
 from ..display import plural
 from ..errors import CassetteError, CassetteFormatError, CassetteInUseError
 from ..exchange.bodies import missing_body
-from ..exchange.values import NOT_SENT_KINDS, Interaction, Request, Response, fails
+from ..exchange.values import Interaction, Request, Response, fails, may_be_done
 from ..redaction import Redactor
 from . import layout
 from .files import MAX_FILE_BYTES, FileRecording, read_cassette
@@ -138,7 +139,10 @@ class Recorder:
         if os.getpid() != self._process:
             return None
         if self.closed:  # while the request was in flight
-            self._notice(f"A response arrived after cassette {self._path.stem!r} was closed.")
+            self._notice(
+                f"A response arrived after cassette {self._path.stem!r} was closed. It is not "
+                f"recorded, so a later run does not know of the {interaction.request.method}."
+            )
             return None
         if self._updates and self._file == self._path and fails(interaction.response):
             interaction = replace(interaction, is_fallback=True)
@@ -186,24 +190,27 @@ class Recorder:
 
     def _old_responses(self, request: Request) -> list[range]:
         """Return the interactions of earlier runs to a request that were not replaced."""
-        if not (self._updates and self.old_count):
+        if not self.old_count:
             return []
         found = self._old.find_all(request)
         return [each for each in found if self.old_count > each[-1] not in self._replaced]
 
     def _replaced_by(self, new: Interaction) -> list[int]:
         """Return the indexes of the interactions that a new one replaces."""
-        if not self.old_count or self._file != self._path:
+        if not (self._updates and self.old_count) or self._file != self._path:
             return []
-        # The first response to a request replaces all, unless it is a failure.
-        key = hash((new.request, new.is_fallback))
-        if key in self._asked:
+        if (key := hash(new.request)) in self._asked:
             return []
-        self._asked.update((key, hash((new.request, True))))
+        is_write = new.request.method not in SAFE_METHODS
+        is_refused = is_write and not may_be_done(new.response)
+        if not (new.is_fallback or is_refused):  # it replaces all
+            self._asked.add(key)
         with suppress(CassetteFormatError):  # a damaged interaction stays
             responses = self._old_responses(new.request)
             if new.is_fallback:
                 responses = [each for each in responses if fails(self._response(each))]
+            if is_refused:  # what may have been carried out is not forgotten
+                responses = [each for each in responses if not may_be_done(self._response(each))]
             return sorted(index for attempts in responses for index in attempts)
         return []
 
@@ -214,11 +221,13 @@ class Recorder:
         """Return the last time that an earlier run sent a write: its file and number, or None.
 
         After a 4xx, or if no connection was made, nothing was carried out, so that does not count.
+        A mode that replays sends a write only if no response came to it, or if it is a new one.
         """
         for recording, attempts in self._earlier(write):
             response = recording.interactions[attempts[-1]].response
-            is_refused = 400 <= response.status < 500 or response.no_response in NOT_SENT_KINDS
-            if not is_refused:
+            is_own = recording is self.recording
+            is_replayed = is_own and not self._updates and response.no_response is None
+            if may_be_done(response) and not is_replayed:
                 return recording, attempts[-1] + 1
         return None
 
@@ -226,7 +235,7 @@ class Recorder:
         """Yield what earlier runs recorded of a write, also in the files that they left."""
         for attempts in reversed(self._old_responses(write)):
             yield self.recording, attempts
-        for file in unfinished_files(self._path) if self._updates else ():
+        for file in unfinished_files(self._path):
             if file != self._file:
                 left = read_cassette(file)
                 for attempts in reversed(self._player_of(left).find_all(write)):

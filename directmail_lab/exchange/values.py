@@ -104,6 +104,15 @@ def fails(response: Response) -> bool:
     return response.status in (0, 401, 403, 429) or response.status >= 500
 
 
+def may_be_done(response: Response) -> bool:
+    """Return whether a write with this response may have been carried out.
+
+    It was not if the service refused it (4xx), or if no connection was made.
+    """
+    is_refused = 400 <= response.status < 500
+    return not is_refused and response.no_response not in NOT_SENT_KINDS
+
+
 def no_response(kind: object, reason: str = "") -> Response | None:
     """Return the value for a response that did not come, or None if there is no such kind."""
     known = next((each for each in NO_RESPONSE_KINDS if each == kind), None)

@@ -163,15 +163,16 @@ def _played_for(request: httpx.Request, mode: Mode) -> list[Played]:
     call.attempt = call.recorded = 0
     if mode.cassette is None:
         return []
-    if mode.cassette.record_mode == "update" and not call.may_repeat and is_write(request):
-        origin = origin_of(str(request.url))
-        refusal = mode.cassette.sent_before(request_value(request))
-        if refusal is not None and origin not in stand_ins():
-            raise refusal
     # A client's own credentials are left out of its address, so they must be known.
     if call.is_foreign or mode.cassette.looks_inside(request.method):
-        return mode.cassette.play(request_value(request))
-    return mode.cassette.play(Request(request.method, str(request.url)))
+        played = mode.cassette.play(request_value(request))
+    else:
+        played = mode.cassette.play(Request(request.method, str(request.url)))
+    if not played and mode.cassette.refuses_repeats and is_write(request) and not call.may_repeat:
+        refusal = mode.cassette.sent_before(request_value(request))
+        if refusal is not None and origin_of(str(request.url)) not in stand_ins():
+            raise refusal
+    return played
 
 
 def _pause_s(mode: Mode, played: Played) -> float:

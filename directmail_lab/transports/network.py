@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 # After these errors, the service has received nothing of the request.
-_NOT_SENT: Final = (
+NOT_SENT: Final = (
     httpx.ConnectError,
     httpx.ConnectTimeout,
     httpx.PoolTimeout,
@@ -270,7 +270,7 @@ def lost_response(request: httpx.Request, error: BaseException) -> OutcomeUnknow
     """
     if (
         call_of(request).is_foreign
-        or isinstance(error, _NOT_SENT)
+        or isinstance(error, NOT_SENT)
         or not isinstance(error, httpx.RequestError)
     ):
         return None

@@ -9,13 +9,12 @@ from collections.abc import Callable, Iterator
 from contextlib import aclosing, closing, contextmanager, suppress
 from dataclasses import KW_ONLY, dataclass, replace
 from datetime import UTC, datetime
-from typing import Any, NamedTuple, cast
+from typing import Any, Final, NamedTuple, cast
 
 from ..cassettes import Cassette, MemoryRecording
-from ..errors import CassetteError, OutcomeUnknownError
+from ..errors import CassetteError, DirectMailLabError, OutcomeUnknownError
 from ..exchange.bodies import MAX_UNPACKED_BYTES, missing_body, unpack
 from ..exchange.values import (
-    NOT_SENT_KINDS,
     Interaction,
     Response,
     header,
@@ -33,7 +32,12 @@ from ..tracebacks import clear_locals, hide_frames
 from . import Transport
 from .extensions import Received, call_of, of
 from .live_body import LiveBody, time_limit
+from .network import NOT_SENT
 from .observer import Observer
+
+# A handler of a signal may raise any error while a response is awaited. A test's own failures, such
+# as pytest's, say nothing about a response.
+_ENDS: Final = (Exception, KeyboardInterrupt, SystemExit, asyncio.CancelledError)
 
 
 class _Times(NamedTuple):
@@ -63,7 +67,7 @@ class RecordingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         started = self.timer()
         try:
             response = self.inner.handle_request(request)
-        except (httpx.TransportError, KeyboardInterrupt) as error:
+        except _ENDS as error:
             self._failed(request, started, error)
             raise
         response.stream = body = self._body(request, response, started)
@@ -83,7 +87,7 @@ class RecordingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         started = self.timer()
         try:
             response = await self.inner.handle_async_request(request)
-        except (httpx.TransportError, asyncio.CancelledError) as error:
+        except _ENDS as error:
             self._failed(request, started, error)
             raise
         response.stream = body = self._body(request, response, started)
@@ -129,11 +133,14 @@ class RecordingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
 
     def _failed(self, request: httpx.Request, started: float, error: BaseException) -> None:
         """Keep a request that was sent, although its caller gets no response."""
-        if call_of(request).first_sent is None:
-            return
+        call, is_failure = call_of(request), isinstance(error, httpx.TransportError)
+        if call.first_sent is None or isinstance(error, DirectMailLabError):
+            return  # it was not sent
+        if isinstance(error, Exception) and not is_failure and call.send is not None:
+            return  # a bug of another client, which may have sent nothing
         times = self._times(started)
         about = self._record_failure(request, times, error)
-        if not isinstance(error, httpx.TransportError):
+        if not is_failure:
             received = self._observe_live(request, httpx.Response(0), times, **about)
             received.cut_short(b"", is_aborted=True)
         elif about:
@@ -161,11 +168,11 @@ class RecordingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         cassette, kind = self.cassette, kind_of_failure(error)
         if isinstance(error, OutcomeUnknownError):
             kind = error.no_response
-        elif not isinstance(error, Exception):  # interrupted, or cancelled
-            kind = "read_error"
+        is_sent_write = is_write(request) and not isinstance(error, NOT_SENT)
+        if kind is None and (is_sent_write or not isinstance(error, Exception)):
+            kind = "read_error"  # interrupted, cancelled, or not to be decoded
         if cassette is None or kind is None:
             return {}
-        is_sent_write = is_write(request) and kind not in NOT_SENT_KINDS
         if not (is_sent_write or cassette.records_failures):
             return {}
         reason = str(error) if isinstance(error, httpx.TransportError) else type(error).__name__
