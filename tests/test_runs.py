@@ -475,6 +475,27 @@ def test_a_write_that_any_error_interrupts_is_recorded(
         send(writing)
 
 
+def test_a_write_is_recorded_although_its_recording_is_interrupted(
+    writing: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C may come while a long response is redacted."""
+    writing.record("tour")
+    record, interrupts = Cassette.record, [KeyboardInterrupt]
+
+    def interrupted(cassette: Cassette, interaction: Interaction) -> Any:
+        if interrupts:
+            raise interrupts.pop()
+        return record(cassette, interaction)
+
+    monkeypatch.setattr(Cassette, "record", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        send(writing)
+    writing.record("tour")
+
+    with pytest.raises(AlreadySentError, match="no response came"):
+        send(writing)
+
+
 def test_a_write_whose_response_comes_after_the_recording_ended_is_recorded(
     writing: Session, service: FaultyService
 ) -> None:

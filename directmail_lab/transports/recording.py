@@ -216,6 +216,9 @@ class RecordingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
                 "the response."
             )
             raise
+        except KeyboardInterrupt as error:  # redacting a long body takes a while
+            self._record_failure(request, times, error)
+            raise
         finally:  # the session keeps the response even if it was not recorded
             self._observe_live(request, response, times, body=recorded.body, **about)
         return response
