@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from unittest import mock
@@ -124,6 +125,45 @@ def test_the_folder_of_the_owner_of_the_working_directory_counts(here: Path) -> 
 
     assert find_cassette("tour") == old
     assert new_cassette_path("fresh") == here / "cassettes" / "fresh.yaml"
+
+
+@contextlib.contextmanager
+def closed(folder: Path) -> Iterator[None]:
+    """Take the right to look into a folder from this user, also from root."""
+    folder.chmod(0)
+    is_root = os.getuid() == 0
+    try:
+        if is_root:
+            os.seteuid(STRANGER)
+        yield
+    finally:
+        if is_root:
+            os.seteuid(0)
+        folder.chmod(0o700)
+
+
+@pytest.mark.posix("permissions of folders")
+def test_a_closed_folder_is_named_where_cassettes_are_looked_for(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cassette may be in it, so the error says neither that it is there nor that it is not."""
+    write(here / "cassettes" / "tour.yaml")
+    monkeypatch.setenv("DIRECTMAIL_CASSETTES", "cassettes")
+
+    for locate in (find_cassette, new_cassette_path):
+        with closed(here / "cassettes"), pytest.raises(CassetteError, match="cannot be read"):
+            locate("tour")
+
+
+@pytest.mark.posix("permissions of folders")
+def test_packaged_cassettes_are_found_below_a_closed_folder(here: Path) -> None:
+    """Such as with `sudo -u` in the home folder of root. Recordings need another folder."""
+    write(here / "cassettes" / "tour.yaml")
+
+    with closed(here.parent):
+        assert is_nowhere()
+        with pytest.raises(CassetteError, match=r"cassettes cannot be read .*set DIRECTMAIL_CASSE"):
+            new_cassette_path("fresh")
 
 
 def test_a_user_without_a_home_folder_finds_cassettes(

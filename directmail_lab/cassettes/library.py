@@ -52,7 +52,7 @@ def find_cassette(name: str | Path, first: Sequence[Path] = ()) -> Path:
     CassetteNotFoundError
         There is no such cassette.
     CassetteError
-        The name leads out of the folder, or no file can have it.
+        The name leads out of the folder, no file can have it, or a folder is closed to this user.
     """
     title = cassette_name(name)
     # Each folder once: in a checkout, the nearest folder may be the packaged one.
@@ -77,7 +77,21 @@ def _find_in(folders: Iterable[Path], name: str | Path) -> Path | None:
         path = file_of(name) if isinstance(name, Path) else _path_in(folder, name)
         if os.path.lexists(path):
             return path
+        _check_is_open(path.parent)
     return None
+
+
+def _check_is_open(folder: Path) -> None:
+    """Raise an error for a folder whose files this user may not see: a cassette may be there."""
+    try:
+        os.stat(f"{folder}/.")  # noqa: PTH116 (a Path would drop the dot)
+    except PermissionError as error:
+        raise CassetteError(
+            f"{folder} cannot be read ({error.strerror}).",
+            f"Change its permissions, or set {CASSETTES_VARIABLE} to another folder.",
+        ) from None
+    except OSError:  # there is no such folder
+        pass
 
 
 def new_cassette_path(name: str | Path, first: Sequence[Path] = ()) -> Path:
@@ -209,7 +223,8 @@ def _nearest_folders(start: Path) -> Iterator[Path]:
     for parent in _project_folders(start):
         folder = parent / _FOLDER
         # A folder with an `__init__.py` is a Python package that happens to have the name.
-        if folder.is_dir() and not (folder / "__init__.py").exists():
+        # Unlike Path's, these functions raise no error in a folder that is closed to this user.
+        if os.path.isdir(folder) and not os.path.lexists(folder / "__init__.py"):  # noqa: PTH112
             yield folder
 
 
@@ -230,7 +245,7 @@ def _project_folders(start: Path) -> list[Path]:
     """Return a folder and its parents up to the project's root; only the folder without a root."""
     folders = [start, *start.parents]
     for depth, folder in enumerate(folders, 1):
-        if any((folder / mark).exists() for mark in _ROOT_MARKS):
+        if any(os.path.lexists(folder / mark) for mark in _ROOT_MARKS):
             return folders[:depth]
         if folder == home_folder() or not _is_trusted(folder, start):
             break
@@ -250,8 +265,12 @@ def _is_trusted(folder: Path, start: Path) -> bool:
 
     Other users' recordings are not trusted, unless their folder is named.
     """
-    # Windows has no such owners.
-    return not hasattr(os, "getuid") or folder.stat().st_uid in (os.getuid(), start.stat().st_uid)
+    if not hasattr(os, "getuid"):  # Windows has no such owners
+        return True
+    try:
+        return folder.stat().st_uid in (os.getuid(), start.stat().st_uid)
+    except OSError:  # it is in a folder that is closed to this user
+        return False
 
 
 def _packaged_folders() -> Iterator[Path]:
@@ -299,7 +318,8 @@ def folded(name: str) -> str:
 
 
 def _portable(path: Path, folder: Path) -> Path:
-    """Return the path of a recording; refuse a new one whose name Windows refuses."""
+    """Return the path of a recording; refuse a closed folder, and names that Windows refuses."""
+    _check_is_open(path.parent)
     for part in path.relative_to(folder).parts if not os.path.lexists(path) else ():
         if found := _REFUSED.search(part):
             what = f"the name {found['device']!r}" if found["device"] else f"{found[0]!r} in a name"
