@@ -13,13 +13,16 @@ from queue import Queue
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+import nbformat
 import pytest
 from cassette_samples import answered, get, recorded
 
 import directmail_lab as dm
 from directmail_lab import settings
 from directmail_lab.cassettes import Cassette, read_cassette
+from directmail_lab.cli import programs
 from directmail_lab.display import shell_word, utc_time
+from directmail_lab.questions.running import run_notebooks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -145,6 +148,37 @@ def test_a_session_needs_no_home_folder(monkeypatch: pytest.MonkeyPatch, live: S
     dm.replay("tour")
 
     assert dm.get("/v1/users/me").status_code == 401
+
+
+@pytest.mark.posix("the variable HOME")
+def test_notebooks_run_without_a_home_folder(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Jupyter needs one that it can write to, so a run then has its own."""
+    monkeypatch.setenv("HOME", f"{os.devnull}/home")
+    notebook = tmp_path / "tour.ipynb"
+    cell = nbformat.v4.new_code_cell("from pathlib import Path\n(Path.home() / 'file').touch()")
+    nbformat.write(nbformat.v4.new_notebook(cells=[cell]), notebook)
+    run_notebooks(tmp_path, [notebook], timeout_s=120)
+
+    assert (tmp_path / "file").exists()
+
+
+@pytest.mark.posix("the variable HOME")
+def test_the_lab_starts_without_a_home_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`docker run --user` sets HOME to a folder that belongs to root."""
+    monkeypatch.setenv("HOME", f"{os.devnull}/home")
+    monkeypatch.setenv("JUPYTER_CONFIG_PATH", "")
+
+    def initialize_server(_: list[str]) -> None:
+        (Path.home() / "file").touch()
+        raise KeyboardInterrupt
+
+    lab = SimpleNamespace(LabApp=SimpleNamespace(initialize_server=initialize_server))
+    monkeypatch.setattr("directmail_lab.cli.programs.import_module", lambda _: lab)
+
+    with pytest.raises(KeyboardInterrupt):
+        programs._run_jupyterlab(Path.cwd(), "tour.ipynb", 0, no_browser=True)
 
 
 def test_an_openapi_document_links_to_a_recording_on_another_drive(

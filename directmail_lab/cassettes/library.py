@@ -260,6 +260,12 @@ def home_folder() -> Path | None:
         return None
 
 
+def has_usable_home() -> bool:
+    """Return whether the user can write to a home folder; ``docker run --user`` sets HOME to /."""
+    home = home_folder()
+    return home is not None and os.access(home, os.W_OK)
+
+
 def _is_trusted(folder: Path, start: Path) -> bool:
     """Return whether a folder belongs to this user, or to the owner of the folder worked in.
 

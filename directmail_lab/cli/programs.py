@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import typer
 
-from ..cassettes.library import home_folder
+from ..cassettes.library import has_usable_home
 from ..readings.reset_unit import ResetUnit
 from ..server import CassetteServer, LoopbackServer
 from ..settings import API_KEY_VARIABLE, BASE_URL_VARIABLE
@@ -94,7 +94,7 @@ def _run_jupyterlab(
     typer.echo(f"Starting JupyterLab in {folder}; its address follows. Ctrl-C ends it.")
     # Only in this process and its children, our page settings come before the user's.
     with tempfile.TemporaryDirectory(prefix="directmail-lab-") as settings:
-        if home_folder() is None:  # JupyterLab needs one
+        if not has_usable_home():  # JupyterLab needs one
             os.environ["HOME"] = settings
         lab_app = import_module("jupyterlab.labapp").LabApp  # takes seconds: after the line above
         page_config = Path(settings, "labconfig", "page_config.json")

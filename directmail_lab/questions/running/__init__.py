@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from ...cassettes.library import has_usable_home
 from ...display import ProgressBar
 from ...errors import NotebookRunError, naming_what_is_missing
 
@@ -91,6 +92,7 @@ def _environment(folder: Path) -> dict[str, str]:
     paths = [str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
     return {
         **{name: each for name, each in os.environ.items() if not name.startswith("DIRECTMAIL_")},
+        **({} if has_usable_home() else {"HOME": str(folder)}),  # Jupyter needs one
         "DIRECTMAIL_LAB_RUN": str(folder),
         "IPYTHONDIR": str(folder / "ipython"),
         "PYTHONPATH": os.pathsep.join(filter(None, paths)),
