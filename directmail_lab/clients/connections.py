@@ -27,6 +27,7 @@ _PART_BYTES: Final = 65_536
 _IS_SENDING: Final = "_directmail_lab_is_sending"
 """The attribute of a connection that is sending a request itself."""
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
+_LENGTH: Final = re.compile(rb"\r\ncontent-length:\s*(\d+)", re.IGNORECASE)
 _ERRNO: Final = re.compile(r"\[Errno (-?\d+)\] (.*)")
 # A replayed failure of a kind whose error has another name, from another client or system.
 _USUAL: Final = (
@@ -148,10 +149,13 @@ class Connections:
     def request(
         self, original: Callable[..., None], connection: Any, *args: Any, **kw: Any
     ) -> None:
-        """Make a request. If it cannot connect, this raises the error, as without a session."""
+        """Make a request. If it cannot connect, this raises the error, as without a session.
+
+        If its body is to come by ``send``, `getresponse` passes it to the session.
+        """
         original(connection, *args, **kw)
         kept = connection.sock
-        if isinstance(kept, _Kept) and not kept.passes:
+        if isinstance(kept, _Kept) and not kept.passes and _is_whole(b"".join(kept.parts)):
             self._pass_to_session(connection, kept)
 
     def getresponse(self, original: Callable[..., Any], connection: Any) -> Any:
@@ -270,7 +274,8 @@ class _Exchange(Exchange):
         """Return a response as a file of its bytes. A body that was not read is read from there."""
         parts = parts_of(response, self._method)
         if isinstance(response.stream, httpx.ByteStream):
-            return io.BytesIO(b"".join(parts))
+            whole: Any = io.BytesIO(b"".join(parts))
+            return io.BufferedReader(whole, _PART_BYTES)  # `HTTPResponse.peek` needs it
         return io.BufferedReader(_File(self._guarded(parts), response.close), _PART_BYTES)
 
     def broken_file(self, error: httpx.RequestError) -> io.BufferedIOBase:
@@ -380,6 +385,14 @@ def _url(connection: Any, data: bytes) -> str:
     scheme = "https" if connection.default_port == http_client.HTTPS_PORT else "http"
     shown = "" if port == connection.default_port else f":{port}"
     return f"{scheme}://{host}{shown}{target}"
+
+
+def _is_whole(data: bytes) -> bool:
+    """Return whether a request has the body that its headers announce."""
+    head, _, body = data.partition(b"\r\n\r\n")
+    if length := _LENGTH.search(head):
+        return len(body) >= int(length[1])
+    return b"\r\ntransfer-encoding:" not in head.lower() or body.endswith(b"0\r\n\r\n")
 
 
 def _joined_chunks(body: bytes) -> bytes:

@@ -130,6 +130,8 @@ class ModeTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
             return await mode.inner.handle_async_request(request)
         if mode.latency_factor:
             await asyncio.sleep(_pause_s(mode, played[-1]))
+        if _was_cancelled(request, played[-1]):
+            await asyncio.sleep(_LONGEST_PAUSE_S)  # until the caller cancels it again
         return self._played(request, played, mode)
 
     def _played(self, request: httpx.Request, played: list[Played], mode: Mode) -> httpx.Response:
@@ -173,6 +175,16 @@ def _played_for(request: httpx.Request, mode: Mode) -> list[Played]:
         if refusal is not None and origin_of(str(request.url)) not in stand_ins():
             raise refusal
     return played
+
+
+def _was_cancelled(request: httpx.Request, played: Played) -> bool:
+    """Return whether a test cancelled the request, as ``asyncio.timeout`` does.
+
+    A write of a session's own client is different: its outcome is unknown, which a replay says.
+    """
+    reason = played.response.reason
+    is_own_write = is_write(request) and not call_of(request).is_foreign
+    return reason == asyncio.CancelledError.__name__ and not is_own_write
 
 
 def _pause_s(mode: Mode, played: Played) -> float:
