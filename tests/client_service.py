@@ -29,6 +29,9 @@ class _Handler(Handler):
         elif path == "/v1/silent":
             service.closing.wait()
             self.close_connection = True
+        elif path == "/v1/garbage":
+            self.wfile.write(b"This is not HTTP.\r\n\r\n")
+            self.close_connection = True
         elif path == "/v1/cut":
             self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nonly this")
             self.close_connection = True

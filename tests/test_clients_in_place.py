@@ -29,7 +29,7 @@ from every_client import AWS_ID, AWS_SECRET, CLIENTS, Asked, Got
 from key_search import traces
 
 from directmail_lab.cassettes import FileRecording, read_cassette
-from directmail_lab.errors import NotRecordedError
+from directmail_lab.errors import DirectMailLabError, NotRecordedError, WriteRefusedError
 from directmail_lab.exchange.values import Request, Response, header
 from directmail_lab.pytest_plugin.patched import patched
 from directmail_lab.sessions import Session
@@ -133,41 +133,6 @@ def test_each_hop_is_on_disk_before_the_next(
     assert seen == ([0, 1] if follows else [0])
 
 
-# Where a service may redirect to: each client writes these addresses in its own way.
-PLACES = (
-    "rows",
-    "rows#top",
-    "r%6Fws",
-    "r%c3%b6ws",
-    "~rows",
-    "rows[1]?q={a}|b",
-    "rows?q=a b",
-    "röws",
-)
-
-
-def test_a_redirected_write_is_sent_once(
-    send: Send, service: ClientService, tmp_path: Path
-) -> None:
-    """However a client writes the address to which it was redirected."""
-    place = ""
-
-    def redirecting(request: Request) -> Response:
-        to = place if request.uri == "/v1/from" else None
-        return Response(307, "", (("Location", to),)) if to else Response(200, "OK", ())
-
-    service.response_to = redirecting  # type: ignore[method-assign]
-    with recording(tmp_path / "writes.yaml"):
-        for each in PLACES:
-            place = f"/v1/{each}"
-            outcome(send, Asked("PUT", f"{service.base_url}/v1/from", b"a letter"))
-        place = f"http://localhost:{service.base_url.rpartition(':')[2]}"
-        outcome(send, Asked("PUT", f"{service.base_url}/v1/from", b"a letter"))
-    writes = [request.uri for request in service.received if request.method == "PUT"]
-
-    assert writes == ["/v1/from"] * len([*PLACES, "the other origin"])
-
-
 # -- failures ------------------------------------------------------------------------------------
 
 
@@ -181,7 +146,8 @@ def test_failures_are_the_same_raw_recorded_and_replayed(
 
     def failures() -> list[object]:
         asked = [Asked("GET", f"{service.base_url}/v1/silent", timeout_s=0.3)]
-        asked += [Asked("GET", address) for address in (f"{service.base_url}/v1/cut", unused)]
+        broken = (f"{service.base_url}/v1/cut", f"{service.base_url}/v1/garbage", unused)
+        asked += [Asked("GET", address) for address in broken]
         return [outcome(send, each) for each in asked]
 
     raw = failures()
@@ -238,6 +204,63 @@ def test_threads_send_each_write_once_or_never(
 
     assert len(service.received) == (6 * each if allowed else 0)
     assert (len(read_cassette(path)) if allowed else path.exists()) == len(service.received)
+
+
+LOCATIONS = (
+    "/v1/rows#part",
+    "/v1/%72ows",
+    "/v1/rows?q=%7e[1]&x y",
+    "/v1/r%c3%b6ws",
+    "/v1/röws",
+    "/v1/~rows[1]?q={{a}}|b",
+    "/v1/other/%2e%2e/rows",
+    "/v1/rows\tand\\more",
+    "http://ada:x@127.0.0.1:{port}/v1/rows",
+    "http://127.0.0.1:{port}",
+)
+
+
+def test_a_write_is_not_sent_again_however_its_redirect_is_written(
+    send: Send, service: ClientService, tmp_path: Path
+) -> None:
+    """Each library writes the address that it is redirected to in its own way."""
+    port = service.base_url.rpartition(":")[2]
+
+    def answer(request: Request) -> Response:
+        _, is_first, number = request.uri.partition("/v1/elsewhere/")
+        if not is_first:
+            return Response(200)
+        location = LOCATIONS[int(number)].format(port=port)
+        return Response(307, "Temporary Redirect", (("Location", location),))
+
+    service.response_to = answer  # type: ignore[method-assign]
+    paths = [f"/v1/elsewhere/{number}" for number in range(len(LOCATIONS))]
+    with recording(tmp_path / "redirect.yaml"):
+        for path in paths:
+            outcome(send, Asked("POST", f"{service.base_url}{path}", b"1|2"))
+
+    assert [each.uri for each in service.received if each.method != "HEAD"] == paths
+
+
+def test_a_request_that_the_session_refused_is_not_sent_by_another_client(
+    service: ClientService, tmp_path: Path
+) -> None:
+    """Neither is a new write with what travels with a request that was sent."""
+    address = f"{service.base_url}/v1/rows"
+    with Session(service.base_url, SECRET) as session, patched(session.take_senders()):
+        session.record(tmp_path / "refused.yaml")
+        refused = session.client.build_request("POST", address)
+        sent = session.client.get("/v1/packed").request
+        with httpx.Client() as other:
+            for client, request in (
+                (session.client, refused),
+                (other, refused),
+                (other, httpx.Request("POST", address, extensions=sent.extensions)),
+            ):
+                with pytest.raises(WriteRefusedError):
+                    client.send(request)
+
+    assert [each.method for each in service.received] == ["GET"]
 
 
 # -- addresses, certificates and proxies -----------------------------------------------------------
@@ -453,6 +476,52 @@ def test_a_connection_class_that_a_test_defines_goes_through_the_session(
     assert len(made) == len(service.received) == 1
 
 
+def test_a_connection_class_with_its_own_send_sends_nothing_past_the_session(
+    service: ClientService, tmp_path: Path
+) -> None:
+    """Also on a connection that was open before the test."""
+
+    class Connection(http.client.HTTPConnection):
+        def send(self, data: Any) -> None:
+            self.sock.sendall(data)
+
+    host, port = service.base_url.removeprefix("http://").split(":")
+    connection = Connection(host, int(port))
+    connection.connect()
+    with recording(tmp_path / "own.yaml", allow_writes=False):
+        with pytest.raises(WriteRefusedError):
+            connection.request("POST", "/v1/rows", b"1|2")
+        connection.close()
+
+    assert not service.received
+
+
+@pytest.mark.parametrize("coding", ["Content-Length", "Transfer-Encoding"])
+def test_a_body_may_follow_the_request(service: ClientService, tmp_path: Path, coding: str) -> None:
+    """As `http.client` documents for ``send``."""
+    is_chunked = coding == "Transfer-Encoding"
+    host, port = service.base_url.removeprefix("http://").split(":")
+
+    def post() -> bytes:
+        connection = http.client.HTTPConnection(host, int(port), timeout=5)
+        connection.request("POST", "/v1/rows", headers={coding: "chunked" if is_chunked else "3"})
+        connection.send(b"3\r\na|b\r\n0\r\n\r\n" if is_chunked else b"a|b")
+        response = connection.getresponse()
+        first = response.peek(1)[:1]
+        body = response.read()
+        connection.close()
+        return first + body
+
+    raw = post()
+    with recording(tmp_path / "body.yaml"):
+        recorded = post()
+    with replaying(tmp_path / "body.yaml"):
+        replayed = post()
+
+    assert raw == recorded == replayed
+    assert [each.body for each in service.received] == [b"a|b", b"a|b"]
+
+
 def test_a_library_that_a_test_imports_goes_through_the_session() -> None:
     """Until then, it takes no time. In a process of its own, since others import it first."""
     code = """
@@ -561,6 +630,78 @@ def test_a_live_stream_of_aiohttp_stays_a_stream(service: ClientService) -> None
 
     assert b"".join(got) == b"data: 0\n\ndata: 1\n\ndata: 2\n\n"
     assert session.recording.interaction(1).response.body == b"".join(got)
+
+
+def test_a_web_socket_of_aiohttp_is_named_and_not_opened(service: ClientService) -> None:
+    """A session can neither record nor replay it. Any other request with ``Upgrade`` is usual."""
+
+    async def send(open_it: Callable[[aiohttp.ClientSession], Any]) -> None:
+        async with aiohttp.ClientSession() as client:
+            await open_it(client)
+
+    address = f"{service.base_url}/v1/rows"
+    with Session(NO_ADDRESS) as session, patched(session.take_senders()):
+        with pytest.raises(DirectMailLabError, match="WebSocket of aiohttp to"):
+            asyncio.run(send(lambda client: client.ws_connect(address)))
+        with pytest.raises(DirectMailLabError):
+            asyncio.run(send(lambda client: client.post(address, headers={"Upgrade": "h2c"})))
+
+    assert not service.received
+
+
+def test_a_connector_with_its_own_connect_opens_nothing_in_a_replay(
+    service: ClientService, tmp_path: Path
+) -> None:
+    """aiohttp would send the request over its connection, although there is a response."""
+    opened: list[Any] = []
+
+    def post() -> int:
+        class Connector(aiohttp.TCPConnector):
+            async def connect(self, *args: Any, **options: Any) -> Any:
+                opened.append(args)
+                return await super().connect(*args, **options)
+
+        async def send() -> int:
+            async with (
+                aiohttp.ClientSession(connector=Connector()) as client,
+                client.post(f"{service.base_url}/v1/rows", data=b"1|2") as response,
+            ):
+                return response.status
+
+        return asyncio.run(send())
+
+    with recording(tmp_path / "own.yaml"):
+        recorded = post()
+    with replaying(tmp_path / "own.yaml"):
+        replayed = post()
+
+    assert recorded == replayed == 201
+    assert len(opened) == len(service.received) == 1
+
+
+@pytest.mark.parametrize("library", ["aiohttp", "httpx"])
+def test_a_request_that_a_test_cancels_is_cancelled_in_the_replay(
+    service: ClientService, tmp_path: Path, library: str
+) -> None:
+    """A response that came at once would not reach what ``asyncio.timeout`` waits for."""
+
+    async def send() -> None:
+        client: Any = aiohttp.ClientSession() if library == "aiohttp" else httpx.AsyncClient()
+        async with client:
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.2):
+                    await client.get(f"{service.base_url}/v1/silent")
+
+    path = tmp_path / "cancelled.yaml"
+    with recording(path) as session:
+        assert session.open_cassette is not None
+        session.open_cassette.records_failures = True  # as in a test
+        asyncio.run(send())
+    service.close()
+    with replaying(path) as session:
+        asyncio.run(send())
+        assert session.open_cassette is not None
+        assert session.open_cassette.unplayed() == []
 
 
 def test_methods_match_in_any_case(service: ClientService, tmp_path: Path) -> None:

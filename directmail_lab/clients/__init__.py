@@ -12,11 +12,11 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext, suppress
 from contextvars import ContextVar
 from importlib import import_module
+from posixpath import normpath
 from typing import Any, Final, NamedTuple, Self, cast
-from urllib.parse import unquote_plus
 
 from ..errors import DirectMailLabError
-from ..http import body_of, httpx, is_write, parse_url
+from ..http import body_of, httpx, is_write, origin, parse_url
 from ..tracebacks import clear_locals
 from ..transports.extensions import EXTENSION, Call, call_of
 from ..transports.mode import ModeTransport
@@ -72,32 +72,33 @@ class ClientsTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         """Note whose request it is. A write that follows a redirect is not sent: see `Call`."""
         call = call_of(request)
         call.is_foreign = True
-        if _target(request.method, request.url) == _redirected.get() and is_write(request):
+        redirected = _redirected.get()
+        if redirected and is_write(request) and redirected == _place(request.method, request.url):
             call.first_sent = -1
         _redirected.set(None)
 
 
-# The method and the address to which a write of this thread or task was redirected last. A client
+# The method and the place to which a write of this thread or task was redirected last. A client
 # that follows redirects asks there next.
-_redirected: ContextVar[tuple[object, ...] | None] = ContextVar("redirected", default=None)
-
-
-def _target(method: str, url: httpx.URL) -> tuple[object, ...]:
-    """Return what is the same for each client that asks at an address.
-
-    Clients differ in the escapes of an address, in how they decode what is not ASCII, and in
-    whether its fragment and its user info are still there.
-    """
-    place = unquote_plus(f"{url.path}?{url.query.decode('ascii')}").encode("ascii", "ignore")
-    return method, url.scheme, url.host, url.port, place
+_redirected: ContextVar[tuple[str, ...] | None] = ContextVar("redirected", default=None)
 
 
 def _noting_redirect(request: httpx.Request, response: httpx.Response) -> httpx.Response:
     if response.has_redirect_location and is_write(request):
-        with suppress(httpx.InvalidURL):
-            url = request.url.join(response.headers["location"])
-            _redirected.set(_target(request.method, url))
+        with suppress(httpx.InvalidURL, UnicodeError):
+            target = re.sub(r"[\x00-\x1f\x7f]", "", response.headers["location"])
+            _redirected.set(_place(request.method, request.url.join(target)))
     return response
+
+
+def _place(method: str, url: httpx.URL) -> tuple[str, ...]:
+    """Return a method and an address without what each library writes in its own way.
+
+    That is the query, escapes, ``..``, other characters than those of ASCII, and the user name.
+    """
+    path = _NOT_ASCII.sub("", url.path)
+    end = "/" if path.endswith("/") else ""
+    return method, *map(str, origin(url)), normpath(path).strip("/") + end
 
 
 class Stream(httpx.SyncByteStream, httpx.AsyncByteStream):
@@ -266,4 +267,5 @@ class Exchange:
 
 _CUT: Final = ("IncompleteRead", "ClientPayloadError")
 _FAILURE: Final = re.compile(r"(body: )?([A-Za-z]\w*): (.*)", re.DOTALL)
+_NOT_ASCII: Final = re.compile("[^!-~]+")
 _CONTROLS: Final = re.compile(rb"[\r\n\0]+")

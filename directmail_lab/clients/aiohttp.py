@@ -7,6 +7,7 @@ of a connection, so aiohttp parses it and raises its errors by itself.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -16,6 +17,7 @@ import aiohttp
 from aiohttp.client_proto import ResponseHandler
 from aiohttp.connector import Connection
 
+from ..errors import DirectMailLabError
 from ..http import httpx, parse_url
 from ..transports.extensions import EXTENSION, Call
 from . import ClientsTransport, Exchange, Failure, Stream, async_parts_of, head_of
@@ -26,6 +28,9 @@ ClientSession: Final = aiohttp.ClientSession
 _Handler = Callable[[aiohttp.ClientRequest], Awaitable[aiohttp.ClientResponse]]
 
 _FRAMING: Final = (b"content-length", b"transfer-encoding")
+
+# A ClientResponseError as text: 400, message='…', url='…'.
+_STATUS: Final = re.compile(r"(\d+), message=['\"](.*)['\"], url=", re.DOTALL)
 
 # The response for the connection that a task is about to open.
 _response: ContextVar[AsyncIterator[bytes] | None] = ContextVar("response", default=None)
@@ -71,13 +76,22 @@ class Middleware:
         is_unpacked = client.auto_decompress if is_unpacked is None else is_unpacked
 
         async def through(request: Any, handler: _Handler) -> aiohttp.ClientResponse:
-            if self._passes(request.url.host or "") or "Upgrade" in request.headers:
+            if self._passes(request.url.host or ""):
                 return await handler(request)
+            if request.headers.get("Upgrade", "").lower() == "websocket":
+                raise self._session.as_raised(_no_socket(request.url.host))
             exchange = _Exchange(request, handler, timeout, ends, is_unpacked=is_unpacked)
             return await exchange.response(self._session)
 
         others = client._middlewares if middlewares is None else middlewares
         return await original(client, *args, middlewares=(*others, through), **options)
+
+
+def _no_socket(host: str) -> DirectMailLabError:
+    return DirectMailLabError(
+        f"A WebSocket of aiohttp to {host} does not go through the session, and nothing was sent.",
+        f'Leave vcrpy for this test, or let its clients reach the host directly: patch=["{host}"]',
+    )
 
 
 async def connect(
@@ -193,6 +207,11 @@ class _Exchange(Exchange):
         if not (isinstance(kind, type) and issubclass(kind, aiohttp.ClientError)):
             rows = (classes[-1] for theirs, classes in _KINDS if isinstance(error, theirs))
             kind = next(rows, aiohttp.ClientConnectionError)
+        if issubclass(kind, aiohttp.ClientResponseError):
+            status = _STATUS.match(failed.text)
+            about = {"status": int(status[1]), "message": status[2]} if status else {}
+            response: BaseException = kind(self._request.request_info, (), **about)
+            return response
         if issubclass(kind, aiohttp.ClientConnectorError | aiohttp.ClientConnectorCertificateError):
             problem = ConnectionRefusedError(0, failed.text)
             refused: BaseException = kind(self._request.connection_key, problem)

@@ -5,8 +5,8 @@ the client's own original method, and so with the client's connections, proxy, c
 timeouts.
 
 - httpx and httpx2: ``handle_request`` of their transports.
-- requests, urllib3, boto3, urllib.request, http.client and httplib2: ``send``, ``request``,
-  ``getresponse`` of `http.client.HTTPConnection`, and ``connect`` of it and each subclass.
+- requests, urllib3, boto3, urllib.request, http.client and httplib2: ``request``, ``getresponse``
+  of `http.client.HTTPConnection`, and ``connect`` and ``send`` of it and each subclass.
 - aiohttp: a middleware.
 
 Clients of httpx with the default certificates share them, since reading them takes each 30 ms.
@@ -32,8 +32,7 @@ import pytest
 from ..clients import ClientsTransport, adapters_of, as_httpx
 from ..clients.connections import Connections
 from ..http import httpx
-from ..transports.extensions import EXTENSION, Call
-from ..transports.network import shared_certificates
+from ..transports.network import AsyncSessionPool, SessionPool, shared_certificates
 
 _ORIGINAL: Final = "directmail_original"
 _DEFAULTS: Final = {"verify": True, "cert": None, "trust_env": True}
@@ -74,21 +73,28 @@ def _replace(
 
 
 def _patch_connections(patch: pytest.MonkeyPatch, through: Connections) -> None:
-    def patch_connect(kind: type) -> None:
-        if "connect" in vars(kind) and not hasattr(kind, "is_over_session"):
-            _replace(patch, kind, "connect", through.connect)
-
-    def patch_later_class(kind: Any, /, **options: Any) -> None:
-        super(HTTPConnection, kind).__init_subclass__(**options)
-        patch_connect(kind)
-
-    for name in ("send", "request", "getresponse"):
+    for name in ("request", "getresponse"):
         _replace(patch, HTTPConnection, name, getattr(through, name))
-    for kind in _with_subclasses(HTTPConnection):
-        patch_connect(kind)
-    patch.setattr(
-        HTTPConnection, "__init_subclass__", classmethod(patch_later_class), raising=False
-    )
+    _replace_in_subclasses(patch, HTTPConnection, connect=through.connect, send=through.send)
+
+
+def _replace_in_subclasses(
+    patch: pytest.MonkeyPatch, root: type[Any], **methods: Callable[..., Any]
+) -> None:
+    """Replace methods of a class, and those of each subclass that has its own."""
+
+    def replace_own(kind: type[Any]) -> None:
+        for name, through in methods.items():
+            if name in vars(kind) and not hasattr(kind, "is_over_session"):
+                _replace(patch, kind, name, through)
+
+    def replace_later(kind: Any, /, **options: Any) -> None:
+        super(root, kind).__init_subclass__(**options)
+        replace_own(kind)
+
+    for kind in _with_subclasses(root):
+        replace_own(kind)
+    patch.setattr(root, "__init_subclass__", classmethod(replace_later), raising=False)
 
 
 def _with_subclasses(kind: type[Any]) -> Iterator[type[Any]]:
@@ -105,7 +111,7 @@ def _patch_aiohttp(
 ) -> None:
     its = adapters_of("aiohttp")
     _replace(patch, its.ClientSession, "_request", its.Middleware(session, passes).request)
-    _replace(patch, its.BaseConnector, "connect", its.connect)
+    _replace_in_subclasses(patch, its.BaseConnector, connect=its.connect)
 
 
 @contextmanager
@@ -148,9 +154,8 @@ def _when_imported(name: str, then: Callable[[], None]) -> Iterator[None]:
 def _patch_httpx(
     patch: pytest.MonkeyPatch, session: ClientsTransport, passes: Callable[[str], bool]
 ) -> None:
-    def passes_by(request: Any) -> bool:
-        call: Call | None = request.extensions.get(EXTENSION)
-        is_ours = call is not None and call.first_sent is not None  # a session is sending it
+    def passes_by(transport: Any, request: Any) -> bool:
+        is_ours = isinstance(transport, SessionPool | AsyncSessionPool)
         return is_ours or passes(urlsplit(str(request.url)).hostname or "")
 
     for owner, name, through in _methods(session):
@@ -158,7 +163,7 @@ def _patch_httpx(
         def send(
             original: Any, transport: Any, request: Any, through: Any = through
         ) -> Any:  # the awaitable, of an asynchronous method
-            if passes_by(request):
+            if passes_by(transport, request):
                 return original(transport, request)
             return through(partial(original, transport), request)
 

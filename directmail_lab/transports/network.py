@@ -45,6 +45,14 @@ NOT_SENT: Final = (
 )
 
 
+class SessionPool(httpx.HTTPTransport):
+    """The connections of a session. In pytest, ``patch=True`` leaves them alone."""
+
+
+class AsyncSessionPool(httpx.AsyncHTTPTransport):
+    """The asynchronous counterpart of `SessionPool`."""
+
+
 class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
     """Sends requests, unless they are unencrypted, or writes that are not allowed.
 
@@ -86,7 +94,7 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         process = os.getpid()
         # If several threads arrive at once, they share one pool: `setdefault` keeps the first.
         pool = self._pools.get(process) or self._pools.setdefault(
-            process, httpx.HTTPTransport(verify=_certificates(), proxy=self._proxy)
+            process, SessionPool(verify=_certificates(), proxy=self._proxy)
         )
 
         def forget_pool() -> None:  # an interrupt may leave one of httpcore's locks locked
@@ -190,7 +198,7 @@ async def _open_until_the_loop_ends(
     proxy: str | None,
 ) -> AsyncGenerator[httpx.AsyncHTTPTransport]:
     # asyncio.run() closes the generators that are still open before it closes its loop.
-    async with httpx.AsyncHTTPTransport(verify=_certificates(), proxy=proxy) as pool:
+    async with AsyncSessionPool(verify=_certificates(), proxy=proxy) as pool:
         yield pool
 
 
