@@ -1476,6 +1476,15 @@ def test_vcrpy_replays_the_marked_tests_and_we_the_others(
     run(MIXED, *blocked, workers, passed=3)
 
 
+def test_a_test_that_both_plugins_replay_passes(pytester: pytest.Pytester, run: Run) -> None:
+    """vcrpy has replaced Python's classes when this plugin does, and plays first."""
+    pytest.importorskip("pytest_recording")
+    written_by_vcrpy("test_account/test_theirs")
+    pytester.makeconftest(guide_block("conftest.py"))
+
+    run(MIXED, "-k", "theirs", apart=True, passed=1)
+
+
 VCR_API = """
     import httpx, pytest
 

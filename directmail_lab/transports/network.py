@@ -10,7 +10,7 @@ import urllib.request
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import suppress
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ..authentication import HEADER, header_value
 from ..errors import (
@@ -34,6 +34,11 @@ if TYPE_CHECKING:
     _Opened = AsyncGenerator[httpx.AsyncHTTPTransport]
 
 
+IS_OF_SESSION: Final = "_directmail_lab_is_of_session"
+"""The attribute of a session's own connections. In pytest, ``patch=True`` leaves them alone."""
+
+_Pool = TypeVar("_Pool")
+
 # After these errors, the service has received nothing of the request.
 NOT_SENT: Final = (
     httpx.ConnectError,
@@ -43,14 +48,6 @@ NOT_SENT: Final = (
     httpx.UnsupportedProtocol,
     httpx.LocalProtocolError,
 )
-
-
-class SessionPool(httpx.HTTPTransport):
-    """The connections of a session. In pytest, ``patch=True`` leaves them alone."""
-
-
-class AsyncSessionPool(httpx.AsyncHTTPTransport):
-    """The asynchronous counterpart of `SessionPool`."""
 
 
 class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
@@ -94,7 +91,7 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         process = os.getpid()
         # If several threads arrive at once, they share one pool: `setdefault` keeps the first.
         pool = self._pools.get(process) or self._pools.setdefault(
-            process, SessionPool(verify=_certificates(), proxy=self._proxy)
+            process, _marked(httpx.HTTPTransport(verify=_certificates(), proxy=self._proxy))
         )
 
         def forget_pool() -> None:  # an interrupt may leave one of httpcore's locks locked
@@ -198,8 +195,13 @@ async def _open_until_the_loop_ends(
     proxy: str | None,
 ) -> AsyncGenerator[httpx.AsyncHTTPTransport]:
     # asyncio.run() closes the generators that are still open before it closes its loop.
-    async with AsyncSessionPool(verify=_certificates(), proxy=proxy) as pool:
-        yield pool
+    async with httpx.AsyncHTTPTransport(verify=_certificates(), proxy=proxy) as pool:
+        yield _marked(pool)
+
+
+def _marked(pool: _Pool) -> _Pool:
+    setattr(pool, IS_OF_SESSION, True)
+    return pool
 
 
 class _Body(httpx.SyncByteStream, httpx.AsyncByteStream):
