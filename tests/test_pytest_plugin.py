@@ -1675,6 +1675,46 @@ def test_a_test_that_makes_no_frame_imports_no_pandas(run: Run) -> None:
     run(source, apart=True, passed=1)
 
 
+def test_freezegun_imports_nothing_of_ours_and_freezes_the_tests_alone(run: Run) -> None:
+    """It reads all names of all modules; below one that it is to ignore, it freezes no clock."""
+    written_by_vcrpy("test_account/test_me", "test_account/test_decorated")
+    source = """
+        import sys, time
+        import pytest
+        from freezegun import freeze_time
+        import directmail_lab as dm
+
+        def year():
+            return time.gmtime(time.time()).tm_year
+
+        @pytest.fixture(scope="session", autouse=True)
+        def frozen():
+            with freeze_time("2024-01-01"):
+                yield
+
+        @freeze_time("2023-01-01")
+        def test_me(directmail):
+            assert directmail.client.get("/v1/users/me").json() == {"id": 7}
+            assert year() == 2023
+            assert "pandas" not in sys.modules
+
+        @dm.replay("test_account/test_decorated")
+        def test_decorated():
+            assert dm.get("/v1/users/me").json() == {"id": 7}
+            assert year() == 2024
+
+        @dm.replay("test_account/test_decorated")
+        async def replayed():
+            return year()
+
+        def test_async():
+            with pytest.raises(StopIteration, match="2024"):
+                replayed().send(None)
+        """
+
+    run(source, apart=True, passed=3)
+
+
 # -- old recordings, and unused ones -----------------------------------------------------------
 
 

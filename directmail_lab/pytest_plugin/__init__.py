@@ -98,7 +98,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)  # pytest reads each conftest.py in this hook
 def pytest_load_initial_conftests(early_config: pytest.Config) -> Iterator[None]:
-    """Let a ``conftest.py`` have pytest-recording's hook, even if that plugin is not there."""
+    """Let a ``conftest.py`` have pytest-recording's hook, even if that plugin is not there.
+
+    freezegun reads every name of every module, which would import all of this package. It must know
+    that before a test file is imported: the decorator ``freeze_time`` keeps what it then ignores.
+    """
+    with suppress(ImportError):  # it is not installed, or older than 1.1
+        from freezegun import configure
+
+        configure(extend_ignore_list=["directmail_lab"])
     if not early_config.pluginmanager.hasplugin("recording"):
         early_config.pluginmanager.add_hookspecs(vcr_api.Hooks)
     return (yield)
