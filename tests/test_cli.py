@@ -514,18 +514,17 @@ def test_adopt_names_what_it_finds_and_changes_nothing(suite: object, service: S
     assert re.findall(r"^suite/.*", done.stdout, re.MULTILINE) == [
         "suite/address.yml",
         "suite/as.json",
-        "suite/config.yaml",
         "suite/deep/body.yaml",
         "suite/header.yaml",
         "suite/test_without_a_path",
     ]
     text = " ".join(done.stdout.split())
     for said in (
-        "8 files: 6 of another program, 1 that cannot be adopted, 1 of ours.",
+        "8 files: 6 of another program, 1 without interactions, 1 of ours.",
+        "The first without interactions, so no cassette, is suite/config.yaml.",
         "Changed nothing: --write would rewrite 6 cassettes, redacted.",
         "contains an api_key parameter (interaction 1, address)",
         "once that is redacted, vcrpy finds no response to it",
-        "cannot be adopted: suite/config.yaml is not a cassette. It has no list of interactions.",
         "contains credentials of HTTP Basic (interaction 1, request header authorization)",
         "1 file of 8 are older than 365 days. The oldest is suite/plain.yaml, of ",
     ):
@@ -547,9 +546,11 @@ def test_adopt_names_what_differs_from_vcrpys_own_files() -> None:
     Path("suite/parsed.yaml").write_text(parsed)
     agent = (("User-Agent", "Tornado/6.4"),)
     theirs("suite/tornado.yaml", answered(replace(get("/v1"), headers=agent)))
+    Path("suite/merged.yaml").write_text(f"<<<<<<< ours\n{text}")
     done = invoke("cassette", "adopt", "suite")
 
     text = " ".join(done.stdout.split())
+    assert "suite/merged.yaml cannot be adopted: suite/merged.yaml is not a cassette. " in text
     assert parsed != text
     assert "suite/packed.yaml" not in text
     assert "suite/tornado.yaml was recorded by Tornado, whose requests do not go" in text
@@ -593,6 +594,56 @@ def test_adopt_reads_the_serializer_of_a_suite(monkeypatch: pytest.MonkeyPatch) 
     assert [json.loads(each.response.body) for each in read_cassette(Path("suite/one.yaml"))] == [
         {"id": 7}
     ]
+
+
+PACKED = """
+import gzip, yaml
+from vcr.request import Request
+
+class Packed:
+    @staticmethod
+    def deserialize(data):
+        cassette = yaml.safe_load(gzip.decompress(data))
+        cassette["requests"] = [Request(**each) for each in cassette["requests"]]
+        return cassette
+"""
+
+
+def test_adopt_unpacks_the_cassettes_of_a_suites_own_persister(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Without its serializer, it says how many it passed over. It replaces no other cassette."""
+    Path("suite").mkdir()
+    Path("own_packed.py").write_text(PACKED)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    request = {"method": "GET", "uri": f"{BASE_URL}/v1", "body": None, "headers": {"Via": ["a"]}}
+    response = {"status": {"code": 200, "message": "OK"}, "headers": {}, "body": {"string": "{}"}}
+    data = {"requests": [request], "responses": [response]}
+    packed = gzip.compress(json.dumps(data).encode())
+    for name in ("one", "two"):
+        Path(f"suite/{name}.yaml.gz").write_bytes(packed)
+    theirs("suite/two.yaml", answered(get("/v1")))
+    two = Path("suite/two.yaml").read_bytes()
+    passed_over = invoke("cassette", "adopt", "suite")
+    named = ("cassette", "adopt", "suite", "--serializer", "own_packed.Packed")
+    looked, unchanged = invoke(*named), sorted(contents("suite"))
+    Path("suite/two.yaml").rename("two.yaml")
+    Path("suite/two.yaml.gz").rename("two.yaml.gz")
+    done = invoke(*named, "--write")
+    Path("two.yaml").rename("suite/two.yaml")
+    Path("two.yaml.gz").rename("suite/two.yaml.gz")
+    Path("suite/one.yaml").rename("one.yaml")
+    refused = invoke(*named, "--write")
+
+    assert "Passed over 2 files of a suffix that vcrpy does not know." in passed_over.stdout
+    assert "The first is suite/one.yaml.gz." in passed_over.stdout
+    assert "2 of another program" in looked.stdout
+    assert unchanged == ["suite/one.yaml.gz", "suite/two.yaml", "suite/two.yaml.gz"]
+    assert done.exit_code == 0
+    (interaction,) = read_cassette(Path("one.yaml"))
+    assert (interaction.request.uri, interaction.response.body) == (f"{BASE_URL}/v1", b"{}")
+    assert "suite/two.yaml.gz would become" in refused.stdout
+    assert Path("suite/two.yaml").read_bytes() == two
 
 
 def test_adopt_reads_many_files_side_by_side() -> None:

@@ -83,6 +83,12 @@ def guide_block(name: str) -> str:
     return str(block)
 
 
+def printed_settings(printed: str) -> str:
+    """Return what `cassette adopt` printed for a conftest.py."""
+    _, _, settings = printed.partition("Put this into conftest.py:")
+    return "\n".join(line[4:] for line in settings.splitlines())
+
+
 Run = Callable[..., pytest.RunResult]
 
 
@@ -1811,12 +1817,34 @@ def test_a_suite_migrates_with_the_settings_that_adopt_prints(
     theirs(made, answered(get("/v1/users/me?page=1&key=DUMMY"), '{"id": 7}'))
     folder = made.partition("/")[0]
     printed = CliRunner().invoke(app, ["cassette", "adopt", folder]).stdout
-    lines = [line[4:] for line in printed.splitlines() if line.startswith("    ") or not line]
-    pytester.makeconftest(config + "\n".join(lines))
+    pytester.makeconftest(config + printed_settings(printed))
     pytester.makeini("[pytest]\n" + "".join(re.findall("In the ini file: (.*)", printed)))
 
     run(source, "-p", "no:recording", "--directmail-block-network", passed=1)
     assert "1 of 1 cassette replay in the order of their recording by default" in printed
+
+
+def test_one_setting_is_printed_for_flat_cassettes_beside_tests_in_several_folders(
+    pytester: pytest.Pytester, run: Run
+) -> None:
+    """The fixture in the topmost conftest.py serves the tests of all folders."""
+    source = """
+        import httpx, pytest
+
+        @pytest.mark.vcr
+        def test_me():
+            assert httpx.get("https://api.example.test/v1/users/me").json() == {"id": NUMBER}
+        """
+    for number, folder in enumerate((".", "data", "stats")):
+        Path(folder, "cassettes").mkdir(parents=True)
+        named = pytester.makepyfile(**{f"test_in_{number}": source.replace("NUMBER", str(number))})
+        named.rename(Path(folder, named.name))
+        body = json.dumps({"id": number})
+        theirs(Path(folder, "cassettes/test_me.yaml"), answered(get("/v1/users/me"), body))
+    printed = CliRunner().invoke(app, ["cassette", "adopt", "."]).stdout
+    pytester.makeconftest(printed_settings(printed))
+
+    run("", "-p", "no:recording", "--directmail-block-network", passed=3)
 
 
 def test_cassettes_that_no_test_uses_are_listed(pytester: pytest.Pytester, run: Run) -> None:

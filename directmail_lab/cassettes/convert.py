@@ -16,7 +16,7 @@ from ..exchange.values import Interaction
 from ..redaction import Redactor
 from ..redaction.personal import count_personal, personal_notice, texts_of
 from .files import FileRecording, read_cassette
-from .library import Version, command_name, create, locked, version_of
+from .library import SUFFIXES, Version, command_name, create, locked, version_of
 from .recorder import keep_left_out, unfinished_files
 from .writer import redacted_metadata, write_cassette
 
@@ -113,11 +113,18 @@ def _write(
         new.write_text(text, encoding="utf-8")
 
 
-def adopt(path: Path, deserialize: Callable[[str], Any] | None = None) -> None:
+def unpacked(path: Path) -> Path:
+    """Return the path of a file like ``x.yaml.gz`` as ``x.yaml``, and any other path as it is."""
+    inner = path.with_suffix("")
+    return inner if inner.suffix in SUFFIXES and path.suffix not in SUFFIXES else path
+
+
+def adopt(path: Path, deserialize: Callable[[Any], Any] | None = None) -> Path:
     """Redact another program's cassette and rewrite it, in our layout, or in JSON if it was JSON.
 
     ``deserialize`` reads a file of a suite's own serializer. The file is replaced only if we and
-    vcrpy read the same interactions from the new one.
+    vcrpy read the same interactions from the new one. The path of the new one is returned, which is
+    ``x.yaml`` for a file ``x.yaml.gz``.
 
     Raises
     ------
@@ -126,18 +133,25 @@ def adopt(path: Path, deserialize: Callable[[str], Any] | None = None) -> None:
     """
     from .vcr_files import load_cassette_text, vcr_text
 
-    with locked(path) as file, create(file, version_of(file)) as new:
-        source = file
-        if deserialize is not None:
-            new.write_text(vcr_text(file, deserialize), encoding="utf-8")
-            source = new
-        recording = read_cassette(source)
-        _refuse_left_out(recording)
-        convert(source, new, "json" if recording.layout == "json" else layout_of(file))
-        before = _messages(map(_redactor(recording).interaction, recording))
-        theirs = load_cassette_text(new.read_text(encoding="utf-8"))[1]
-        if not before == _messages(read_cassette(new)) == _messages(theirs):
-            raise CassetteError(f"{path} would not be the same afterwards.", "Report it.")
+    with locked(path) as file:
+        target = unpacked(file)
+        if target != file and target.exists():
+            raise CassetteError(f"{path} would become {target}, which exists.", "Delete either.")
+        with create(target, version_of(target)) as new:
+            source = file
+            if deserialize is not None:
+                new.write_text(vcr_text(file, deserialize), encoding="utf-8")
+                source = new
+            recording = read_cassette(source)
+            _refuse_left_out(recording)
+            convert(source, new, "json" if recording.layout == "json" else layout_of(target))
+            before = _messages(map(_redactor(recording).interaction, recording))
+            theirs = load_cassette_text(new.read_text(encoding="utf-8"))[1]
+            if not before == _messages(read_cassette(new)) == _messages(theirs):
+                raise CassetteError(f"{path} would not be the same afterwards.", "Report it.")
+        if target != file:
+            file.unlink()
+    return target
 
 
 def _messages(interactions: Iterable[Interaction]) -> list[tuple[object, ...]]:

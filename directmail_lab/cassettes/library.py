@@ -18,7 +18,7 @@ from ..arguments import did_you_mean
 from ..errors import CassetteError, CassetteInUseError, CassetteNotFoundError
 from ..settings import CASSETTES_VARIABLE, variable
 
-_SUFFIXES: Final = (".yaml", ".yml", ".json")
+SUFFIXES: Final = (".yaml", ".yml", ".json")
 _FOLDER: Final = "cassettes"
 # File systems allow 255 and 4,096; a lock file and an unfinished recording have longer names.
 _MAX_NAME_BYTES: Final = 230
@@ -143,7 +143,7 @@ def cassettes_by_name(start: Path | None = None) -> dict[str, Path]:
 def cassettes_in(folder: Path) -> Iterator[tuple[str, Path]]:
     """Yield the name and path of each cassette below a folder, without links that lead out."""
     for path in sorted(folder.rglob("*")) if folder.is_dir() else ():
-        if path.suffix in _SUFFIXES and path.is_file() and stays_in(folder, path):
+        if path.suffix in SUFFIXES and path.is_file() and stays_in(folder, path):
             # `tour.yml` is `tour`, unless there is a `tour.yaml`, which the name then finds.
             is_other = path.suffix == ".yml" and path.with_suffix(".yaml").exists()
             name = path if is_other else path.with_name(cassette_name(path.name))
@@ -300,7 +300,7 @@ def _with_suffix(path: Path) -> Path:
     """
     if not path.name:
         raise CassetteError(f"{path} is a folder.", "Give the file of a cassette.")
-    if path.suffix not in _SUFFIXES and path.suffix.lower() != ".har":
+    if path.suffix not in SUFFIXES and path.suffix.lower() != ".har":
         path = path.with_name(path.name + ".yaml")
     longest = max(len(part.encode(errors="replace")) for part in path.parts)
     if longest > _MAX_NAME_BYTES or len(str(path).encode(errors="replace")) > _MAX_PATH_BYTES:

@@ -193,8 +193,11 @@ def _not_safe(error: Exception) -> CassetteFormatError:
     return CassetteFormatError(f"It is not YAML that is safe to load ({name}).")
 
 
-def vcr_text(path: Path, deserialize: Callable[[str], Any]) -> str:
+def vcr_text(path: Path, deserialize: Callable[[Any], Any]) -> str:
     """Return a file of a suite's own serializer as vcrpy's serializer writes it.
+
+    A file that is not text is passed as bytes. Such serializers often go with a persister of the
+    suite's own, to which they return ``requests`` and ``responses`` in place of ``interactions``.
 
     Raises
     ------
@@ -202,7 +205,12 @@ def vcr_text(path: Path, deserialize: Callable[[str], Any]) -> str:
         The suite's serializer could not read it.
     """
     try:
-        text: str = yamlserializer.serialize(deserialize(path.read_text("utf-8")))
+        try:
+            data = deserialize(path.read_text("utf-8"))
+        except UnicodeDecodeError:
+            data = deserialize(path.read_bytes())
+        is_split = "requests" in data
+        text: str = serialize(data, yamlserializer) if is_split else yamlserializer.serialize(data)
     except Exception as error:  # of the suite's code
         raise CassetteFormatError(
             f"{path}: the serializer raised {type(error).__name__}: {error}"

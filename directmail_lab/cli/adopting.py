@@ -41,6 +41,7 @@ from ..redaction import Redactor
 THEIRS: Final = "of another program"
 _OURS: Final = "of ours"
 _NEITHER: Final = "that cannot be adopted"
+OTHER: Final = "without interactions"  # a test's data, say
 
 _OTHER_BODY: Final = re.compile(rb"\n {4}(?: {2})?(\w+_body|body_\w+):")
 # By the start of their User-Agent: what vcrpy or another language's library recorded.
@@ -58,7 +59,7 @@ class Look:
     Attributes
     ----------
     kind
-        Who wrote it: us, another program, or neither.
+        Who wrote it: us, another program, or neither; or that it is no cassette.
     problems
         Sentences about what is wrong with it.
     replays
@@ -119,6 +120,12 @@ def serializer_named(name: str) -> Callable[[str], Any]:
     return function
 
 
+def is_packed(path: Path) -> bool:
+    """Return whether vcrpy itself does not read a file that may be a cassette: ``x.yaml.gz``."""
+    is_hidden = path.name.startswith(".")
+    return not is_hidden and files.unpacked(path) != path
+
+
 def _look(
     path: Path, *, max_age: str, write: bool, matching: Matching, serializer: str | None
 ) -> Look:
@@ -134,6 +141,8 @@ def _look(
         problems = list(look.problems)
         problems += _problems(path, secrets, look.kind, serializer, write=write)
     except (DirectMailLabError, OSError) as error:
+        if _is_other(error, path):
+            return Look(path, OTHER)
         return Look(path, _NEITHER, (f"cannot be adopted: {error}",))
     problems += [
         f"was recorded by {client}, whose requests do not go through the session: leave its test "
@@ -144,6 +153,12 @@ def _look(
     days = (datetime.now(UTC) - dated[0]).days if dated else 0
     is_old = days >= most_days(max_age)
     return replace(look, problems=tuple(problems), old_days=days if is_old else None)
+
+
+def _is_other(error: Exception, path: Path) -> bool:
+    """Return whether a file that could not be read is not even a damaged cassette."""
+    is_cassette = not isinstance(error, CassetteFormatError) or error.is_cassette
+    return not is_cassette and b"interactions" not in path.read_bytes()
 
 
 def _data_of_theirs(path: Path, serializer: str | None) -> bytes | None:
@@ -176,7 +191,7 @@ def _problems(
     comments = sum(1 for _ in comments_in(text))
     is_in_address = any(where.endswith("address") for where in secrets.values())
     if write and kind == THEIRS:
-        files.adopt(path, serializer_named(serializer) if serializer else None)
+        path = files.adopt(path, serializer_named(serializer) if serializer else None)
         secrets = _secrets(path)
     problems = [f"contains {what} ({where})" for what, where in secrets.items()]
     if comments:
@@ -315,21 +330,19 @@ def _place(path: Path, folder: Path) -> tuple[str, Path]:
         ini = f"# In the ini file: directmail_cassettes = {name}\n"
         return "" if name == "cassettes" else ini, parent.parent
     if any(parent.parent.glob("test_*.py")):
-        return _fixture("", f'Path(__file__).parent / "{parent.name}"'), parent
-    return _fixture("request", "...  # the path of the cassette of request.node"), folder
+        return _fixture(f'request.path.parent / "{parent.name}"'), parent
+    return _fixture("...  # the path of the cassette of request.node"), folder
 
 
-def _fixture(arguments: str, returned: str) -> str:
-    return f"@pytest.fixture\ndef directmail_cassette({arguments}):\n    return {returned}\n"
+def _fixture(returned: str) -> str:
+    return f"@pytest.fixture\ndef directmail_cassette(request):\n    return {returned}\n"
 
 
 def _conftest(fixture: str, ignore: Collection[str]) -> str:
     options = {"patch": True, "like": "vcrpy"} | ({"ignore": [*ignore]} if ignore else {})
     shown = repr(options).replace("'", '"')
     parts = [
-        "import pytest\n"
-        if "Path" not in fixture
-        else "from pathlib import Path\n\nimport pytest\n",
+        "import pytest\n",
         "@pytest.fixture(autouse=True)\ndef recorded(request):\n"
         '    """Each test that is marked vcr replays its own cassette."""\n'
         '    if request.node.get_closest_marker("vcr"):\n'

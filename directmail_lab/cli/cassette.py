@@ -167,8 +167,9 @@ def adopt(
 
     most_days(max_age)  # raises an error before anything is changed
     named = {path for _, path in cassettes_in(folder)}
-    without_suffix = (each for each in folder.rglob("*") if stays_in(folder, each))
-    paths = sorted(named.union(filter(_is_of_vcrpy, without_suffix)))
+    all_files = [each for each in folder.rglob("*") if stays_in(folder, each) and each.is_file()]
+    packed = sorted(filter(adopting.is_packed, all_files))
+    paths = sorted(named.union(filter(_is_of_vcrpy, all_files), packed if serializer else ()))
     ignore = adopting.filtered_parameters(folder)
     looks = []
     for look in adopting.look_through(
@@ -180,7 +181,15 @@ def adopt(
     counts = Counter(look.kind for look in looks)
     shown = ", ".join(f"{count} {kind}" for kind, count in counts.items())
     done = "Rewrote" if write else "Changed nothing: --write would rewrite"
-    typer.echo(f"{plural(len(looks), 'file')}: {shown or 'no cassettes'}.")
+    typer.echo(f"\n{plural(len(looks), 'file')}: {shown or 'no cassettes'}.")
+    if others := [look.path for look in looks if look.kind == adopting.OTHER]:
+        typer.echo(f"The first without interactions, so no cassette, is {others[0]}.")
+    if packed and not serializer:
+        typer.echo(
+            f"Passed over {plural(len(packed), 'file')} of a suffix that vcrpy does not know. The "
+            f"first is {packed[0]}. If they are cassettes, name the suite's own serializer: "
+            "--serializer=module.name"
+        )
     typer.echo(f"{done} {plural(counts[adopting.THEIRS], 'cassette')}, redacted.")
     for text in adopting.settings(folder, looks, ignore, max_age):
         typer.echo(text)
@@ -190,7 +199,7 @@ def adopt(
 
 def _is_of_vcrpy(path: Path) -> bool:
     """Return whether a file is a cassette without a suffix, which vcrpy names after a function."""
-    if path.suffix or not path.is_file():
+    if path.suffix:
         return False
     with path.open("rb") as file:
         return _BEGINS.match(file.read(200)) is not None
