@@ -1569,6 +1569,32 @@ def test_a_test_replays_the_cassette_that_a_mark_of_pytest_recording_names(run: 
     run(source, "-p", "no:recording", "--strict-markers", passed=3)
 
 
+def test_a_suite_with_the_fixtures_of_pytest_vcr_replays_as_it_is(run: Run) -> None:
+    """They have its defaults, and a suite may override them by what they return."""
+    source = """
+        import os
+        import pytest
+
+        @pytest.fixture(scope="module")
+        def vcr_config(vcr_config):
+            return {**vcr_config, "record_mode": "none"}
+
+        def test_me(vcr_cassette, directmail):
+            assert directmail.get("/v1/users/me").json() == {"id": 7}
+            assert vcr_cassette.play_count == len(vcr_cassette) == 1
+
+        class TestAccount:
+            @pytest.mark.parametrize("number", [1])
+            def test_names(self, vcr_cassette_name, vcr_cassette_dir, vcr_config, number):
+                assert vcr_cassette_name == "TestAccount.test_names[1]"
+                assert vcr_cassette_dir == os.path.join(os.path.dirname(__file__), "cassettes")
+                assert vcr_config == {"record_mode": "none"}
+        """
+    written_by_vcrpy("test_account/test_me")
+
+    run(source, "-p", "no:recording", passed=2)
+
+
 def test_a_suites_own_fixture_vcr_overrides_ours(run: Run) -> None:
     """Some suites make the object themselves."""
     source = """

@@ -1,4 +1,4 @@
-"""pytest-recording's hook and its fixture ``vcr``, for a suite that uses them and is not edited.
+"""pytest-recording's hook, and the fixtures of both plugins, for a suite that is not edited.
 
 They are ours if neither pytest-recording nor pytest-vcr is active. A suite's own ``vcr`` overrides
 this one. In pytest-recording it is the cassette of one test, and in pytest-vcr it belongs to a
@@ -20,11 +20,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from .settings import DEFAULT_MARK, OPTION, Node
+from .settings import DEFAULT_MARK, OPTION, Node, cassette_folder
 from .use import USE, Use
 
 if TYPE_CHECKING:
     from ..cassettes import Cassette, FileRecording
+    from ..sessions import Session
 
 _IGNORED: Final = (
     "vcr.register_matcher, vcr.register_serializer and other settings of vcr have no effect, since "
@@ -53,7 +54,7 @@ _STATE: Final = pytest.StashKey[_State]()
 
 
 def register(config: pytest.Config) -> None:
-    """Make the fixture ``vcr`` ours."""
+    """Make the fixtures below ours."""
     for mark in ("vcr", "block_network", "allowed_hosts"):
         config.addinivalue_line("markers", f"{mark}: of pytest-recording; ignored here")
     config.addinivalue_line("markers", f"{DEFAULT_MARK}(name): of pytest-recording; the cassette")
@@ -73,6 +74,31 @@ def call_hook(node: Node) -> None:
 def vcr(pytestconfig: pytest.Config) -> VcrCassette:
     """Return the cassette of the test that runs, as vcrpy's users know it."""
     return VcrCassette(pytestconfig.stash[_STATE])
+
+
+@pytest.fixture
+def vcr_cassette(directmail: Session, vcr: VcrCassette) -> VcrCassette:  # noqa: ARG001
+    """Replay or record the cassette of a test that may have no mark, as pytest-vcr's does."""
+    return vcr
+
+
+@pytest.fixture
+def vcr_cassette_name(request: pytest.FixtureRequest) -> str:
+    """Return pytest-vcr's name for the cassette of a test. Ours may have another one."""
+    name = str(request.node.name)
+    return name if request.cls is None else f"{request.cls.__name__}.{name}"
+
+
+@pytest.fixture(scope="module")
+def vcr_cassette_dir(request: pytest.FixtureRequest) -> str:
+    """Return the folder of the cassettes beside a test file, as pytest-vcr's does."""
+    return str(cassette_folder(request.node))
+
+
+@pytest.fixture(scope="session")
+def vcr_config() -> dict[str, Any]:
+    """Return no configuration, which a suite's own fixture may extend. Nothing reads it."""
+    return {}
 
 
 @pytest.hookimpl(tryfirst=True)
