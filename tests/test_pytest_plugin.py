@@ -160,6 +160,24 @@ def test_a_missing_cassette_or_key_says_what_to_do(run: Run) -> None:
     assert not Path("cassettes").exists()
 
 
+def test_a_missing_cassette_of_patched_clients_asks_for_no_key(run: Run) -> None:
+    """They have their own addresses and keys; the session's own client needs what it needs."""
+    source = """
+        import httpx, pytest
+        pytestmark = pytest.mark.directmail(patch=True)
+
+        def test_theirs():
+            httpx.get("https://doi.example.test/10")
+
+        def test_ours(directmail):
+            directmail.get("/v1/users/me")
+        """
+    result = run(source, failed=2)
+
+    result.stdout.fnmatch_lines(["E *Record this test: pytest test_account.py::test_theirs *"])
+    result.stdout.fnmatch_lines(["E *Set DIRECTMAIL_BASE_URL and *::test_ours *"])
+
+
 def test_the_error_for_a_missing_cassette_names_one_in_another_folder(run: Run) -> None:
     """Suites that use vcrpy often keep all cassettes in one folder. The error names that file."""
     written_by_vcrpy("test_me", "test_more")

@@ -176,17 +176,21 @@ class Use:
             how = f"differs in {names}" if is_same else f"is not recorded, but {title} is"
             what = f"{error.request} {how}"
         error.advice = f"Record this test again: {self.command}"
+        address = urlsplit(error.request.partition(" ")[2])
         if not self._is_there:
             what = f"{error.request} has no response: there is no cassette {self.shown_path}"
-            error.advice = "Set DIRECTMAIL_BASE_URL and DIRECTMAIL_API_KEY, and record this test: "
-            error.advice += self.command
+            error.advice = f"Record this test: {self.command}"
+            if not (self.settings.is_patched and address.hostname):  # a client of the session
+                error.advice = (
+                    "Set DIRECTMAIL_BASE_URL and DIRECTMAIL_API_KEY, and record this test: "
+                    f"{self.command}"
+                )
             if similar := similar_cassette(self.node, self.path):
                 what += f", but {relative(similar, self.node.config)} exists"
                 error.advice = (
                     "Name that cassette in the fixture directmail_cassette or in the marker's "
                     f"cassette=…, or record this test: {self.command}"
                 )
-        address = urlsplit(error.request.partition(" ")[2])
         if self.settings.is_patched and is_loopback(address.hostname or ""):
             error.advice += (
                 "\nIf the test runs this server itself, let its clients reach it: "
