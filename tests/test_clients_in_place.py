@@ -24,6 +24,7 @@ import httpx
 import pytest
 import requests
 import urllib3
+from cassette_samples import BASE_URL, theirs, typed
 from client_service import ClientService
 from every_client import AWS_ID, AWS_SECRET, CLIENTS, Asked, Got
 from key_search import traces
@@ -131,6 +132,18 @@ def test_each_hop_is_on_disk_before_the_next(
 
     follows = send is not CLIENTS["http.client"]
     assert seen == ([0, 1] if follows else [0])
+
+
+def test_a_body_that_is_recorded_as_chunked_and_with_its_length_is_replayed(
+    send: Send, tmp_path: Path
+) -> None:
+    """Some services send both headers, which vcrpy records."""
+    both = ("Transfer-Encoding", "chunked"), ("Content-Length", "3")
+    cassette = theirs(tmp_path / "both.yaml", typed("text/plain", "a|b", *both))
+    with replaying(cassette):
+        got = send(Asked("GET", f"{BASE_URL}/v1/x"))
+
+    assert got.body == b"a|b"
 
 
 # -- failures ------------------------------------------------------------------------------------

@@ -154,11 +154,17 @@ def as_httpx(request: Any, send: Callable[[httpx.Request], Any] | None = None) -
 
 
 def head_of(response: httpx.Response, *, size: int | None = None) -> bytes:
-    """Return the status line and the headers. ``size`` is the length of the body if it is known."""
+    """Return the status line and the headers. ``size`` is the length of the body if it is known.
+
+    Another program may have recorded the length of a chunked body too, which aiohttp refuses.
+    """
+    is_chunked = "chunked" in response.headers.get("transfer-encoding", "").lower()
     lines = [b"HTTP/1.1 %d %b" % (response.status_code, response.reason_phrase.encode("ascii"))]
     for name, value in response.headers.raw:
-        if size is not None and name.lower() == b"content-length":
-            value = b"%d" % size
+        if name.lower() == b"content-length":
+            if is_chunked:
+                continue
+            value = value if size is None else b"%d" % size
         lines.append(b"%b: %b" % (name, value))
     # A recorded header may have control characters.
     return b"\r\n".join(_CONTROLS.sub(b" ", line) for line in lines) + b"\r\n\r\n"
