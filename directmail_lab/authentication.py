@@ -1,6 +1,7 @@
 """How a request carries the key: HTTP Basic, with the key as user name (service.md part 5).
 
-The stand-in service alone knows the scheme, too. Messages name HTTP Basic.
+The stand-in service alone knows the scheme, too. Messages, and the comment in copied code without a
+key, name HTTP Basic.
 """
 
 from __future__ import annotations

@@ -440,7 +440,8 @@ def record(
     is recorded, and replayed only while there is no other response to its
     request. A write that an earlier run may have carried out is refused with
     `AlreadySentError`. If the response to a write is lost, that is recorded
-    too, but not if the kernel is killed before it comes.
+    too, but not if the kernel is killed before it comes. A read to which no
+    response came is not recorded.
 
     The same notebook serves its author, who signs in and records, and its
     readers, who have no key. If neither the current session nor the environment
@@ -452,8 +453,8 @@ def record(
     Parameters
     ----------
     cassette
-        A bare name, kept in the nearest ``cassettes`` folder, or a `Path` to a
-        file.
+        A bare name, kept in the folder that ``DIRECTMAIL_CASSETTES`` names, or
+        else in the nearest ``cassettes`` folder. Or a `Path` to a file.
     record_mode
         ``"update"`` is described above. ``"all"`` does the same, and sends
         every write again: use it around one call. The others are vcrpy's, and

@@ -92,7 +92,7 @@ def test_code_in_a_page_never_offers_the_key() -> None:
 
     assert "--user" not in copied["curl"]["text"]
     assert "auth=" not in copied["httpx"]["text"]
-    assert copied["curl"]["text"].startswith("# The key is left out: add your own")
+    assert copied["curl"]["text"].startswith("# The key is left out. If the service needs one")
     assert "import os" not in copied["httpx"]["text"]
     assert (
         "--user"

@@ -735,6 +735,27 @@ def test_a_write_is_recorded_if_it_is_allowed(
     assert account.requests == {"POST /v1/letters": 1, "GET /v1/users/me": 1}
 
 
+def test_a_write_of_a_patched_client_is_refused_with_the_option_that_allows_it(run: Run) -> None:
+    """The code under test has its own address, so no address or key is set."""
+    result = run(
+        """
+        import httpx, pytest
+        @pytest.mark.directmail(patch=True)
+        def test_it():
+            httpx.post("http://127.0.0.1:9/v1/letters")
+        """,
+        RECORD,
+        failed=1,
+    )
+
+    result.stdout.fnmatch_lines(
+        [
+            "*Run pytest --directmail-allow-writes, or *",
+            "to record it again: *=once --directmail-allow-writes",
+        ]
+    )
+
+
 def test_an_ini_file_allows_no_writes(pytester: pytest.Pytester, run: Run) -> None:
     """Writes can cost money, so each run must allow them on its own command line."""
     pytester.makeini("[pytest]\naddopts = --directmail-allow-writes")

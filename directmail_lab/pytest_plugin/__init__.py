@@ -351,11 +351,11 @@ def _recording(path: Path, mode: RecordMode, settings: Settings, node: Node) -> 
         allow_writes=settings.allow_writes or node.config.getoption(WRITES_OPTION),
         retry=settings.retry,
     )
-    session.fix_writes(_WRITE_ADVICE)
     # An async test's event loop is closed before the fixture ends, so no connection may stay open.
     session.async_client.headers["Connection"] = "close"
     if settings.is_patched:
         session.take_senders()
+    session.fix_writes(_WRITE_ADVICE)
     session.matching = settings.given(*_MATCHING)
     options = settings.given("redact", "before_record")
     # Another worker of xdist may be recording the same cassette.

@@ -57,6 +57,7 @@ class Use:
     _goes_on: bool = False  # a fixture may send requests after the test
     _has_passed: bool = False
     _has_failed: bool = False
+    _was_write_refused: bool = False
 
     def start(self, session: Session) -> None:
         """Follow what a session does with its cassette."""
@@ -75,6 +76,7 @@ class Use:
 
     def check_call(self, call: pytest.CallInfo[Any]) -> None:
         """Fail a test that left responses of its own cassette unplayed."""
+        self._note_error(call.excinfo and call.excinfo.value)
         if call.when == "call" and call.excinfo is None and not self._goes_on:
             try:
                 self._fail_for(self._problem())
@@ -133,7 +135,8 @@ class Use:
 
         methods = {each.request.method for each in self.cassette.recording()}
         methods |= {error.request.partition(" ")[0] for error in self.refused}
-        has_writes = not methods <= SAFE_METHODS and not self.settings.allow_writes
+        has_writes = self._was_write_refused or not methods <= SAFE_METHODS
+        has_writes = has_writes and not self.settings.allow_writes
         mode = "all" if self._is_there else "once"
         return command_to_record(self.node, mode) + (f" {WRITES_OPTION}" if has_writes else "")
 
@@ -198,11 +201,18 @@ class Use:
             )
         error.what, error.details = CONTROLS.sub(" ", what), ""
 
+    def _note_error(self, error: BaseException | None) -> None:
+        """Note that a write was refused: the command that records the test then allows it."""
+        from ..errors import WriteRefusedError
+
+        self._was_write_refused |= isinstance(error, WriteRefusedError)
+
     def _failure_for_client(self, error: Exception) -> BaseException:
         """Return the error that another library's client raises in place of ours.
 
         It is not an `Exception`: after one, SDKs repeat a request and then raise their own error.
         """
+        self._note_error(error)
         self.client_errors.append(str(error))
         return pytest.fail.Exception(str(error))
 

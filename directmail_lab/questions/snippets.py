@@ -40,7 +40,10 @@ _VALUE_REPLACED: Final = "A value was replaced when this was recorded: put in yo
 _KEY_LEFT_OUT: Final = (
     "The key is left out: no session and no setting names this address. Add it if it belongs there."
 )
-_NO_KEY: Final = "The key is left out: add your own if the service needs one."
+_NO_KEY: Final = (
+    "The key is left out. If the service needs one, add yours as the user name of HTTP Basic, with "
+    "an empty password."
+)
 
 
 def copy_as(
