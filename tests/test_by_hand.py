@@ -105,6 +105,43 @@ TAILS: dict[str, tuple[Any, list[str], str]] = {
         ["/0", "/1"],
         "note: mine\n",
     ),
+    "comment at the top": (lambda text: f"# mine\n\n{text}", ["/0", "/1"], "# mine\n\nversion"),
+    "start of a document": (lambda text: f"# mine\n---\n{text}", ["/0", "/1"], "# mine\n---\n"),
+    "member at the top": (
+        lambda text: f"note: |\n  mine\n{text}",
+        ["/0", "/1"],
+        "note: |\n  mine\n",
+    ),
+    "comment below the version": (
+        lambda text: text.replace("recording:", "# mine\nrecording:"),
+        ["/0", "/1"],
+        "# mine\n",
+    ),
+    "member below the version": (
+        lambda text: text.replace("recording:", "note: mine\nrecording:"),
+        ["/0", "/1"],
+        "note: mine\n",
+    ),
+    "comment beside the version": (
+        lambda text: text.replace("version: 1", "version: 1  # mine"),
+        ["/0", "/1"],
+        "# mine\n",
+    ),
+    "comment beside the metadata": (
+        lambda text: text.replace("}\ninteractions", "}  # mine\ninteractions", 1),
+        ["/0", "/1"],
+        "# mine\n",
+    ),
+    "comment beside the list": (
+        lambda text: text.replace("interactions:", "interactions:  # mine"),
+        ["/0", "/1"],
+        "# mine\n",
+    ),
+    "wrapped metadata": (
+        lambda text: text.replace(', "base_url"', ',  # mine\n  "base_url"'),
+        ["/0", "/1"],
+        "# mine\n",
+    ),
     "blank lines": (
         lambda text: text.replace("- recorded_at", "\n\n- recorded_at"),
         ["/0", "/1"],
@@ -159,6 +196,20 @@ def test_a_persons_change_is_kept_by_a_recording_of_it(ours: Path, name: str) ->
     assert len(deserialize(ours.read_text(), yamlserializer)[0]) == len(left) + 2
     assert kept in ours.read_text()
     assert read_cassette(ours).problem is None
+
+
+@pytest.mark.parametrize("change", [adopt, partial(redact, rules=[]), repair])
+@pytest.mark.parametrize("name", TAILS)
+def test_a_persons_change_is_kept_by_a_rewrite(ours: Path, name: str, change: Any) -> None:
+    """Adopting, redacting and repairing a file keep its metadata, too."""
+    edit, expected, kept = TAILS[name]
+    ours.write_text(edit(opened_text(ours)))
+    metadata = read_cassette(ours).metadata
+    change(ours)
+
+    assert paths_in(ours) == expected
+    assert kept in ours.read_text()
+    assert read_cassette(ours).metadata == metadata
 
 
 def test_what_a_person_pasted_is_redacted_when_it_is_read_and_written(ours: Path) -> None:

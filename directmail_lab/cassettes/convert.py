@@ -16,6 +16,7 @@ from ..exchange.values import Interaction
 from ..redaction import Redactor
 from ..redaction.personal import count_personal, personal_notice, texts_of
 from .files import FileRecording, read_cassette
+from .layout import NOTHING_ADDED
 from .library import SUFFIXES, Version, command_name, create, locked, version_of
 from .recorder import keep_left_out, unfinished_files
 from .writer import redacted_metadata, write_cassette
@@ -92,8 +93,8 @@ def _write(
     metadata.pop("recorded_with", None)
     if to == "lines":
         parts = recording.parts(as_written=False) if keeps_comments else recording
-        keys = recording.keys if keeps_comments else ""
-        write_cassette(path, metadata, parts, redactor, keys=keys, version=version)
+        added = recording.added if keeps_comments else NOTHING_ADDED
+        write_cassette(path, metadata, parts, redactor, added=added, version=version)
         return
     redacted = list(map(redactor.interaction, recording))
     try:
@@ -201,8 +202,8 @@ def repair(path: Path) -> list[str]:
             if recording.left_out:
                 problems.append(keep_left_out(recording, file))
             parts, version = recording.parts(as_written=True), recording.version
-            about, keys = recording.metadata, recording.keys
-            write_cassette(file, about, parts, Redactor(), keys=keys, version=version)
+            about, added = recording.metadata, recording.added
+            write_cassette(file, about, parts, Redactor(), added=added, version=version)
             problems.append(f"Repaired: {recording.problem}.")
         for left in unfinished_files(file):
             count = plural(len(read_cassette(left)), "interaction")
@@ -230,8 +231,8 @@ def drop_failures(path: Path, *, after: int) -> None:
         if not left:
             file.unlink()
         elif left < len(recording):
-            about, keys, version = recording.metadata, recording.keys, recording.version
-            write_cassette(file, about, kept, Redactor(), keys=keys, version=version)
+            about, added, version = recording.metadata, recording.added, recording.version
+            write_cassette(file, about, kept, Redactor(), added=added, version=version)
 
 
 def notice_of_personal_data(path: Path, name: str) -> str:

@@ -31,7 +31,7 @@ from ..exchange.values import (
 from ..readings.reading import Reading
 from ..redaction import Redactor, redact_foreign
 from . import layout
-from .layout import Address
+from .layout import NOTHING_ADDED, AddedLines, Address
 from .library import Version, version_of
 from .lines import LineReader, Lines, address_of_interaction
 from .recording import Recording
@@ -73,8 +73,8 @@ class FileRecording(Recording):
     is_compact
         Whether the file can be appended to. If not, a recording first writes it anew: it has
         interactions that were replaced, a person's changes, or Windows line ends.
-    keys
-        Lines of other members that a person added to the file.
+    added
+        What a person added to its header, and other members.
     fallbacks
         The indexes of interactions that are played only if there is no other: see `Interaction`.
     left_out
@@ -96,7 +96,7 @@ class FileRecording(Recording):
     metadata: dict[str, Any] = field(default_factory=dict, repr=False)
     clean_bytes: int = field(default=0, repr=False)
     is_compact: bool = True
-    keys: str = field(default="", repr=False)
+    added: AddedLines = field(default=NOTHING_ADDED, repr=False)
     fallbacks: frozenset[int] = field(default=frozenset(), repr=False)
     left_out: bytes = field(default=b"", repr=False)
     redactor: Redactor = field(default_factory=Redactor, repr=False)
@@ -255,11 +255,11 @@ def _parse_lines(data: bytes, path: Path, *, as_written: bool = False) -> FileRe
 
     With ``as_written``, nothing is redacted, and interactions that were replaced are there too.
     """
-    has_crlf = data.startswith(b"version: 1\r\n")
+    has_crlf = data[: data.find(b"\n") + 1].endswith(b"\r\n")
     data = data.replace(b"\r\n", b"\n") if has_crlf else data
     if (header := layout.read_header(data)) is None:
         return None
-    about, keys, position = header
+    about, added, position = header
     if not position:
         torn = plural(len(data), "byte")
         problem = (
@@ -286,7 +286,7 @@ def _parse_lines(data: bytes, path: Path, *, as_written: bool = False) -> FileRe
         "lines",
         metadata,
         clean_bytes=reader.clean_bytes,
-        keys=keys + reader.keys,
+        added=added._replace(members=added.members + reader.keys),
         is_compact=reader.is_appendable and not has_crlf and len(lines) == count,
         fallbacks=frozenset(reader.fallbacks),
         left_out=reader.left_out,

@@ -13,11 +13,14 @@ import base64
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
+from ..errors import CassetteFormatError
 from ..exchange.bodies import MissingBody, is_like_missing
 from ..exchange.values import (
+    MALFORMED,
     PLAIN_URL,
     Headers,
     Interaction,
@@ -38,7 +41,9 @@ Address = tuple[str, str]
 # A recording's metadata is under `recording`, not `metadata`: with the latter vcrpy's loader
 # returns three values instead of two, and pytest-recording (0.14) fails on that.
 _START: Final = b'version: 1\nrecording: {"recorded_with": "directmail-lab'
-_HEADER: Final = re.compile(rb"version: 1\nrecording: ([^\n]*)\n((?:[^\n]*\n)*?)interactions:\n")
+_WRITER: Final = "directmail-lab"
+_HEADER: Final = re.compile(rb"version: 1\nrecording: ([^\n]*)\ninteractions:\n")
+_EDITED_HEADER: Final = re.compile(rb"interactions:[ \t]*(?:#[^\n]*)?\n")
 _HEAD: Final = (
     rb"- recorded_at: ([^\n]*)\n  elapsed_s: ([^\n]*)\n(?:  attempt: (\d{1,3})\n)?"
     rb"(?:  no_response: ([a-z_]{1,20})\n)?(?:  fallback: (true)\n)?  request: "
@@ -90,9 +95,20 @@ _encode = json.JSONEncoder(ensure_ascii=False, default=str).encode
 _quoted = json.encoder.encode_basestring
 
 
-def header_text(metadata: Mapping[str, object], keys: str = "") -> str:
-    """Return the lines that a cassette starts with; ``keys`` are lines that a person added."""
-    return f"version: 1\nrecording: {_one_line(_encode(metadata))}\n{keys}interactions:\n"
+class AddedLines(NamedTuple):
+    """What a person added to the header: the lines at its top, and comments and other members."""
+
+    top: str = ""
+    members: str = ""
+
+
+NOTHING_ADDED: Final = AddedLines()
+
+
+def header_text(metadata: Mapping[str, object], added: AddedLines = NOTHING_ADDED) -> str:
+    """Return the lines that a cassette starts with, with those that a person added."""
+    recording = f"recording: {_one_line(_encode(metadata))}\n"
+    return f"{added.top}version: 1\n{recording}{added.members}interactions:\n"
 
 
 def end_line(count: int, sha256: str) -> str:
@@ -146,21 +162,38 @@ def interaction_text(interaction: Interaction) -> str:
     )
 
 
-def read_header(data: bytes) -> tuple[dict[str, Any], str, int] | None:
-    """Return the metadata, a person's lines and the length of the header.
+def read_header(data: bytes) -> tuple[dict[str, Any], AddedLines, int] | None:
+    """Return the metadata, what a person added, and the length of the header.
 
     None if the layout is another. For a file that broke off within its header, the metadata is
     empty and the length is 0.
     """
-    if not data.startswith(_START[: len(data)]):
-        return None
-    match = _HEADER.match(data)
-    if match is None:
-        return ({}, "", 0) if data.count(b"\n") < 3 else None
+    if data.startswith(_START) and (match := _HEADER.match(data)):
+        with suppress(ValueError, RecursionError):
+            return json.loads(match[1]), NOTHING_ADDED, match.end()
+    return _edited_header(data)
+
+
+def _edited_header(data: bytes) -> tuple[dict[str, Any], AddedLines, int] | None:
+    """Return a header that broke off, or one that a person edited."""
+    from .vcr_files import comments_in, load_yaml, split_members
+
+    start = data.find(b"\ninteractions:") + 1
+    match = _EDITED_HEADER.match(data, start)
+    if match is None or _WRITER.encode() not in data[:start]:
+        is_start = data.startswith(_START[: len(data)]) and data.count(b"\n") < 3
+        return ({}, NOTHING_ADDED, 0) if is_start else None
     try:
-        return json.loads(match[1]), match[2].decode(), match.end()
-    except (ValueError, RecursionError):
+        text = data[: match.end()].decode()
+        about = load_yaml(text)["recording"]
+        top, members = split_members(text)
+        if not about["recorded_with"].startswith(_WRITER):
+            return None
+    except (CassetteFormatError, *MALFORMED):
         return None
+    ours = ("version", "recording", "interactions")
+    kept = ["\n".join([*comments_in(part), ""]) if name in ours else part for name, part in members]
+    return about, AddedLines(top, "".join(kept)), match.end()
 
 
 def is_torn(tail: bytes) -> bool:

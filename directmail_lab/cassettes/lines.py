@@ -249,7 +249,7 @@ class LineReader:
             begin = self.starts[-1]
             text = self.data[begin:end] + text
         try:
-            items, keys = split_members(f"interactions:\n{text.decode()}")
+            _, [(_, items), *others] = split_members(f"interactions:\n{text.decode()}")
             _, interactions = load_cassette_text(items)
         except (CassetteFormatError, UnicodeDecodeError):
             return False
@@ -260,6 +260,7 @@ class LineReader:
             self.by_hand[len(self.starts)] = each
             self._add(begin, is_fallback=each.is_fallback)
         self._keep_comments(begin, "\n".join(comments_in(items)).encode())
+        keys = "".join(part for _, part in others)
         self.keys = keys.rstrip("\n") + "\n" if keys else ""
         self.is_appendable = False
         return True

@@ -358,7 +358,7 @@ class Recorder:
             del metadata["other_base_urls"]
         parts, version = recording.parts(as_written=as_written), recording.version
         write_cassette(
-            self._path, metadata, parts, self._redactor, keys=recording.keys, version=version
+            self._path, metadata, parts, self._redactor, added=recording.added, version=version
         )
 
     def _new_file(self, path: Path, header: str) -> LineWriter:
@@ -418,7 +418,7 @@ class Recorder:
         # One that does not stay is not parsed: it may be damaged.
         whole = chain(filter(stays, old.parts(as_written=not keeps_others)), new)
         write_cassette(
-            self._path, new.metadata, whole, self._redactor, keys=old.keys, version=old.version
+            self._path, new.metadata, whole, self._redactor, added=old.added, version=old.version
         )
         patiently(self._file.unlink)
 

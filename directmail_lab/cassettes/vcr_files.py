@@ -230,15 +230,27 @@ def comments_in(text: str) -> Iterator[str]:
             end = token.end_mark.index
 
 
-def split_members(text: str) -> tuple[str, str]:
-    """Split a YAML text after its first member; raise the error of `load_yaml`."""
+def split_members(text: str) -> tuple[str, list[tuple[str, str]]]:
+    """Return the text above the first member of a YAML text, and each member's name and text.
+
+    Raises
+    ------
+    CassetteFormatError
+        It is not YAML, or has no members.
+    """
     try:
         node = _Loader(text, lambda _: None).get_single_node()
-        assert isinstance(node, yaml.MappingNode), "its first member is a key and a colon"
-        at = node.value[1][0].start_mark.index if node.value[1:] else len(text)
     except (yaml.YAMLError, *MALFORMED) as error:
         raise _not_safe(error) from None
-    return text[:at], text[at:]
+    if not isinstance(node, yaml.MappingNode) or not node.value:
+        raise CassetteFormatError("It has no members.")
+    keys = [key for key, _ in node.value]
+    starts = [key.start_mark.index for key in keys]
+    ends = [*starts[1:], len(text)]
+    parts = [text[start:end] for start, end in zip(starts, ends, strict=True)]
+    return text[: starts[0]], [
+        (str(key.value), part) for key, part in zip(keys, parts, strict=True)
+    ]
 
 
 def _interaction(entry: Mapping[str, Any], number: int) -> Interaction:

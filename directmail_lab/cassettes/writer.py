@@ -168,7 +168,7 @@ def write_cassette(
     parts: Iterable[Interaction | bytes],
     redactor: Redactor,
     *,
-    keys: str = "",
+    added: layout.AddedLines = layout.NOTHING_ADDED,
     version: Version | None = None,
 ) -> None:
     """Write a closed, redacted cassette, and let it replace ``path`` when it is complete.
@@ -179,11 +179,11 @@ def write_cassette(
     ----------
     parts
         Interactions, and texts of a cassette that were redacted: see `FileRecording.parts`.
-    keys
-        Lines for its head that a person wrote.
+    added
+        What a person wrote in its header.
     """
     with create(path, version) as new:
-        writer = LineWriter(new, header_text(metadata, redactor, keys), version=version_of(new))
+        writer = LineWriter(new, header_text(metadata, redactor, added), version=version_of(new))
         try:
             for part in parts:
                 if isinstance(part, bytes):
@@ -194,13 +194,17 @@ def write_cassette(
             writer.close()
 
 
-def header_text(metadata: Mapping[str, object], redactor: Redactor, keys: str = "") -> str:
-    """Return the first lines of a cassette, redacted; ``keys`` are a person's."""
+def header_text(
+    metadata: Mapping[str, object],
+    redactor: Redactor,
+    added: layout.AddedLines = layout.NOTHING_ADDED,
+) -> str:
+    """Return the first lines of a cassette, redacted, with those that a person ``added``."""
     # `recorded_with` comes first, since our reader knows our own layout by it.
     about: dict[str, object] = {"recorded_with": f"directmail-lab {VERSION}"}
     others = redacted_metadata(metadata, redactor)
     about |= {name: value for name, value in others.items() if name not in about}
-    text = layout.header_text(about, keys)
+    text = layout.header_text(about, added)
     redactor.refuse_leak(text)
     return text
 
