@@ -33,7 +33,7 @@ from ..redaction import Redactor, redact_foreign
 from . import layout
 from .layout import NOTHING_ADDED, AddedLines, Address
 from .library import Version, version_of
-from .lines import LineReader, Lines, address_of_interaction
+from .lines import LineReader, Lines, address_of_interaction, read_header
 from .recording import Recording
 
 MAX_FILE_BYTES: Final = 256 * 1024**2
@@ -257,7 +257,7 @@ def _parse_lines(data: bytes, path: Path, *, as_written: bool = False) -> FileRe
     """
     has_crlf = data[: data.find(b"\n") + 1].endswith(b"\r\n")
     data = data.replace(b"\r\n", b"\n") if has_crlf else data
-    if (header := layout.read_header(data)) is None:
+    if (header := read_header(data)) is None:
         return None
     about, added, position = header
     if not position:

@@ -17,10 +17,8 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
-from ..errors import CassetteFormatError
 from ..exchange.bodies import MissingBody, is_like_missing
 from ..exchange.values import (
-    MALFORMED,
     PLAIN_URL,
     Headers,
     Interaction,
@@ -40,10 +38,12 @@ Address = tuple[str, str]
 
 # A recording's metadata is under `recording`, not `metadata`: with the latter vcrpy's loader
 # returns three values instead of two, and pytest-recording (0.14) fails on that.
-_START: Final = b'version: 1\nrecording: {"recorded_with": "directmail-lab'
-_WRITER: Final = "directmail-lab"
+WRITER: Final = "directmail-lab"
+_START: Final = f'version: 1\nrecording: {{"recorded_with": "{WRITER}'.encode()
 _HEADER: Final = re.compile(rb"version: 1\nrecording: ([^\n]*)\ninteractions:\n")
-_EDITED_HEADER: Final = re.compile(rb"interactions:[ \t]*(?:#[^\n]*)?\n")
+END_OF_HEADER: Final = re.compile(rb"interactions:[ \t]*(?:#[^\n]*)?\n")
+"""The last line of a header, to which a person may have added a comment."""
+
 _HEAD: Final = (
     rb"- recorded_at: ([^\n]*)\n  elapsed_s: ([^\n]*)\n(?:  attempt: (\d{1,3})\n)?"
     rb"(?:  no_response: ([a-z_]{1,20})\n)?(?:  fallback: (true)\n)?  request: "
@@ -162,38 +162,16 @@ def interaction_text(interaction: Interaction) -> str:
     )
 
 
-def read_header(data: bytes) -> tuple[dict[str, Any], AddedLines, int] | None:
-    """Return the metadata, what a person added, and the length of the header.
+def read_header(data: bytes) -> tuple[dict[str, Any], int] | None:
+    """Return the metadata and the length of a header as we write it; None for any other.
 
-    None if the layout is another. For a file that broke off within its header, the metadata is
-    empty and the length is 0.
+    For a file that broke off within its header, the metadata is empty and the length is 0.
     """
     if data.startswith(_START) and (match := _HEADER.match(data)):
         with suppress(ValueError, RecursionError):
-            return json.loads(match[1]), NOTHING_ADDED, match.end()
-    return _edited_header(data)
-
-
-def _edited_header(data: bytes) -> tuple[dict[str, Any], AddedLines, int] | None:
-    """Return a header that broke off, or one that a person edited."""
-    from .vcr_files import comments_in, load_yaml, split_members
-
-    start = data.find(b"\ninteractions:") + 1
-    match = _EDITED_HEADER.match(data, start)
-    if match is None or _WRITER.encode() not in data[:start]:
-        is_start = data.startswith(_START[: len(data)]) and data.count(b"\n") < 3
-        return ({}, NOTHING_ADDED, 0) if is_start else None
-    try:
-        text = data[: match.end()].decode()
-        about = load_yaml(text)["recording"]
-        top, members = split_members(text)
-        if not about["recorded_with"].startswith(_WRITER):
-            return None
-    except (CassetteFormatError, *MALFORMED):
-        return None
-    ours = ("version", "recording", "interactions")
-    kept = ["\n".join([*comments_in(part), ""]) if name in ours else part for name, part in members]
-    return about, AddedLines(top, "".join(kept)), match.end()
+            return json.loads(match[1]), match.end()
+    is_start = data.startswith(_START[: len(data)]) and data.count(b"\n") < 3
+    return ({}, 0) if is_start else None
 
 
 def is_torn(tail: bytes) -> bool:

@@ -24,9 +24,38 @@ from ..exchange.values import (
     unreadable,
 )
 from . import layout
-from .layout import Address
+from .layout import NOTHING_ADDED, AddedLines, Address
 
 _read_json: Final = json.JSONDecoder().raw_decode
+
+
+def read_header(data: bytes) -> tuple[dict[str, Any], AddedLines, int] | None:
+    """Return the metadata, what a person added, and the length of the header.
+
+    None if the layout is another. For a file that broke off within its header, the metadata is
+    empty and the length is 0.
+    """
+    if plain := layout.read_header(data):
+        return plain[0], NOTHING_ADDED, plain[1]
+    start = data.find(b"\ninteractions:") + 1
+    end = layout.END_OF_HEADER.match(data, start)
+    if end is None or layout.WRITER.encode() not in data[:start]:
+        return None
+    with suppress(*MALFORMED):
+        metadata, added = _read_edited(data[: end.end()].decode())
+        if metadata["recorded_with"].startswith(layout.WRITER):
+            return metadata, added, end.end()
+    return None
+
+
+def _read_edited(header: str) -> tuple[dict[str, Any], AddedLines]:
+    """Return the metadata in a header that a person edited, and what is neither that nor ours."""
+    from .vcr_files import comments_in, load_yaml, split_members
+
+    top, members = split_members(header)
+    ours = ("version", "recording", "interactions")
+    kept = ["\n".join([*comments_in(part), ""]) if name in ours else part for name, part in members]
+    return load_yaml(header)["recording"], AddedLines(top, "".join(kept))
 
 
 class Lines(Sequence[Interaction]):

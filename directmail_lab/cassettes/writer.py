@@ -201,7 +201,7 @@ def header_text(
 ) -> str:
     """Return the first lines of a cassette, redacted, with those that a person ``added``."""
     # `recorded_with` comes first, since our reader knows our own layout by it.
-    about: dict[str, object] = {"recorded_with": f"directmail-lab {VERSION}"}
+    about: dict[str, object] = {"recorded_with": f"{layout.WRITER} {VERSION}"}
     others = redacted_metadata(metadata, redactor)
     about |= {name: value for name, value in others.items() if name not in about}
     text = layout.header_text(about, added)
