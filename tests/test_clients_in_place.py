@@ -416,16 +416,17 @@ def test_a_password_of_netrc_is_not_in_the_file(
     assert traces((tmp_path / "netrc.yaml").read_bytes(), SECRET) == []
 
 
-@pytest.mark.parametrize("path", ["users/me", "cut"])
+@pytest.mark.parametrize(("path", "timeout_s"), [("users/me", 5), ("cut", 5), ("silent", 0.3)])
 def test_the_code_never_sees_the_sessions_key(
-    send: Send, service: ClientService, tmp_path: Path, path: str
+    send: Send, service: ClientService, tmp_path: Path, path: str, timeout_s: float
 ) -> None:
     """The request of a response or an error is the one that the code made."""
     seen: list[object] = []
     with Session(service.base_url, SECRET, pace="off") as session, patched(session.take_senders()):
         session.record(tmp_path / "key.yaml")
         try:
-            seen.append(send(Asked("GET", f"{service.base_url}/v1/{path}")))
+            asked = Asked("GET", f"{service.base_url}/v1/{path}", timeout_s=timeout_s)
+            seen.append(send(asked))
         except Exception as error:
             request = getattr(error, "request", None)
             seen += [error, getattr(request, "headers", None), getattr(error, "request_info", None)]
