@@ -13,8 +13,10 @@ import html
 import json
 from base64 import b64encode
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from ..cassettes import FileRecording, Recording
 from ..cassettes.library import create
@@ -27,6 +29,7 @@ from .browser_data import MAX_ROWS, handle_request, read_page, rows, static_tabl
 
 _MAX_BYTES: Final = 20_000_000
 _PART: Final = 200
+_MOST_HOSTS: Final = 3
 _MOST_TABLES: Final = 1_000
 _NO_TABLE: Final = {"problem": "The page of more than 1,000 interactions has no tables."}
 
@@ -49,6 +52,7 @@ _PAGE: Final = """\
 <main id="recording">
 <div class="dml dml-p-first">
 <div class="dml-title">{title}</div>
+<p class="dml-soft dml-p-about">{about}</p>
 {table}
 <p>To filter, search and open the interactions, you need JavaScript and Chrome or Edge 123,
 Firefox 120, Safari 17.5, or a later version.</p>
@@ -134,9 +138,25 @@ def make_page(recording: Recording, search: KeySearch) -> bytes | None:
                 return None
             bar.update(_PART)
     digest = b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    about = {"title": title, "table": table, "style": style, "script": script}
+    shown = {"title": title, "about": html.escape(_about(recording)), "table": table}
     policy = _POLICY.format(digest=digest)
-    return _PAGE.format(**about, policy=policy, data="\n".join(data)).encode()
+    code = {"style": style, "script": script, "data": "\n".join(data)}
+    return _PAGE.format(**shown, **code, policy=policy).encode()
+
+
+def _about(recording: Recording) -> str:
+    """Return what the page is, from which hosts, and when it was recorded."""
+    found = []
+    for number in range(1, len(recording) + 1):
+        with suppress(CassetteFormatError, ValueError):  # neither file nor address is checked
+            address = urlsplit(recording.interaction(number).request.uri)
+            found.append(address.netloc.rpartition("@")[2])
+    hosts = [*filter(None, dict.fromkeys(found))]
+    more = f" and {len(hosts) - _MOST_HOSTS} more" if len(hosts) > _MOST_HOSTS else ""
+    names = ", ".join(hosts[:_MOST_HOSTS]) + more
+    days = recording.recorded_when.removeprefix("on ")
+    about = " · ".join(filter(None, ("Recorded HTTP requests", names, days)))
+    return CONTROLS.sub(" ", about)
 
 
 def _parts_to_search(recording: Recording) -> Iterator[audit.Part]:

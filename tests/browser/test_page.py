@@ -7,6 +7,7 @@ import gzip
 import json
 import re
 from dataclasses import replace
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.filterwarnings("ignore:The page contains")
 
+ABOUT = "Recorded HTTP requests · api.example.test · 21 November 2026"
 ASK = """async (request) => {
   const { buffers = [], ...answer } = await (await directmailLab.opened)(request);
   const text = (bytes) => Array.from(bytes, (byte) => String.fromCharCode(byte)).join("");
@@ -289,6 +291,7 @@ def test_without_script_or_in_an_old_browser_the_first_rows_and_a_sentence_are_s
     expect(page.locator("tbody tr")).to_have_count(10)
     expect(page.get_by_text("you need JavaScript and Chrome or Edge 123")).to_be_visible()
     expect(page.get_by_text("tour, 12 interactions, recorded on 21 November 2026")).to_be_visible()
+    expect(page.locator(".dml-p-about")).to_have_text(ABOUT)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -325,3 +328,92 @@ def test_an_opened_response_is_printed_whole(
     expect(page.get_by_text("line 299")).to_be_attached()
 
     assert len(re.findall(rb"/Type\s*/Page\b", page.pdf(format="A4"))) >= 4
+
+
+@pytest.mark.parametrize(
+    "unit",
+    ['{"id": 12345, "text": "名刺 日本語の文字 500枚"}, ', "名刺日本語の文字" * 30],
+    ids=["json", "no spaces"],
+)
+def test_two_megabytes_on_one_line_are_laid_out_in_parts_and_copied_as_they_are(
+    tmp_path: Path, open_file: Callable[..., Page], unit: str
+) -> None:
+    """As one part, they would take minutes and gigabytes if no font has their characters."""
+    text = "first\n\n" + unit * (2_000_000 // len(unit.encode()))
+    page, _ = open_file(page_of(tmp_path / "tour.yaml", typed("text/plain", text)))
+    rows(page.get_by_role("region", name="Recorded interactions")).first.click()
+    body = page.get_by_role("textbox", name="Response body")
+    expect(body).to_contain_text("first")
+    longest = body.evaluate("body => Math.max(...[...body.children].map(e => e.innerText.length))")
+    copied = """body => {
+      while (body.children.length > 4) body.lastChild.remove();
+      getSelection().selectAllChildren(body);
+      return [body.textContent, getSelection().toString()];
+    }"""
+
+    assert body.text_content() == text
+    assert longest < 10_000
+    whole, selected = body.evaluate(copied)
+    assert len(whole) > longest
+    assert selected.rstrip() == whole.rstrip()
+
+
+def test_the_number_of_failed_ones_is_that_of_the_rows_which_the_filter_then_shows(
+    tmp_path: Path, open_file: Callable[..., Page]
+) -> None:
+    """A call of several attempts is one row until its attempts are shown."""
+    tries = [replace(answered(get("/v1/a"), status=503), attempt=number) for number in range(1, 4)]
+    again = [
+        replace(answered(get("/v1/b"), status=503)),
+        replace(answered(get("/v1/b")), attempt=2),
+    ]
+    single = answered(get("/v1/c"), status=500)
+    page, _ = open_file(page_of(tmp_path / "tour.yaml", answered(), *tries, *again, single))
+    root = page.get_by_role("region", name="Recorded interactions")
+    failed = root.get_by_role("button", name="failed")
+    expect(failed).to_have_text("▲ 2 failed")
+    failed.click()
+    expect(rows(root)).to_have_count(2)
+    rows(root).first.get_by_role("button", name="3 attempts").click()
+    expect(rows(root)).to_have_count(4)
+    expect(failed).to_have_text("▲ 4 failed")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "span"),
+    [
+        (1.25, "1.29 s"),
+        (59.5, "59.5 s"),
+        (125, "2 min 5 s"),
+        (7200, "2 h"),
+        (86_400, "1 day"),
+        (180_000, "2 days 2 h"),
+    ],
+)
+def test_the_timeline_says_its_span_in_days_hours_minutes_or_seconds(
+    tmp_path: Path, open_file: Callable[..., Page], seconds: float, span: str
+) -> None:
+    """The span begins with the first request."""
+    later = replace(answered(), recorded_at=NOON + timedelta(seconds=seconds))
+    page, _ = open_file(page_of(tmp_path / "tour.yaml", answered(), later))
+
+    expect(page.get_by_role("columnheader", name="Timeline")).to_have_text(f"Timeline, {span}")
+
+
+def test_a_page_says_what_it_is_with_hosts_and_days_and_what_to_do(
+    tmp_path: Path, open_file: Callable[..., Page]
+) -> None:
+    """More than three hosts are counted, and an address shows no user."""
+    others = [answered(get(base=f"https://me:secret@{n}.example.test:8443")) for n in range(4)]
+    later = replace(answered(), recorded_at=NOON + timedelta(days=1))
+    path = page_of(tmp_path / "tour.yaml", answered(), *others, later)
+    page, _ = open_file(path)
+    one, _ = open_file(page_of(tmp_path / "one.yaml", answered()))
+
+    expect(one.locator(".dml-browser .dml-p-about")).to_have_text(
+        f"{ABOUT} · select a row to see it"
+    )
+    expect(page.locator(".dml-p-about")).to_have_text(
+        "Recorded HTTP requests · api.example.test, 0.example.test:8443, 1.example.test:8443 and "
+        "2 more · from 21 November 2026 to 22 November 2026 · select a row to see it"
+    )

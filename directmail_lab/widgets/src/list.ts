@@ -5,7 +5,7 @@
  * The attempts of one call are shown as one row, the last attempt. It can be expanded to show all of them.
  */
 
-import { COLUMNS } from "./columns";
+import { COLUMNS, formatSpan, isMarked } from "./columns";
 import { div, make, makeButton, newId, scheduler, setText } from "./dom";
 import type { Row } from "./protocol";
 
@@ -23,9 +23,11 @@ export interface ListOptions {
   onOpen: () => void;
   /** Called when the selected row is to be compared with the one that was selected before. */
   onCompare: () => void;
+  /** Called when attempts of a call are shown or hidden, so that the rows are to be arranged again. */
+  onToggle: () => void;
 }
 
-export function createList({ passes, onSelect, onOpen, onCompare }: ListOptions) {
+export function createList({ passes, onSelect, onOpen, onCompare, onToggle }: ListOptions) {
   const id = newId();
   const rows: Row[] = [];
   const widest: (number | undefined)[] = [];
@@ -145,12 +147,17 @@ export function createList({ passes, onSelect, onOpen, onCompare }: ListOptions)
     grid.setAttribute("aria-activedescendant", isDrawn ? `${id}-${selected}` : "");
   }
 
+  /** Return whether a row is an attempt that its call's row stands for. */
+  function isFolded(number: number) {
+    const last = lastOf.get(number);
+    return last !== undefined && !opened.has(last);
+  }
+
   /** Filter and sort the rows, and draw them. */
   function arrange() {
     const isShown = (number: number) => {
       if (isHead(number) && (sorted || descending)) return false;
-      const last = lastOf.get(number);
-      return (last === undefined || opened.has(last)) && passes(rows[number - 1], number);
+      return !isFolded(number) && passes(rows[number - 1], number);
     };
     shown = rows.map((_, i) => i + 1).filter(isShown);
     if (sorted || descending) {
@@ -176,7 +183,7 @@ export function createList({ passes, onSelect, onOpen, onCompare }: ListOptions)
     if (!attempts.has(number)) return;
     if (isOpen) opened.add(number);
     else opened.delete(number);
-    arrange();
+    onToggle();
   }
 
   function addAttempt({ method, path, attempt }: Row, number: number) {
@@ -209,7 +216,7 @@ export function createList({ passes, onSelect, onOpen, onCompare }: ListOptions)
     }
     spansDays = Math.floor(since / 864e5) !== Math.floor(until / 864e5);
     const seconds = (until - since) / 1000;
-    setText(heads[TIMELINE].firstChild!, seconds > 0 ? `Timeline, ${seconds.toPrecision(3)} s` : "Timeline");
+    setText(heads[TIMELINE].firstChild!, seconds > 0 ? `Timeline, ${formatSpan(seconds)}` : "Timeline");
     arrange();
     if (follows) grid.scrollTop = grid.scrollHeight;
   }
@@ -264,6 +271,7 @@ export function createList({ passes, onSelect, onOpen, onCompare }: ListOptions)
   return {
     grid, rows, add, arrange, clear, draw, select, move, compare, destroy,
     selected: () => selected,
+    markedCount: (mark: string) => rows.filter((row, i) => isMarked(row, mark) && !isFolded(i + 1)).length,
     count: () => rows.filter(({ mark }) => mark !== "session").length,
     shownCount: () => shown.filter((number) => !isHead(number)).length,
   };

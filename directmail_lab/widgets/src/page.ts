@@ -86,9 +86,12 @@ async function start() {
   const root = document.getElementById("recording")!;
   const [first, ...scripts] = document.querySelectorAll<HTMLScriptElement>('script[type="text/plain"]');
   const { size, head } = await unpack(first);
+  const about = root.querySelector(".dml-p-about")!;
   root.replaceChildren();
   const send = createSend(scripts, size, head);
   createBrowser(root, { send, loadEditor: null, fill: true });
+  about.append(" · select a row to see it");
+  root.querySelector(".dml-top")!.after(about);
   root.querySelector<HTMLElement>("[role=grid]")!.focus();
   return send;
 }

@@ -3,13 +3,13 @@
  *   createBrowser(root, { send, loadEditor, … }) -> { filter, destroy }
  */
 
-import { isMarked, SYMBOLS } from "./columns";
+import { SYMBOLS } from "./columns";
 import { createComposer } from "./composer";
 import { activeElement, div, formatCount, keepKeys, make, makeButton, plural, setText } from "./dom";
 import type { LoadEditor } from "./editor";
 import { KNOWN, parseFilter } from "./filter";
 import { createList } from "./list";
-import { ask, type Details, type Row, rowsOf, type Send } from "./protocol";
+import { ask, type Details, rowsOf, type Send } from "./protocol";
 import { createResponse } from "./response";
 import { createSeparator } from "./separator";
 
@@ -75,6 +75,7 @@ export function createBrowser(root: HTMLElement, { send, loadEditor, onChange, o
     onSelect: (number) => onSelect?.(number),
     onOpen: () => open(),
     onCompare: () => told(compare()),
+    onToggle: () => arrange(),
   });
   const response = createResponse({
     send,
@@ -189,7 +190,7 @@ export function createBrowser(root: HTMLElement, { send, loadEditor, onChange, o
     if (rows.length < total) parts[0] = `${formatCount(list.count())} of ${parts[0]} read`;
     if (list.shownCount() < list.count() && searching.value) parts.unshift(`${formatCount(list.shownCount())} shown`);
     Object.entries(SYMBOLS).forEach(([mark, symbol], i) => {
-      const marked = rows.filter((row: Row) => isMarked(row, mark)).length;
+      const marked = list.markedCount(mark);
       marks[i].hidden = !marked;
       marks[i].setAttribute("aria-pressed", String(words().includes(`is:${mark}`)));
       setText(marks[i], `${symbol} ${formatCount(marked)} ${mark}`);
