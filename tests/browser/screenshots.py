@@ -111,7 +111,7 @@ def take_sign_in(page: Page, server: Server, folder: Path, theme: str) -> None:
     if theme == "light":
         run_notebook(page, server, "picture", SIGN_IN.format(""))
         Form(page).ready()
-        page.locator(".dml-form").evaluate(MARK_AS_PICTURE, [464, "form"])
+        page.locator(".dml-form:visible").evaluate(MARK_AS_PICTURE, [464, "form"])
         take(page, ".a-picture", folder / "sign-in-picture.png")
 
 
