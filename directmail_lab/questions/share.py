@@ -128,8 +128,8 @@ def share(
     timeout_s
         The most seconds that all notebooks together may run.
     notice
-        Called with each line of a report: the files in the zip and in its wheel, and whether the
-        notebooks were run and without what. The last line says if no key is known.
+        Called with each line of a report: the files in the zip, whether the notebooks were run and
+        without what, and the files in the zip's wheel. The last line says if no key is known.
     make_page
         Makes an HTML page of a recording, such as `directmail_lab.widgets.page.make_page`. The zip
         then has a page of each cassette.
@@ -178,7 +178,7 @@ def share(
     with create(target) as new:
         new.write_bytes(_zipped({f"{title}/{name}": data for name, data in contents.items()}))
     names = [f"  {title}/{name}" for name in sorted(contents)]
-    for line in (f"Wrote {target}, with:", *names, *_listed(wheel), was_run):
+    for line in (f"Wrote {target}, with:", *names, was_run, *_listed(wheel)):
         notice(line)
     if not search_for(bundle.base_urls).knows_a_key:
         notice(_NO_KEY)
