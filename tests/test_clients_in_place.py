@@ -158,7 +158,7 @@ def test_failures_are_the_same_raw_recorded_and_replayed(
         unused = f"{closed.base_url}/v1/"
 
     def failures() -> list[object]:
-        asked = [Asked("GET", f"{service.base_url}/v1/silent", timeout_s=0.3)]
+        asked = [Asked("GET", f"{service.base_url}/v1/silent", timeout_s=0.5)]
         broken = (f"{service.base_url}/v1/cut", f"{service.base_url}/v1/garbage", unused)
         asked += [Asked("GET", address) for address in broken]
         return [outcome(send, each) for each in asked]
@@ -703,7 +703,7 @@ def test_a_request_that_a_test_cancels_is_cancelled_in_the_replay(
         client: Any = aiohttp.ClientSession() if library == "aiohttp" else httpx.AsyncClient()
         async with client:
             with pytest.raises(TimeoutError):
-                async with asyncio.timeout(0.2):
+                async with asyncio.timeout(0.5):
                     await client.get(f"{service.base_url}/v1/silent")
 
     path = tmp_path / "cancelled.yaml"
