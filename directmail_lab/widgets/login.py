@@ -207,7 +207,8 @@ class LoginWidget(Widget):
             return
         request, account = _accounts.get(current, (None, None))
         if request == self._request:
-            self._session, self._account = current, account
+            self._session, self._account, self._notice = current, account, ""
+            return
         self._notice = f"A session with {current.base_url} is open. Signing in replaces it."
 
     def follow_current(self) -> None:
