@@ -7,28 +7,17 @@ from __future__ import annotations
 
 import inspect
 from typing import Final
-from urllib.parse import parse_qsl
 
 import httpx as httpx
 
-from .contract import SAFE_METHODS
 from .errors import AddressError
 from .exchange.values import (
-    Headers,
     NoResponse,
     Request,
     Response,
+    may_change,
     text_headers,
 )
-
-# Many frameworks let a header or a parameter of these names override a request's method. The case
-# of a name does not matter, and WSGI and CGI treat - and _ alike.
-_OVERRIDES: Final = ("-method", "x-http-method", "x-http-method-override", "x-method-override")
-
-
-def origin(url: httpx.URL) -> tuple[bytes, bytes, int | None]:
-    """Return the origin of a URL. Only the origin of the base address gets the key."""
-    return url.raw_scheme, url.raw_host, url.port  # httpx leaves a default port out
 
 
 def is_write(request: httpx.Request) -> bool:
@@ -36,15 +25,6 @@ def is_write(request: httpx.Request) -> bool:
     # This runs for each live request, and few have a header that overrides the method.
     headers = [each for each in request.headers.raw if b"method" in each[0].lower()]
     return may_change(request.method, request.url.query.decode("ascii"), text_headers(headers))
-
-
-def may_change(method: str, query: str, headers: Headers = ()) -> bool:
-    """Return what `is_write` returns, given the parts of a request."""
-    pairs = [*headers]
-    if "%" in query or "method" in query.lower():
-        pairs += parse_qsl(query.replace(";", "&"), keep_blank_values=True)
-    overrides = [v for name, v in pairs if name.strip().lower().replace("_", "-") in _OVERRIDES]
-    return not SAFE_METHODS.issuperset([each.strip().upper() for each in (method, *overrides)])
 
 
 NOT_AN_ADDRESS: Final = (

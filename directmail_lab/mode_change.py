@@ -11,9 +11,8 @@ from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 from .arguments import argument_error
 from .cassettes import Cassette, shown_path
-from .contract import SAFE_METHODS
 from .display import plural
-from .exchange.values import Request
+from .exchange.values import Request, is_write
 from .tracebacks import warn_caller
 from .transports.mode import Mode, ModeTransport
 
@@ -126,7 +125,7 @@ def write_warning(cassette: Cassette) -> Callable[[Request], None]:
     recorded = f"{cassette.name!r}, recorded {when}" if when else repr(cassette.name)
 
     def warn(request: Request) -> None:
-        if request.method not in SAFE_METHODS:
+        if is_write(request):
             warn_caller(f"Nothing was sent: this {request.method} is replayed from {recorded}.")
 
     return warn

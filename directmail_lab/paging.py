@@ -15,7 +15,8 @@ from .current import session
 from .display import ProgressBar
 from .errors import AddressError, DirectMailLabError
 from .exchange.bodies import Path, leaves, read_json, unwrap
-from .http import httpx, origin, parse_url
+from .http import httpx, parse_url
+from .settings import origin_of
 from .tracebacks import hide_frames, is_deliberate, warn_caller, without_traceback
 from .transports.extensions import EXTENSION, Call, of
 
@@ -320,7 +321,7 @@ class _Pager:
 
     def _checked(self, url: httpx.URL) -> httpx.URL:
         """Return a URL from a page, if it is on the session's server or the session replays."""
-        if self.session.mode == "replay" or origin(url) == origin(self.session.client.base_url):
+        if self.session.mode == "replay" or origin_of(str(url)) == origin_of(self.session.base_url):
             return url
         place = f"{url.scheme}://{url.netloc.decode('ascii')}"
         raise AddressError(

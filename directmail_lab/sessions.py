@@ -34,11 +34,11 @@ from .credentials import ApiKey, as_api_key
 from .display import plural
 from .errors import DirectMailLabError, NotConnectedError, naming_what_is_missing
 from .exchange.operations import base_path, pattern_of
-from .http import REQUEST_OPTIONS, httpx, origin, parse_url
+from .http import REQUEST_OPTIONS, httpx, parse_url
 from .mode_change import Entered, ModeChange, Timing, latency_factor, write_warning
 from .redaction import Redactor
 from .redaction.redactor import guard_logs
-from .settings import NO_ADDRESS, base_address, trust_origin
+from .settings import NO_ADDRESS, base_address, origin_of, trust_origin
 from .tracebacks import hide_frames
 from .transports import Transport
 from .transports.allowance import Pace
@@ -308,7 +308,7 @@ class Session:
         inner: Transport = RecordingTransport(network, observe, recording, cassette, clock=clock)
         if self.allowances.pace != "off":
             options: dict[str, Any] = {"retry": self._retry, "clock": clock}
-            options["own_origin"] = origin(parse_url(self.base_url))
+            options["own_origin"] = origin_of(self.base_url)
             inner = PacingTransport(inner, self.allowances, **options)
         return Mode(name, inner, recording, cassette)
 

@@ -15,7 +15,6 @@ from typing import Final, NamedTuple, Self
 from urllib.parse import urlsplit
 
 from ..arguments import RECORD_MODES, REPEATS, Like, RecordMode, Repeat, check_choice
-from ..contract import SAFE_METHODS
 from ..display import plural
 from ..errors import AlreadySentError, CassetteError, CassetteFormatError, NotRecordedError
 from ..exchange.bodies import shown_missing
@@ -24,6 +23,7 @@ from ..exchange.values import (
     Request,
     Response,
     check_interaction,
+    is_write,
     normalize_headers,
 )
 from ..redaction import Redactor
@@ -300,7 +300,7 @@ class Cassette:
             interaction = replace(interaction, response=response)
         with self._lock:
             # A later run must know of a write, also if the recording ended before its response.
-            is_late = self._recorder.closed and request.method not in SAFE_METHODS
+            is_late = self._recorder.closed and is_write(request)
             if is_late and not self.records_failures:
                 with suppress(CassetteError):  # somebody else records it
                     self.resume()

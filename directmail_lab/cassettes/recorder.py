@@ -16,11 +16,10 @@ from itertools import chain
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
-from ..contract import SAFE_METHODS
 from ..display import plural
 from ..errors import CassetteError, CassetteFormatError, CassetteInUseError
 from ..exchange.bodies import missing_body
-from ..exchange.values import Interaction, Request, Response, fails, may_be_done
+from ..exchange.values import Interaction, Request, Response, fails, is_write, may_be_done
 from ..redaction import Redactor
 from . import layout
 from .files import MAX_FILE_BYTES, FileRecording, read_cassette
@@ -201,8 +200,7 @@ class Recorder:
             return []
         if (key := hash(new.request)) in self._asked:
             return []
-        is_write = new.request.method not in SAFE_METHODS
-        is_refused = is_write and not may_be_done(new.response)
+        is_refused = is_write(new.request) and not may_be_done(new.response)
         if not (new.is_fallback or is_refused):  # it replaces all
             self._asked.add(key)
         with suppress(CassetteFormatError):  # a damaged interaction stays

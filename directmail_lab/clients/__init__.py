@@ -16,9 +16,10 @@ from posixpath import normpath
 from typing import Any, Final, NamedTuple, Self, cast
 
 from ..errors import DirectMailLabError
-from ..http import body_of, httpx, is_write, origin, parse_url
+from ..http import body_of, httpx, is_write, parse_url
+from ..settings import origin_of
 from ..tracebacks import clear_locals
-from ..transports.extensions import EXTENSION, Call, call_of
+from ..transports.extensions import EXTENSION, Call, Sent, call_of
 from ..transports.mode import ModeTransport
 
 
@@ -74,7 +75,7 @@ class ClientsTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         call.is_foreign = True
         redirected = _redirected.get()
         if redirected and is_write(request) and redirected == _place(request.method, request.url):
-            call.first_sent = -1
+            call.state.sent = Sent.REDIRECTED
         _redirected.set(None)
 
 
@@ -98,7 +99,7 @@ def _place(method: str, url: httpx.URL) -> tuple[str, ...]:
     """
     path = _NOT_ASCII.sub("", url.path)
     end = "/" if path.endswith("/") else ""
-    return method, *map(str, origin(url)), normpath(path).strip("/") + end
+    return method, *map(str, origin_of(str(url))), normpath(path).strip("/") + end
 
 
 class Stream(httpx.SyncByteStream, httpx.AsyncByteStream):

@@ -15,7 +15,7 @@ from ..errors import AddressError, DirectMailLabError
 from ..exchange.operations import operation_of
 from ..http import NOT_AN_ADDRESS, httpx, parse_url
 from ..tracebacks import hide_frames, with_brief_traceback
-from ..transports.extensions import call_of, keep_body
+from ..transports.extensions import Sent, call_of, keep_body
 from ..transports.network import lost_response
 
 _HEADERS: Final = {
@@ -159,7 +159,7 @@ def _explain(
     error: BaseException, request: httpx.Request, redacted: Callable[[str], str]
 ) -> BaseException | None:
     """Return the error with a message for the caller of a client, or None for a bug."""
-    if call_of(request).first_sent is not None:
+    if call_of(request).state.sent is not Sent.NOTHING:
         error = lost_response(request, error) or error
     if isinstance(error, UnicodeError):  # a redirect's address is not valid
         error = AddressError(NOT_AN_ADDRESS)

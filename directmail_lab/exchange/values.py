@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from importlib.util import find_spec
 from typing import Final, Literal, get_args
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
+from ..contract import SAFE_METHODS
 from ..errors import CassetteFormatError
 
 Headers = tuple[tuple[str, str], ...]
@@ -218,6 +219,25 @@ def _is_url(uri: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+# Many frameworks let a header or a parameter of these names override a request's method. The case
+# of a name does not matter, and WSGI and CGI treat - and _ alike.
+_OVERRIDES: Final = ("-method", "x-http-method", "x-http-method-override", "x-method-override")
+
+
+def is_write(request: Request) -> bool:
+    """Return whether a request's method, or one that overrides it, may change something."""
+    return may_change(request.method, request.uri.partition("?")[2], request.headers)
+
+
+def may_change(method: str, query: str, headers: Headers = ()) -> bool:
+    """Return what `is_write` returns, given the parts of a request."""
+    pairs = [*headers]
+    if "%" in query or "method" in query.lower():
+        pairs += parse_qsl(query.replace(";", "&"), keep_blank_values=True)
+    overrides = [v for name, v in pairs if name.strip().lower().replace("_", "-") in _OVERRIDES]
+    return not SAFE_METHODS.issuperset([each.strip().upper() for each in (method, *overrides)])
 
 
 def text_headers(raw: Iterable[tuple[bytes, bytes]]) -> Headers:

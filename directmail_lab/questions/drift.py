@@ -21,8 +21,8 @@ from ..current import session as current
 from ..display import plural, readable
 from ..exchange.bodies import decode_text, read_json_body, shown_missing
 from ..exchange.operations import operations_of, query_of
-from ..exchange.values import Interaction, Request
-from ..http import may_change, response_value
+from ..exchange.values import Interaction, Request, may_change
+from ..http import response_value
 from ..redaction import Redactor, has_placeholder
 from ..sessions import Session
 from ..sources import named_paths, recording_of

@@ -9,7 +9,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
 from ..http import httpx
@@ -22,9 +23,40 @@ EXTENSION: Final = "directmail_lab"
 """The key of a request's `Call` and a response's `Received`: ``response.extensions[EXTENSION]``."""
 
 
+class Sent(Enum):
+    """What of a call was sent."""
+
+    NOTHING = "nothing"
+    REQUEST = "the request"
+    REDIRECTED = "the request, and the service redirected it"
+
+
+@dataclass(eq=False, repr=False, slots=True)
+class CallState:
+    """What has happened to a call. The transports write it.
+
+    Attributes
+    ----------
+    sent
+        What of it was sent.
+    attempt
+        How many responses the current request has had: more than one if it was sent again.
+    recorded
+        How many of these responses a cassette has.
+    number
+        The number of the last response in the recording of the session's mode, from 1; 0 if there
+        is none. An aborted request has a number, too.
+    """
+
+    sent: Sent = Sent.NOTHING
+    attempt: int = 0
+    recorded: int = 0
+    number: int = 0
+
+
 @dataclass(eq=False, repr=False, slots=True)
 class Call:
-    """One call of a client: its request, and the requests that follow its redirects.
+    """What the caller of a client wants: of a request, and of those that follow its redirects.
 
     Attributes
     ----------
@@ -36,28 +68,18 @@ class Call:
         Sends the request instead of the session's connections, if such a client gives it.
     cancelled
         Once this event is set, the request is no longer sent.
-    first_sent
-        The ``id`` of the request that was sent first, or None.
-    attempt
-        How many responses the current request has had: more than one if it was sent again.
     may_repeat
         Whether the user confirmed that a write is sent which an earlier recording has.
-    recorded
-        How many of these responses a cassette has.
-    number
-        The number of the last response in the recording of the session's mode, from 1; 0 if there
-        is none. An aborted request has a number, too.
+    state
+        What has happened to it.
     """
 
     wants_key: bool = False
     is_foreign: bool = False
     send: Callable[[httpx.Request], Any] | None = None
     cancelled: threading.Event | None = None
-    first_sent: int | None = None
     may_repeat: bool = False
-    attempt: int = 0
-    recorded: int = 0
-    number: int = 0
+    state: CallState = field(default_factory=CallState)
 
 
 @dataclass(eq=False, repr=False, slots=True)

@@ -162,7 +162,8 @@ def _played_for(request: httpx.Request, mode: Mode) -> list[Played]:
             "print it.",
             "Leave it out: the session adds the key by itself.",
         )
-    call.attempt = call.recorded = 0
+    call.state.attempt = 0
+    call.state.recorded = 0
     if mode.cassette is None:
         return []
     # A client's own credentials are left out of its address, so they must be known.

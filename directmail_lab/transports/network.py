@@ -21,11 +21,11 @@ from ..errors import (
     WriteRefusedError,
 )
 from ..exchange.operations import operation_of
-from ..http import httpx, is_write, kind_of_failure, origin, parse_url, request_value
+from ..http import httpx, is_write, kind_of_failure, parse_url, request_value
 from ..redaction.redactor import carries_credentials
-from ..settings import is_loopback, variable
+from ..settings import is_loopback, origin_of, variable
 from ..tracebacks import clear_locals, hide_frames, without_traceback
-from .extensions import call_of
+from .extensions import Sent, call_of
 
 if TYPE_CHECKING:
     from ..credentials import ApiKey
@@ -38,6 +38,9 @@ IS_OF_SESSION: Final = "_directmail_lab_is_of_session"
 """The attribute of a session's own connections. In pytest, ``patch=True`` leaves them alone."""
 
 _Pool = TypeVar("_Pool")
+
+# A client that follows such a redirect sends a write again.
+_REPEATING: Final = (301, 307, 308)
 
 # After these errors, the service has received nothing of the request.
 NOT_SENT: Final = (
@@ -72,7 +75,7 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
 
     def __init__(self, base_url: str, api_key: ApiKey | None, allow_writes: bool) -> None:
         base = httpx.URL(base_url)
-        self._origin = origin(base)
+        self._origin = origin_of(base_url)
         self._api_key = api_key
         self.allow_writes = allow_writes
         self._proxy = _proxy_for(base)
@@ -85,9 +88,7 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         signed = self._checked_and_signed(request)
         if send := call_of(request).send:
-            response: httpx.Response = send(signed)
-            response.stream = _Body(request, response)
-            return response
+            return _received(request, send(signed))
         process = os.getpid()
         # If several threads arrive at once, they share one pool: `setdefault` keeps the first.
         pool = self._pools.get(process) or self._pools.setdefault(
@@ -102,17 +103,14 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         except KeyboardInterrupt:
             forget_pool()
             raise
-        response.stream = _Body(request, response, on_interrupt=forget_pool)
-        return response
+        return _received(request, response, on_interrupt=forget_pool)
 
     @hide_frames
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         signed = self._checked_and_signed(request)
         if not (send := call_of(request).send):
             send = (await self._pool_of_this_loop()).handle_async_request
-        response = await send(signed)
-        response.stream = _Body(request, response)
-        return response
+        return _received(request, await send(signed))
 
     async def _pool_of_this_loop(self) -> httpx.AsyncHTTPTransport:
         place = os.getpid(), asyncio.get_running_loop()
@@ -132,16 +130,17 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
                 "This session has no key, and records only the clients of the code under test.",
                 "Set DIRECTMAIL_BASE_URL and DIRECTMAIL_API_KEY.",
             )
-        is_ours = origin(url) == self._origin  # checked when the session was opened
+        is_ours = origin_of(str(url)) == self._origin  # checked when the session was opened
         is_checked = is_ours or call.send is not None
         if not is_checked and parse_url(url).scheme != "https" and not is_loopback(url.host):
             raise AddressError(
                 f"{url.scheme}://{url.host} is not encrypted, and nothing was sent.",
                 "Use https:// (plain http is for this machine alone).",
             )
-        call.first_sent = call.first_sent or id(request)
         if is_write(request):
-            self._refuse_write(request, is_first=call.first_sent == id(request))
+            self._refuse_write(request, call.state.sent)
+        if call.state.sent is Sent.NOTHING:
+            call.state.sent = Sent.REQUEST
         if not (is_ours and call.wants_key and self._api_key):
             return request
         if HEADER in request.headers or (
@@ -159,14 +158,14 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         signed.headers[HEADER] = header_value(self._api_key.reveal())
         return signed
 
-    def _refuse_write(self, request: httpx.Request, *, is_first: bool) -> None:
+    def _refuse_write(self, request: httpx.Request, sent: Sent) -> None:
         if not self.allow_writes:
             raise WriteRefusedError(
                 f"{request.method} would change something at the live service, and nothing was "
                 "sent.",
                 self.write_advice,
             )
-        if not is_first:
+        if sent is Sent.REDIRECTED:
             raise WriteRefusedError(
                 f"The {request.method} was sent, and the service redirects it to another address. "
                 "A write is never sent twice.",
@@ -189,6 +188,18 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         if own is not None:
             await own[1].aclose()
         self.close()
+
+
+def _received(
+    request: httpx.Request,
+    response: httpx.Response,
+    *,
+    on_interrupt: Callable[[], object] = lambda: None,
+) -> httpx.Response:
+    if response.status_code in _REPEATING and response.has_redirect_location:
+        call_of(request).state.sent = Sent.REDIRECTED
+    response.stream = _Body(request, response, on_interrupt=on_interrupt)
+    return response
 
 
 async def _open_until_the_loop_ends(

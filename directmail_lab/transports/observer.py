@@ -61,11 +61,11 @@ class Observer:
         """
         _hide_key(response, self.redactor.text)
         call, raw = call_of(request), response.headers.raw
-        call.attempt += 1
+        call.state.attempt += 1
         path = below(request.url.raw_path.decode("ascii"), self.prefix)
         reading = Reading(
             *(at, request.method, path, response.status_code, raw_values(raw), elapsed_s),
-            *(source, cassette, cassette_number, call.attempt),
+            *(source, cassette, cassette_number, call.state.attempt),
             no_response=no_response,
         )
         if place := recording.elsewhere(str(request.url)):
@@ -89,12 +89,12 @@ class Observer:
         """Add a response that a cassette played to a recording."""
         _hide_key(response, self.redactor.text)
         call = call_of(request)
-        call.attempt += 1
-        number = recording.add_played(cassette, played, attempt=call.attempt)
+        call.state.attempt += 1
+        number = recording.add_played(cassette, played, attempt=call.state.attempt)
         self._call_listeners(call, response, Received(recording, number))
 
     def _call_listeners(self, call: Call, response: httpx.Response, received: Received) -> None:
-        call.number = received.number
+        call.state.number = received.number
         response.extensions[EXTENSION] = received
         for listener in list(self.listeners.values()):
             try:

@@ -17,9 +17,10 @@ from ..arguments import check_choice
 from ..display import ProgressBar, utc_time
 from ..errors import AllowanceExhaustedError, DirectMailLabError
 from ..exchange.operations import operation_of
-from ..http import httpx, is_write, origin
+from ..http import httpx, is_write
 from ..readings.reading import LAST_S, Reading
 from ..readings.reset_unit import UnitName
+from ..settings import Origin, origin_of
 from .allowance import Allowance, Pace
 from .extensions import call_of, keep_body, of
 
@@ -136,7 +137,7 @@ class PacingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
     allowances: Allowances
     _: KW_ONLY
     retry: bool = True
-    own_origin: tuple[bytes, bytes, int | None] | None = None
+    own_origin: Origin | None = None
     clock: Callable[[], float] = time.time
     sleep: Callable[[float], None] = time.sleep
     sleep_async: Callable[[float], Awaitable[None]] = asyncio.sleep
@@ -192,7 +193,7 @@ class _Attempts:
             "GET" if request.method == "HEAD" else request.method
         )  # HEAD and GET share an allowance
         url = request.url
-        is_own = transport.own_origin in (None, origin(url))
+        is_own = transport.own_origin in (None, origin_of(str(url)))
         place = "" if is_own else f"{url.scheme}://{url.netloc.decode('ascii')}"
         self._operation = f"{method} {place}{_operation_of(url.path)}"
         self._allowance = transport.allowances.of(self._operation)

@@ -30,7 +30,7 @@ from ..http import (
 )
 from ..tracebacks import clear_locals, hide_frames
 from . import Transport
-from .extensions import Received, call_of, of
+from .extensions import Received, Sent, call_of, of
 from .live_body import LiveBody, time_limit
 from .network import NOT_SENT
 from .observer import Observer
@@ -134,7 +134,7 @@ class RecordingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
     def _failed(self, request: httpx.Request, started: float, error: BaseException) -> None:
         """Keep a request that was sent, although its caller gets no response."""
         call, is_failure = call_of(request), isinstance(error, httpx.TransportError)
-        if call.first_sent is None or isinstance(error, DirectMailLabError):
+        if call.state.sent is Sent.NOTHING or isinstance(error, DirectMailLabError):
             return  # it was not sent
         if isinstance(error, Exception) and not is_failure and call.send is not None:
             return  # a bug of another client, which may have sent nothing
@@ -187,11 +187,11 @@ class RecordingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
     ) -> dict[str, Any]:
         """Record an interaction; return what a reading says about that."""
         call, at = call_of(request), datetime.fromtimestamp(times.at, UTC)
-        sent, attempt = request_value(request), call.recorded + 1
+        sent, attempt = request_value(request), call.state.recorded + 1
         written = cassette.record(Interaction(sent, response, at, times.elapsed_s, attempt))
         if written is None:
             return {}
-        call.recorded = attempt  # what before_record leaves out does not count
+        call.state.recorded = attempt  # what before_record leaves out does not count
         return {
             "source": "recorded",
             "cassette": cassette.name,

@@ -24,12 +24,13 @@ from ..errors import CassetteError, DirectMailLabError, WriteRefusedError
 from ..exchange.bodies import declared_charset
 from ..exchange.operations import operation_of, query_of
 from ..exchange.values import Interaction, Request, Response
-from ..http import httpx, is_write, origin, parse_url, request_value
+from ..http import httpx, is_write, parse_url, request_value
 from ..questions.snippets import copy_as
 from ..readings.reset_unit import renewal_time
 from ..redaction.key import has_placeholder
 from ..sessions import Session
-from ..transports.extensions import call_of
+from ..settings import origin_of
+from ..transports.extensions import Sent, call_of
 from .browser_data import MAX_SHOWN_BYTES, describe_message, digest_of
 from .curl import read_curl
 from .history import locate
@@ -177,7 +178,7 @@ class Composer:
                 session.allowances.shown.release()
         # If a cell has changed the mode or the session meanwhile, the page shows another recording.
         is_shown = session is self._session() and session.recording is recording
-        number = call_of(request).number if is_shown else 0
+        number = call_of(request).state.number if is_shown else 0
         respond({**outcome, "number": number or None})
 
     def _abort(self) -> None:
@@ -212,7 +213,7 @@ class Composer:
             raise DirectMailLabError(
                 "The address of this curl command cannot be read.", "Correct it and paste again."
             ) from None
-        if origin(url) != origin(httpx.URL(session.base_url)):
+        if origin_of(str(url)) != origin_of(session.base_url):
             raise _elsewhere(session, url)
         headers = [pair for pair in command.headers if pair[0].lower() not in _SET_BY_SESSION]
         address = str(url.copy_with(userinfo=b""))
@@ -331,7 +332,7 @@ def _sent_before(session: Session, request: httpx.Request) -> str:
 
 
 def _aborted(request: httpx.Request) -> str:
-    if call_of(request).first_sent is None:
+    if call_of(request).state.sent is Sent.NOTHING:
         return "Aborted while the request waited for the allowance. Nothing was sent."
     if not is_write(request):
         return "Aborted: the connection was closed."
@@ -369,7 +370,7 @@ def _written(session: Session, shown: Recording, form: Any, body: bytes) -> http
         raise DirectMailLabError(
             "A header contains a character that cannot be sent.", "Correct the header."
         ) from None
-    if origin(request.url) != origin(httpx.URL(session.base_url)):
+    if origin_of(str(request.url)) != origin_of(session.base_url):
         raise _elsewhere(session, request.url)
     return request
 
