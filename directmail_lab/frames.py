@@ -15,7 +15,7 @@ import pandas as pd
 from .arguments import check_choice
 from .clients.refusals import outcome, service_error
 from .credentials import known_keys
-from .display import plural, readable, utc_time
+from .display import plural, utc_time
 from .errors import DirectMailLabError, NotJSONError
 from .exchange.bodies import Path, leaves, read_json, unwrap
 from .http import httpx
@@ -121,7 +121,7 @@ def frame(
     table = _table(records if isinstance(records, list | tuple) else [records], given)
     if envelope is not None:
         table.attrs["envelope"] = envelope
-    return readable(table)
+    return table
 
 
 def _frame_of_many(results: Any, record_path: str | None, on_error: str) -> pd.DataFrame:
@@ -148,7 +148,7 @@ def _frame_of_many(results: Any, record_path: str | None, on_error: str) -> pd.D
         )
     table = _table(records, good[0] if good else None)
     table.attrs["pages"] = len(good)
-    return readable(table)
+    return table
 
 
 # -- responses ---------------------------------------------------------------------------------

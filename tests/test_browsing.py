@@ -246,7 +246,7 @@ def test_the_table_in_a_notebook_is_small_and_escaped() -> None:
     shown, text = static_table(read_cassette(many))
     Path("empty.yaml").touch()
 
-    assert shown.count("<tr>") == 11
+    assert shown.count("<tr") == 11
     assert len(shown) < 10_000
     assert "<script>" not in shown
     assert "<b>" not in shown

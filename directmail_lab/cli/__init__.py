@@ -89,7 +89,10 @@ def me(cassette: str | None = CASSETTE, as_json: bool = JSON, as_csv: bool = CSV
 @app.command()
 def rate_limits(cassette: str | None = CASSETTE, as_json: bool = JSON, as_csv: bool = CSV) -> None:
     """Print the rate-limit readings of a cassette, or of one live request."""
-    show(dm.rate_limits(_recorded_or_live(cassette)), as_json=as_json, as_csv=as_csv)
+    readings = dm.rate_limits(_recorded_or_live(cassette))
+    if not (as_json or as_csv):  # so that what remains fits into 80 columns
+        readings["operation"] = readings["method"] + " " + readings["operation"]
+    show(readings, as_json=as_json, as_csv=as_csv, hidden=("method", "path", "cassette_number"))
 
 
 @app.command()
@@ -98,7 +101,7 @@ def check_contract(
 ) -> None:
     """Check the rate-limit contract; exit with 1 if a rule is violated."""
     verdicts = dm.check_contract(_recorded_or_live(cassette))
-    show(verdicts, as_json=as_json, as_csv=as_csv)
+    show(verdicts, as_json=as_json, as_csv=as_csv, hidden=("statement", "numbers"))
     if (verdicts["verdict"] == "violated").any():
         raise FOUND
 
@@ -107,9 +110,8 @@ def check_contract(
 def findings(cassette: str | None = CASSETTE, as_json: bool = JSON, as_csv: bool = CSV) -> None:
     """Print what the responses tell about the undocumented parts."""
     found = dm.findings(_recorded_or_live(cassette))
-    if not (as_json or as_csv):
-        del found["find_out"]  # Python calls, which do not help at a command line
-    show(found, as_json=as_json, as_csv=as_csv)
+    # find_out has Python calls, which do not help at a command line.
+    show(found, as_json=as_json, as_csv=as_csv, hidden=("section", "find_out"))
 
 
 @app.command()

@@ -7,21 +7,24 @@ import json
 import re
 import sys
 from collections.abc import Collection
+from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import typer
 
 from .. import errors
 from ..cassettes import cassettes_by_name, find_cassette
-from ..display import CONTROLS, as_text
+from ..display import CONTROLS
 from ..errors import DirectMailLabError
 
 if TYPE_CHECKING:
     import pandas as pd
+    from rich.table import Table
 
-# The width of a pipe: each row stays on one line, for grep.
-_WIDE: Final = 1000
+_MOST_CHARACTERS: Final = 1_000
+_NARROWEST: Final = 12
+_GAP: Final = 2
 
 FOUND: Final = typer.Exit(1)
 """A command raises this if it found something: exit code 1, as with grep."""
@@ -88,10 +91,17 @@ def print_any_text() -> None:
 # -- data --------------------------------------------------------------------------------------
 
 
-def show(frame: pd.DataFrame, *, as_json: bool = False, as_csv: bool = False) -> None:
+def show(
+    frame: pd.DataFrame,
+    *,
+    as_json: bool = False,
+    as_csv: bool = False,
+    hidden: Collection[str] = (),
+) -> None:
     """Print a frame to standard output: as a table that fits the terminal, as JSON, or as CSV.
 
-    In JSON and CSV, times are ISO 8601. A missing value is null in JSON and empty in CSV.
+    In JSON and CSV, times are ISO 8601. A missing value is null in JSON and empty in CSV. A table
+    has no ``hidden`` columns. In a pipe, it has the 80 columns of a terminal.
     """
     if as_json and as_csv:
         raise typer.BadParameter("Give --json or --csv, not both.")
@@ -102,10 +112,99 @@ def show(frame: pd.DataFrame, *, as_json: bool = False, as_csv: bool = False) ->
     elif as_csv:
         flat = frame.map(lambda cell: json.dumps(cell) if isinstance(cell, list | dict) else cell)
         typer.echo(flat.to_csv(index=False, lineterminator="\n"), nl=False)
-    elif not len(frame):
-        typer.echo(" ".join(frame.attrs.get("notes", ())) or "Nothing.")
     else:
-        typer.echo(as_text(frame, width=None if sys.stdout.isatty() else _WIDE))
+        _print_table(frame.drop(columns=[*hidden]))
+
+
+def _print_table(frame: pd.DataFrame) -> None:
+    """Print a table by rich, which wraps long cells, and ``attrs["notes"]`` below it."""
+    from rich.console import Console
+
+    console = Console(highlight=False, markup=False, emoji=False)
+    notes = list(frame.attrs.get("notes", ()))
+    if len(frame):
+        columns = _columns_of(frame)
+        left_out: list[str] = []
+        while len(columns) > 1 and _least_width(columns) > console.width:
+            left_out.insert(0, columns.pop().name)
+        console.print(_table_of(columns))
+        if left_out:
+            notes.append(f"Not shown here, but in --csv: {', '.join(left_out)}.")
+    elif not notes:
+        notes = ["Nothing."]
+    if notes:
+        console.print(" ".join(notes))
+
+
+class _Column(NamedTuple):
+    """A column as texts. Numbers and times are not wrapped."""
+
+    name: str
+    cells: list[str]
+    kind: str = "O"  # as numpy's dtype.kind
+
+    @property
+    def least_width(self) -> int:
+        """How many characters it needs at least."""
+        width = max(map(len, [self.name, *self.cells]))
+        return width if self.kind in "iufM" else min(width, _NARROWEST)
+
+
+def _least_width(columns: list[_Column]) -> int:
+    widths = [column.least_width for column in columns]
+    return sum(widths) + _GAP * (len(widths) - 1)
+
+
+def _columns_of(frame: pd.DataFrame) -> list[_Column]:
+    """Return the columns that have a value; of a single record, its fields and their values."""
+    frame = frame.round({"elapsed_s": 3})
+    if frame.index.name:
+        frame = frame.reset_index()
+    columns = []
+    for position, name in enumerate(frame.columns):
+        values = frame.iloc[:, position]
+        cells = [_cell(value) for value in values]
+        if any(cells):
+            columns.append(_Column(_cell(name), cells, values.dtype.kind))
+    if len(frame) > 1:
+        return columns
+    fields = [column.name for column in columns]
+    return [_Column("field", fields), _Column("value", [column.cells[0] for column in columns])]
+
+
+def _table_of(columns: list[_Column]) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0))
+    for column in columns:
+        is_number = column.kind in "iuf"
+        table.add_column(
+            Text(column.name),
+            justify="right" if is_number else "left",
+            no_wrap=column.kind in "iufM",
+            overflow="fold",
+        )
+    for row in zip(*(column.cells for column in columns), strict=True):
+        table.add_row(*map(Text, row))
+    return table
+
+
+def _cell(value: Any) -> str:
+    """Return a value as text: a time to the second, JSON for an array, nothing if it is missing."""
+    import pandas as pd
+
+    if isinstance(value, dict | list | tuple):
+        text = json.dumps(value, ensure_ascii=False, default=str)
+    elif pd.isna(value):
+        text = ""
+    elif isinstance(value, datetime):
+        text = f"{value:%Y-%m-%d %H:%M:%SZ}"
+    else:
+        text = str(value)
+    if len(text) > _MOST_CHARACTERS:
+        text = f"{text[:_MOST_CHARACTERS]}…"
+    return CONTROLS.sub(" ", text).replace("\n", " ")
 
 
 # -- errors ------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from ..contract import HEADERS, TYPICAL_LIMIT, TYPICAL_WINDOW_S
-from ..display import readable
+from ..display import with_whole_cells
 from ..readings.reading import CUT_SHORT, REMAINING_OVER_LIMIT
 from ..sources import Source, readings_of
 
@@ -64,8 +64,7 @@ def check_contract(source: Source | Iterable[Source] | pd.DataFrame = None) -> p
     rows.append(_check_majority(frame, groups))
     verdicts = pd.DataFrame(rows, columns=_COLUMNS).astype(dict.fromkeys(_TEXTS, "string"))
     verdicts.attrs["notes"] = frame.attrs.get("notes", [])
-    hidden = () if verdicts["violations"].any() else ("numbers",)
-    return readable(verdicts, once=("rule", "statement"), hidden=hidden)
+    return with_whole_cells(verdicts)
 
 
 def _row(

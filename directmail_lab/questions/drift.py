@@ -18,7 +18,7 @@ import pandas as pd
 from ..arguments import check_names
 from ..cassettes import Recording
 from ..current import session as current
-from ..display import plural, readable
+from ..display import plural, with_whole_cells
 from ..exchange.bodies import decode_text, read_json_body, shown_missing
 from ..exchange.operations import operations_of, query_of
 from ..exchange.values import Interaction, Request, may_change
@@ -132,12 +132,12 @@ def drift(cassette: str | Path, *, ignore: Iterable[str] = ()) -> pd.DataFrame:
             operation = operation_of(recorded.request)
             differences = compare(recorded, again, ignore=patterns)
             rows += [(number, operation, *difference) for difference in differences]
-    table = readable(pd.DataFrame(rows, columns=list(_DTYPES), dtype=object).astype(_DTYPES))
+    table = pd.DataFrame(rows, columns=list(_DTYPES), dtype=object).astype(_DTYPES)
     sent, unchanged = len(reads), "" if rows else ", all responses as recorded"
     notes = [f"{plural(sent, 'request')} sent{unchanged}."]
     notes += [f"Not sent: {', '.join(not_sent)}."] if not_sent else []
     table.attrs.update(sent=sent, not_sent=not_sent, notes=notes)
-    return table
+    return with_whole_cells(table)
 
 
 # -- requests that are sent again --------------------------------------------------------------

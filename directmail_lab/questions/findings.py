@@ -19,7 +19,7 @@ from ..authentication import HEADER, header_value
 from ..cassettes import Recording, uncollected
 from ..contract import ME_PATH, RESET_HEADER, TYPICAL_LIMIT
 from ..current import session as current
-from ..display import Progress, ProgressBar, ranges, readable
+from ..display import Progress, ProgressBar, ranges, with_whole_cells
 from ..errors import NotConnectedError
 from ..exchange.bodies import read_json_body, shown_missing
 from ..exchange.operations import operations_of
@@ -80,7 +80,7 @@ def findings(source: Source | Iterable[Source] = None) -> pd.DataFrame:
 
         ============ ===========================================================
         part         the part
-        section      its section in the document; not shown in the table
+        section      its section in the document
         seen         what was seen, in words; empty if nothing was
         how_sure     ``not seen``, ``undecided``, ``seen once``,
                      ``seen repeatedly``, or ``certain`` if everything else is
@@ -111,7 +111,7 @@ def findings(source: Source | Iterable[Source] = None) -> pd.DataFrame:
         rows = _rows(recordings, named_paths(source), bar.update)
     frame = pd.DataFrame(rows, columns=list(_COLUMNS), dtype="string")
     frame.attrs["notes"] = notes_on(recordings)
-    return readable(frame, hidden=["section"])
+    return with_whole_cells(frame)
 
 
 def explore(*, pause_s: float = 1.0) -> pd.DataFrame:

@@ -15,7 +15,7 @@ from typing import Final, overload
 import pandas as pd
 
 from ..cassettes import FileRecording, Recording
-from ..display import CONTROLS, readable
+from ..display import CONTROLS
 from ..exchange.bodies import plain_text, shown_missing
 from ..exchange.operations import operations_of, query_of
 from ..exchange.values import Interaction, header
@@ -101,19 +101,13 @@ def interactions(
     if number is None and is_many(source):
         frames = [_frame(each, is_one_of_many=True) for each in recordings_of(source)]
         frame = pd.concat(frames or [_frame(FileRecording(""), is_one_of_many=True)])
-        return readable(_with_operations(frame, source), hidden=_usual_columns(frame))
+        return _with_operations(frame, source)
     recording = recording_of(source)
     if number is not None:
         return view_of(recording, number)
     frame = _with_operations(_frame(recording), source)
     frame.attrs.update(describe(recording), problem=recording.problem)
-    return readable(frame, hidden=_usual_columns(frame))
-
-
-def _usual_columns(frame: pd.DataFrame) -> list[str]:
-    """Return the columns that need not be shown: all attempts are 1, or there is no problem."""
-    says = {"attempt": frame["attempt"] > 1, "problem": frame["problem"].notna()}
-    return [name for name, is_said in says.items() if not is_said.any()]
+    return frame
 
 
 def _with_operations(frame: pd.DataFrame, source: object) -> pd.DataFrame:

@@ -10,13 +10,11 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from ..display import readable
 from ..exchange.operations import operations_of
 from .reading import LAST_S, Reading, parse_counts, problem_of
 from .reset_unit import UnitName, renewal_time
 
 # Hidden so that the counts fit a terminal of 80 characters. The operation nearly repeats the path.
-_HIDDEN: Final = ("path", "cassette_number")
 _NAT: Final = int(np.iinfo(np.int64).min)
 
 
@@ -67,7 +65,6 @@ def frame_of(
                                                      response was cut short; else <NA>
         ======================= ==================== =======================================
 
-        When the frame is shown, ``path`` and ``cassette_number`` are left out.
         ``attrs["reset_unit"]`` is the unit of ``reset``, or ``"undetermined"``.
     """
     rows = list(readings)
@@ -95,7 +92,7 @@ def frame_of(
     index = np.arange(1, len(rows) + 1) if numbers is None else np.array(numbers, dtype=np.int64)
     frame = pd.DataFrame(columns, index=pd.Index(index, name="number"))
     frame.attrs["reset_unit"] = unit
-    return readable(frame, hidden=_HIDDEN)
+    return frame
 
 
 def frame_of_many(
@@ -112,7 +109,7 @@ def frame_of_many(
     frame = pd.concat(parts or [frame_of([], unit="undetermined")])
     units = {part.attrs["reset_unit"] for part in parts}
     frame.attrs["reset_unit"] = units.pop() if len(units) == 1 else "undetermined"
-    return readable(frame, hidden=_HIDDEN)
+    return frame
 
 
 def _operations(rows: Iterable[Reading], paths: Collection[str]) -> dict[str, str]:

@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 
 from ..cassettes import Recording
 from ..cassettes.library import is_locked
-from ..display import as_html, as_text, plural, utc_time
+from ..display import CONTROLS, plural, utc_time, whole_html
 from ..errors import CassetteError, CassetteFormatError, DirectMailLabError
 from ..exchange.bodies import declared_charset, decode_text, read_json, shown_missing, unpack
 from ..exchange.operations import query_of
@@ -197,20 +197,27 @@ def static_table(
     first = rows(recording, 1, _STATIC_ROWS)
     frame = pd.DataFrame(first, pd.RangeIndex(1, len(first) + 1), Row._fields)
     frame = frame.drop(columns=_NOT_STATIC).convert_dtypes()
-    frame["time"] = pd.to_datetime(frame["time"], unit="ms", utc=True)
+    time = pd.to_datetime(frame["time"], unit="ms", utc=True)
+    frame["time"] = time.dt.strftime("%Y-%m-%d %H:%M:%SZ").fillna("")
+    frame = frame.map(_without_controls)
     count = len(recording)
     more = f": the first {_STATIC_ROWS}" if count > _STATIC_ROWS else ""
     name = "".join(each if each.isprintable() else " " for each in recording.title)
     when = f", recorded {recording.recorded_when}" if recording.recorded_when else ""
-    frame.attrs["notes"] = [f"{name}, {plural(count, 'interaction')}{when}{more}."]
-    if (frame["mark"] == "").all():
-        del frame["mark"]
-    table, text = as_html(frame), as_text(frame, width=100)
+    note = f"{name}, {plural(count, 'interaction')}{when}{more}."
+    frame.attrs["notes"] = [note]
+    frame = frame.loc[:, (frame.notna() & (frame != "")).any()]
+    table = whole_html(frame)
+    text = f"{frame.to_string(na_rep='')}\n{note}"
     if selected is not None:
         with suppress(CassetteError):  # if it cannot be read, its row says so
             view = view_of(*selected)
             table, text = f"{table}{view._repr_html_()}", f"{text}\n\n{view!r}"
     return table, text
+
+
+def _without_controls(value: object) -> object:
+    return CONTROLS.sub(" ", value) if isinstance(value, str) else value
 
 
 # -- rows --------------------------------------------------------------------------------------
