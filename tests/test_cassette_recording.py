@@ -307,6 +307,7 @@ def test_a_re_recording_aside_replaces_the_cassette_only_at_close(tour: Path) ->
     assert list(tour.parent.iterdir()) == [tour]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", ["os._exit(9)", "sys.exit()"])
 def test_an_unfinished_re_recording_aside_leaves_the_old_cassette(tour: Path, end: str) -> None:
     """The partial recording is in a readable file, which the next recording and repair name."""

@@ -85,6 +85,7 @@ def output_until(process: subprocess.Popen[str], last: str) -> str:
     return "".join(lines)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows ends a process at once")
 def test_a_command_that_is_terminated_leaves_no_temporary_file(tmp_path: Path) -> None:
     """SIGTERM, and SIGHUP of a closed terminal, end a command as an error does."""
@@ -113,6 +114,7 @@ cli.main()
     assert [each.name for each in tmp_path.glob("*tour*")] == ["tour.yaml"]
 
 
+@pytest.mark.slow
 def test_serve_says_what_it_assumes_and_ends_on_a_signal(tmp_path: Path) -> None:
     """The address and key come first, the responses keep the contract, and Ctrl-C exits with 0."""
     words = ("serve", "--port", "0", "--limit", "7", "--reset-unit", "epoch_s")

@@ -536,6 +536,7 @@ def test_a_body_may_follow_the_request(service: ClientService, tmp_path: Path, c
     assert [each.body for each in service.received] == [b"a|b", b"a|b"]
 
 
+@pytest.mark.slow
 def test_a_library_that_a_test_imports_goes_through_the_session() -> None:
     """Until then, it takes no time. In a process of its own, since others import it first."""
     code = """

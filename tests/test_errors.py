@@ -148,6 +148,7 @@ def test_pages_that_are_not_requested_yet_say_how_to_get_them(
     assert not account.requests
 
 
+@pytest.mark.slow
 def test_tab_completes_the_names_of_cassettes(run: Callable[[str], list[str]]) -> None:
     """IPython, and so JupyterLab, completes names only in arguments that take a cassette."""
     run("import importlib; importlib.reload(dm)")  # as importing it in a notebook does

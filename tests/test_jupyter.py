@@ -24,6 +24,8 @@ from directmail_lab.widgets.browser_data import Row
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.slow  # a Jupyter server starts
+
 Ask = Callable[[str, object], httpx.Response]
 
 TOKEN = "token-of-the-jupyter-server"

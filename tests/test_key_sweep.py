@@ -371,6 +371,7 @@ def served(haul: Haul) -> None:
             haul.add(f"served, {path}", f"{response.headers} {response.text}")
 
 
+@pytest.mark.slow
 def test_no_output_contains_the_key(service: FaultyService, haul: Haul) -> None:
     """Files, logs, errors with the locals of our frames, reprs and pickles are all decoded."""
     drive(service, haul)

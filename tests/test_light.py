@@ -29,6 +29,7 @@ def test_the_guides_requirements_are_those_of_the_package() -> None:
     assert set() < set(LINES.splitlines()) < set(dependencies())
 
 
+@pytest.mark.slow
 def test_a_suite_replays_without_the_other_packages(pytester: pytest.Pytester) -> None:
     """A suite replays where only the guide's requirements can be imported."""
     shutil.copytree(Path(__file__).parent / "light", pytester.path, dirs_exist_ok=True)

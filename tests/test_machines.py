@@ -150,6 +150,7 @@ def test_a_session_needs_no_home_folder(monkeypatch: pytest.MonkeyPatch, live: S
     assert dm.get("/v1/users/me").status_code == 401
 
 
+@pytest.mark.slow
 @pytest.mark.posix("the variable HOME")
 def test_notebooks_run_without_a_home_folder(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path

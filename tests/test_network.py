@@ -314,6 +314,7 @@ except Exception as error:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not shutil.which("openssl"), reason="openssl makes the certificates")
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems have no file of certificates")
 def test_a_certificate_is_trusted_if_its_root_is_the_systems_or_named(tmp_path: Path) -> None:

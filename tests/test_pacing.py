@@ -234,6 +234,7 @@ def test_the_end_of_a_wait_is_known_while_the_request_waits() -> None:
     assert transport.allowances.waiting_until == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seen_s", [slow(0.4), 1.874])
 def test_the_progress_bar_of_a_wait_fills_and_disappears_in_a_notebook(seen_s: float) -> None:
     """tqdm leaves a red bar if one is closed early, so ours is filled first."""

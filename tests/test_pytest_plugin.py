@@ -335,6 +335,7 @@ def test_a_failed_re_recording_keeps_the_old_cassette(
     assert own.read_bytes() != before
 
 
+@pytest.mark.slow
 def test_a_killed_re_recording_keeps_the_old_cassette(run: Run, account: StandIn) -> None:
     """The old file is as it was, and the responses that the test received are beside it."""
     recorded(OWN, account, 2)
@@ -1353,6 +1354,7 @@ def test_asks_the_server(server):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", ["0", "1"])
 def test_a_thread_that_connects_late_fails_the_test_that_started_it(run: Run, workers: str) -> None:
     """The failure must not hit the next test.
@@ -1521,6 +1523,7 @@ def test_vcrpy_replays_the_marked_tests_and_we_the_others(
     run(MIXED, *blocked, workers, passed=3)
 
 
+@pytest.mark.slow
 def test_a_test_that_both_plugins_replay_passes(pytester: pytest.Pytester, run: Run) -> None:
     """vcrpy has replaced Python's classes when this plugin does, and plays first."""
     pytest.importorskip("pytest_recording")
@@ -1732,6 +1735,7 @@ def test_a_pytest_recording_suite_migrates_test_by_test(run: Run, account: Stand
 # -- what it costs -----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_test_that_makes_no_frame_imports_no_pandas(run: Run) -> None:
     """Importing pandas takes each worker half a second, and the client does not need it."""
     written_by_vcrpy("test_account/test_me")
@@ -1746,6 +1750,7 @@ def test_a_test_that_makes_no_frame_imports_no_pandas(run: Run) -> None:
     run(source, apart=True, passed=1)
 
 
+@pytest.mark.slow
 def test_freezegun_imports_nothing_of_ours_and_freezes_the_tests_alone(run: Run) -> None:
     """It reads all names of all modules; below one that it is to ignore, it freezes no clock."""
     written_by_vcrpy("test_account/test_me", "test_account/test_decorated")

@@ -78,6 +78,7 @@ def test_the_links_lead_somewhere(page: Path) -> None:
         assert (page.parent / path).exists(), path
 
 
+@pytest.mark.slow
 def test_the_guides_conftest_replays_a_vcrpy_suite(pytester: pytest.Pytester) -> None:
     """With the guide's conftest, a suite with vcrpy's marks replays its cassettes, offline."""
     guide = (ROOT / "notebooks" / "moving-from-vcrpy.md").read_text(encoding="utf-8")

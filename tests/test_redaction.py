@@ -202,6 +202,7 @@ def test_an_encoded_key_is_removed_with_the_whole_run_around_it(text: str, clean
     assert KeySearch([KEY]).removed_from(text) == cleaned
 
 
+@pytest.mark.slow
 @given(key=credentials, around=st.binary(max_size=99), width=st.sampled_from((60, 64, 76)))
 @settings(max_examples=150, deadline=None)
 def test_a_credential_of_any_letters_is_found_in_each_form(

@@ -727,6 +727,7 @@ def test_a_notebook_that_connects_again_records_again(service: FaultyService, ho
     assert interactions("tour")["at"].tolist() == interactions(second)["at"].tolist()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     tuple(map(int, version("filelock").split(".")[:2])) < (3, 30),
     reason="an older filelock empties the file of a lock that another one has",

@@ -90,6 +90,7 @@ recorded_answers = st.builds(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(
     responses=st.lists(recorded_answers, min_size=1, max_size=3),
@@ -416,6 +417,7 @@ def test_closing_ends_all_connections_at_once() -> None:
 # -- the command -------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_command_prints_its_address_and_its_cassettes(tmp_path: Path) -> None:
     """The address is on the first line; with ``--strict``, a repeated request is refused."""
     recorded(tmp_path / "one.yaml", answered(get(ME)))

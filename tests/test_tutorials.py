@@ -162,6 +162,7 @@ def test_the_same_cells_give_the_same_tables(copy: Path, monkeypatch: pytest.Mon
         pd.testing.assert_frame_equal(table, same)
 
 
+@pytest.mark.slow
 def test_the_kernel_of_these_tests_reaches_no_other_machine(
     tmp_path: Path, offline: dict[str, str]
 ) -> None:
