@@ -1,11 +1,9 @@
-"""What a person changed in a cassette of ours is read as vcrpy reads it, and kept."""
+"""What a person changed in a cassette of ours is read as vcrpy reads it."""
 
 from __future__ import annotations
 
 import re
 import time
-from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,9 +13,8 @@ from vcr.serialize import deserialize
 from vcr.serializers import yamlserializer
 
 from directmail_lab.cassettes import read_cassette
-from directmail_lab.cassettes.convert import adopt, drop_failures, redact, repair
-from directmail_lab.errors import CassetteError, CassetteFormatError
-from directmail_lab.exchange.values import Response
+from directmail_lab.cassettes.convert import repair
+from directmail_lab.errors import CassetteFormatError
 from directmail_lab.questions.audit import audit
 
 if TYPE_CHECKING:
@@ -48,104 +45,87 @@ def opened_text(path: Path) -> str:
     return path.read_text().partition("# end")[0]
 
 
-TAILS: dict[str, tuple[Any, list[str], str]] = {
-    # What a person makes of the text, what is then read, and what of his text must stay.
-    "flow style": (lambda text: text + FLOW, ["/0", "/1", "/hand"], ""),
-    "flow style without newline": (lambda text: text + FLOW.rstrip(), ["/0", "/1", "/hand"], ""),
-    "block style": (lambda text: text + BLOCK, ["/0", "/1", "/hand"], ""),
+EDITS: dict[str, tuple[Any, list[str]]] = {
+    # What a person makes of the text, and what is then read.
+    "flow style": (lambda text: text + FLOW, ["/0", "/1", "/hand"]),
+    "flow style without newline": (lambda text: text + FLOW.rstrip(), ["/0", "/1", "/hand"]),
+    "block style": (lambda text: text + BLOCK, ["/0", "/1", "/hand"]),
     "flow style at the margin": (
         lambda text: text + FLOW.replace(", response", ",\nresponse") + "note: mine\n",
         ["/0", "/1", "/hand"],
-        "note: mine\n",
     ),
     "comment after one by hand": (
         lambda text: f"{text}{FLOW}# mine\n",
         ["/0", "/1", "/hand"],
-        "# mine\n",
     ),
     "comment in an interaction": (
         lambda text: text.replace("  elapsed_s", "  # mine\n  elapsed_s", 1),
         ["/0", "/1"],
-        "# mine\n",
     ),
-    "two by hand": (lambda text: text + FLOW + BLOCK, ["/0", "/1", "/hand", "/hand"], ""),
+    "two by hand": (lambda text: text + FLOW + BLOCK, ["/0", "/1", "/hand", "/hand"]),
     "in the middle": (
         lambda text: text.replace("- recorded_at", f"{FLOW}- recorded_at", 1),
         ["/hand", "/0", "/1"],
-        "",
     ),
-    "no final newline": (lambda text: text.rstrip("\n"), ["/0", "/1"], ""),
-    "wrapped": (lambda text: WRAPPED.sub(r"\1,\n    \2\n", text), ["/0", "/1"], ""),
+    "no final newline": (lambda text: text.rstrip("\n"), ["/0", "/1"]),
+    "wrapped": (lambda text: WRAPPED.sub(r"\1,\n    \2\n", text), ["/0", "/1"]),
     "wrapped without newline": (
         lambda text: WRAPPED.sub(r"\1,\n    \2\n", text).rstrip("\n"),
         ["/0", "/1"],
-        "",
     ),
-    "wrapped at the margin": (lambda text: WRAPPED.sub(r"\1,\n\2\n", text), ["/0", "/1"], ""),
-    "comment": (lambda text: f"{text}# mine\n", ["/0", "/1"], "# mine\n"),
-    "comment without newline": (lambda text: f"{text}# mine", ["/0", "/1"], "# mine\n"),
+    "wrapped at the margin": (lambda text: WRAPPED.sub(r"\1,\n\2\n", text), ["/0", "/1"]),
+    "comment": (lambda text: f"{text}# mine\n", ["/0", "/1"]),
+    "comment without newline": (lambda text: f"{text}# mine", ["/0", "/1"]),
     "comment between": (
         lambda text: "# mine\n- recorded_at".join(text.rsplit("- recorded_at", 1)),
         ["/0", "/1"],
-        "# mine\n",
     ),
-    "key": (lambda text: f"{text}note: mine\n", ["/0", "/1"], "note: mine\n"),
+    "key": (lambda text: f"{text}note: mine\n", ["/0", "/1"]),
     "key with any characters": (
         lambda text: f"{text}für v.2: mine\n",
         ["/0", "/1"],
-        "für v.2: mine\n",
     ),
     "key and comment": (
         lambda text: f"{text}# mine\nnote:\n- mine\n- yours\n",
         ["/0", "/1"],
-        "note:\n- mine\n- yours\n",
     ),
     "key before": (
         lambda text: text.replace("interactions:\n", "note: mine\ninteractions:\n"),
         ["/0", "/1"],
-        "note: mine\n",
     ),
-    "comment at the top": (lambda text: f"# mine\n\n{text}", ["/0", "/1"], "# mine\n\nversion"),
-    "start of a document": (lambda text: f"# mine\n---\n{text}", ["/0", "/1"], "# mine\n---\n"),
+    "comment at the top": (lambda text: f"# mine\n\n{text}", ["/0", "/1"]),
+    "start of a document": (lambda text: f"# mine\n---\n{text}", ["/0", "/1"]),
     "member at the top": (
         lambda text: f"note: |\n  mine\n{text}",
         ["/0", "/1"],
-        "note: |\n  mine\n",
     ),
     "comment below the version": (
         lambda text: text.replace("recording:", "# mine\nrecording:"),
         ["/0", "/1"],
-        "# mine\n",
     ),
     "member below the version": (
         lambda text: text.replace("recording:", "note: mine\nrecording:"),
         ["/0", "/1"],
-        "note: mine\n",
     ),
     "comment beside the version": (
         lambda text: text.replace("version: 1", "version: 1  # mine"),
         ["/0", "/1"],
-        "# mine\n",
     ),
     "comment beside the metadata": (
         lambda text: text.replace("}\ninteractions", "}  # mine\ninteractions", 1),
         ["/0", "/1"],
-        "# mine\n",
     ),
     "comment beside the list": (
         lambda text: text.replace("interactions:", "interactions:  # mine"),
         ["/0", "/1"],
-        "# mine\n",
     ),
     "wrapped metadata": (
         lambda text: text.replace(', "base_url"', ',  # mine\n  "base_url"'),
         ["/0", "/1"],
-        "# mine\n",
     ),
     "blank lines": (
         lambda text: text.replace("- recorded_at", "\n\n- recorded_at"),
         ["/0", "/1"],
-        "",
     ),
 }
 
@@ -158,12 +138,12 @@ def ours(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("is_closed", [False, True])
 @pytest.mark.parametrize("newline", ["\n", "\r\n"])
-@pytest.mark.parametrize("name", TAILS)
-def test_a_persons_change_is_read_and_kept(
+@pytest.mark.parametrize("name", EDITS)
+def test_a_persons_change_is_read_as_vcrpy_reads_it(
     ours: Path, name: str, newline: str, is_closed: bool
 ) -> None:
-    """By every reader as by vcrpy; a repair and a recording keep it, and vcrpy loads the result."""
-    change, expected, kept = TAILS[name]
+    """Also after a repair and a recording, which write the file anew."""
+    change, expected = EDITS[name]
     whole, text = ours.read_text(), opened_text(ours)
     text = change(whole if is_closed and name != "no final newline" else text)
     ours.write_bytes(text.replace("\n", newline).encode())
@@ -173,43 +153,55 @@ def test_a_persons_change_is_read_and_kept(
     assert paths_in(ours) == expected
     repair(ours)
     assert (paths_in(ours), read_cassette(ours).problem) == (expected, None)
-    for path in ("/new", "/newer"):
-        with opened(ours, "any") as cassette:
-            cassette.record(answered(get(path)))
-    assert paths_in(ours) == [*expected, "/new", "/newer"]
-    assert len(deserialize(ours.read_text(), yamlserializer)[0]) == len(expected) + 2
-    assert kept in ours.read_text()
+    with opened(ours, "any") as cassette:
+        cassette.record(answered(get("/new")))
+    assert paths_in(ours) == [*expected, "/new"]
+    assert len(deserialize(ours.read_text(), yamlserializer)[0]) == len(expected) + 1
     assert list(ours.parent.iterdir()) == [ours]
 
 
-@pytest.mark.parametrize("name", TAILS)
-def test_a_persons_change_is_kept_by_a_recording_of_it(ours: Path, name: str) -> None:
-    """Also without a repair, and when a new response replaces what the person wrote."""
-    change, expected, kept = TAILS[name]
+@pytest.mark.parametrize("name", EDITS)
+def test_a_recording_replaces_what_a_person_wrote(ours: Path, name: str) -> None:
+    """Without a repair, too; the file's metadata stay."""
+    change, expected = EDITS[name]
     ours.write_text(change(opened_text(ours)))
+    metadata = read_cassette(ours).metadata
     with opened(ours, "update") as cassette:
         cassette.record(answered(get("/hand"), "new"))
         cassette.record(answered(get("/0"), "new"))
 
     left = [path for path in expected if path not in ("/0", "/hand")]
     assert paths_in(ours) == [*left, "/hand", "/0"]
-    assert len(deserialize(ours.read_text(), yamlserializer)[0]) == len(left) + 2
-    assert kept in ours.read_text()
+    assert read_cassette(ours).metadata == metadata
     assert read_cassette(ours).problem is None
 
 
-@pytest.mark.parametrize("change", [adopt, partial(redact, rules=[]), repair])
-@pytest.mark.parametrize("name", TAILS)
-def test_a_persons_change_is_kept_by_a_rewrite(ours: Path, name: str, change: Any) -> None:
-    """Adopting, redacting and repairing a file keep its metadata, too."""
-    edit, expected, kept = TAILS[name]
-    ours.write_text(edit(opened_text(ours)))
-    metadata = read_cassette(ours).metadata
-    change(ours)
+def test_a_notice_says_once_that_comments_are_not_kept(ours: Path) -> None:
+    """The first recording writes the file anew."""
+    ours.write_text(f"# mine\n{ours.read_text()}")
+    for expected in ([f"{ours} was edited, so it is written anew: comments are not kept."], []):
+        notices: list[str] = []
+        with opened(ours, "any", notice=notices.append) as cassette:
+            cassette.record(answered(get("/new")))
 
-    assert paths_in(ours) == expected
-    assert kept in ours.read_text()
-    assert read_cassette(ours).metadata == metadata
+        assert [each for each in notices if "edited" in each] == expected
+    assert "mine" not in ours.read_text()
+
+
+def test_what_was_replaced_does_not_come_back_in_an_edited_file(ours: Path) -> None:
+    """A run that was not closed left its marks, and a person then wrote a comment."""
+    with opened(ours, "update") as cassette:
+        cassette.record(answered(get("/0"), "new"))
+        text = ours.read_text()
+    for edited in (f"# mine\n{text}", text.replace(", response", ",\nresponse"), text + FLOW):
+        ours.write_text(edited)
+
+        assert paths_in(ours)[:2] == ["/1", "/0"]
+    ours.write_text(text.replace("- recorded_at", f"{FLOW}- recorded_at", 1))
+    with pytest.raises(CassetteFormatError, match=r"was edited before .*cassette repair"):
+        read_cassette(ours)
+    assert str(ours.with_name("tour.cut.txt")) in repair(ours)[1]
+    assert paths_in(ours) == ["/1", "/0"]
 
 
 def test_what_a_person_pasted_is_redacted_when_it_is_read_and_written(ours: Path) -> None:
@@ -225,62 +217,24 @@ def test_what_a_person_pasted_is_redacted_when_it_is_read_and_written(ours: Path
 
 
 @pytest.mark.parametrize(
-    "tail", [b"\0" * 40, b"- request: {\n", b"}\n", b"- a\n- b\n", b"\xff\xfe\n"]
+    "tail", [b"\0" * 40 + b"\n", b"- request: {\n", b"}\n", b"- a\n- b\n", b"\xff\xfe\n", b"{[\n"]
 )
-def test_what_is_no_yaml_is_cut_into_a_file_that_is_named(ours: Path, tail: bytes) -> None:
-    """Neither a repair nor a recording drops a byte that somebody may need."""
-    ours.write_bytes(opened_text(ours).encode() + tail)
-    notices: list[str] = []
-    cut = ours.with_name("tour.cut.txt")
-
-    assert f"its last {len(tail)} bytes are neither" in str(read_cassette(ours).problem)
-    with opened(ours, "any", notice=notices.append) as cassette:
-        cassette.record(answered(get("/new")))
-    assert cut.read_bytes() == tail
-    assert str(cut) in notices[-1]
-    assert paths_in(ours) == ["/0", "/1", "/new"]
-    ours.write_bytes(opened_text(ours).encode() + tail)
-    assert str(ours.with_name("tour.cut-2.txt")) in repair(ours)[0]
-
-
-@pytest.mark.parametrize("change", [adopt, partial(redact, rules=[])])
-def test_what_is_no_yaml_is_not_lost_by_a_redaction(ours: Path, change: Any) -> None:
-    """It could not say where it put the text, so it changes nothing."""
-    ours.write_text(f"{opened_text(ours)}- to do\n")
+@pytest.mark.parametrize("place", ["end", "middle", "top"])
+def test_what_is_no_yaml_is_only_cut_by_a_repair(ours: Path, tail: bytes, place: str) -> None:
+    """It goes into a file that is named: it may be somebody's only copy."""
+    text = opened_text(ours).encode()
+    at = {"end": len(text), "middle": text.rindex(b"- recorded_at"), "top": 0}[place]
+    ours.write_bytes(text[:at] + tail + text[at:])
     before = ours.read_bytes()
-    with pytest.raises(CassetteError, match="repair"):
-        change(ours)
-
+    with pytest.raises(CassetteFormatError, match="directmail-lab cassette repair"):
+        opened(ours, "update")
     assert ours.read_bytes() == before
+    said = repair(ours)
 
-
-@pytest.mark.parametrize("ending", ["merge", "replace"])
-def test_a_re_recording_that_stands_aside_keeps_what_a_person_wrote(
-    ours: Path, ending: Any
-) -> None:
-    """A comment, another member, and what no reader understands."""
-    text = opened_text(ours).replace("interactions:\n", "note: mine\ninteractions:\n# mine\n")
-    ours.write_text(f"{text}- to do\n")
-    with opened(ours, "all", aside=True) as cassette:
-        cassette.record(answered(get("/0"), "new"))
-        cassette.close(ending)
-
-    assert paths_in(ours) == (["/1", "/0"] if ending == "merge" else ["/0"])
-    assert "note: mine\ninteractions:\n# mine\n" in ours.read_text()
-    assert ours.with_name("tour.cut.txt").read_text() == "- to do\n"
-
-
-def test_what_a_person_wrote_stays_when_a_failure_is_dropped(ours: Path) -> None:
-    """The comment and the member stay when pytest removes the requests that failed."""
-    ours.write_text(f"{opened_text(ours)}# mine\nnote: mine\n")
-    failed = replace(answered(get("/2")), response=Response(0, "", no_response="read_timeout"))
-    with opened(ours, "any") as cassette:
-        cassette.record(failed)
-    drop_failures(ours, after=2)
-
+    assert str(ours.with_name("tour.cut.txt")) in said[1]
+    assert tail in ours.with_name("tour.cut.txt").read_bytes()
     assert paths_in(ours) == ["/0", "/1"]
-    assert "# mine\n" in ours.read_text()
-    assert "note: mine\n" in ours.read_text()
+    assert read_cassette(ours).base_url == BASE_URL
 
 
 @pytest.mark.parametrize("end", ["", "  ", " # mine"])
@@ -294,16 +248,6 @@ def test_an_interaction_with_a_binary_body_is_whole_without_its_newline(
     assert len(read_cassette(path)) == 1
     repair(path)
     assert read_cassette(path).interaction(1).response.body == b"\x89PNG\xff"
-
-
-def test_garbage_in_the_middle_is_an_error_that_changes_nothing(ours: Path) -> None:
-    """What follows it may be somebody's only copy."""
-    ours.write_text(opened_text(ours).replace("- recorded_at", "{[\n- recorded_at"))
-    before = ours.read_bytes()
-    with pytest.raises(CassetteFormatError):
-        opened(ours, "update")
-
-    assert ours.read_bytes() == before
 
 
 @pytest.mark.parametrize("newline", [b"\n", b"\r\n"])
@@ -320,7 +264,7 @@ def test_a_cut_at_any_byte_is_torn_or_whole(ours: Path, newline: bytes) -> None:
         recording = read_cassette(ours)
 
         assert len(recording) == sum(end <= length for end in ends)
-        assert (recording.layout, recording.left_out) == ("lines", b"")
+        assert (recording.layout, recording.is_edited) == ("lines", False)
         assert len(list(recording)) == len(recording)
     assert as_yaml > 100
 

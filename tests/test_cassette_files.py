@@ -8,10 +8,13 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import pytest
 from cassette_samples import BASE_URL, answered, get, opened, paths_in, recorded, theirs
+from vcr.serialize import deserialize
+from vcr.serializers import yamlserializer
 
 from directmail_lab.cassettes import (
     Cassette,
@@ -21,6 +24,7 @@ from directmail_lab.cassettes import (
     read_cassette,
     shown_path,
 )
+from directmail_lab.cassettes.convert import convert
 from directmail_lab.cassettes.library import command_name
 from directmail_lab.cassettes.vcr_files import block_text
 from directmail_lab.errors import CassetteError, CassetteFormatError, CassetteNotFoundError
@@ -386,6 +390,58 @@ def test_an_invalid_cassette_raises_a_format_error_and_runs_nothing(
 
     assert len(str(caught.value)) < 500
     assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("is_ours", [True, False])
+def test_a_conflict_of_a_merge_names_its_line_and_what_to_do(tmp_path: Path, is_ours: bool) -> None:
+    """Git leaves such marks in a file that two branches changed."""
+    path = (recorded if is_ours else theirs)(tmp_path / "tour.yaml", answered())
+    head, line_feed, rest = path.read_text().rpartition("  response:")
+    path.write_text(f"{head}<<<<<<< HEAD\n{line_feed}{rest}=======\n{rest}>>>>>>> main\n")
+    line = head.count("\n") + 1
+    with pytest.raises(
+        CassetteFormatError, match=rf"line {line} on\. .*checkout --ours tour\.yaml"
+    ):
+        read_cassette(path)
+
+
+def test_a_tag_that_is_not_safe_is_named_with_its_line(tmp_path: Path) -> None:
+    """The file was written by PyYAML's unsafe dumper, and vcrpy does not load it either."""
+    path = tmp_path / "tour.yaml"
+    path.write_bytes(REQUEST + b"  response: !!python/object:a.B {status: 200}\n")
+    line = REQUEST.count(b"\n") + 1
+    with pytest.raises(
+        CassetteFormatError, match=rf"tag !!python/object:a\.B in line {line} would"
+    ):
+        read_cassette(path)
+
+
+@pytest.mark.parametrize("module", ["_multidict", "_istr"])
+def test_the_names_of_headers_that_aiohttp_recorded_as_objects_are_read(
+    tmp_path: Path, module: str
+) -> None:
+    """Nothing of multidict is run; a conversion writes them as text."""
+    path = tmp_path / "tour.yaml"
+    path.write_text(
+        "interactions:\n- request:\n    method: GET\n    uri: https://x.test/\n    body: null\n"
+        "    headers:\n"
+        f"      ? !!python/object/new:multidict.{module}.istr\n      - Accept\n      : - '*/*'\n"
+        "  response: {status: {code: 204, message: ''}, headers: {}, body: {string: ''}}\n"
+        "version: 1\n"
+    )
+
+    assert read_cassette(path).interaction(1).request.headers == (("Accept", "*/*"),)
+    convert(path, tmp_path / "plain.yaml", "lines")
+    assert deserialize((tmp_path / "plain.yaml").read_text(), yamlserializer)
+
+
+@pytest.mark.parametrize("make", [recorded, theirs])
+def test_a_body_under_another_key_is_an_error(tmp_path: Path, make: Any) -> None:
+    """vcrpy raises a KeyError when it plays the response."""
+    path = make(tmp_path / "tour.yaml", answered())
+    path.write_text(re.sub(r'(["\s])string("?:)', r"\1base64_string\2", path.read_text()))
+    with pytest.raises(CassetteFormatError, match="its body is under 'base64_string', not under"):
+        read_cassette(path).interaction(1)
 
 
 def test_a_long_number_in_base_60_is_refused_before_it_is_computed(tmp_path: Path) -> None:

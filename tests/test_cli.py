@@ -552,7 +552,7 @@ def test_adopt_names_what_differs_from_vcrpys_own_files() -> None:
     done = invoke("cassette", "adopt", "suite")
 
     text = " ".join(done.stdout.split())
-    assert "suite/merged.yaml cannot be adopted: suite/merged.yaml is not a cassette. " in text
+    assert "suite/merged.yaml cannot be adopted: suite/merged.yaml has a conflict" in text
     assert parsed != text
     assert "suite/packed.yaml" not in text
     assert "suite/tornado.yaml was recorded by Tornado, whose requests do not go" in text

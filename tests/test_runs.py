@@ -31,6 +31,7 @@ from directmail_lab.credentials import ApiKey
 from directmail_lab.errors import (
     AlreadySentError,
     CassetteError,
+    CassetteFormatError,
     CassetteInUseError,
     OutcomeUnknownError,
     WriteRefusedError,
@@ -152,14 +153,17 @@ def test_a_recording_cut_at_any_byte_has_old_or_new_responses(days: Path) -> Non
         assert (("/2", b"new") in have) != (("/2", b"two") in have)
 
 
-def test_a_mark_is_void_after_a_person_removed_an_interaction_above(days: Path) -> None:
-    """Its numbers would be those of others."""
+def test_a_mark_fits_no_more_after_a_person_removed_an_interaction_above(days: Path) -> None:
+    """Its numbers would be those of others, so only a repair drops it."""
     cassette = opened(days, "update")
     cassette.record(old("new", path="/1"))
     killed(cassette)
     parts = re.split(r"(?m)^(?=- recorded_at)", days.read_text())
     days.write_text("".join(parts[:1] + parts[2:]))
 
+    with pytest.raises(CassetteError, match="which responses were replaced is not certain"):
+        read_cassette(days)
+    repair(days)
     assert bodies(days) == [("/0", b"b"), ("/1", b"one"), ("/2", b"two"), ("/1", b"new")]
 
 
@@ -167,12 +171,13 @@ def test_a_mark_is_void_after_a_person_removed_an_interaction_above(days: Path) 
     "mark", ["1-4 of 4", "1, 1 of 4", "0 of 4", "5 of 4", "1-999999999 of 4", "9-1 of 4", "1 of 5"]
 )
 def test_a_strangers_mark_is_harmless(days: Path, mark: str) -> None:
-    """A mark that no recorder wrote drops at most what it names."""
+    """A mark that no recorder wrote drops at most what it names, or is refused."""
     lines, added = days.read_text().partition("# end")[0], recorded(Path("one.yaml"), old("x"))
     one = added.read_text().partition("interactions:\n")[2].partition("# end")[0]
     days.write_text(f"{lines}# replaces {mark}\n{one}")
 
-    assert len(read_cassette(days)) in (1, 4, 5)
+    with suppress(CassetteFormatError):
+        assert len(read_cassette(days)) in (1, 4)
 
 
 def test_matching_is_that_of_the_recording(days: Path) -> None:

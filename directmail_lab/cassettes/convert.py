@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from itertools import chain, count
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final, Literal
 
 from ..credentials import known_keys
 from ..display import plural
-from ..errors import CassetteError
+from ..errors import CassetteError, CassetteFormatError
 from ..exchange.bodies import missing_bytes
 from ..exchange.values import Interaction
 from ..redaction import Redactor
 from ..redaction.personal import count_personal, personal_notice, texts_of
-from .files import FileRecording, read_cassette
-from .layout import NOTHING_ADDED
+from .files import FileRecording, read_cassette, recover
 from .library import SUFFIXES, Version, command_name, create, locked, version_of
-from .recorder import keep_left_out, unfinished_files
+from .recorder import unfinished_files
 from .writer import redacted_metadata, write_cassette
 
 Layout = Literal["lines", "vcrpy", "json", "har"]
@@ -39,14 +38,12 @@ def convert(
     to: Layout,
     *,
     notice: Callable[[str], object] = lambda _: None,
-    keeps_comments: bool = True,
 ) -> int:
     """Write a cassette to ``target`` in another layout, and return its number of interactions.
 
     Both files may be HAR. The credentials in ``source`` are removed wherever they occur, and so are
     the keys that this process and the keyring know. ``target`` is replaced only when the new file
-    is complete. ``notice`` is called with a sentence if bodies are missing. ``keeps_comments`` says
-    whether the new file has what a person wrote between the interactions, which is not redacted.
+    is complete. ``notice`` is called with a sentence if bodies are missing.
 
     Raises
     ------
@@ -60,7 +57,7 @@ def convert(
     version, recording = version_of(target), read_cassette(source)
     with locked(target) as path:
         redactor = _redactor(recording)
-        _write(path, version, to, recording, redactor, keeps_comments=keeps_comments)
+        _write(path, version, to, recording, redactor)
     bodies = (body for each in recording for body in (each.request.body, each.response.body))
     if recording.layout == "har" and (missing := missing_bytes(bodies)):
         notice(_notice_of_missing(missing, source))
@@ -84,17 +81,13 @@ def _write(
     to: Layout,
     recording: FileRecording,
     redactor: Redactor,
-    *,
-    keeps_comments: bool = True,
 ) -> None:
     """Redact a recording and write it in a layout, if the locked file still has that version."""
     # `recorded_with` is the mark of our own lines, which `write_cassette` adds.
     metadata = {**recording.metadata, "base_url": recording.base_url}
     metadata.pop("recorded_with", None)
     if to == "lines":
-        parts = recording.parts(as_written=False) if keeps_comments else recording
-        added = recording.added if keeps_comments else NOTHING_ADDED
-        write_cassette(path, metadata, parts, redactor, added=added, version=version)
+        write_cassette(path, metadata, recording, redactor, version=version)
         return
     redacted = list(map(redactor.interaction, recording))
     try:
@@ -144,7 +137,6 @@ def adopt(path: Path, deserialize: Callable[[Any], Any] | None = None) -> Path:
                 new.write_text(vcr_text(file, deserialize), encoding="utf-8")
                 source = new
             recording = read_cassette(source)
-            _refuse_left_out(recording)
             convert(source, new, "json" if recording.layout == "json" else layout_of(target))
             before = _messages(map(_redactor(recording).interaction, recording))
             theirs = load_cassette_text(new.read_text(encoding="utf-8"))[1]
@@ -172,38 +164,31 @@ def redact(path: Path, rules: Sequence[str]) -> int:
     """
     with locked(path) as file:
         recording = read_cassette(file)
-        _refuse_left_out(recording)
         redactor = _redactor(recording).extended(rules)
         changed = sum(redactor.interaction(each) != each for each in recording)
         _write(file, recording.version, layout_of(file), recording, redactor)
     return changed
 
 
-def _refuse_left_out(recording: FileRecording) -> None:
-    """Raise an error if the file has text at its end that a new file would lack."""
-    if recording.left_out:
-        raise CassetteError(
-            f"{recording.path} was not changed: {recording.problem}.",
-            "Remove that, or move it to another file with: directmail-lab cassette repair.",
-        )
-
-
 def repair(path: Path) -> list[str]:
-    """Close a recording that broke off, and return a sentence about each problem.
+    """Close a recording that broke off or was damaged, and return a sentence about each problem.
 
-    Every whole interaction is kept, and one that was cut off is removed. Other text at the end goes
-    to a file of its own. A file that a recording left next to the cassette is named, and stays (see
-    `recorder.unfinished_files`).
+    Every whole interaction in our layout is kept, and one that was cut off is removed. All other
+    text of a damaged file goes to a file of its own. A file that a recording left next to the
+    cassette is named, and stays (see `recorder.unfinished_files`).
     """
     problems: list[str] = []
     with locked(path) as file:
-        recording = read_cassette(file)
+        try:
+            recording = read_cassette(file)
+        except CassetteFormatError as error:
+            recording, others = recover(file)
+            if not len(recording):
+                raise
+            problems += [error.what, _kept_beside(others, file)]
         if recording.problem is not None:
-            if recording.left_out:
-                problems.append(keep_left_out(recording, file))
             parts, version = recording.parts(as_written=True), recording.version
-            about, added = recording.metadata, recording.added
-            write_cassette(file, about, parts, Redactor(), added=added, version=version)
+            write_cassette(file, recording.metadata, parts, Redactor(), version=version)
             problems.append(f"Repaired: {recording.problem}.")
         for left in unfinished_files(file):
             count = plural(len(read_cassette(left)), "interaction")
@@ -214,6 +199,17 @@ def repair(path: Path) -> list[str]:
     return problems
 
 
+def _kept_beside(text: bytes, path: Path) -> str:
+    """Write what no reader understands in a file to another one; return a sentence."""
+    for number in range(1, 100):
+        file = path.with_name(f"{path.stem}.cut{f'-{number}' if number > 1 else ''}.txt")
+        with suppress(FileExistsError), file.open("xb") as cut:
+            cut.write(text)
+            count = plural(len(text), "byte")
+            return f"{count} of {path} are not part of an interaction. They are in {file} now."
+    raise CassetteError(f"There are too many files {path.stem}.cut….txt in {path.parent}.")
+
+
 def drop_failures(path: Path, *, after: int) -> None:
     """Remove the requests to which no response came, after this many interactions.
 
@@ -221,18 +217,15 @@ def drop_failures(path: Path, *, after: int) -> None:
     """
     with locked(path) as file:
         recording = read_cassette(file)
-        numbers = count(1)
         kept = [
-            part
-            for part in recording.parts(as_written=False)
-            if isinstance(part, bytes) or next(numbers) <= after or not part.response.no_response
+            each
+            for number, each in enumerate(recording, 1)
+            if number <= after or not each.response.no_response
         ]
-        left = sum(not isinstance(part, bytes) for part in kept)
-        if not left:
+        if not kept:
             file.unlink()
-        elif left < len(recording):
-            about, added, version = recording.metadata, recording.added, recording.version
-            write_cassette(file, about, kept, Redactor(), added=added, version=version)
+        elif len(kept) < len(recording):
+            write_cassette(file, recording.metadata, kept, Redactor(), version=recording.version)
 
 
 def notice_of_personal_data(path: Path, name: str) -> str:

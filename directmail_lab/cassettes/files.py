@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import stat
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -31,12 +32,17 @@ from ..exchange.values import (
 from ..readings.reading import Reading
 from ..redaction import Redactor, redact_foreign
 from . import layout
-from .layout import NOTHING_ADDED, AddedLines, Address
+from .layout import Address
 from .library import Version, version_of
-from .lines import LineReader, Lines, address_of_interaction, read_header
+from .lines import LineReader, Lines, address_of_interaction
 from .recording import Recording
 
 MAX_FILE_BYTES: Final = 256 * 1024**2
+_CHANGED: Final = "it was changed after its recording was closed"
+_REPAIR: Final = "Close it with: directmail-lab cassette repair {}"
+_MARK: Final = b"\n# replaces "
+_OURS: Final = b'"recorded_with": "directmail-lab'
+_CONFLICT: Final = re.compile(rb"(?m)^(?:<{7} |={7}\r?$|>{7} )")
 _PERCENT: Final = "{desc}: {percentage:.0f} % {bar}"
 
 
@@ -69,16 +75,14 @@ class FileRecording(Recording):
         ``"lines"`` (ours), ``"vcrpy"`` (YAML of another writer), ``"json"``, ``"har"`` or
         ``"empty"``.
     clean_bytes
-        The length of the file up to the end of its last whole interaction or comment.
+        The length of the file up to the end of its last whole interaction.
     is_compact
         Whether the file can be appended to. If not, a recording first writes it anew: it has
-        interactions that were replaced, a person's changes, or Windows line ends.
-    added
-        What a person added to its header, and other members.
+        interactions that were replaced, Windows line ends, or was edited.
+    is_edited
+        Whether a person changed a file of ours. vcrpy's loader reads it, without its comments.
     fallbacks
         The indexes of interactions that are played only if there is no other: see `Interaction`.
-    left_out
-        What follows ``clean_bytes`` and is neither torn nor an interaction. It is never dropped.
     redactor
         Knows the credentials in another program's file.
     originals
@@ -96,9 +100,8 @@ class FileRecording(Recording):
     metadata: dict[str, Any] = field(default_factory=dict, repr=False)
     clean_bytes: int = field(default=0, repr=False)
     is_compact: bool = True
-    added: AddedLines = field(default=NOTHING_ADDED, repr=False)
+    is_edited: bool = False
     fallbacks: frozenset[int] = field(default=frozenset(), repr=False)
-    left_out: bytes = field(default=b"", repr=False)
     redactor: Redactor = field(default_factory=Redactor, repr=False)
     originals: Originals | None = field(default=None, repr=False)
     version: Version | None = field(default=None, repr=False)
@@ -151,14 +154,9 @@ class FileRecording(Recording):
         return _decoded(recorded[number - 1].response, method)
 
     def parts(self, *, as_written: bool) -> Iterable[Interaction | bytes]:
-        """Return what to write into a copy: a person's comments, and the interactions.
-
-        With ``as_written``, these are texts of our layout where they can be.
-        """
+        """Return the interactions, with ``as_written`` as texts of our layout where they can be."""
         recorded = self.interactions
-        if isinstance(recorded, Lines):
-            return recorded.parts(as_written=as_written)
-        return recorded
+        return recorded.texts() if as_written and isinstance(recorded, Lines) else recorded
 
     def bytes_before(self, index: int) -> int:
         """Return how many bytes of a compact file are before an interaction."""
@@ -207,14 +205,7 @@ def parse_cassette(data: bytes, path: Path, progress: Progress = lambda _: None)
     if not data or data.isspace():
         return FileRecording(path.stem, path=path)
     ours = _parse_lines(data, path)
-    if ours is not None and not ours.left_out:
-        return ours
-    try:
-        return _parse_third_party(data, path, progress)
-    except CassetteFormatError:
-        if ours is None:
-            raise
-        return ours
+    return _parse_whole(data, path, progress) if ours is None else ours
 
 
 def _read_bytes(path: Path) -> tuple[bytes, Version | None]:
@@ -250,63 +241,78 @@ def _decoded(response: Response, method: str) -> Response:
     return normalize_headers(response, method=method)
 
 
-def _parse_lines(data: bytes, path: Path, *, as_written: bool = False) -> FileRecording | None:
-    """Return the recording with an index of its lines; None where it needs vcrpy's loader.
-
-    With ``as_written``, nothing is redacted, and interactions that were replaced are there too.
-    """
+def _with_line_feeds(data: bytes) -> bytes:
+    """Return the bytes of a file with the ends of lines that git may have changed."""
     has_crlf = data[: data.find(b"\n") + 1].endswith(b"\r\n")
-    data = data.replace(b"\r\n", b"\n") if has_crlf else data
-    if (header := read_header(data)) is None:
+    return data.replace(b"\r\n", b"\n") if has_crlf else data
+
+
+def _parse_lines(data: bytes, path: Path, *, as_written: bool = False) -> FileRecording | None:
+    """Return the recording with an index of its lines; None if it is not exactly in our layout.
+
+    With ``as_written``, interactions that were replaced are there too.
+    """
+    text = _with_line_feeds(data)
+    header = layout.read_header(text)
+    if header is None:
         return None
-    about, added, position = header
+    about, position = header
     if not position:
         torn = plural(len(data), "byte")
         problem = (
             f"its recording was not closed: 0 interactions recovered, {torn} of a torn one left out"
         )
         return FileRecording(path.stem, problem=problem, path=path, layout="lines")
-    reader = LineReader(data, position)
-    if not reader.read():
+    reader = LineReader(text, position)
+    if reader.others:
         return None
-    count, redactor = len(reader.starts), Redactor()
     if as_written:
         reader.replaced.clear()
-    elif reader.by_hand:
-        interactions, redactor = redact_foreign(reader.by_hand.values())
-        reader.by_hand = dict(zip(reader.by_hand, interactions, strict=True))
+    recording = _of_lines(reader, about, path)
+    return replace(recording, is_compact=recording.is_compact and text is data)
+
+
+def _of_lines(reader: LineReader, about: dict[str, Any], path: Path) -> FileRecording:
+    count = len(reader.starts)
     lines = reader.lines(path.stem)
     metadata, base_url = _about(about, lines, path)
     return FileRecording(
         path.stem,
         lines,
         base_url,
-        _problem(data, count, len(lines), reader),
+        _problem(reader, count, len(lines)),
         path,
         "lines",
         metadata,
         clean_bytes=reader.clean_bytes,
-        added=added._replace(members=added.members + reader.keys),
-        is_compact=reader.is_appendable and not has_crlf and len(lines) == count,
+        is_compact=len(lines) == count and not reader.lacks_newline,
         fallbacks=frozenset(reader.fallbacks),
-        left_out=reader.left_out,
-        redactor=redactor,
     )
 
 
-def _problem(data: bytes, count: int, left: int, reader: LineReader) -> str | None:
+def _problem(reader: LineReader, count: int, left: int) -> str | None:
     """Return what is wrong with a file of ours, which has ``count`` interactions, or None."""
+    data = reader.data
     if end := layout.END.search(data, reader.clean_bytes):
         digest = hashlib.sha256(memoryview(data)[: end.start()]).hexdigest()
         is_same = end[0] == layout.end_line(count, digest).encode()
-        return None if is_same else "it was changed after its recording was closed"
+        return None if is_same else _CHANGED
     bytes_left = len(data) - reader.clean_bytes
-    if reader.left_out:
-        return f"its last {plural(bytes_left, 'byte')} are neither an interaction nor YAML"
-    if reader.was_closed and not bytes_left:
-        return "it was changed after its recording was closed"
     torn = f", {plural(bytes_left, 'byte')} of a torn one left out" if bytes_left else ""
-    return f"its recording was not closed: {plural(left, 'interaction')} recovered{torn}"
+    return _not_closed(left) + torn
+
+
+def _not_closed(count: int) -> str:
+    return f"its recording was not closed: {plural(count, 'interaction')} recovered"
+
+
+def recover(path: Path) -> tuple[FileRecording, bytes]:
+    """Return what a damaged file has in our layout, and all the other text in it."""
+    data, version = _read_bytes(path)
+    data = _with_line_feeds(data)
+    about, position = layout.read_header(data) or (layout.metadata_in(data), 0)
+    reader = LineReader(data, position)
+    return replace(_of_lines(reader, about, path), version=version), b"".join(reader.others)
 
 
 def read_as_written(data: bytes, path: Path) -> tuple[Sequence[Interaction], str | None]:
@@ -319,38 +325,50 @@ def read_as_written(data: bytes, path: Path) -> tuple[Sequence[Interaction], str
     if not data or data.isspace():
         return (), None
     ours = _parse_lines(data, path, as_written=True)
-    if ours is not None and not ours.left_out:
+    if ours is not None:
         return ours.interactions, ours.base_url
-    _, metadata, interactions = _load_third_party(data, path)
+    _, metadata, interactions = _load_whole(data, path)
     return interactions, _about(metadata, interactions, path)[1]
 
 
-def _parse_third_party(data: bytes, path: Path, progress: Progress) -> FileRecording:
-    """Return a recording of another layout, without its credentials."""
-    kind, metadata, interactions = _load_third_party(data, path, progress)
+def _parse_whole(data: bytes, path: Path, progress: Progress) -> FileRecording:
+    """Return a recording of another layout, or one that a person edited, without credentials."""
+    left = layout.without_replaced(_with_line_feeds(data)) if _MARK in data else data
+    if left is None:
+        raise CassetteFormatError(
+            f"{path} was edited before its recording was closed: which responses were replaced is "
+            "not certain.",
+            _REPAIR.format(path),
+        )
+    kind, metadata, interactions = _load_whole(left, path, progress)
     originals = Originals(interactions)
     interactions, redactor = redact_foreign(interactions)
     about, base_url = _about(metadata, interactions, path)
+    is_edited = kind == "vcrpy" and str(about.get("recorded_with")).startswith(layout.WRITER)
     about = {name: redactor.text(v) if isinstance(v, str) else v for name, v in about.items()}
+    was_closed = b"\n# end: " in data
+    problem = _CHANGED if was_closed else _not_closed(len(interactions))
     return FileRecording(
         path.stem,
         interactions,
         base_url,
-        path=path,
-        layout=kind,
-        metadata=about,
+        problem if is_edited else None,
+        path,
+        "lines" if is_edited else kind,
+        about,
         clean_bytes=len(data),
         is_compact=False,
+        is_edited=is_edited,
         fallbacks=frozenset(at for at, each in enumerate(interactions) if each.is_fallback),
         redactor=redactor,
-        originals=originals,
+        originals=None if is_edited else originals,
     )
 
 
-def _load_third_party(
+def _load_whole(
     data: bytes, path: Path, progress: Progress = lambda _: None
 ) -> tuple[Literal["json", "vcrpy", "har"], object, list[Interaction]]:
-    """Return the layout of another program's file, its metadata and its interactions."""
+    """Return the layout, the metadata and the interactions of a file, with its credentials."""
     if path.suffix.lower() == ".har":
         from .har import read_har
 
@@ -361,12 +379,22 @@ def _load_third_party(
         text = data.decode("utf-8-sig")
         metadata, interactions = load_cassette_text(text, progress)
     except UnicodeDecodeError:
-        raise CassetteFormatError(
-            f"{path} is not a cassette: it is not UTF-8 text.", is_cassette=False
-        ) from None
+        raise _not_a_cassette(data, path, "It is not UTF-8 text.") from None
     except CassetteFormatError as error:
-        raise CassetteFormatError(f"{path} is not a cassette. {error}", is_cassette=False) from None
+        raise _not_a_cassette(data, path, error.what) from None
     return "json" if text.lstrip().startswith("{") else "vcrpy", metadata, interactions
+
+
+def _not_a_cassette(data: bytes, path: Path, why: str) -> CassetteFormatError:
+    if conflict := _CONFLICT.search(data):
+        line = data.count(b"\n", 0, conflict.start()) + 1
+        return CassetteFormatError(
+            f"{path} has a conflict of a merge in git, from line {line} on.",
+            f"Keep one side: git checkout --ours {path.name} (or --theirs).",
+        )
+    if _OURS in data:
+        return CassetteFormatError(f"{path} is damaged. {why}", _REPAIR.format(path))
+    return CassetteFormatError(f"{path} is not a cassette. {why}", is_cassette=False)
 
 
 def _about(

@@ -12,11 +12,12 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
+from ..errors import CassetteFormatError
 from ..exchange.bodies import MissingBody, is_like_missing
 from ..exchange.values import (
     PLAIN_URL,
@@ -41,8 +42,8 @@ Address = tuple[str, str]
 WRITER: Final = "directmail-lab"
 _START: Final = f'version: 1\nrecording: {{"recorded_with": "{WRITER}'.encode()
 _HEADER: Final = re.compile(rb"version: 1\nrecording: ([^\n]*)\ninteractions:\n")
-END_OF_HEADER: Final = re.compile(rb"interactions:[ \t]*(?:#[^\n]*)?\n")
-"""The last line of a header, to which a person may have added a comment."""
+_METADATA: Final = re.compile(rb"(?m)^recording: (\{[^\n]*)$")
+_ITEM: Final = re.compile(rb"(?m)^(?=- )")
 
 _HEAD: Final = (
     rb"- recorded_at: ([^\n]*)\n  elapsed_s: ([^\n]*)\n(?:  attempt: (\d{1,3})\n)?"
@@ -62,11 +63,8 @@ MARK: Final = re.compile(
 )
 """The line before an interaction that replaces others: group 1 their numbers, 2 how many are above.
 
-A mark holds until the recording is closed. It is void if somebody has changed the number above it.
+A mark holds until the recording is closed.
 """
-
-_LINES_OF_OURS: Final = re.compile(rb"(?m)^# (?:replaces [\d, -]+ of \d+|end: [^\n]*)(?:\n|\Z)")
-COMMENTS: Final = re.compile(rb"(?:[ \t]*(?:#[^\n]*)?\n)*")
 
 # What a kill in the middle of a write leaves: whole lines of an interaction, then a part of a line.
 _WHOLE_LINES: Final = re.compile(
@@ -95,20 +93,9 @@ _encode = json.JSONEncoder(ensure_ascii=False, default=str).encode
 _quoted = json.encoder.encode_basestring
 
 
-class AddedLines(NamedTuple):
-    """What a person added to the header: the lines at its top, and comments and other members."""
-
-    top: str = ""
-    members: str = ""
-
-
-NOTHING_ADDED: Final = AddedLines()
-
-
-def header_text(metadata: Mapping[str, object], added: AddedLines = NOTHING_ADDED) -> str:
-    """Return the lines that a cassette starts with, with those that a person added."""
-    recording = f"recording: {_one_line(_encode(metadata))}\n"
-    return f"{added.top}version: 1\n{recording}{added.members}interactions:\n"
+def header_text(metadata: Mapping[str, object]) -> str:
+    """Return the lines that a cassette starts with."""
+    return f"version: 1\nrecording: {_one_line(_encode(metadata))}\ninteractions:\n"
 
 
 def end_line(count: int, sha256: str) -> str:
@@ -130,17 +117,42 @@ def mark_line(numbers: Sequence[int], count: int) -> str:
     return f"# replaces {', '.join('-'.join(map(str, part)) for part in parts)} of {count}\n"
 
 
-def replaced_in(mark: re.Match[bytes]) -> Iterator[range]:
-    """Yield the numbers in a mark, as ranges that end at the number of interactions above it."""
-    above = int(mark[2])
+def replaced_in(mark: re.Match[bytes], above: int, most: int) -> list[int] | None:
+    """Return the numbers of the interactions that a mark names.
+
+    None if a mark with this number of interactions above it, of which at most so many are left,
+    cannot be a recorder's: a person has removed or added one.
+    """
+    if int(mark[2]) != above:
+        return None
+    ranges = []
     for part in mark[1].split(b", "):
         first, _, last = part.partition(b"-")
-        yield range(int(first), min(int(last or first), above) + 1)
+        ranges.append(range(int(first), int(last or first) + 1))
+    is_possible = all(1 <= each.start < each.stop <= above + 1 for each in ranges)
+    if not is_possible or sum(map(len, ranges)) > most:
+        return None
+    return [number for each in ranges for number in each]
 
 
-def comments_of(text: bytes) -> bytes:
-    """Return the comments of a person in the text before an interaction or after the last one."""
-    return _LINES_OF_OURS.sub(b"", text)
+def without_replaced(data: bytes) -> bytes | None:
+    """Return an edited file of ours without the interactions that its marks name.
+
+    None if a mark does not fit the interactions above it.
+    """
+    items = _ITEM.split(data)
+    left = len(items) - 1
+    for above, item in enumerate(items):
+        mark = MARK.search(item)
+        if mark is None:
+            continue
+        numbers = replaced_in(mark, above, left)
+        if numbers is None:
+            return None
+        left -= len(numbers)
+        for number in numbers:
+            items[number] = b""
+    return b"".join(items)
 
 
 def interaction_text(interaction: Interaction) -> str:
@@ -172,6 +184,15 @@ def read_header(data: bytes) -> tuple[dict[str, Any], int] | None:
             return json.loads(match[1]), match.end()
     is_start = data.startswith(_START[: len(data)]) and data.count(b"\n") < 3
     return ({}, 0) if is_start else None
+
+
+def metadata_in(data: bytes) -> dict[str, Any]:
+    """Return the metadata in a damaged file; empty if they are damaged too."""
+    match = _METADATA.search(data)
+    if match is not None:
+        with suppress(ValueError, RecursionError):
+            return dict(json.loads(match[1]))
+    return {}
 
 
 def is_torn(tail: bytes) -> bool:
@@ -221,6 +242,9 @@ def response_of(value: Mapping[str, Any], kind: object = None) -> Response:
     reason = text_of(status.get("message") or "")
     if (none := no_response(kind, reason)) is not None:
         return none
+    if stored and "string" not in stored:
+        # vcrpy raises a KeyError when it plays such a response.
+        raise CassetteFormatError(f"its body is under {min(stored)!r}, not under 'string'")
     body = stored.get("string") or b""
     # vcrpy leaves lone surrogates alone.
     body = body.encode("utf-8", "surrogatepass") if isinstance(body, str) else body

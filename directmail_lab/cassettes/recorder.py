@@ -16,7 +16,6 @@ from itertools import chain
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
-from ..display import plural
 from ..errors import CassetteError, CassetteFormatError, CassetteInUseError
 from ..exchange.bodies import missing_body
 from ..exchange.values import Interaction, Request, Response, fails, is_write, may_be_done
@@ -313,8 +312,6 @@ class Recorder:
             if version is None:
                 header = header_text(self._metadata, self._redactor)
                 return self._new_file(self._file, header)
-            if recording.left_out:
-                self._notice(keep_left_out(recording, self._path))
             return self._open_compact(recording)
         except (CassetteInUseError, FileExistsError, FileNotFoundError, PermissionError):
             return self._open_beside()
@@ -355,9 +352,9 @@ class Recorder:
         if not others:
             del metadata["other_base_urls"]
         parts, version = recording.parts(as_written=as_written), recording.version
-        write_cassette(
-            self._path, metadata, parts, self._redactor, added=recording.added, version=version
-        )
+        if recording.is_edited:
+            self._notice(f"{self._path} was edited, so it is written anew: comments are not kept.")
+        write_cassette(self._path, metadata, parts, self._redactor, version=version)
 
     def _new_file(self, path: Path, header: str) -> LineWriter:
         """Create a file with the cassette's permissions."""
@@ -393,43 +390,22 @@ class Recorder:
         )
 
     def _put_in_place(self, *, keeps_others: bool) -> None:
-        """Replace the old file, and keep a person's comments in it.
+        """Replace the old file.
 
-        With ``keeps_others``, its interactions that were not recorded again are kept too.
+        With ``keeps_others``, its interactions that were not recorded again are kept.
         """
-        new = read_cassette(self._file)
+        new, old = read_cassette(self._file), self.recording
         player = Player(
             new,
             self._matching,
-            base_url=self.recording.base_url or "",
+            base_url=old.base_url or "",
             redactor=self._redactor,
         )
-        old = self.recording
-        if old.left_out:
-            self._notice(keep_left_out(old, self._path))
-
-        def stays(part: Interaction | bytes) -> bool:
-            if isinstance(part, bytes):
-                return not part.startswith(b"- ")
-            return keeps_others and player.find(part.request)[0] is None
-
-        # One that does not stay is not parsed: it may be damaged.
-        whole = chain(filter(stays, old.parts(as_written=not keeps_others)), new)
-        write_cassette(
-            self._path, new.metadata, whole, self._redactor, added=old.added, version=old.version
-        )
+        # If the others do not stay, they are not parsed: one may be damaged.
+        others = (each for each in old if player.find(each.request)[0] is None)
+        whole = chain(others if keeps_others else (), new)
+        write_cassette(self._path, new.metadata, whole, self._redactor, version=old.version)
         patiently(self._file.unlink)
-
-
-def keep_left_out(recording: FileRecording, path: Path) -> str:
-    """Write what no reader understands at the end of a file to another one; return a sentence."""
-    for number in range(1, 100):
-        file = path.with_name(f"{path.stem}.cut{f'-{number}' if number > 1 else ''}.txt")
-        with suppress(FileExistsError), file.open("xb") as cut:
-            cut.write(recording.left_out)
-            count = plural(len(recording.left_out), "byte")
-            return f"The last {count} of {path} are no interaction. They are in {file} now."
-    raise CassetteError(f"There are too many files {path.stem}.cut….txt in {path.parent}.")
 
 
 def unfinished_files(path: Path) -> list[Path]:

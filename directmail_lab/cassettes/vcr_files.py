@@ -120,6 +120,24 @@ class _Loader(yamlserializer._CassetteLoader):  # type: ignore[misc]
         return super().construct_object(node, deep)
 
 
+def _text_of_istr(loader: _Loader, _: str, node: yaml.Node) -> Any:
+    """Return the text of multidict's type for a header's name, which aiohttp's requests have."""
+    is_list = isinstance(node, yaml.SequenceNode) and len(node.value) == 1
+    return loader.construct_object(node.value[0] if is_list else _unsafe(loader, node))
+
+
+def _unsafe(_: _Loader, node: yaml.Node) -> Any:
+    tag = node.tag.replace("tag:yaml.org,2002:", "!!")
+    raise CassetteFormatError(
+        f"The tag {tag} in line {node.start_mark.line + 1} would build an object, which is not "
+        "safe to load. Write the value without the tag."
+    )
+
+
+_Loader.add_multi_constructor("tag:yaml.org,2002:python/object/new:multidict.", _text_of_istr)
+_Loader.add_constructor(None, _unsafe)
+
+
 def _size(node: yaml.Node, known: dict[yaml.Node, float]) -> float:
     """Return the number of characters of a node with its aliases replaced; inf for a circle."""
     if isinstance(node, yaml.ScalarNode):
@@ -184,13 +202,17 @@ def load_yaml(text: str, progress: Progress = lambda _: None) -> Any:
     try:
         with uncollected():
             return _Loader(text, progress).get_single_data()
+    except CassetteFormatError:  # which says more
+        raise
     except (yaml.YAMLError, *MALFORMED) as error:
         raise _not_safe(error) from None
 
 
 def _not_safe(error: Exception) -> CassetteFormatError:
     name = type(error).__name__
-    return CassetteFormatError(f"It is not YAML that is safe to load ({name}).")
+    mark = getattr(error, "problem_mark", None)
+    where = "" if mark is None else f" in line {mark.line + 1}"
+    return CassetteFormatError(f"It is not YAML that is safe to load ({name}{where}).")
 
 
 def vcr_text(path: Path, deserialize: Callable[[Any], Any]) -> str:
@@ -228,29 +250,6 @@ def comments_in(text: str) -> Iterator[str]:
             lines = map(str.strip, text[end : token.start_mark.index].splitlines())
             yield from (line for line in lines if line.startswith("#"))
             end = token.end_mark.index
-
-
-def split_members(text: str) -> tuple[str, list[tuple[str, str]]]:
-    """Return the text above the first member of a YAML text, and each member's name and text.
-
-    Raises
-    ------
-    CassetteFormatError
-        It is not YAML, or has no members.
-    """
-    try:
-        node = _Loader(text, lambda _: None).get_single_node()
-    except (yaml.YAMLError, *MALFORMED) as error:
-        raise _not_safe(error) from None
-    if not isinstance(node, yaml.MappingNode) or not node.value:
-        raise CassetteFormatError("It has no members.")
-    keys = [key for key, _ in node.value]
-    starts = [key.start_mark.index for key in keys]
-    ends = [*starts[1:], len(text)]
-    parts = [text[start:end] for start, end in zip(starts, ends, strict=True)]
-    return text[: starts[0]], [
-        (str(key.value), part) for key, part in zip(keys, parts, strict=True)
-    ]
 
 
 def _interaction(entry: Mapping[str, Any], number: int) -> Interaction:

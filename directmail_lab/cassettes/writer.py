@@ -103,9 +103,9 @@ class LineWriter:
         tail_bytes = there.st_size - self.size
         return os.path.samestat(there, self._opened) and tail_bytes in (0, self._tail_bytes)
 
-    def append(self, text: str, count: int = 1) -> None:
-        """Write the lines of one interaction, or of another number of them."""
-        self._state = self._write(text), self._state[1] + count
+    def append(self, text: str) -> None:
+        """Write the lines of one interaction."""
+        self._state = self._write(text), self._state[1] + 1
         now = time.monotonic()
         if now - self._synced_at >= _FSYNC_EVERY_S:
             self._synced_at = now
@@ -168,7 +168,6 @@ def write_cassette(
     parts: Iterable[Interaction | bytes],
     redactor: Redactor,
     *,
-    added: layout.AddedLines = layout.NOTHING_ADDED,
     version: Version | None = None,
 ) -> None:
     """Write a closed, redacted cassette, and let it replace ``path`` when it is complete.
@@ -179,32 +178,26 @@ def write_cassette(
     ----------
     parts
         Interactions, and texts of a cassette that were redacted: see `FileRecording.parts`.
-    added
-        What a person wrote in its header.
     """
     with create(path, version) as new:
-        writer = LineWriter(new, header_text(metadata, redactor, added), version=version_of(new))
+        writer = LineWriter(new, header_text(metadata, redactor), version=version_of(new))
         try:
             for part in parts:
                 if isinstance(part, bytes):
-                    writer.append(part.decode(), count=int(part.startswith(b"- ")))
+                    writer.append(part.decode())
                 else:
                     writer.append(redactor.redacted_text(part, layout.interaction_text)[0])
         finally:
             writer.close()
 
 
-def header_text(
-    metadata: Mapping[str, object],
-    redactor: Redactor,
-    added: layout.AddedLines = layout.NOTHING_ADDED,
-) -> str:
-    """Return the first lines of a cassette, redacted, with those that a person ``added``."""
+def header_text(metadata: Mapping[str, object], redactor: Redactor) -> str:
+    """Return the first lines of a cassette, redacted."""
     # `recorded_with` comes first, since our reader knows our own layout by it.
     about: dict[str, object] = {"recorded_with": f"{layout.WRITER} {VERSION}"}
     others = redacted_metadata(metadata, redactor)
     about |= {name: value for name, value in others.items() if name not in about}
-    text = layout.header_text(about, added)
+    text = layout.header_text(about)
     redactor.refuse_leak(text)
     return text
 

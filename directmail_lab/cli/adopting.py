@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from ..cassettes import FileRecording, convert as files, read_cassette
 from ..cassettes.files import MAX_FILE_BYTES, read_as_written
-from ..cassettes.lines import read_header
+from ..cassettes.layout import read_header
 from ..cassettes.matching import Matching
 from ..cassettes.player import Player
 from ..cassettes.recording import most_days

@@ -267,7 +267,7 @@ class _Bundle:
         place = place.removesuffix(file.suffix) + file.suffix
         with tempfile.TemporaryDirectory() as folder:
             target = Path(folder, PurePosixPath(place).name)
-            convert(file, target, layout_of(target), keeps_comments=False)
+            convert(file, target, layout_of(target))
             cassette, content = read_cassette(target), target.read_bytes()
         self.base_urls.update(cassette.base_urls)
         self._add(place, file, content, audit.parts_of_cassette(cassette.interactions, str(file)))
