@@ -410,7 +410,7 @@ def test_a_password_of_netrc_is_not_in_the_file(
     (tmp_path / "netrc").write_text(f"machine 127.0.0.1 login ada password {SECRET}")
     monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
     with recording(tmp_path / "netrc.yaml"):
-        requests.get(f"{service.base_url}/v1/users/me", timeout=5)
+        requests.get(f"{service.base_url}/v1/users/me", timeout=60)
 
     assert str(service.authorization()).startswith("Basic ")
     assert traces((tmp_path / "netrc.yaml").read_bytes(), SECRET) == []
@@ -450,7 +450,7 @@ def test_the_request_of_a_response_does_not_have_the_sessions_key(
         session.record(tmp_path / "key.yaml")
         shown = [
             asyncio.run(by_aiohttp()),
-            requests.get(address, timeout=5).request.headers,
+            requests.get(address, timeout=60).request.headers,
             httpx.get(address).request.headers.raw,
         ]
 
@@ -517,7 +517,7 @@ def test_a_body_may_follow_the_request(service: ClientService, tmp_path: Path, c
     host, port = service.base_url.removeprefix("http://").split(":")
 
     def post() -> bytes:
-        connection = http.client.HTTPConnection(host, int(port), timeout=5)
+        connection = http.client.HTTPConnection(host, int(port), timeout=60)
         connection.request("POST", "/v1/rows", headers={coding: "chunked" if is_chunked else "3"})
         connection.send(b"3\r\na|b\r\n0\r\n\r\n" if is_chunked else b"a|b")
         response = connection.getresponse()
@@ -572,9 +572,9 @@ def test_a_connection_is_used_again(
     caplog.set_level("DEBUG", "urllib3")
     with requests.Session() as client:
         for number in (numbers := range(3)):
-            client.get(f"{service.base_url}/v1/rows?n={number}", timeout=5)
+            client.get(f"{service.base_url}/v1/rows?n={number}", timeout=60)
             with recording(tmp_path / "again.yaml"):
-                client.get(f"{service.base_url}/v1/rows?n={number}&recorded", timeout=5)
+                client.get(f"{service.base_url}/v1/rows?n={number}&recorded", timeout=60)
 
     assert caplog.text.count("Starting new") == 1
     assert "Resetting dropped" not in caplog.text
@@ -723,10 +723,10 @@ def test_methods_match_in_any_case(service: ClientService, tmp_path: Path) -> No
     """vcrpy writes a method of aiohttp as its caller did."""
     path = tmp_path / "case.yaml"
     with recording(path):
-        requests.post(f"{service.base_url}/v1/rows", timeout=5)
+        requests.post(f"{service.base_url}/v1/rows", timeout=60)
     path.write_text(path.read_text().replace('"POST"', '"post"'))
     with replaying(path):
-        assert requests.post(f"{service.base_url}/v1/rows", timeout=5).status_code == 201
+        assert requests.post(f"{service.base_url}/v1/rows", timeout=60).status_code == 201
 
 
 def test_transports_without_a_network_are_left_alone(tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ def browser() -> Iterator[Browser]:
     playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
     with playwright.sync_playwright() as driver:
         chromium = launch(driver.chromium)
-        playwright.expect.set_options(timeout=30_000)
+        playwright.expect.set_options(timeout=120_000)
         yield chromium
         chromium.close()
 

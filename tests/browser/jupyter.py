@@ -32,8 +32,8 @@ _CHROMIUM_FLAGS: Final = (
     "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
     "--disable-component-update --disable-sync --proxy-server=http://127.0.0.1:9"
 )
-_START_S: Final = 60.0
-_WAIT_MS: Final = 60_000
+_START_S: Final = 300.0
+_WAIT_MS: Final = 180_000
 
 
 def find_chromium() -> str | None:
