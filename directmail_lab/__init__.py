@@ -37,7 +37,6 @@ Less often
     burst(n)               n reads, to see the rate limits change
     live()                 send requests, and record nothing
     logout()               close the session and forget the key
-    explore()              send requests that tell more for findings()
     check_contract()       whether a recording keeps the contract's rules
     drift("my-tour")       whether the live service responds as recorded
     session()              the current session, a Session

@@ -20,7 +20,7 @@ from .paging import get_many as get_many, pages as pages
 from .questions.chart import chart_rate_limits as chart_rate_limits
 from .questions.contract_check import check_contract as check_contract
 from .questions.drift import drift as drift
-from .questions.findings import explore as explore, findings as findings
+from .questions.findings import findings as findings
 from .questions.interactions import interactions as interactions
 from .questions.openapi import openapi as openapi
 from .sessions import Session as Session

@@ -16,7 +16,6 @@ from faulty_service import FaultyService
 from directmail_lab import credentials, current, settings
 from directmail_lab.cassettes import Cassette
 from directmail_lab.credentials import ApiKey
-from directmail_lab.questions import findings
 from directmail_lab.redaction import Redactor
 from directmail_lab.sessions import Session
 from directmail_lab.settings import is_loopback
@@ -84,7 +83,6 @@ def nobody(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     monkeypatch.setattr(current._current, "callbacks", {})
     # Another test's service may have had the same port: forget what is known by address.
     monkeypatch.setattr(settings, "_connected", set())
-    monkeypatch.setattr(findings, "_wrong_key_sent", set())
     # Forget the keys of earlier tests that are not yet garbage-collected.
     monkeypatch.setattr(credentials, "_holders", weakref.WeakValueDictionary())
     yield

@@ -1,10 +1,9 @@
-"""Findings: what was seen of each part that service.md leaves open, and how to explore it."""
+"""Findings: what was seen of each part that service.md leaves open, and what tells more."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import time
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,11 +13,11 @@ import pytest
 from cassette_samples import NOON, get, recorded
 from faulty_service import FaultyService
 
+import directmail_lab as dm
 from directmail_lab import current
 from directmail_lab.contract import ME_PATH
-from directmail_lab.errors import NotConnectedError
 from directmail_lab.exchange.values import Interaction, Response
-from directmail_lab.questions.findings import explore, findings
+from directmail_lab.questions.findings import findings
 from directmail_lab.sessions import Session
 
 if TYPE_CHECKING:
@@ -28,8 +27,7 @@ ME = "the user's record"
 UNIT = "unit of X-RateLimit-Reset"
 EXHAUSTED = "answer when the allowance is used up"
 OTHER_LIMITS = "operations with other allowances"
-NO_KEY = "answer to a missing key"
-WRONG_KEY = "answer to an invalid key"
+NO_KEY = "answer to a missing or invalid key"
 ERRORS = "errors: statuses and body shapes"
 VERSIONS = "versions: new ones, deprecation"
 
@@ -53,7 +51,7 @@ def test_every_part_that_service_md_leaves_open_has_a_row(seen: list[Interaction
     rows = found(*seen)
 
     assert set(rows.dtypes.astype(str)) == {"string"}
-    assert "; ".join(rows["section"]) == "1, 4; 2; 3; 4; 4; 5; 5; 5; 6; 7; 8; 8; 8; 9"
+    assert "; ".join(rows["section"]) == "1, 4; 2; 3; 4; 4; 5; 5; 6; 7; 8; 8; 8; 9"
     assert rows["find_out"].str.len().gt(0).all()
     assert seen or set(rows["how_sure"]) == {"not seen"}
     assert seen or set(rows["seen"]) == {""}
@@ -126,93 +124,19 @@ def test_a_live_sessions_findings_need_no_recording() -> None:
     assert "this session: bodies of the last 4 of 5." in frame.attrs["notes"]
 
 
-def test_explore_sends_reads_and_shows_what_they_found(
-    connected: Session,
-    service: FaultyService,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    """Each request is printed and followed by a pause, and the session keeps the results."""
-    pauses: list[float] = []
-    monkeypatch.setattr("time.sleep", pauses.append)
-    frame = explore(pause_s=0.5)
-    rows, sent = frame.set_index("part"), service.requests.total()
-    lines = capsys.readouterr().out.splitlines()
-
-    assert {name.partition(" ")[0] for name in service.requests} == {"GET", "OPTIONS"}
-    assert "GET /v1/users/me with a wrong key: 401" in lines
-    assert (len(lines), pauses.count(0.5)) == (1 + sent, sent)
-    assert sent <= 20
-    assert "company.address.postcode string" in rows.loc[ME, "seen"]
-    assert rows.loc[NO_KEY, "seen"].startswith("401: JSON error")
-    assert list(rows.loc[[NO_KEY, WRONG_KEY], "interactions"]) == ["explore: 2", "explore: 1"]
-    assert rows.loc[VERSIONS, "seen"] == "GET /v2/users/me: 404"
-
-
-@pytest.mark.parametrize("key", ["", "not-the-key"])
-def test_a_wrong_key_is_sent_once_by_all_sessions(
-    service: FaultyService, capsys: pytest.CaptureFixture[str], key: str
-) -> None:
-    """A service may lock an account after wrong keys, so one process sends one per address."""
-    with current_session(service, key):
-        explore(pause_s=0)
-    if key:
-        assert service.requests.total() == 1
-    with current_session(service):
-        explore(pause_s=0)
-    lines = capsys.readouterr().out.splitlines()
-
-    assert sum("with a wrong key: 401" in line for line in lines) == (0 if key else 1)
-    assert sum("not sent again" in line for line in lines) == 1
-
-
-@pytest.mark.parametrize(("reset", "reads"), [("epoch_ms", 3), ("missing", 3), ("seconds", 15)])
-def test_reads_for_the_unit_stop_once_it_is_known_or_cannot_be_learned(
-    service: FaultyService, reset: str, reads: int
-) -> None:
-    """A timestamp shows its unit by its size. Without the header nothing can be learned."""
-    if reset != "seconds":
-        value = f"{time.time() + 60:.0f}000" if reset == "epoch_ms" else None
-        service.fault(headers={"X-RateLimit-Reset": value})
-    with current_session(service):
-        rows = explore(pause_s=0).set_index("part")
-
-    # One read without a key and one with a wrong key are included.
-    assert service.requests[f"GET {ME_PATH}"] == reads
-    if reset == "epoch_ms":
-        assert rows.loc[UNIT, "how_sure"] == "certain"
-        assert rows.loc[UNIT, "seen"].startswith("epoch_ms")
-
-
-def test_a_recording_contains_no_response_to_a_wrong_key(
-    connected: Session, tmp_path: Path
-) -> None:
-    """A replay would return the recorded 401 for the right key. A replay cannot be explored."""
-    with connected.record(tmp_path / "tour.yaml"):
-        explore(pause_s=0)
-    connected.replay(tmp_path / "tour.yaml", repeat="strict")
-
-    assert len(connected.me()) == 1
-    assert '"code": 401' not in (tmp_path / "tour.yaml").read_text(encoding="utf-8")
-    with pytest.raises(NotConnectedError, match="findings"):
-        explore()
-
-
 @pytest.mark.usefixtures("connected")
-def test_other_regions_get_requests_without_the_key(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The key may not be theirs.
+def test_the_requests_that_findings_names_tell_more() -> None:
+    """They are reads, which need no permission, and one of them has no key."""
+    before = findings().set_index("part")
+    for part in (NO_KEY, ERRORS, VERSIONS):
+        eval(f"dm.{before.loc[part, 'find_out']}", {"dm": dm})
+    rows = findings().set_index("part")
 
-    A region that does not respond is named, and the rest continues.
-    """
-    with FaultyService(api_key="another-region") as other, FaultyService() as silent:
-        silent.fault(drop="close")
-        regions = f"other={other.base_url},silent={silent.base_url}"
-        monkeypatch.setenv("DIRECTMAIL_REGIONS", regions)
-        rows = explore(pause_s=0).set_index("part")
-    printed = capsys.readouterr().out
-
-    assert "GET /v1/users/me without a key: no response (RemoteProtocolError)" in printed
-    assert other.requests == silent.requests == {f"GET {ME_PATH}": 1}
-    assert f"{other.base_url}: 401" in rows.loc["regional base addresses", "seen"]
+    assert set(before["seen"]) == {""}
+    assert rows.loc[NO_KEY, "seen"].startswith("401: JSON error")
+    assert list(rows.loc[[NO_KEY, VERSIONS], "interactions"]) == [
+        "this session: 1",
+        "this session: 3",
+    ]
+    assert rows.loc[ERRORS, "interactions"] == "this session: 1-3"
+    assert rows.loc[VERSIONS, "seen"] == "GET /v2/users/me: 404"

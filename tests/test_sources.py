@@ -120,7 +120,7 @@ def test_every_question_accepts_every_source(
 def test_every_question_is_asked_here_and_tab_completes_its_cassette() -> None:
     """A question that is added belongs to these lists, too."""
     modules = vars(dm)["_MODULES"].items()
-    added = {name for name, module in modules if module.startswith(".questions.")} - {"explore"}
+    added = {name for name, module in modules if module.startswith(".questions.")}
     assert added - {"drift"} <= QUESTIONS.keys()  # which compares two sources
 
     for name in added | QUESTIONS.keys() | {"record", "replay"}:
@@ -178,17 +178,6 @@ def test_a_response_replayed_by_new_episodes_is_in_neither_chart_nor_check(
     assert checked() == {"/v1/nowhere": 1}
     assert "/v1/users/me" not in dm.chart_rate_limits().alt_text
     assert "No unit fits" not in connected.recording.evidence.why
-
-
-@pytest.mark.usefixtures("connected")
-def test_requests_without_the_key_count_in_findings_alone(service: FaultyService) -> None:
-    """`explore` sends one request without a key and one with a wrong key."""
-    dm.explore(pause_s=0)
-    count = service.requests.total() - 2
-
-    assert found("answer to a missing key") == "explore: 2"
-    assert found("answer to an invalid key") == "explore: 1"
-    assert len(dm.interactions()) == len(dm.rate_limits()) == sum(checked().values()) == count
 
 
 def test_drift_adds_no_interactions_and_uses_the_recordings_numbers(

@@ -128,5 +128,5 @@ def _renewal(response: httpx.Response) -> Iterator[str]:
     else:
         yield (
             f"X-RateLimit-Reset is {reading.reset}, in a unit that is not known yet: findings() "
-            "shows what is known, and explore() finds out more."
+            "shows what is known, and what would tell more."
         )

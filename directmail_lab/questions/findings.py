@@ -1,64 +1,34 @@
-"""`findings`: what was seen of the parts that service.md leaves open. `explore` sends requests."""
-
-# ruff: noqa: T201 (`explore` prints what it sends)
+"""`findings`: what was seen of the parts that service.md leaves open."""
 
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from operator import attrgetter
-from typing import Final, Literal
-from weakref import WeakKeyDictionary
+from typing import Final
 
 import pandas as pd
 
-from ..authentication import HEADER, header_value
 from ..cassettes import Recording, uncollected
-from ..contract import ME_PATH, RESET_HEADER, TYPICAL_LIMIT
-from ..current import session as current
+from ..contract import ME_PATH, TYPICAL_LIMIT
 from ..display import Progress, ProgressBar, ranges, with_whole_cells
-from ..errors import NotConnectedError
 from ..exchange.bodies import read_json_body, shown_missing
 from ..exchange.operations import operations_of
 from ..exchange.values import (
-    Interaction,
-    Request,
     Response,
     header,
-    normalize_headers,
 )
-from ..http import httpx, response_value
-from ..readings.reading import Reading, is_exhausted, reading_of
-from ..sessions import Session
-from ..settings import configured_regions
+from ..readings.reading import Reading, is_exhausted
 from ..sources import Source, named_paths, recordings_of
 from .shapes import ANY_NAME, Schema, grouped, notes_on, schema_of
 
 _COLUMNS: Final = ("part", "section", "seen", "how_sure", "interactions", "find_out")
 _ME: Final = f"GET {ME_PATH}"
 _ASK: Final = "ask the service's operator"
-_EXPLORE: Final = "explore()"
 _OTHER_VERSION: Final = re.compile(r"/v(?!1/|1$)\d+(/|$)")
 _VERSION_HEADERS: Final = ("Deprecation", "Sunset", "API-Version")
-
-# Two harmless paths: one that should not exist, and the next version of one that does.
-_NOWHERE: Final = "/v1/directmail-lab-nowhere"
-_NEXT_VERSION: Final = "/v2/users/me"
-_WRONG_KEY: Final = "directmail-lab-no-key"
-# Enough reads to see a value of X-RateLimit-Reset count down, if it does.
-_MOST_READS_FOR_UNIT: Final = 12
-
-Credentials = Literal["key", "none", "wrong"]
-
-# For each recording, the responses to `explore` that it does not keep, and which key was sent.
-_explored: Final = WeakKeyDictionary[Recording, list[tuple[Interaction, Credentials]]]()
-
-# The base addresses to which this process has sent a wrong key. It sends no second one, since a
-# service may lock the account.
-_wrong_key_sent: Final[set[str]] = set()
 
 
 def findings(source: Source | Iterable[Source] = None) -> pd.DataFrame:
@@ -70,7 +40,7 @@ def findings(source: Source | Iterable[Source] = None) -> pd.DataFrame:
     ----------
     source
         A cassette's name, a path, a folder, a list of these, or a `Session`. By
-        default the current session, with the responses to `explore`.
+        default the current session.
 
     Returns
     -------
@@ -114,44 +84,12 @@ def findings(source: Source | Iterable[Source] = None) -> pd.DataFrame:
     return with_whole_cells(frame)
 
 
-def explore(*, pause_s: float = 1.0) -> pd.DataFrame:
-    """Send requests that show what the document leaves open; see `findings`.
-
-    It sends at most about twenty requests, all of them reads, with the
-    session's pacing. It prints each one. It sends a request without a key to
-    the session's address and to each other configured region, and once per
-    process a request with a wrong key to the session's address. These are not
-    recorded. If the service refuses the session's own key, nothing more is
-    sent. The allowance is not used up; `burst` can do that.
-
-    Parameters
-    ----------
-    pause_s
-        Seconds to wait after each request.
-
-    Raises
-    ------
-    NotConnectedError
-        No session is open, or it replays a recording, which has no responses to
-        new requests.
-    """
-    opened = current()
-    if opened.mode == "replay":
-        problem = "The session replays a recording, which has no responses to new requests."
-        raise NotConnectedError(f"{problem} See findings(), or sign in with login().")
-    _explore(opened, pause_s)
-    return findings()
-
-
 # -- what was seen -----------------------------------------------------------------------------
 
 
 @dataclass(eq=False)
 class _Response:
-    """A response, the recording that has it, and its number there.
-
-    ``key`` is ``"none"`` or ``"wrong"`` if `explore` sent no key or a wrong one.
-    """
+    """A response, the recording that has it, and its number there."""
 
     recording: str
     number: int
@@ -159,7 +97,6 @@ class _Response:
     reading: Reading
     response: Response
     has_body: bool = True
-    key: Credentials = "key"
     operation: str = ""
 
     @property
@@ -201,10 +138,6 @@ def _responses(recording: Recording, progress: Progress) -> Iterator[_Response]:
         response, has_body = interaction.response, recording.has_bodies(number)
         has_body &= shown_missing(response.body) is None
         yield _Response(recording.name, number, address, reading, response, has_body)
-    for number, (interaction, key) in enumerate(_explored.get(recording, ()), 1):
-        address = interaction.request.uri.removesuffix(ME_PATH)
-        reading = reading_of(interaction, ME_PATH)
-        yield _Response("explore", number, address, reading, interaction.response, key=key)
 
 
 def _rows(
@@ -218,19 +151,19 @@ def _rows(
     others = [each for each in good if each.operation != _ME]
     other_json = [each for each in others if each.kind == "JSON"]
     mine = [each for each in good if each.operation == _ME and each.kind == "JSON"]
-    no_key = [each for each in every if each.key == "none"]
-    wrong_key = [each for each in every if each.key == "wrong"]
+    unauthorized = [each for each in every if each.status in (401, 403)]
     failed = [each for each in every if each.status >= 400]
-    own = [each for each in every if each.key == "key"]
-    limited = [each for each in own if each.reading.limit not in (None, TYPICAL_LIMIT)]
-    used_up = [each for each in own if is_exhausted(each.status, each.reading.remaining)]
+    limited = [each for each in every if each.reading.limit not in (None, TYPICAL_LIMIT)]
+    used_up = [each for each in every if is_exhausted(each.status, each.reading.remaining)]
     versions = [each for each in every if each.versions]
-    with_reset = [each for each in own if each.reading.reset is not None]
+    with_reset = [each for each in every if each.reading.reset is not None]
     unit, sure = _unit(recordings)
-    unit_call = "" if sure == "certain" else _EXPLORE
+    unit_call = "" if sure == "certain" else "me(), again after some seconds"
     # A paced session would wait for the renewal instead.
     over = 'connect(…, pace="off"), then burst(n) with n over the limit'
-    v2 = f'get("{_NEXT_VERSION}")'
+    no_key = f'get("{ME_PATH}", auth=None)'
+    nowhere = 'get("/v1/nowhere")'
+    version_2 = 'get("/v2/users/me")'
     sign_in, older = 'connect("https://…"), then me()', "drift(…), on an older cassette"
     known = 'get("/v1/…") with a known path'
     return [
@@ -239,15 +172,21 @@ def _rows(
         _row("states and transitions", "3", older),
         _row("regional base addresses", "4", sign_in, every, _codes, by="address"),
         _row("the user's record", "4", "me()", mine, _fields),
-        _row("answer to a missing key", "5", _EXPLORE, no_key, _kinds, by="status"),
-        _row("answer to an invalid key", "5", _EXPLORE, wrong_key, _kinds, by="status"),
+        _row("answer to a missing or invalid key", "5", no_key, unauthorized, _kinds, by="status"),
         _row("how keys are issued or revoked", "5", _ASK),
         _row("events", "6", _ASK),
-        _row("errors: statuses and body shapes", "7", _EXPLORE, failed, _kinds, by="status"),
+        _row("errors: statuses and body shapes", "7", nowhere, failed, _kinds, by="status"),
         _row("unit of X-RateLimit-Reset", "8", unit_call, with_reset, lambda _: unit, sure=sure),
         _row("answer when the allowance is used up", "8", over, used_up, _exhaustion, by="status"),
         _row("operations with other allowances", "8", known, limited, _limits, by="operation"),
-        _row("versions: new ones, deprecation", "9", v2, versions, _versions, by="operation"),
+        _row(
+            "versions: new ones, deprecation",
+            "9",
+            version_2,
+            versions,
+            _versions,
+            by="operation",
+        ),
     ]
 
 
@@ -342,60 +281,3 @@ def _joined(texts: Iterable[str]) -> str:
 
 def _numbers(responses: _Responses) -> str:
     return ranges(each.number for each in responses)
-
-
-# -- requests that show more -------------------------------------------------------------------
-
-
-def _explore(opened: Session, pause_s: float) -> None:
-    """Send all requests, or only the first if the key is refused."""
-    address = opened.base_url
-    print(f"Exploring {address} with reads, which change nothing there.")
-    last = _send(opened.client, "GET", address, ME_PATH, pause_s)
-    if last is not None and last.status_code in (401, 403):
-        _wrong_key_sent.add(address)  # each further request would send the wrong key again
-        print("The key was refused, so nothing more is sent.")
-        return
-    for method, path in (("OPTIONS", ME_PATH), ("GET", _NOWHERE), ("GET", _NEXT_VERSION)):
-        _send(opened.client, method, address, path, pause_s)
-    if address in _wrong_key_sent:
-        print(f"A wrong key was sent to {address} before, and is not sent again.")
-    else:
-        _wrong_key_sent.add(address)
-        _send_without_key(opened, address, "wrong", pause_s)
-    # Other regions get no key: it belongs to one region, and must not be sent to another.
-    for region in dict.fromkeys([address, *configured_regions().values()]):
-        _send_without_key(opened, region, "none", pause_s)
-    for _ in range(_MOST_READS_FOR_UNIT):
-        has_reset = last is not None and RESET_HEADER in last.headers
-        if not has_reset or opened.recording.evidence.unit != "undetermined":
-            return
-        last = _send(opened.client, "GET", address, ME_PATH, pause_s)
-
-
-def _send_without_key(opened: Session, address: str, key: Credentials, pause_s: float) -> None:
-    # Not recorded: a cassette keeps no credentials, so a replay would give the response to a wrong
-    # key to a request with the right one.
-    headers = {HEADER: header_value(_WRONG_KEY)} if key == "wrong" else {}
-    note = " with a wrong key" if headers else " without a key"
-    with httpx.Client(headers=headers, timeout=opened.client.timeout) as client:
-        response = _send(client, "GET", address, ME_PATH, pause_s, note)
-    if response is not None:
-        recorded = normalize_headers(response_value(response))
-        interaction = Interaction(Request("GET", address + ME_PATH), recorded)
-        _explored.setdefault(opened.recording, []).append((interaction, key))
-
-
-def _send(
-    client: httpx.Client, method: str, address: str, path: str, pause_s: float, note: str = ""
-) -> httpx.Response | None:
-    """Send a request, print what came of it, and wait before the next."""
-    response = None
-    try:
-        response = client.request(method, address + path)
-        outcome = str(response.status_code)
-    except httpx.HTTPError as error:
-        outcome = f"no response ({type(error).__name__})"
-    print(f"{method} {path}{note}: {outcome}")
-    time.sleep(pause_s)
-    return response
