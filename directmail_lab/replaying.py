@@ -17,10 +17,15 @@ from .settings import NO_ADDRESS
 
 
 def replaying_session(
-    cassette: str | Path, base_url: str | None = None, **options: Unpack[SessionOptions]
+    cassette: str | Path | FileRecording,
+    base_url: str | None = None,
+    **options: Unpack[SessionOptions],
 ) -> tuple[Session, FileRecording]:
     """Return a session that can only replay, at the address of a cassette, and its recording."""
-    recording = read_cassette(find_cassette(cassette))
+    if isinstance(cassette, FileRecording):
+        recording = cassette
+    else:
+        recording = read_cassette(find_cassette(cassette))
     if base_url is None:
         with suppress(AddressError):  # a stranger's cassette may have any address
             return Session(recording.base_url or "", **options), recording

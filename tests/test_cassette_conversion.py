@@ -1,4 +1,4 @@
-"""Rewritten cassettes: converted to another layout or HAR, redacted again, repaired, adopted."""
+"""Rewritten cassettes: converted to another layout or HAR, redacted again, repaired."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from vcr.serializers import jsonserializer, yamlserializer
 import directmail_lab as dm
 from directmail_lab import credentials
 from directmail_lab.cassettes import Cassette, FileRecording, read_cassette
-from directmail_lab.cassettes.convert import adopt, convert, layout_of, redact, repair
+from directmail_lab.cassettes.convert import convert, layout_of, redact, repair
 from directmail_lab.cassettes.har import har_text, read_har
 from directmail_lab.cli import app
 from directmail_lab.credentials import ApiKey
@@ -261,12 +261,12 @@ def test_a_vcrpy_interaction_takes_its_time_from_the_date_header(
     headers = (*interaction.response.headers, ("Date", date))
     response = replace(interaction.response, headers=headers)
     path = written_by_vcrpy("theirs.yaml", replace(interaction, response=response))
-    adopt(path)
+    redact(path, [])
 
     assert [each.recorded_at for each in read_cassette(path)] == [at]
 
 
-@pytest.mark.parametrize("name", ["convert", "redact", "repair", "adopt"])
+@pytest.mark.parametrize("name", ["convert", "redact", "repair"])
 def test_a_file_that_another_program_changes_meanwhile_is_not_overwritten(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
@@ -279,7 +279,6 @@ def test_a_file_that_another_program_changes_meanwhile_is_not_overwritten(
         "convert": lambda: convert(path, path, "vcrpy"),
         "redact": lambda: redact(path, ["name"]),
         "repair": lambda: repair(path),
-        "adopt": lambda: adopt(path),
     }
 
     def read_as_it_changes(file: Path) -> FileRecording:

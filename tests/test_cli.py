@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import csv
-import gzip
 import io
 import json
 import os
@@ -13,15 +12,13 @@ import signal
 import subprocess
 import sys
 import zipfile
-from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
 import vcr
-from cassette_samples import BASE_URL, answered, get, recorded, theirs, typed
+from cassette_samples import answered, get, recorded
 from key_search import traces
 from marks import slow
 from tutorials import read, run
@@ -29,11 +26,10 @@ from typer.testing import CliRunner
 
 import directmail_lab as dm
 from directmail_lab import cli, settings, tutorials
-from directmail_lab.cassettes import convert, read_cassette
+from directmail_lab.cassettes import read_cassette
 from directmail_lab.cli import app, programs
 from directmail_lab.cli.output import complete_cassette, error_message
 from directmail_lab.errors import DirectMailLabError, NotRecordedError
-from directmail_lab.exchange.values import Request
 from directmail_lab.questions.audit import audit_many
 
 if TYPE_CHECKING:
@@ -354,7 +350,7 @@ def test_audit_exits_with_1_until_nothing_is_left_to_redact(tour: Path) -> None:
     assert "cell 2, source: a service's key" in both.stdout
     assert KEY not in both.output
     assert done.exit_code == 0
-    assert "Changed 2 interactions of tour.\n" in done.stdout
+    assert f"Changed 2 interactions of {tour}.\n" in done.stdout
     assert cassette("audit", "tour").exit_code == 0
 
 
@@ -363,7 +359,7 @@ def test_many_files_are_audited_side_by_side_with_the_same_result(tour: Path) ->
     """In several processes, in the order of their names; one that is not there is an error."""
     one = cassette("audit", tour)
     many = [tour.with_name(f"tour-{number:02}.yaml") for number in range(40)]
-    padding = f"# {'a' * 200_000}\n"
+    padding = f"# {'a' * 500_000}\n"
     for path in many:
         path.write_text(tour.read_text() + padding)
     all_of_them = cassette("audit", *many)
@@ -464,7 +460,7 @@ def test_the_lab_starts_on_the_first_notebook_and_prints_its_address_last(tmp_pa
     assert "token=" not in rest
 
 
-# -- adopting vcrpy's cassettes ----------------------------------------------------------------
+# -- folders of vcrpy's cassettes --------------------------------------------------------------
 
 SECRET = "Wy5Nf0PtA3oVi7KzQm2ExRj8"
 ASKED: dict[str, tuple[str, str, dict[str, Any]]] = {
@@ -495,181 +491,47 @@ def contents(folder: str) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in Path(folder).rglob("*") if path.is_file()}
 
 
-def test_adopt_names_what_it_finds_and_changes_nothing(suite: object, service: StandIn) -> None:
-    """The report has secrets with their places, old recordings, and files that are no cassettes.
+def test_the_audit_of_a_folder_has_a_line_for_each_kind_of_finding(
+    suite: object, service: StandIn
+) -> None:
+    """The line has the number of files and the first place; cassettes that cannot be read follow.
 
-    A wrong age is an error before anything is changed.
+    Other files in the folder are passed over.
     """
     Path("suite/config.yaml").write_text("a: 1")
-    recorded("suite/ours.yaml", replace(answered(body="{}"), recorded_at=datetime.now(UTC)))
-    old = Path("suite/plain.yaml")
-    old.write_text(
-        re.sub("(- )?[A-Z][a-z]{2}, .* GMT", "- Sun, 01 Nov 2020 1:00:00 GMT", old.read_text())
-    )
+    plain = Path("suite/plain.yaml").read_text()
+    Path("suite/merged.yaml").write_text(f"<<<<<<< ours\n{plain}")
     before = contents("suite")
-    wrong = invoke("cassette", "adopt", "suite", "--write", "--max-age", "long")
-    done = invoke("cassette", "adopt", "suite")
-    clean = invoke("cassette", "adopt", "suite/deep", "--max-age", "1 day")
+    done = invoke("cassette", "audit", "suite")
 
     assert contents("suite") == before
-    assert isinstance(wrong.exception, DirectMailLabError)
-    assert re.findall(r"^suite/.*", done.stdout, re.MULTILINE) == [
-        "suite/address.yml",
-        "suite/as.json",
-        "suite/deep/body.yaml",
-        "suite/header.yaml",
-        "suite/test_without_a_path",
-    ]
-    text = " ".join(done.stdout.split())
+    assert done.exit_code == 1
     for said in (
-        "8 files: 6 of another program, 1 without interactions, 1 of ours.",
-        "The first without interactions, so no cassette, is suite/config.yaml.",
-        "Changed nothing: --write would rewrite 6 cassettes, redacted.",
-        "contains an api_key parameter (interaction 1, address)",
-        "once that is redacted, vcrpy finds no response to it",
-        "contains credentials of HTTP Basic (interaction 1, request header authorization)",
-        "1 file of 8 are older than 365 days. The oldest is suite/plain.yaml, of ",
+        "1 file: an api_key parameter, first in suite/address.yml, interaction 1, address",
+        "1 file: credentials of HTTP Basic, first in suite/header.yaml, interaction 1, request",
+        "2 files: a credential in a header, first in suite/as.json, interaction 1, request head",
+        "suite/merged.yaml has a conflict",
+        "found in 7 files.",
     ):
-        assert said in text
-    assert SECRET not in text
-    assert done.exit_code == clean.exit_code == 1
+        assert said in done.output
+    assert SECRET not in done.output
 
 
-def test_adopt_names_what_differs_from_vcrpys_own_files() -> None:
-    """A compressed body does not; a serializer of the suite's own, and repeated requests, do."""
-    Path("suite").mkdir()
-    packed = typed("text/plain", gzip.compress(b"hello"), ("Content-Encoding", "gzip"))
-    theirs("suite/packed.yaml", packed, packed)
-    login = Request("POST", f"{BASE_URL}/login?api_key={SECRET}", (), b"")
-    theirs("suite/login.yaml", answered(login))
-    theirs("suite/polled.yaml", answered(body="1"), answered(body="2"))
-    text = Path("suite/polled.yaml").read_text("utf-8")
-    parsed = re.sub("    body:\n      string: .*", "    parsed_body: 1", text)
-    Path("suite/parsed.yaml").write_text(parsed)
-    agent = (("User-Agent", "Tornado/6.4"),)
-    theirs("suite/tornado.yaml", answered(replace(get("/v1"), headers=agent)))
-    Path("suite/merged.yaml").write_text(f"<<<<<<< ours\n{text}")
-    done = invoke("cassette", "adopt", "suite")
-
-    text = " ".join(done.stdout.split())
-    assert "suite/merged.yaml cannot be adopted: suite/merged.yaml has a conflict" in text
-    assert parsed != text
-    assert "suite/packed.yaml" not in text
-    assert "suite/tornado.yaml was recorded by Tornado, whose requests do not go" in text
-    assert "It has parsed_body in the place of a body: the suite has a serializer of its" in text
-    assert "suite: 4 of 4 cassettes replay in the order of their recording by default, 4" in text
-    assert "In 1, one request has several different responses" in text
-    assert "The first is suite/polled.yaml." in text
-
-
-SERIALIZER = """
-import json, yaml
-
-def deserialize(text):
-    data = yaml.safe_load(text)
-    for interaction in data["interactions"]:
-        body = interaction["response"].pop("parsed_body")
-        interaction["response"]["body"] = {"string": json.dumps(body)}
-    return data
-"""
-
-
-def test_adopt_reads_the_serializer_of_a_suite(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Files of such a suite are then adopted like others. A wrong name changes nothing."""
-    Path("suite").mkdir()
-    Path("own_serializer.py").write_text(SERIALIZER)
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    for name in ("one", "two"):
-        theirs(f"suite/{name}.yaml", answered(get("/v1"), '{"id": 7}'))
-        text = Path(f"suite/{name}.yaml").read_text("utf-8")
-        parsed = re.sub("    body:\n      string: .*", "    parsed_body: {id: 7}", text)
-        Path(f"suite/{name}.yaml").write_text(parsed)
-    before = contents("suite")
-    named = ("cassette", "adopt", "suite", "--write", "--serializer")
-    wrong = [invoke(*named, name).exception for name in ("own_serialiser", "own_serializer.json")]
-    unchanged = contents("suite") == before
-    done = invoke(*named, "own_serializer")
-
-    assert all(isinstance(each, DirectMailLabError) for each in wrong)
-    assert unchanged
-    assert (done.exit_code, "Rewrote 2 cassettes, redacted." in done.stdout) == (0, True)
-    assert [json.loads(each.response.body) for each in read_cassette(Path("suite/one.yaml"))] == [
-        {"id": 7}
-    ]
-
-
-PACKED = """
-import gzip, yaml
-from vcr.request import Request
-
-class Packed:
-    @staticmethod
-    def deserialize(data):
-        cassette = yaml.safe_load(gzip.decompress(data))
-        cassette["requests"] = [Request(**each) for each in cassette["requests"]]
-        return cassette
-"""
-
-
-def test_adopt_unpacks_the_cassettes_of_a_suites_own_persister(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Without its serializer, it says how many it passed over. It replaces no other cassette."""
-    Path("suite").mkdir()
-    Path("own_packed.py").write_text(PACKED)
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    request = {"method": "GET", "uri": f"{BASE_URL}/v1", "body": None, "headers": {"Via": ["a"]}}
-    response = {"status": {"code": 200, "message": "OK"}, "headers": {}, "body": {"string": "{}"}}
-    data = {"requests": [request], "responses": [response]}
-    packed = gzip.compress(json.dumps(data).encode())
-    for name in ("one", "two"):
-        Path(f"suite/{name}.yaml.gz").write_bytes(packed)
-    theirs("suite/two.yaml", answered(get("/v1")))
-    two = Path("suite/two.yaml").read_bytes()
-    passed_over = invoke("cassette", "adopt", "suite")
-    named = ("cassette", "adopt", "suite", "--serializer", "own_packed.Packed")
-    looked, unchanged = invoke(*named), sorted(contents("suite"))
-    Path("suite/two.yaml").rename("two.yaml")
-    Path("suite/two.yaml.gz").rename("two.yaml.gz")
-    done = invoke(*named, "--write")
-    Path("two.yaml").rename("suite/two.yaml")
-    Path("two.yaml.gz").rename("suite/two.yaml.gz")
-    Path("suite/one.yaml").rename("one.yaml")
-    refused = invoke(*named, "--write")
-
-    assert "Passed over 2 files of a suffix that vcrpy does not know." in passed_over.stdout
-    assert "The first is suite/one.yaml.gz." in passed_over.stdout
-    assert "2 of another program" in looked.stdout
-    assert unchanged == ["suite/one.yaml.gz", "suite/two.yaml", "suite/two.yaml.gz"]
-    assert done.exit_code == 0
-    (interaction,) = read_cassette(Path("one.yaml"))
-    assert (interaction.request.uri, interaction.response.body) == (f"{BASE_URL}/v1", b"{}")
-    assert "suite/two.yaml.gz would become" in refused.stdout
-    assert Path("suite/two.yaml").read_bytes() == two
-
-
-def test_adopt_reads_many_files_side_by_side() -> None:
-    """The report of many files, which processes read, is the report of a few."""
-    Path("suite").mkdir()
-    for number in range(5):
-        asked = get(f"/v1/lists?api_key={SECRET}{number}")
-        theirs(f"suite/{number}.yaml", answered(asked, "x" * 1_000_000))
-    done = invoke("cassette", "adopt", "suite", "--max-age", "99999 days")
-
-    named = re.findall(r"^suite/(\d)[.]yaml\n    contains", done.stdout, re.MULTILINE)
-    assert named == ["0", "1", "2", "3", "4"]
-    assert "suite: 5 of 5 cassettes replay" in done.stdout
-
-
-def test_adopt_redacts_cassettes_and_loses_no_response(
+def test_redacting_a_folder_loses_no_response(
     suite: dict[str, httpx.Response], service: StandIn
 ) -> None:
-    """The secrets are gone, and directmail_lab and vcrpy replay the same responses as before."""
-    invoke("cassette", "adopt", "suite", "--write")
-    again = invoke("cassette", "adopt", "suite")
+    """The secrets are gone, and directmail_lab and vcrpy replay the same responses as before.
+
+    JSON stays JSON, whatever its file is named.
+    """
+    Path("suite/config.yaml").write_text("a: 1")
+    Path("suite/as.json").rename("suite/as_json")
+    invoke("cassette", "redact", "suite", "--only-credentials")
+    again = invoke("cassette", "audit", "suite")
+    Path("suite/as_json").rename("suite/as.json")
     service.close()
 
-    assert again.exit_code == 0
+    assert "a secret" not in again.stdout
     assert all(
         not traces(data, each) for data in contents("suite").values() for each in (KEY, SECRET)
     )
@@ -684,60 +546,25 @@ def test_adopt_redacts_cassettes_and_loses_no_response(
         assert ours.status_code == theirs.status_code == answer.status_code
 
 
-@pytest.mark.parametrize("name", ["test_me", "test_me.yaml", "test_me.json"])
-def test_adopt_keeps_the_json_of_a_cassette_whatever_its_name(name: str) -> None:
-    """vcrpy's serializer for JSON adds no suffix, and would not load YAML."""
-    Path("suite").mkdir()
-    theirs(f"suite/{name}", answered(get(f"/v1?api_key={SECRET}")), as_json=True)
-    done = invoke("cassette", "adopt", "suite", "--write")
-    text = Path("suite", name).read_text(encoding="utf-8")
-
-    assert "Rewrote 1 cassette, redacted." in done.output
-    assert vcr.serializers.jsonserializer.deserialize(text)["interactions"]
-    assert SECRET not in text
-
-
 @pytest.mark.posix("links")
-def test_adopt_leaves_outside_files_keeps_permissions_and_reports_comments(
+def test_redacting_a_folder_leaves_what_is_outside_of_it_and_keeps_permissions(
     suite: object, tmp_path: Path
 ) -> None:
-    """A link out of the folder is not followed, whether or not its name has a suffix."""
+    """A link out of the folder is not followed; a file that cannot be changed stops no other."""
     elsewhere, plain = tmp_path / "elsewhere", Path("suite/plain.yaml")
     elsewhere.write_bytes(plain.read_bytes())
     for name in ("test_link", "link.yaml"):
         Path("suite", name).symlink_to(elsewhere)
-    plain.write_text(f"# ours, see #1\n{plain.read_text()}# the end\n")
     plain.chmod(0o640)
+    Path("suite/address.yml").write_text("interactions: 7")
     before = contents("suite")
-    asked, done = (invoke("cassette", "adopt", "suite", *more) for more in ((), ("--write",)))
+    done = invoke("cassette", "redact", "suite", "--only-credentials")
     after = contents("suite")
 
-    assert "has 2 comments, which would be dropped" in asked.stdout
-    assert "had 2 comments, which were dropped" in done.stdout
-    assert "link" not in done.stdout
+    assert "suite/address.yml is not a cassette" in str(done.exception)
     changed = {name for name in before if before[name] != after[name]}
-    assert changed == {f"suite/{name}" for name in ASKED}
+    assert changed == {f"suite/{name}" for name in ASKED} - {"suite/address.yml"}
     assert plain.stat().st_mode & 0o777 == 0o640
-
-
-def test_a_cassette_that_adopting_would_damage_is_named_and_stays(
-    suite: object, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """If the rewritten file would differ, the original stays; the others are rewritten."""
-    before = contents("suite")
-    write = convert.write_cassette
-
-    def write_less(path: Path, metadata: Any, interactions: Any, *rest: Any, **more: Any) -> None:
-        write(path, metadata, [] if "plain" in path.name else interactions, *rest, **more)
-
-    monkeypatch.setattr(convert, "write_cassette", write_less)
-    done = invoke("cassette", "adopt", "suite", "--write")
-    after = contents("suite")
-
-    assert "would not be the same afterwards" in " ".join(done.stdout.split())
-    assert done.exit_code == 1
-    assert {name for name in before if before[name] == after[name]} == {"suite/plain.yaml"}
-    assert before.keys() == after.keys()
 
 
 # -- other machines ----------------------------------------------------------------------------

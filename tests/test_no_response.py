@@ -14,7 +14,7 @@ from vcr.serializers import yamlserializer
 
 import directmail_lab as dm
 from directmail_lab.cassettes import read_cassette
-from directmail_lab.cassettes.convert import adopt, convert, layout_of
+from directmail_lab.cassettes.convert import convert, layout_of, redact
 from directmail_lab.errors import OutcomeUnknownError
 from directmail_lab.exchange.values import (
     NO_RESPONSE_KINDS,
@@ -116,10 +116,10 @@ def test_a_failure_survives_conversion(lost: Path, suffix: str) -> None:
     assert ('"status": 0' in there.read_text()) == (suffix == ".har")
 
 
-def test_a_failure_survives_adoption(tmp_path: Path) -> None:
+def test_a_failure_survives_a_redaction(tmp_path: Path) -> None:
     """A cassette in vcrpy's layout keeps it when it is rewritten in ours."""
     path = theirs(tmp_path / "tour.yaml", answered(), unanswered("write_error"))
-    adopt(path)
+    redact(path, [])
 
     assert read_cassette(path).layout == "lines"
     assert read_cassette(path).interaction(2).response == unanswered("write_error").response

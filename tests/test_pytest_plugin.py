@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 import socket
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING
 # imported a second time. These modules, and vcrpy's YAML reader, fail when that happens, so they
 # are imported here first.
 import aiohttp  # noqa: F401
+import cassette_samples as samples
 import httpcore  # noqa: F401
 import httpcore2  # noqa: F401
 import httpx2  # noqa: F401
@@ -81,12 +83,6 @@ def guide_block(name: str) -> str:
     text = GUIDE.read_text(encoding="utf-8")
     (block,) = re.findall(rf"(?s)```python [^\n]*{re.escape(name)}[^\n]*\n(.*?)```", text)
     return str(block)
-
-
-def printed_settings(printed: str) -> str:
-    """Return what `cassette adopt` printed for a conftest.py."""
-    _, _, settings = printed.partition("Put this into conftest.py:")
-    return "\n".join(line[4:] for line in settings.splitlines())
 
 
 Run = Callable[..., pytest.RunResult]
@@ -1698,7 +1694,7 @@ def test_the_vcr_mark_is_allowed_if_no_vcrpy_plugin_is_active(run: Run, account:
 
 @pytest.mark.slow
 def test_a_pytest_recording_suite_migrates_test_by_test(run: Run, account: StandIn) -> None:
-    """After ``cassette adopt``, its tests pass with their old marker and with our fixture."""
+    """After ``cassette redact``, its tests pass with their old marker and with our fixture."""
     pytest.importorskip("pytest_recording")
     source = f"""
         import httpx, pytest
@@ -1720,10 +1716,10 @@ def test_a_pytest_recording_suite_migrates_test_by_test(run: Run, account: Stand
     account.close()
     files = sorted(Path("cassettes").rglob("*.yaml"))
     assert "Wy5Nf0PtA3oVi7KzQm2E" in files[0].read_text(encoding="utf-8")
-    adopted = CliRunner().invoke(app, ["cassette", "adopt", "cassettes", "--write"])
+    redacted = CliRunner().invoke(app, ["cassette", "redact", "cassettes", "--only-credentials"])
     ours = source.replace("@pytest.mark.vcr", "").replace("self, name", "self, directmail, name")
 
-    assert (adopted.exit_code, "Rewrote 2 cassettes" in adopted.stdout) == (0, True)
+    assert redacted.exit_code == 0
     run(source, "-precording", "--block-network", passed=3)
     run(ours.replace("httpx.post", "directmail.client.post"), passed=3)
     assert sorted(Path("cassettes").rglob("*.yaml")) == files
@@ -1864,57 +1860,108 @@ def test_a_suite_of_vcrpy_replays_as_it_is(pytester: pytest.Pytester, run: Run, 
     run(LOGS_IN.replace("SETTINGS", mark if place == "marker" else ""), passed=1)
 
 
-@pytest.mark.parametrize(
-    "made",
-    ["cassettes/test_account/test_me.yaml", "tapes/test_account/test_me.yaml", "flat/test_me.yaml"],
-)
-def test_a_suite_migrates_with_the_settings_that_adopt_prints(
-    pytester: pytest.Pytester, run: Run, made: str
-) -> None:
-    """The settings name the cassettes' place, and the parameters that vcrpy left out."""
-    config = 'def vcr_config(): return {"filter_query_parameters": [("key", "DUMMY"), "nonce"]}\n'
-    pytester.makeconftest(config)
-    source = """
-        import httpx, pytest
+BLOCKS = """
+    import asyncio, httpx, pytest, vcr
 
-        @pytest.mark.vcr
-        def test_me():
-            url = "https://api.example.test/v1/users/me?page=1&key=mine&nonce=7"
-            assert httpx.get(url).json() == {"id": 7}
-        """
-    pytester.makepyfile(test_account=source)
-    Path(made).parent.mkdir(parents=True)
-    theirs(made, answered(get("/v1/users/me?page=1&key=DUMMY"), '{"id": 7}'))
-    folder = made.partition("/")[0]
-    printed = CliRunner().invoke(app, ["cassette", "adopt", folder]).stdout
-    pytester.makeconftest(config + printed_settings(printed))
-    pytester.makeini("[pytest]\n" + "".join(re.findall("In the ini file: (.*)", printed)))
+    own = vcr.VCR(cassette_library_dir="tapes", path_transformer=vcr.VCR.ensure_suffix(".yaml"))
+    URL = "https://api.example.test/v1/users/me"
 
-    run(source, "-p", "no:recording", "--directmail-block-network", passed=1)
-    assert "1 of 1 cassette replay in the order of their recording by default" in printed
+    @pytest.fixture(autouse=True)
+    def recorded(directmail_for_vcr): pass
+
+    @pytest.fixture(scope="session")
+    def directmail_options(): return {"patch": True, "like": "vcrpy"}
+
+    def test_block():
+        with own.use_cassette("one"):
+            assert httpx.get(URL).json() == {"id": 7}
+        with vcr.use_cassette("tapes/two.yaml", record_mode="none") as cassette:
+            assert httpx.get(URL).json() == {"id": 8}
+            assert cassette.play_count == 1
+
+    @own.use_cassette
+    def one():
+        return httpx.get(URL).json()
+
+    @own.use_cassette("two")
+    async def two():
+        async with httpx.AsyncClient() as client:
+            return (await client.get(URL)).json()
+
+    def test_decorators():
+        assert (one(), asyncio.run(two())) == ({"id": 7}, {"id": 8})
+
+    @own.use_cassette("one")
+    def test_decorated():
+        one()
+        httpx.get(URL)
+        httpx.get(URL + "/other")
+"""
 
 
-def test_one_setting_is_printed_for_flat_cassettes_beside_tests_in_several_folders(
-    pytester: pytest.Pytester, run: Run
-) -> None:
-    """The fixture in the topmost conftest.py serves the tests of all folders."""
-    source = """
-        import httpx, pytest
+def test_use_cassette_of_vcrpy_replays_in_the_session(pytester: pytest.Pytester, run: Run) -> None:
+    """Blocks and decorators of any VCR object, at the paths that vcrpy would use."""
+    Path("tapes").mkdir()
+    for name, number in (("one", 7), ("two", 8)):
+        theirs(f"tapes/{name}.yaml", answered(body=json.dumps({"id": number})))
+    result = run(BLOCKS, passed=2, failed=1)
 
-        @pytest.mark.vcr
-        def test_me():
-            assert httpx.get("https://api.example.test/v1/users/me").json() == {"id": NUMBER}
-        """
-    for number, folder in enumerate((".", "data", "stats")):
-        Path(folder, "cassettes").mkdir(parents=True)
-        named = pytester.makepyfile(**{f"test_in_{number}": source.replace("NUMBER", str(number))})
-        named.rename(Path(folder, named.name))
-        body = json.dumps({"id": number})
-        theirs(Path(folder, "cassettes/test_me.yaml"), answered(get("/v1/users/me"), body))
-    printed = CliRunner().invoke(app, ["cassette", "adopt", "."]).stdout
-    pytester.makeconftest(printed_settings(printed))
+    result.stdout.fnmatch_lines(
+        [
+            "*GET https://api.example.test/v1/users/me/other is not*",
+            "*Record this test again: pytest test_account.py::test_decorated --*=all",
+        ]
+    )
 
-    run("", "-p", "no:recording", "--directmail-block-network", passed=3)
+
+SERIALIZED = """
+    import gzip, json, httpx, pytest, yaml
+
+    def unpacked(data):
+        (one,) = yaml.safe_load(gzip.decompress(data))
+        body = {"string": json.dumps(one.pop("parsed_body"))}
+        status = {"code": 200, "message": "OK"}
+        request = {"method": "GET", "uri": one["uri"], "body": None, "headers": {}}
+        response = {"status": status, "headers": {}, "body": body}
+        return {"version": 1, "interactions": [{"request": request, "response": response}]}
+
+    def filled_in(text):
+        return text.replace("{{user}}", "ann")
+
+    def get(user):
+        assert httpx.get(f"https://api.example.test/{user}").json() == {"id": 7}
+
+    @pytest.mark.directmail(patch=True, deserialize=unpacked, cassette="packed")
+    def test_serializer():
+        get("bob")
+
+    @pytest.mark.directmail(patch=True, deserialize=filled_in, cassette="placeholders")
+    def test_persister():
+        get("ann")
+
+    @pytest.mark.directmail(patch=True, deserialize=unpacked, cassette="ours")
+    def test_ours():
+        get("bob")
+
+    @pytest.mark.directmail(patch=True, deserialize=filled_in, cassette="packed")
+    def test_wrong():
+        pass
+"""
+
+
+def test_a_suites_own_function_reads_its_cassettes(pytester: pytest.Pytester, run: Run) -> None:
+    """It is a serializer's ``deserialize``, or it fills in what a persister took out.
+
+    What we recorded is not passed to it.
+    """
+    Path("cassettes").mkdir()
+    packed = gzip.compress(b"[{uri: 'https://api.example.test/bob', parsed_body: {id: 7}}]")
+    Path("cassettes/packed.yaml").write_bytes(packed)
+    theirs("cassettes/placeholders.yaml", answered(get("/{{user}}"), '{"id": 7}'))
+    samples.recorded("cassettes/ours.yaml", answered(get("/bob"), '{"id": 7}'))
+    result = run(SERIALIZED, passed=3, errors=1)
+
+    result.stdout.fnmatch_lines(["*packed.yaml: deserialize raised TypeError*"])
 
 
 def test_cassettes_that_no_test_uses_are_listed(pytester: pytest.Pytester, run: Run) -> None:

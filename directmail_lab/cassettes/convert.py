@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import chain
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from ..credentials import known_keys
 from ..display import plural
 from ..errors import CassetteError, CassetteFormatError
 from ..exchange.bodies import missing_bytes
-from ..exchange.values import Interaction
 from ..redaction import Redactor
 from ..redaction.personal import count_personal, personal_notice, texts_of
 from .files import FileRecording, read_cassette, recover
-from .library import SUFFIXES, Version, command_name, create, locked, version_of
+from .library import Version, command_name, create, locked, version_of
 from .recorder import unfinished_files
 from .writer import redacted_metadata, write_cassette
 
@@ -107,55 +106,11 @@ def _write(
         new.write_text(text, encoding="utf-8")
 
 
-def unpacked(path: Path) -> Path:
-    """Return the path of a file like ``x.yaml.gz`` as ``x.yaml``, and any other path as it is."""
-    inner = path.with_suffix("")
-    return inner if inner.suffix in SUFFIXES and path.suffix not in SUFFIXES else path
-
-
-def adopt(path: Path, deserialize: Callable[[Any], Any] | None = None) -> Path:
-    """Redact another program's cassette and rewrite it, in our layout, or in JSON if it was JSON.
-
-    ``deserialize`` reads a file of a suite's own serializer. The file is replaced only if we and
-    vcrpy read the same interactions from the new one. The path of the new one is returned, which is
-    ``x.yaml`` for a file ``x.yaml.gz``.
-
-    Raises
-    ------
-    CassetteError
-        The file cannot be read, is being recorded, or would not be the same. It is unchanged.
-    """
-    from .vcr_files import load_cassette_text, vcr_text
-
-    with locked(path) as file:
-        target = unpacked(file)
-        if target != file and target.exists():
-            raise CassetteError(f"{path} would become {target}, which exists.", "Delete either.")
-        with create(target, version_of(target)) as new:
-            source = file
-            if deserialize is not None:
-                new.write_text(vcr_text(file, deserialize), encoding="utf-8")
-                source = new
-            recording = read_cassette(source)
-            convert(source, new, "json" if recording.layout == "json" else layout_of(target))
-            before = _messages(map(_redactor(recording).interaction, recording))
-            theirs = load_cassette_text(new.read_text(encoding="utf-8"))[1]
-            if not before == _messages(read_cassette(new)) == _messages(theirs):
-                raise CassetteError(f"{path} would not be the same afterwards.", "Report it.")
-        if target != file:
-            file.unlink()
-    return target
-
-
-def _messages(interactions: Iterable[Interaction]) -> list[tuple[object, ...]]:
-    return [(each.request, each.response, each.attempt) for each in interactions]
-
-
 def redact(path: Path, rules: Sequence[str]) -> int:
     """Redact a cassette once more, and return how many interactions that changed.
 
-    Its credentials and known keys are removed too, as by `convert`. A .har or .json file keeps its
-    layout; any other file gets ours.
+    Its credentials and known keys are removed too, as by `convert`. HAR and JSON keep their layout;
+    any other file gets ours.
 
     Parameters
     ----------
@@ -166,7 +121,9 @@ def redact(path: Path, rules: Sequence[str]) -> int:
         recording = read_cassette(file)
         redactor = _redactor(recording).extended(rules)
         changed = sum(redactor.interaction(each) != each for each in recording)
-        _write(file, recording.version, layout_of(file), recording, redactor)
+        # A file without a suffix may be JSON.
+        to = "json" if recording.layout == "json" else layout_of(file)
+        _write(file, recording.version, to, recording, redactor)
     return changed
 
 

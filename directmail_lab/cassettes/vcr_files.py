@@ -11,7 +11,7 @@ import logging
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -20,8 +20,10 @@ from itertools import chain
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final
+from unittest.mock import patch
 
 import yaml
+from vcr.cassette import CassetteContextDecorator
 from vcr.config import VCR
 from vcr.matchers import get_matchers_results
 from vcr.request import Request as VcrRequest
@@ -215,41 +217,58 @@ def _not_safe(error: Exception) -> CassetteFormatError:
     return CassetteFormatError(f"It is not YAML that is safe to load ({name}{where}).")
 
 
-def vcr_text(path: Path, deserialize: Callable[[Any], Any]) -> str:
-    """Return a file of a suite's own serializer as vcrpy's serializer writes it.
+def text_of_suite(path: Path, deserialize: Callable[[Any], Any]) -> str:
+    """Return a file as vcrpy's serializer writes it, read by a suite's own function.
 
-    A file that is not text is passed as bytes. Such serializers often go with a persister of the
-    suite's own, to which they return ``requests`` and ``responses`` in place of ``interactions``.
+    ``deserialize`` is that of a serializer for vcrpy, or takes the file's text and returns that of
+    a cassette. A file that is not text is passed as bytes. With a persister of its own, a suite's
+    serializer returns ``requests`` and ``responses`` in place of ``interactions``.
 
     Raises
     ------
     CassetteFormatError
-        The suite's serializer could not read it.
+        The suite's function could not read it.
     """
     try:
         try:
             data = deserialize(path.read_text("utf-8"))
         except UnicodeDecodeError:
             data = deserialize(path.read_bytes())
+        if isinstance(data, str):
+            return data
         is_split = "requests" in data
         text: str = serialize(data, yamlserializer) if is_split else yamlserializer.serialize(data)
     except Exception as error:  # of the suite's code
         raise CassetteFormatError(
-            f"{path}: the serializer raised {type(error).__name__}: {error}"
+            f"{path}: deserialize raised {type(error).__name__}: {error}"
         ) from None
     return text
 
 
-def comments_in(text: str) -> Iterator[str]:
-    """Yield the comments in a YAML text; none after what is not YAML."""
-    end = 0
-    with suppress(yaml.YAMLError):
-        # vcrpy's loader uses libyaml if it is installed, which is 40 times as fast.
-        for token in yaml.scan(text, yamlserializer._CassetteLoader) if "#" in text else ():
-            # Between two tokens there are only comments and space.
-            lines = map(str.strip, text[end : token.start_mark.index].splitlines())
-            yield from (line for line in lines if line.startswith("#"))
-            end = token.end_mark.index
+@contextmanager
+def blocks_replaced(opened: Callable[[str], AbstractContextManager[object]]) -> Iterator[None]:
+    """Let each ``use_cassette`` of vcrpy, as a block or as a decorator, enter another context.
+
+    ``opened`` takes the path of the cassette.
+    """
+    entered: dict[int, AbstractContextManager[object]] = {}
+
+    def enter(block: Any) -> Any:
+        given = block._args_getter()
+        transform = given.get("path_transformer") or str
+        context = opened(transform(given["path"]))
+        cassette = context.__enter__()
+        entered[id(block)] = context
+        return cassette
+
+    def leave(block: Any, *error: Any) -> None:
+        entered.pop(id(block)).__exit__(*error)
+
+    with (
+        patch.object(CassetteContextDecorator, "__enter__", enter),
+        patch.object(CassetteContextDecorator, "__exit__", leave),
+    ):
+        yield
 
 
 def _interaction(entry: Mapping[str, Any], number: int) -> Interaction:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
-from typing import cast, get_args
+from typing import TYPE_CHECKING, Final, cast, get_args
 
 import typer
 
 import directmail_lab as dm
 
 from ..cassettes import cassettes_by_name, convert as files, read_cassette
-from ..cassettes.library import cassettes_in, stays_in
-from ..cassettes.recording import most_days
+from ..cassettes.library import SUFFIXES, is_folder, stays_in
 from ..display import ProgressBar, plural
+from ..errors import CassetteError
 from .output import (
     CSV,
     FORCE,
@@ -28,12 +28,16 @@ from .output import (
     show,
 )
 
+if TYPE_CHECKING:
+    from ..questions.audit import Audited
+
 app = typer.Typer(no_args_is_help=True, help="Show, check, repair and convert cassettes.")
 
-_BEGINS = re.compile(
-    rb'(?:\xef\xbb\xbf)?\s*(?:interactions:|\{\s*"version":\s*\d+,\s*"interactions":)'
-)
 _NAMES = typer.Argument(help="Cassettes, or files.", autocompletion=complete_cassette)
+_PLACES = typer.Argument(help="Cassettes, files or folders.", autocompletion=complete_cassette)
+_PLACE = typer.Argument(help="A cassette, a file or a folder.", autocompletion=complete_cassette)
+# The member of each cassette, in YAML and in JSON.
+_INTERACTIONS: Final = re.compile(rb'(?m)^interactions:|"interactions"\s*:')
 
 
 @app.command("list")
@@ -69,33 +73,86 @@ def show_(
 
 
 @app.command()
-def audit(names: list[str] = _NAMES) -> None:
-    """Look for secrets and personal data; exit with 1 if there are any."""
+def audit(names: list[str] = _PLACES) -> None:
+    """Look for secrets and personal data; exit with 1 if there are any.
+
+    For a folder, the command prints a line for each kind of finding, with its number of files. It
+    also says which cassettes cannot be read.
+    """
     from ..questions.audit import audit_many
 
-    findings = []
-    paths = list(map(cassette_file, names))
+    paths = _files_of(names)
+    audited = []
     with ProgressBar(len(paths), desc="Audit", unit="file") as bar:
-        for found in audit_many(paths):
-            findings += found
+        for each in audit_many(paths):
+            audited.append(each)
             bar.update()
-    typer.echo("".join(f"{finding}\n" for finding in findings), nl=False)
-    typer.echo(f"{len(findings)} found in {plural(len(names), 'file')}.", err=True)
-    if findings:
+    count = sum(len(each.findings) for each in audited)
+    if any(map(is_folder, names)):
+        lines = list(_summary(audited))
+    else:
+        lines = [str(finding) for each in audited for finding in each.findings]
+    typer.echo("".join(f"{line}\n" for line in lines), nl=False)
+    typer.echo(f"{count} found in {plural(len(paths), 'file')}.", err=True)
+    if lines:
         raise FOUND
+
+
+def _summary(audited: list[Audited]) -> Iterator[str]:
+    """Yield a line for each kind of finding: in how many files it is, and its first place."""
+    places: dict[str, list[str]] = {}
+    for each in audited:
+        first = {finding.what: finding.where for finding in reversed(each.findings)}
+        for what, where in first.items():
+            places.setdefault(what, []).append(where)
+    for what, found in places.items():
+        yield f"{plural(len(found), 'file')}: {what}, first in {found[0]}"
+    yield from (each.problem for each in audited if each.problem)
 
 
 @app.command()
 def redact(
-    name: str = NAME,
+    name: str = _PLACE,
     rules: list[str] = typer.Option(["personal"], "--redact", "-r", help="A field. Repeatable."),
+    only_credentials: bool = typer.Option(
+        False, "--only-credentials", help="Keep personal data, which tests may compare."
+    ),
 ) -> None:
-    """Replace the personal data in a cassette with stable pseudonyms.
+    """Replace the personal data in a cassette, or in a folder's, with stable pseudonyms.
 
     With --redact, replace only these fields: "name", a dotted path "company.name", or "personal".
+    Credentials are always removed. The files get our layout, but JSON stays JSON. No copy of an old
+    file is kept, since it would have what is to be removed.
     """
-    changed = files.redact(cassette_file(name), rules)
-    typer.echo(f"Changed {plural(changed, 'interaction')} of {name}.")
+    problems = []
+    for path in _files_of([name]):
+        try:
+            changed = files.redact(path, [] if only_credentials else rules)
+            typer.echo(f"Changed {plural(changed, 'interaction')} of {path}.")
+        except CassetteError as error:
+            problems.append(error)
+    if problems:
+        others = "".join(f"\n{each}" for each in problems[1:])
+        raise CassetteError(f"{problems[0]}{others}")
+
+
+def _files_of(names: list[str]) -> list[Path]:
+    """Return the files of cassettes' names, files, and folders."""
+    paths: list[Path] = []
+    for name in names:
+        if is_folder(name):
+            paths += _cassettes_below(Path(name))
+        else:
+            paths.append(cassette_file(name))
+    return paths
+
+
+def _cassettes_below(folder: Path) -> Iterator[Path]:
+    """Yield the cassettes below a folder: vcrpy may have written them without a suffix."""
+    for path in sorted(folder.rglob("*")):
+        is_candidate = path.suffix in ("", *SUFFIXES) and path.is_file() and stays_in(folder, path)
+        if is_candidate and _INTERACTIONS.search(path.read_bytes()):
+            yield path
 
 
 @app.command()
@@ -143,66 +200,6 @@ def page(
     refuse_existing(target, force)
     save_page(read_cassette(path), target)
     typer.echo(f"Wrote {target} ({target.stat().st_size:,} bytes). Open it in a web browser.")
-
-
-@app.command()
-def adopt(
-    folder: Path = typer.Argument(
-        help="The folder of a test suite's cassettes.", exists=True, file_okay=False
-    ),
-    write: bool = typer.Option(False, "--write", help="Redact the cassettes and rewrite them."),
-    max_age: str = typer.Option("365 days", help="Report cassettes that are older."),
-    serializer: str | None = typer.Option(
-        None, help="The suite's own serializer, as module.name. Its code is run."
-    ),
-) -> None:
-    """Look through a folder of cassettes that vcrpy or pytest-recording wrote.
-
-    The command names the cassettes that contain a secret, have comments, do not replay, cannot be
-    read, or were recorded by a client that does not go through a session. It counts the old ones,
-    and exits with 1 if there are any of these. With --write, it redacts the cassettes and rewrites
-    them in our layout, without comments. They still replay, and vcrpy still loads them.
-    """
-    from . import adopting
-
-    most_days(max_age)  # raises an error before anything is changed
-    named = {path for _, path in cassettes_in(folder)}
-    all_files = [each for each in folder.rglob("*") if stays_in(folder, each) and each.is_file()]
-    packed = sorted(filter(adopting.is_packed, all_files))
-    paths = sorted(named.union(filter(_is_of_vcrpy, all_files), packed if serializer else ()))
-    ignore = adopting.filtered_parameters(folder)
-    looks = []
-    for look in adopting.look_through(
-        paths, max_age, write=write, ignore=ignore, serializer=serializer
-    ):
-        looks.append(look)
-        if look.problems:
-            typer.echo("\n    ".join([str(look.path), *look.problems]))
-    counts = Counter(look.kind for look in looks)
-    shown = ", ".join(f"{count} {kind}" for kind, count in counts.items())
-    done = "Rewrote" if write else "Changed nothing: --write would rewrite"
-    typer.echo(f"\n{plural(len(looks), 'file')}: {shown or 'no cassettes'}.")
-    if others := [look.path for look in looks if look.kind == adopting.OTHER]:
-        typer.echo(f"The first without interactions, so no cassette, is {others[0]}.")
-    if packed and not serializer:
-        typer.echo(
-            f"Passed over {plural(len(packed), 'file')} of a suffix that vcrpy does not know. The "
-            f"first is {packed[0]}. If they are cassettes, name the suite's own serializer: "
-            "--serializer=module.name"
-        )
-    typer.echo(f"{done} {plural(counts[adopting.THEIRS], 'cassette')}, redacted.")
-    for text in adopting.settings(folder, looks, ignore, max_age):
-        typer.echo(text)
-    if any(look.problems or look.old_days is not None for look in looks):
-        raise FOUND
-
-
-def _is_of_vcrpy(path: Path) -> bool:
-    """Return whether a file is a cassette without a suffix, which vcrpy names after a function."""
-    if path.suffix:
-        return False
-    with path.open("rb") as file:
-        return _BEGINS.match(file.read(200)) is not None
 
 
 @app.command()

@@ -9,18 +9,19 @@ import tempfile
 import threading
 from importlib import import_module
 from pathlib import Path
-from typing import cast, get_args
+from typing import TYPE_CHECKING, cast, get_args
 from urllib.parse import urlsplit
 
 import typer
 
 from ..cassettes.library import has_usable_home
 from ..readings.reset_unit import ResetUnit
-from ..server import CassetteServer, LoopbackServer
 from ..settings import API_KEY_VARIABLE, BASE_URL_VARIABLE
-from ..standin import stand_in
 from ..tutorials import explore_cells, first_notebook, notebook_of
 from .output import cassette_file, complete_cassette, one_of
+
+if TYPE_CHECKING:
+    from ..server import LoopbackServer
 
 _NEWS = "@jupyterlab/apputils-extension:announcements"
 _DEMO = "demo.ipynb"
@@ -54,6 +55,8 @@ def lab(port: int | None = _PORT, no_browser: bool = _NO_BROWSER, verbose: bool 
 
 def demo(port: int | None = _PORT, no_browser: bool = _NO_BROWSER) -> None:
     """Start the stand-in service, and open a notebook that is ready to sign in to it."""
+    from ..standin import stand_in
+
     folder = Path("directmail-lab-demo").absolute()
     (folder / "cassettes").mkdir(parents=True, exist_ok=True)
     if not (folder / _DEMO).exists():
@@ -87,6 +90,8 @@ def lab_arguments(
 def _run_jupyterlab(
     folder: Path, notebook: str, port: int | None, no_browser: bool, verbose: bool = False
 ) -> None:
+    from ..server import LoopbackServer
+
     probe = LoopbackServer(port or 0)  # raises if the port is taken: JupyterLab's error is longer
     probe.close()
     if port == 0:  # jupyter-server 2.14 would print 0 for the port that it takes
@@ -133,6 +138,10 @@ def serve(
     With --cassette, any client gets the recorded responses, and nothing is forwarded.
     --limit, --window and --reset-unit are options of the stand-in service.
     """
+    # These import httpx, for which other commands need not wait.
+    from ..server import CassetteServer
+    from ..standin import stand_in
+
     if cassette:
         files = [cassette_file(name) for name in cassette]
         replaying = CassetteServer(files, port=port, repeat="strict" if strict else "last")

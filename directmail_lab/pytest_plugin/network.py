@@ -9,12 +9,11 @@ import os
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 import pytest
 
@@ -45,14 +44,14 @@ class BlockingPlugin:
         self._item: pytest.Item | None = None
 
     @contextmanager
-    def allowing(self, base_url: str) -> Iterator[None]:
-        """Allow the host of an address during a ``with`` block."""
-        host = (urlsplit(base_url).hostname or "").lower()
-        self._block.allowed.append(host)
+    def allowing(self, hosts: Iterable[str]) -> Iterator[None]:
+        """Allow hosts, or patterns of hosts, during a ``with`` block."""
+        before = self._block.allowed
+        self._block.allowed = [*before, *map(str.lower, hosts)]
         try:
             yield
         finally:
-            self._block.allowed.remove(host)
+            self._block.allowed = before
 
     def pytest_collection(self) -> None:
         """Forget pycurl, which vcrpy imports, and pytest-recording replaces by an object."""

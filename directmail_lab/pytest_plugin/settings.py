@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -85,11 +85,17 @@ class Settings:
         False, ini="true, or hosts that clients reach directly", kind="args"
     )
     before_record: BeforeRecord | None = None
+    deserialize: Callable[[Any], Any] | None = None
 
     @property
     def is_patched(self) -> bool:
         """Whether clients that the code under test creates send through the session."""
         return self.patch is not False
+
+    @property
+    def reached(self) -> list[str]:
+        """The hosts, or patterns of hosts, that patched clients reach directly."""
+        return [] if isinstance(self.patch, bool) else [*self.patch]
 
     def given(self, *names: str) -> dict[str, Any]:
         """Return those of the named settings that have a value."""

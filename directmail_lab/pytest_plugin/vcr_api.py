@@ -20,17 +20,18 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from .settings import DEFAULT_MARK, OPTION, Node, cassette_folder
+from .settings import DEFAULT_MARK, OPTION, Node, cassette_folder, command_to_record
 from .use import USE, Use
 
 if TYPE_CHECKING:
     from ..cassettes import Cassette, FileRecording
+    from ..errors import NotRecordedError
     from ..sessions import Session
 
 _IGNORED: Final = (
     "vcr.register_matcher, vcr.register_serializer and other settings of vcr have no effect, since "
-    "vcrpy does not run. Give matchers to the setting match_on, as functions. Rewrite cassettes of "
-    "another serializer with: directmail-lab cassette adopt --serializer=module.name --write"
+    "vcrpy does not run. Give matchers to the setting match_on, and the deserialize function of a "
+    "serializer to the setting deserialize."
 )
 
 
@@ -83,6 +84,19 @@ def vcr_cassette(directmail: Session, vcr: VcrCassette) -> VcrCassette:  # noqa:
 
 
 @pytest.fixture
+def directmail_for_vcr(
+    directmail: Session,  # noqa: ARG001
+    pytestconfig: pytest.Config,
+) -> Iterator[None]:
+    """Let each ``use_cassette`` of vcrpy, of any VCR object, replay its cassette in the session."""
+    from ..cassettes.vcr_files import blocks_replaced
+
+    vcr = VcrCassette(pytestconfig.stash[_STATE])  # the suite's own fixture may have the name
+    with blocks_replaced(lambda path: vcr.use_cassette(Path(path).absolute())):
+        yield
+
+
+@pytest.fixture
 def vcr_cassette_name(request: pytest.FixtureRequest) -> str:
     """Return pytest-vcr's name for the cassette of a test. Ours may have another one."""
     name = str(request.node.name)
@@ -115,6 +129,7 @@ class VcrCassette:
     """
 
     _state: _State
+    inject = False  # a decorator of vcrpy passes it to its function only if this is set
 
     def __init__(self, state: _State) -> None:
         object.__setattr__(self, "_state", state)
@@ -178,7 +193,14 @@ class VcrCassette:
         except CassetteNotFoundError as error:
             error.advice = f"Record this test: {use.command}"
             raise
+
+        def advise(error: NotRecordedError) -> None:
+            error.advice = f"Record this test again: {command_to_record(use.node, 'all')}"
+
         with change:
+            opened = use.session.open_cassette
+            assert opened is not None, "the session has just opened it"
+            opened.on_unmatched = advise
             yield self
 
     def rewind(self) -> None:

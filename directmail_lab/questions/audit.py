@@ -13,14 +13,14 @@ import html
 import json
 import re
 from base64 import b64decode
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
 from multiprocessing import get_context
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from ..cassettes.files import read_as_written
 from ..contract import STAND_IN_KEY
@@ -35,15 +35,13 @@ from ..settings import BASE_URL_VARIABLE, configured_regions, variable
 if TYPE_CHECKING:
     from ..exchange.values import Interaction
 
-_T = TypeVar("_T")
-
 Part = tuple[str, str | bytes]
 """A place, and what to search there: a text, or the bytes of a body or a picture."""
 
 # Separates two headers; no pattern below matches across it.
 BETWEEN: Final = "\0\n"
 # For less than this, starting processes takes longer than it saves.
-_MANY_BYTES: Final = 4_000_000
+_MANY_BYTES: Final = 16_000_000
 _MEMBERS: Final = ("source", "outputs", "metadata", "attachments")
 
 
@@ -115,6 +113,13 @@ def _personal(where: str, kinds: Iterable[str]) -> Iterator[Finding]:
 # -- cassettes and notebooks -------------------------------------------------------------------
 
 
+class Audited(NamedTuple):
+    """What was found in a file, and why it is not a cassette that can be read, or ``""``."""
+
+    findings: list[Finding]
+    problem: str = ""
+
+
 def audit(path: str | Path) -> list[Finding]:
     """Return the findings in a cassette, a notebook or another text file.
 
@@ -125,36 +130,34 @@ def audit(path: str | Path) -> list[Finding]:
     DirectMailLabError
         There is no such file, or its name says that it is a notebook, and it is not.
     """
-    path = Path(path)
+    return _audited(Path(path)).findings
+
+
+def _audited(path: Path) -> Audited:
     if path.suffix == ".ipynb":
-        return find(parts_of_notebook(read_notebook(path), str(path)), search_for())
+        return Audited(find(parts_of_notebook(read_notebook(path), str(path)), search_for()))
     data = _read(path)
     whole = data.decode("utf-8", "replace")
     try:
         interactions, base_url = read_as_written(data, path)
-    except CassetteFormatError:
-        return find([(str(path), whole)], search_for())
+    except CassetteFormatError as error:
+        return Audited(find([(str(path), whole)], search_for()), str(error))
     search = search_for([base_url])
     findings = find(parts_of_cassette(interactions, str(path)), search)
     if not any(finding.kind == "secret" for finding in findings):
         # Also search the rest of the file: comments, other fields, an unfinished line.
         findings += dict.fromkeys(secrets_in(str(path), whole, search))
-    return findings
+    return Audited(findings)
 
 
-def audit_many(paths: Sequence[Path]) -> Iterator[list[Finding]]:
-    """Yield the findings in each of several files."""
-    return map_files(audit, paths)
-
-
-def map_files(function: Callable[[Path], _T], paths: Sequence[Path]) -> Iterator[_T]:
-    """Yield the result of a function for each file, in several processes if the files are large."""
+def audit_many(paths: Sequence[Path]) -> Iterator[Audited]:
+    """Yield what was found in each file, from several processes if the files are large."""
     if sum(path.stat().st_size for path in paths if path.exists()) < _MANY_BYTES:
-        yield from map(function, paths)
+        yield from map(_audited, paths)
         return
     # Spawned and not forked, since this process may have threads.
     with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
-        yield from pool.map(function, paths, chunksize=max(1, min(16, len(paths) // 8)))
+        yield from pool.map(_audited, paths, chunksize=max(1, min(16, len(paths) // 8)))
 
 
 def parts_of_cassette(interactions: Iterable[Interaction], where: str) -> Iterator[Part]:
