@@ -5,16 +5,16 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from itertools import chain
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Final
 
 from .arguments import argument_error, check_number
 from .current import session
-from .display import ProgressBar
+from .display import ProgressBar, plural
 from .errors import AddressError, DirectMailLabError
-from .exchange.bodies import Path, leaves, read_json, unwrap
+from .exchange.bodies import read_json
+from .exchange.next_page import Next, Page, PageList, read_page, uncertain_token
 from .http import httpx, parse_url
 from .settings import origin_of
 from .tracebacks import hide_frames, is_deliberate, warn_caller, without_traceback
@@ -26,17 +26,9 @@ if TYPE_CHECKING:
 Result = httpx.Response | Exception
 
 _MOST_PAGES: Final = 1_000
-_HAS_MORE: Final = ("has_more", "hasMore", "has_next", "hasNextPage")
-# A page states these numbers at its top level, or in one of these objects.
-_AROUND: Final = frozenset({"data", "meta", "pagination"})
-_TOTAL: Final = ("total",)
-_TOTAL_PAGES: Final = ("total_pages", "totalPages")
-_LAST_PAGE: Final = ("last_page", "lastPage")
+_MOST_EMPTY_PAGES: Final = 25
 _CAME: Final = "{desc}: {n_fmt} [{elapsed}]"
-_NO_WAY: Final = (
-    "The last page says that there are more pages, but not where. Say how to find the next page: "
-    'pages(…, page="page"), offset="offset" or cursor="next_cursor".'
-)
+_NAME_THE_WAY: Final = 'page="page") or pages(…, offset="offset"'
 _INTERRUPTED: Final = "There is no response: get_many() was interrupted. Request this path again."
 
 
@@ -129,11 +121,14 @@ def pages(
 ) -> Iterator[httpx.Response]:
     """Request the pages of a list, one after the other, at the session's pace.
 
-    By default, the header ``Link`` or a URL named ``next`` in the body leads to
-    the next page. If the service counts or marks its pages instead, give
-    ``page``, ``offset`` or ``cursor``. A warning says if a page announces more
-    pages but not where. A page that is empty or repeats an earlier one ends the
-    list, and is not yielded. ``frame(pages(…))`` is one frame of all records.
+    By default, each page says how to request the next one: by an address (the
+    header ``Link``, ``next_url``, ``links.next``), by a token (``next_cursor``
+    is the value of the parameter ``cursor``), or by a number of records or
+    pages (``total``, ``X-Total-Count``) beside the ``page``, ``offset`` or
+    ``limit`` of the body or the query. If it says so in another way, give
+    ``page``, ``offset`` or ``cursor``. A warning such as ``3 of 7 records``
+    says that the list may not be whole. ``frame(pages(…))`` is one frame of all
+    records.
 
     Parameters
     ----------
@@ -144,11 +139,10 @@ def pages(
         ``{"limit": 100, "page": 0}``.
     page
         The name of the query parameter for the page number. It starts at its
-        value in ``params``, or at 1. The list ends when ``total`` (the number
-        of all records), ``total_pages``, ``last_page`` or the link to the next
-        page says so; these may also be in ``meta`` or ``pagination``. As long
-        as one of them announces more, the list goes on. Without any, it ends
-        after a page with fewer records than the first, or before a 404.
+        value in ``params``, or at 1. As long as a total, a flag or the link to
+        the next page announces more, the list goes on. Without any, it ends
+        after a page with fewer records than the first. It also ends before an
+        empty page, an earlier page or a 404.
     offset
         The name of the query parameter for the number of the first record. It
         starts at its value in ``params``, or at 0. The list ends as with
@@ -164,7 +158,7 @@ def pages(
     Yields
     ------
     httpx.Response
-        A page.
+        A page. An empty page is left out, unless it is the first.
 
     Raises
     ------
@@ -187,21 +181,22 @@ def pages(
     >>> dm.frame(dm.pages("/v1/lists"))["addresses"].sum().item()
     168
     """
-    if sum(map(bool, (page, offset, cursor))) > 1:
+    if [page, offset, cursor].count(None) < 2:
         raise argument_error("pages() takes only one of page=, offset= and cursor=.")
     check_number("max_pages", 1 if max_pages is None else max_pages, least=1)
     opened = session()
     url = opened.client.build_request("GET", path, params=params).url
-    if (counter := page or offset) and counter not in url.params:
+    counter = page or offset
+    if counter and counter not in url.params:
         url = url.copy_set_param(counter, 1 if page else 0)
-    return Pages(_Pager(opened, url, page, offset, cursor), max_pages)
+    return Pages(_Pager(opened, url, PageList(page, offset, cursor)), max_pages)
 
 
 class Pages(Iterator[httpx.Response]):
     """The pages of a list. Each is requested when it is asked for, and is yielded once."""
 
     def __init__(self, pager: _Pager, max_pages: int | None) -> None:
-        self._title = pager.session.recording.redactor.text(f"GET {pager.url and pager.url.path}")
+        self._title = f"GET {pager.path}"
         self._pages = _pages(pager, max_pages)
 
     def __next__(self) -> httpx.Response:
@@ -217,7 +212,8 @@ class Pages(Iterator[httpx.Response]):
 def _pages(pager: _Pager, max_pages: int | None) -> Iterator[httpx.Response]:
     with ProgressBar(None, desc="Pages", bar_format=_CAME) as bar:
         for _ in range(max_pages or _MOST_PAGES):
-            if (response := pager.next_page()) is None:
+            response = pager.next_page()
+            if response is None:
                 return
             bar.update()
             yield response
@@ -225,99 +221,104 @@ def _pages(pager: _Pager, max_pages: int | None) -> Iterator[httpx.Response]:
         warn_caller(f"Stopped after {_MOST_PAGES} pages. For more: pages(…, max_pages=…).")
 
 
-@dataclass(repr=False)
 class _Pager:
     """Requests one page after the other. ``url`` leads to the next page; None after the last."""
 
-    session: Session
-    url: httpx.URL | None
-    page: str | None
-    offset: str | None
-    cursor: str | None
-    _seen: set[object] = field(default_factory=set)
-    _first_count: int = 0
-    _count: int = 0
-    _trusted: set[str] = field(default_factory=set)
-
-    def __post_init__(self) -> None:
-        self._is_from_zero = self.page is not None and self._number(self.url) == 0
+    def __init__(self, opened: Session, url: httpx.URL, pages: PageList) -> None:
+        self.session = opened
+        self.url: httpx.URL | None = url
+        self.path = opened.recording.redactor.text(url.path)
+        self._pages = pages
+        self._requested: set[httpx.URL] = set()
+        # Why records may be missing, and what to do.
+        self._problem = ""
+        self._advice = ""
 
     @hide_frames  # the locals contain bodies
     def next_page(self) -> httpx.Response | None:
-        """Return the next page; None if there is none with new records."""
-        url, is_first = self.url, not self._seen
-        if url is None or url in self._seen:
-            return None
-        response = self.session.client.get(url)
-        if response.status_code == 404 and not is_first:
-            return None
-        of(self.session.check(response)).is_page = True
-        body, _ = read_json(response.content, response.charset_encoding)
-        records, _ = unwrap(body, is_page=True)
-        content = hash(repr(records))
-        if not is_first and (not records or content in self._seen):
-            return None
-        self._seen |= {url, content}
-        count = len(records) if isinstance(records, list) else 0
-        self._first_count = self._first_count or count
-        self._count += count
-        link = response.links.get("next", {}).get("url")
-        self.url = self._next_url(url, link, dict(leaves(body)), count)
-        return response
-
-    def _next_url(
-        self, url: httpx.URL, link: str | None, fields: Mapping[Path, Any], count: int
-    ) -> httpx.URL | None:
-        """Return the URL of the page after the one that has these fields and this many records."""
-        flags = [value for path, value in fields.items() if path and path[-1] in _HAS_MORE]
-        if False in flags:
-            return None
-        links = [link, *(value for path, value in fields.items() if "next" in path[-2:])]
-        if counter := self.page or self.offset:
-            has_more = self._has_more(url, links, fields, count)
-            if has_more is None:
-                has_more = count >= max(self._first_count, 1)
-            if True in flags or has_more:
-                step = 1 if self.page else count
-                return url.copy_set_param(counter, self._number(url) + step)
-        elif self.cursor:
-            if token := fields.get(tuple(self.cursor.split("."))):
-                name = self.cursor.rpartition(".")[2].removeprefix("next").lstrip("_")
-                return url.copy_set_param(name[:1].lower() + name[1:], token)
-        else:
-            for each in links:
-                if isinstance(each, str) and (each.startswith(("http", "/")) or "?" in each):
-                    return self._checked(url.join(parse_url(each)))
-            flags.append(any(links))
-        if True in flags:
-            warn_caller(_NO_WAY)
+        """Return the next page that has records, or a first one without; None after the last."""
+        for _ in range(_MOST_EMPTY_PAGES):
+            is_first = not self._requested
+            url = self.url
+            if url is None or url in self._requested:
+                self._warn_if_incomplete()
+                return None
+            self._requested.add(url)
+            response = self.session.client.get(url)
+            page = self._read(url, response)
+            self.url = None if page is None else self._next_url(url, page)
+            if page is not None and (is_first or page.records != []):
+                return response
+        self.url = None
+        self._problem = f"{_MOST_EMPTY_PAGES} pages without records came one after the other."
+        self._warn_if_incomplete()
         return None
 
-    def _has_more(
-        self, url: httpx.URL, links: list[Any], fields: Mapping[Path, Any], count: int
-    ) -> bool | None:
-        """Return whether a page says that there are more pages; None if that is not certain.
+    def _read(self, url: httpx.URL, response: httpx.Response) -> Page | None:
+        """Return a page; None if a number that was counted led to no page, or to an earlier one."""
+        pages = self._pages
+        asked = pages.asked
+        parameter = f"?{asked.parameter}={asked.value}" if asked and asked.parameter else ""
+        # A strict service responds with 400 to a parameter that nobody has named.
+        after_the_last = (404,) if pages.page or pages.offset else (400, 404, 416, 422)
+        if asked is not None and asked.counts and response.status_code in after_the_last:
+            if pages.says_more:
+                self._problem = f"{parameter} has status {response.status_code}."
+                self._advice = _NAME_THE_WAY
+            return None
+        of(self.session.check(response)).is_page = True
+        links = response.links.items()
+        following = [link for rel, link in links if "next" in str(rel).lower().split()]
+        link = following[0].get("url") if following else None
+        body, _ = read_json(response.content, response.charset_encoding)
+        page = read_page(dict(url.params), response.headers.items(), link, body)
+        if not self._is_repeated(url, page):
+            return page
+        if len(self._requested) == 2 or pages.says_more:
+            self._problem = f"{parameter or 'The next link'} leads to a page that came before."
+            self._advice = _NAME_THE_WAY
+        return None
 
-        Some services always send a null link, or a total of the page's own records. So a link or a
-        total counts only after it has once announced more pages, or if another statement agrees.
-        """
-        number, said = self._number(url), dict[str, bool]()
-        if len(links) > 1 or links[0] or "link" in self._trusted:
-            said["link"] = any(links)
-        if count and (total := _stated(fields, _TOTAL)):
-            said["total"] = (number + count if self.offset else self._count) < total
-        if self.page and (total_pages := _stated(fields, _TOTAL_PAGES)):
-            said["total_pages"] = number + self._is_from_zero < total_pages
-        if self.page and (last_page := _stated(fields, _LAST_PAGE)):
-            said["last_page"] = number < last_page
-        more = {name for name, has_more in said.items() if has_more}
-        self._trusted |= more
-        is_certain = len(said) > 1 or said.keys() & {*self._trusted, "total_pages", "last_page"}
-        return bool(more) if is_certain else None
+    def _is_repeated(self, url: httpx.URL, page: Page) -> bool:
+        """Return whether a page came before, and leads to one that did."""
+        pages = self._pages
+        if pages.ignores_the_number(page):
+            return True
+        link = pages.link_of(page) if pages.has_seen(page) else None
+        return link is not None and self._url_of(url, link) in self._requested
 
-    def _number(self, url: httpx.URL | None) -> int:
-        """Return the number of the page, or of its first record, from a URL's query."""
-        return int(url.params[self.page or self.offset or ""]) if url is not None else 0
+    def _next_url(self, url: httpx.URL, page: Page) -> httpx.URL | None:
+        """Return the URL of the page after this one; None if it is the last."""
+        answer = self._pages.next_of(page)
+        if answer is not None:
+            return self._url_of(url, answer)
+        self._problem = (
+            "The last page says that there are more, but not how to request them."
+            if self._pages.says_more
+            else "There may be more: the last page does not say that it is the last."
+        )
+        token = uncertain_token(page)
+        self._advice = f'cursor="{token}"' if token else _NAME_THE_WAY
+        return None
+
+    def _url_of(self, url: httpx.URL, answer: Next) -> httpx.URL | None:
+        if answer.address:
+            return self._checked(url.join(parse_url(answer.address)))
+        if answer.parameter:
+            return url.copy_set_param(answer.parameter, answer.value)
+        return None
+
+    def _warn_if_incomplete(self) -> None:
+        pages = self._pages
+        if not self._problem and not pages.is_short:
+            return
+        came = "no list of records" if pages.received is None else plural(pages.received, "record")
+        if pages.is_short:
+            came = f"{pages.received:,} of {plural(pages.total, 'record')}"
+        text = f"GET {self.path}: {came} came. {self._problem}"
+        if self._advice:
+            text += f' For all, name the parameter: pages("{self.path}", {self._advice}).'
+        warn_caller(text.rstrip())
 
     def _checked(self, url: httpx.URL) -> httpx.URL:
         """Return a URL from a page, if it is on the session's server or the session replays."""
@@ -329,13 +330,3 @@ class _Pager:
             "nothing was sent there.",
             'Try pages(…, page="page").',
         )
-
-
-def _stated(fields: Mapping[Path, Any], names: tuple[str, ...]) -> int | None:
-    """Return the positive number that a page states under one of these names, or None."""
-    found = (
-        value
-        for path, value in fields.items()
-        if path and path[-1] in names and _AROUND.issuperset(path[:-1])
-    )
-    return next((value for value in found if type(value) is int and value > 0), None)

@@ -84,7 +84,7 @@ def unwrap(
         unwraps. Any other text is the name of a member, or a dotted path to one.
     is_page
         Whether the body is a page of a list. ``"auto"`` then also looks into an object ``data``,
-        and an object's only array has the records if all its elements are objects.
+        and the only array of objects has the records, or the first array if all are empty.
 
     Raises
     ------
@@ -130,9 +130,14 @@ def _path_of_records(body: object, *, is_page: bool) -> str | None:
     if isinstance(body.get("data"), dict | list):
         inner = _path_of_records(body["data"], is_page=True) if is_page else None
         return f"data.{inner}" if inner else "data"
-    arrays = [name for name, value in body.items() if isinstance(value, list)]
-    is_list = len(arrays) == 1 and all(isinstance(record, dict) for record in body[arrays[0]])
-    return arrays[0] if is_page and is_list else None
+    if not is_page:
+        return None
+    arrays: list[str] = [name for name, value in body.items() if isinstance(value, list)]
+    filled = [name for name in arrays if body[name]]
+    of_objects = [name for name in filled if all(isinstance(each, dict) for each in body[name])]
+    if len(of_objects) == 1:
+        return of_objects[0]
+    return arrays[0] if arrays and not filled else None
 
 
 def read_form(media_type: str, body: bytes) -> list[tuple[str, str]]:

@@ -1,0 +1,402 @@
+"""What a page of a list says about the next page.
+
+`PageList.next_of` asks an ordered list of statements about each page, and the first that is certain
+decides. Without options they are:
+
+1. a flag that this page is the last: ``has_more: false``
+2. the address of the next page: ``Link``, ``next_url``, ``links.next``
+3. a token for it: ``next_cursor`` is the value of the parameter ``cursor``
+4. a number of records or of pages that has not been reached: ``total``, ``X-Total-Count``
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from .bodies import Path, leaves, unwrap
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+# A page says these things at its top level, in its headers, or in objects with one of these names.
+_AROUND: Final = _names(
+    "cursors data info links meta metadata page pageinfo pagination paging responsemetadata result"
+)
+_ADDRESSES: Final = _names(
+    "next nexthref nextlink nextpage nextpagelink nextpageuri nextpageurl nexturi nexturl"
+)
+_ADDRESS_MEMBERS: Final = _names("href link uri url")
+# Each is the rest of a name that begins with "next".
+_TOKENS: Final = _names(
+    "after cursor marker offset page pagecursor pageid pagenumber pagetoken skip start startindex "
+    "token"
+)
+_UNCERTAIN_TOKENS: Final = _names("continuation continuationtoken cursor pagetoken scrollid")
+_MORE: Final = _names("hasmore hasnext hasnextpage more moreavailable")
+_IS_LAST: Final = _names("islast islastpage last lastpage")
+_TOTALS: Final = _names("count total totalcount totalelements totalitems totalrecords totalresults")
+_PAGE_COUNTS: Final = _names("numpages pagecount pages totalpages")
+_LAST_PAGES: Final = _names("lastpage")
+_PAGE_NUMBERS: Final = _names("currentpage number page pageno pagenumber")
+_OFFSETS: Final = _names("offset pageoffset skip start startat startindex")
+_PAGE_SIZES: Final = _names("pagesize perpage size")
+_LIMITS: Final = _names("itemsperpage limit maxresults pagelimit top")
+# The names under which a body repeats the parameter "page".
+_PAGE_ALIASES: Final = _names("currentpage number")
+
+
+@dataclass(frozen=True, slots=True)
+class Next:
+    """How to request the next page: at an address, or with this value of one parameter.
+
+    ``counts`` says whether the value is a number that was counted, and not one from the page.
+    """
+
+    address: str = ""
+    parameter: str = ""
+    value: object = None
+    counts: bool = False
+
+
+LAST: Final = Next()
+"""The answer of a statement that there is no next page."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counter:
+    """A parameter of the query that counts pages or records, and its value for one page.
+
+    It is a guess if only the size of a page is known: ``offset`` goes with ``limit``.
+    """
+
+    parameter: str
+    number: int
+    counts_pages: bool
+    is_guess: bool = False
+
+
+@dataclass(slots=True)
+class Page:
+    """One page of a list, and what it says about itself.
+
+    Attributes
+    ----------
+    query
+        The query of its request.
+    body
+        Its JSON.
+    records
+        Its records; None if the body has no list of them.
+    links
+        What it says about the next page's address: a `Next`, or a value that is none, such as None.
+    fields
+        Its other statements by their plain names, each with its name as written and its value.
+    """
+
+    query: Mapping[str, str]
+    body: object
+    records: list[Any] | None = None
+    links: list[object] = field(default_factory=list)
+    fields: dict[str, tuple[str, Any]] = field(default_factory=dict)
+
+    def number(self, names: Iterable[str]) -> int:
+        """Return the largest number that the page states under one of these names, or 0."""
+        values = [self.fields[name][1] for name in names if name in self.fields]
+        return max((value for value in values if type(value) is int and value > 0), default=0)
+
+    def flags(self) -> list[bool]:
+        """Return each flag of the page: True if it says that there are more pages."""
+        flags = []
+        for name, (_, value) in self.fields.items():
+            if isinstance(value, bool) and name in _MORE:
+                flags.append(value)
+            if isinstance(value, bool) and name in _IS_LAST:
+                flags.append(not value)
+        return flags
+
+    @property
+    def size(self) -> int:
+        """How many records were asked for, or how many a page has at most; 0 if not known."""
+        for name, value in self.query.items():
+            if _plain(name) in _PAGE_SIZES | _LIMITS and value.isdecimal():
+                return int(value)
+        return self.number(_PAGE_SIZES | _LIMITS)
+
+
+def read_page(
+    query: Mapping[str, str], headers: Iterable[tuple[str, str]], link: str | None, body: object
+) -> Page:
+    """Return a page of a list. ``link`` is the address in its header ``Link``."""
+    records, _ = unwrap(body, is_page=True)
+    page = Page(query, body, records if isinstance(records, list) else None)
+    if link is not None:
+        page.links.append(Next(address=link))
+    for name, text in headers:
+        _add_header(page, name.lower(), text)
+    for path, value in leaves(body):
+        _add_field(page, path, value)
+    return page
+
+
+def _add_header(page: Page, name: str, text: str) -> None:
+    """Add what a header says: ``X-Total-Count``, ``X-WP-Total``, ``Content-Range``."""
+    if name == "content-range":
+        unit, _, total = text.partition("/")
+        if total.isdecimal() and not unit.startswith("bytes"):
+            page.fields["total"] = ("total", int(total))
+    elif name.startswith("x-"):
+        written = re.sub("^x-(wp-|pagination-)?", "", name).replace("-", "_")
+        page.fields[_plain(written)] = (written, int(text) if text.isdecimal() else text)
+
+
+def _add_field(page: Page, path: Path, value: object) -> None:
+    """Add what a member of the body says, if it is about the page and not about a record."""
+    plain = [_plain(str(name)) for name in path]
+    if not plain:
+        return
+    *around, name = plain
+    is_below_next = bool(around) and around[-1] == "next"
+    if is_below_next:  # {"next": {"href": …}}, {"next": {"after": …}}
+        around.pop()
+        name = "next" if name in _ADDRESS_MEMBERS else f"next{name}"
+    if not _AROUND.issuperset(around):
+        return
+    if name in ("link", "links") and isinstance(value, list):
+        for each in value:
+            if isinstance(each, dict) and each.get("rel") == "next":
+                page.links.append(_link(str(each.get("href") or "")))
+    elif name in _ADDRESSES:
+        # Under these two names there may also be a number or a token.
+        may_be_other = name in ("next", "nextpage")
+        page.links.append(value if may_be_other and not _is_address(value) else _link(value))
+    page.fields.setdefault(name, (str(path[-1]), value))
+
+
+def _is_address(value: object) -> bool:
+    return isinstance(value, str) and (value.startswith(("http", "/")) or "?" in value)
+
+
+def _link(value: object) -> object:
+    return Next(address=value) if value and isinstance(value, str) else value
+
+
+def _plain(name: str) -> str:
+    """Return a name without its style: ``nextLink`` of ``@odata.nextLink``, ``next_link``."""
+    return re.sub("[^a-z]", "", name.lower()).removeprefix("odata")
+
+
+@dataclass(slots=True)
+class PageList:
+    """The pages of one list so far. ``page``, ``offset`` and ``cursor`` are as in `pages`.
+
+    Attributes
+    ----------
+    asked
+        How the last page was requested; None for the first.
+    received
+        How many records came; None if a page has no list of them.
+    total
+        How many records the list has, as the last page says; 0 if it does not.
+    says_more
+        Whether the last page says that there are more.
+    """
+
+    page: str | None = None
+    offset: str | None = None
+    cursor: str | None = None
+    asked: Next | None = None
+    received: int | None = 0
+    total: int = 0
+    says_more: bool = False
+    _first_counter: Counter | None = None
+    _first_count: int = 0
+    _trusted: set[str] = field(default_factory=set)
+    _seen: set[int] = field(default_factory=set)
+
+    def next_of(self, page: Page) -> Next | None:
+        """Return how to request the page after this one, `LAST`, or None if nothing says how."""
+        if self.asked is None:
+            self._first_counter = self.counter(page)
+        count = len(page.records or ())
+        self._first_count = self._first_count or count
+        self._seen.add(_content(page))
+        if page.records is None or self.received is None:
+            self.received = None
+        else:
+            self.received += count
+        self.total = page.number(_TOTALS)
+        self.says_more = False
+        for statement in self._statements():
+            self.asked = statement(page)
+            if self.asked is not None:
+                break
+        return self.asked
+
+    def has_seen(self, page: Page) -> bool:
+        """Return whether an earlier page had the same records."""
+        return bool(page.records) and _content(page) in self._seen
+
+    def ignores_the_number(self, page: Page) -> bool:
+        """Return whether the service ignored a number, and sent records that came before.
+
+        Pages may be equal if each of their records is (``[{"status": "queued"}, …]``), or if they
+        state different numbers.
+        """
+        if self.asked is None or not self.asked.counts or not self.has_seen(page):
+            return False
+        _, stated = page.fields.get(_plain(self.asked.parameter), ("", None))
+        records = page.records or []
+        are_alike = all(record == records[0] for record in records)
+        return stated != self.asked.value and not are_alike
+
+    def link_of(self, page: Page) -> Next | None:
+        """Return the address or the token by which a page leads to another one, or None."""
+        if self.cursor:
+            return self._named_token(page)
+        return _address(page) or _token(page)
+
+    @property
+    def is_short(self) -> bool:
+        """Whether fewer records came than the list has, from its start on."""
+        start = self._first_counter.number if self._first_counter else 0
+        return self.received is not None and start <= 1 and self.received < self.total
+
+    def _statements(self) -> tuple[Callable[[Page], Next | None], ...]:
+        if self.cursor:
+            return (_flag, self._named_token)
+        if self.page or self.offset:
+            return (_flag, self._counted)
+        return (_flag, _address, _token, self._counted)
+
+    def _named_token(self, page: Page) -> Next:
+        """Return the token that the caller named."""
+        path = (self.cursor or "").split(".")
+        token = dict(leaves(page.body)).get(tuple(path))
+        return Next(parameter=_parameter_of(path[-1]), value=token) if token else LAST
+
+    def _counted(self, page: Page) -> Next | None:
+        """Return the next number of a page or a record, if there are more."""
+        count = len(page.records or ())
+        counter = self.counter(page)
+        more = self._has_more(page, counter)
+        self.says_more = bool(more)
+        if page.records == []:
+            return LAST
+        if more is None:
+            if counter is None or counter.is_guess:
+                is_full = 0 < page.size <= count
+                return None if is_full or uncertain_token(page) else LAST
+            more = 0 < (page.size or self._first_count) <= count
+        if not more:
+            return LAST
+        if counter is None or not (counter.counts_pages or count):
+            return None
+        step = 1 if counter.counts_pages else count
+        return Next(parameter=counter.parameter, value=counter.number + step, counts=True)
+
+    def _has_more(self, page: Page, counter: Counter | None) -> bool | None:
+        """Return whether a page says that there are more; None if that is not certain.
+
+        Some services always send a null link, or a total of the page's own records. So a link or a
+        total that announces no more is believed if it once announced more, or if another agrees.
+        """
+        said: dict[str, bool] = {}
+        if page.flags():
+            said["flag"] = True  # a flag that this is the last page has already decided
+        if page.links or "link" in self._trusted:
+            said["link"] = any(page.links)
+        if page.records and self.total:
+            said["total"] = self._is_below_total(page, counter)
+        number = counter.number if counter and counter.counts_pages else None
+        page_count = page.number(_PAGE_COUNTS)
+        last_page = page.number(_LAST_PAGES)
+        if page_count and number is not None:
+            said["pages"] = number + self._is_from_zero < page_count
+        if last_page and number is not None:
+            said["last page"] = number < last_page
+        announced = {name for name, has_more in said.items() if has_more}
+        self._trusted |= announced
+        if announced:
+            return True
+        certain = {*self._trusted, "pages", "last page"}
+        return False if len(said) > 1 or not certain.isdisjoint(said) else None
+
+    def _is_below_total(self, page: Page, counter: Counter | None) -> bool:
+        """Return whether the records up to this page are fewer than the total."""
+        if counter is None or counter.counts_pages:
+            return (self.received or 0) < self.total
+        end = counter.number + len(page.records or ())
+        # A list may count from 1. Then record 7 of 7 is still to come when the next number is 7.
+        is_from_one = self._first_counter is not None and self._first_counter.number == 1
+        return end - is_from_one < self.total
+
+    @property
+    def _is_from_zero(self) -> bool:
+        return self._first_counter is not None and self._first_counter.number == 0
+
+    def counter(self, page: Page) -> Counter | None:
+        """Return the parameter that counts pages or records, as the caller or the page names it."""
+        named = self.page or self.offset
+        if named:
+            return Counter(named, int(page.query[named]), self.page is not None)
+        for name, value in page.query.items():
+            if value.isdecimal() and _plain(name) in _PAGE_NUMBERS | _OFFSETS:
+                return Counter(name, int(value), _plain(name) in _PAGE_NUMBERS)
+        for plain, (name, value) in page.fields.items():
+            is_other = plain == "number" and not page.number(_PAGE_COUNTS)
+            if type(value) is int and plain in _PAGE_NUMBERS | _OFFSETS and not is_other:
+                parameter = "page" if plain in _PAGE_ALIASES else name
+                return Counter(parameter, value, plain in _PAGE_NUMBERS)
+        sizes = {*map(_plain, page.query), *page.fields}
+        if not sizes.isdisjoint(_PAGE_SIZES):
+            return Counter("page", 1, counts_pages=True, is_guess=True)
+        if not sizes.isdisjoint(_LIMITS):
+            return Counter("offset", 0, counts_pages=False, is_guess=True)
+        return None
+
+
+def _content(page: Page) -> int:
+    return hash(repr(page.records))
+
+
+def _flag(page: Page) -> Next | None:
+    return LAST if False in page.flags() else None
+
+
+def _address(page: Page) -> Next | None:
+    for link in page.links:
+        if isinstance(link, Next):
+            return link
+    return None
+
+
+def _token(page: Page) -> Next | None:
+    for plain, (name, value) in page.fields.items():
+        is_token = isinstance(value, str | int) and not isinstance(value, bool) and value != ""
+        parameter = _parameter_of(name)
+        is_known = plain.removeprefix("next") in _TOKENS or parameter in page.query
+        if plain.startswith("next") and is_token and is_known:
+            return Next(parameter=parameter, value=value)
+    return None
+
+
+def _parameter_of(name: str) -> str:
+    """Return the parameter for a token: ``pageToken`` for ``nextPageToken``.
+
+    ``next_token`` is the value of a parameter with the same name.
+    """
+    rest = re.sub("^next[_-]?", "", name, flags=re.IGNORECASE)
+    return name if _plain(rest) == "token" else rest[:1].lower() + rest[1:]
+
+
+def uncertain_token(page: Page) -> str | None:
+    """Return the dotted path of what looks like a token of the next page, or None."""
+    for path, value in leaves(page.body):
+        if path and _plain(str(path[-1])) in _UNCERTAIN_TOKENS and isinstance(value, str) and value:
+            return ".".join(map(str, path))
+    return None
