@@ -10,8 +10,8 @@ from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
 from .arguments import argument_error
-from .cassettes import Recording, read_cassette
-from .cassettes.library import files_of, is_folder
+from .cassettes import Recording, find_cassette, read_cassette
+from .cassettes.library import cassettes_in, is_folder
 from .current import current_session, session
 from .display import ProgressBar, plural
 from .errors import CassetteError, naming_what_is_missing
@@ -114,13 +114,13 @@ def recordings_of(source: Source | Iterable[Source] = None) -> Iterator[Recordin
         yield source.recording
     elif isinstance(source, str | Path):
         if is_folder(source):
-            yield from _read_many(files_of(source))
+            yield from _read_many(cassettes_in(Path(source)))
         else:
-            yield read_cassette(files_of(source)[0][1])
+            yield read_cassette(find_cassette(source))
     elif isinstance(source, Iterable):
         for each in source:
             if isinstance(each, str | Path):
-                yield from _read_many(_named_files(each))
+                yield from _read_many(_files_of(each))
             else:
                 yield from recordings_of(each)
     else:
@@ -165,15 +165,19 @@ def describe(recording: Recording) -> dict[str, Any]:
     return about | ({"recorded": recording.recorded_when} if when else {})
 
 
-def _named_files(source: str | Path) -> list[tuple[str, Path]]:
-    """Return the files of one item of a list; names begin with the item, without .yaml."""
+def _files_of(source: str | Path) -> Iterator[tuple[str, Path]]:
+    """Yield the files of one item of a list; names begin with the item, without .yaml."""
     given = Path(source).as_posix().removesuffix(".yaml")
-    files = files_of(source)
-    return [(f"{given}/{name}" if is_folder(source) else given, path) for name, path in files]
+    if not is_folder(source):
+        yield given, find_cassette(source)
+        return
+    for name, path in cassettes_in(Path(source)):
+        yield f"{given}/{name}", path
 
 
-def _read_many(files: list[tuple[str, Path]]) -> Iterator[Recording]:
+def _read_many(found: Iterable[tuple[str, Path]]) -> Iterator[Recording]:
     """Yield the recordings of files, with a progress bar; leave out files that cannot be read."""
+    files = list(found)
     left_out: list[str] = []
     with ProgressBar(len(files), desc="Cassettes", unit="cassette") as bar:
         for name, path in files:

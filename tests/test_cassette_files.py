@@ -29,6 +29,7 @@ from directmail_lab.cassettes.library import command_name
 from directmail_lab.cassettes.vcr_files import block_text
 from directmail_lab.errors import CassetteError, CassetteFormatError, CassetteNotFoundError
 from directmail_lab.sessions import Session
+from directmail_lab.sources import recording_of
 
 
 def write(path: Path) -> Path:
@@ -220,6 +221,40 @@ def test_a_path_is_the_file_itself(tmp_path: Path) -> None:
             new_cassette_path(Path(name))
 
 
+@pytest.mark.parametrize("name", ["found/tour.har", "./found/tour.har", "../found/tour.har"])
+def test_the_text_of_a_path_is_that_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """A replay, a question and a command find the same file; HAR replays as a cassette does."""
+    convert(write(tmp_path / "tour.yaml"), file := tmp_path / "found" / "tour.har", "har")
+    if name.startswith("../"):
+        monkeypatch.chdir(file.parent)
+
+    assert find_cassette(name).samefile(file)
+    with Session(BASE_URL) as session, session.replay(name):
+        assert session.get("/v1/users/me").json() == {"id": 1}
+    assert len(recording_of(name)) == 1
+
+
+def test_a_text_that_names_a_cassette_and_another_file_is_refused(tmp_path: Path) -> None:
+    """A command would change one, and a replay play the other."""
+    file = write(tmp_path / "tour.yaml")
+    named = write(tmp_path / "cassettes" / "tour.yaml")
+    with pytest.raises(CassetteError, match=r"Give 'tour' or '\./tour\.yaml'"):
+        find_cassette("tour.yaml")
+
+    assert find_cassette("tour") == named
+    assert find_cassette("./tour.yaml").samefile(file)
+
+
+def test_a_file_that_is_not_there_is_said_to_be_missing() -> None:
+    """The name of a HAR file may be meant as a path."""
+    with pytest.raises(
+        CassetteNotFoundError, match=rf"and no such file in {re.escape(str(Path.cwd()))}"
+    ):
+        find_cassette("tour.har")
+
+
 def test_yml_and_yaml_suffixes_are_equivalent(tmp_path: Path) -> None:
     """Finding, listing and recording treat both suffixes alike."""
     path = write(tmp_path / "cassettes" / "tour.yml")
@@ -258,7 +293,8 @@ def test_a_name_never_leads_out_of_its_folder(tmp_path: Path, name: str) -> None
     (tmp_path / "cassettes").mkdir()
     write(tmp_path / "tour.yaml")
 
-    for path_of in (find_cassette, new_cassette_path):
+    is_path = name.startswith(("../", "/"))  # which only a question or a replay takes
+    for path_of in (new_cassette_path,) if is_path else (find_cassette, new_cassette_path):
         with pytest.raises(CassetteError, match="not a cassette's name"):
             path_of(name)
 

@@ -35,7 +35,8 @@ _ROOT_MARKS: Final = ("pyproject.toml", ".git", "notebooks")
 def find_cassette(name: str | Path, first: Sequence[Path] = ()) -> Path:
     """Return the file that a cassette is read from.
 
-    A `Path` is the file itself. A name is looked up in this order:
+    A `Path` is the file itself. So is a text that is an absolute path or begins with ``./`` or
+    ``../``, and one that no name finds but a path does. A name is looked up in this order:
 
     1. the folders in ``first``;
     2. ``DIRECTMAIL_CASSETTES``;
@@ -52,21 +53,36 @@ def find_cassette(name: str | Path, first: Sequence[Path] = ()) -> Path:
     CassetteNotFoundError
         There is no such cassette.
     CassetteError
-        The name leads out of the folder, no file can have it, or a folder is closed to this user.
+        The name leads out of the folder, no file can have it, a folder is closed to this user, or
+        a file in the working directory and a cassette have this name and suffix.
     """
+    if isinstance(name, str) and (Path(name).is_absolute() or name.startswith(("./", "../"))):
+        name = Path(name)
     title = cassette_name(name)
     # Each folder once: in a checkout, the nearest folder may be the packaged one.
     own = [name.parent.absolute()] if isinstance(name, Path) else [*first, *_folders()]
     folders = dict.fromkeys(own)
-    if path := _find_in(folders, name):
+    # Unlike Path.is_file, it raises nothing for a name that is too long.
+    file = Path(name) if os.path.isfile(name) else None  # noqa: PTH113
+    path = _find_in(folders, name)
+    if path is None:
+        path = file
+    elif file is not None and file.suffix and not first and path.resolve() != file.resolve():
+        raise CassetteError(
+            f"{str(name)!r} is a cassette in {path.parent}, and a file in this folder.",
+            f"Give {title!r} or './{name}'.",
+        )
+    if path is not None:
         return path
     names = cassettes_by_name() if isinstance(name, str) else ()
     hint = did_you_mean(repr(title), map(repr, names))
     skipped = [] if isinstance(name, Path) else _skipped_folders()
     note = f" {_not_trusted(skipped[0])}" if skipped else ""
+    places = " or ".join(map(str, folders)) or "any folder"
+    if isinstance(name, str) and Path(name).suffix:
+        places += f", and no such file in {Path.cwd()}"
     raise CassetteNotFoundError(
-        f"There is no cassette {title!r} in {' or '.join(map(str, folders)) or 'any folder'}."
-        f"{note}",
+        f"There is no cassette {title!r} in {places}.{note}",
         f"{hint}Record it with record({title!r}), or name one that `directmail-lab cassette list` "
         "shows.",
     )
@@ -148,18 +164,6 @@ def cassettes_in(folder: Path) -> Iterator[tuple[str, Path]]:
             is_other = path.suffix == ".yml" and path.with_suffix(".yaml").exists()
             name = path if is_other else path.with_name(cassette_name(path.name))
             yield name.relative_to(folder).as_posix(), path
-
-
-def files_of(source: str | Path) -> list[tuple[str, Path]]:
-    """Return the cassettes that a source stands for: a bare name, the path of a file or a folder.
-
-    For a folder, names are relative to it. Raises as `find_cassette` does.
-    """
-    if is_folder(source):
-        return list(cassettes_in(Path(source)))
-    # Unlike Path.is_file, it raises nothing for a name that is too long.
-    path = Path(source) if os.path.isfile(source) else find_cassette(source)  # noqa: PTH113
-    return [(path.stem, path)]
 
 
 def is_folder(source: str | Path) -> bool:

@@ -15,6 +15,7 @@ import typer
 
 import directmail_lab as dm
 
+from ..cassettes import find_cassette
 from ..errors import naming_what_is_missing
 from . import cassette as cassette_commands
 from .output import (
@@ -24,7 +25,6 @@ from .output import (
     FOUND,
     JSON,
     NAME,
-    cassette_file,
     complete_cassette,
     error_message,
     print_any_text,
@@ -82,7 +82,7 @@ app.command()(serve)
 def me(cassette: str | None = CASSETTE, as_json: bool = JSON, as_csv: bool = CSV) -> None:
     """Print the current user's record."""
     if cassette is not None:
-        dm.replay(cassette_file(cassette))
+        dm.replay(find_cassette(cassette))
     show(dm.me(), as_json=as_json, as_csv=as_csv)
 
 
@@ -122,7 +122,7 @@ def drift(
     as_csv: bool = CSV,
 ) -> None:
     """Send a cassette's reads again and list the differences; exit with 1 if there are any."""
-    changes = dm.drift(cassette_file(name), ignore=ignore)
+    changes = dm.drift(find_cassette(name), ignore=ignore)
     show(changes, as_json=as_json, as_csv=as_csv)
     if len(changes):
         raise FOUND
@@ -167,6 +167,6 @@ def share(
 def _recorded_or_live(cassette: str | None) -> Path | None:
     """Return the cassette's file; without a cassette, send one request to the live service."""
     if cassette is not None:
-        return cassette_file(cassette)
+        return find_cassette(cassette)
     dm.get("/v1/users/me")
     return None

@@ -11,7 +11,7 @@ import typer
 
 import directmail_lab as dm
 
-from ..cassettes import cassettes_by_name, convert as files, read_cassette
+from ..cassettes import cassettes_by_name, convert as files, find_cassette, read_cassette
 from ..cassettes.library import SUFFIXES, is_folder, stays_in
 from ..display import ProgressBar, plural
 from ..errors import CassetteError
@@ -21,7 +21,6 @@ from .output import (
     FOUND,
     JSON,
     NAME,
-    cassette_file,
     complete_cassette,
     one_of,
     refuse_existing,
@@ -60,7 +59,7 @@ def show_(
     as_csv: bool = CSV,
 ) -> None:
     """Show a cassette's interactions, one on each line, or one of them in full."""
-    path = cassette_file(name)
+    path = find_cassette(name)
     if number is not None:
         typer.echo(repr(dm.interactions(path, number=number)), nl=False)
         return
@@ -143,7 +142,7 @@ def _files_of(names: list[str]) -> list[Path]:
         if is_folder(name):
             paths += _cassettes_below(Path(name))
         else:
-            paths.append(cassette_file(name))
+            paths.append(find_cassette(name))
     return paths
 
 
@@ -161,7 +160,7 @@ def repair(name: str = NAME) -> None:
 
     The command also names the files that interrupted recordings left next to the cassette.
     """
-    problems = files.repair(cassette_file(name))
+    problems = files.repair(find_cassette(name))
     typer.echo("\n".join(f"{name}: {problem}" for problem in problems) or f"{name} is clean.")
 
 
@@ -177,7 +176,7 @@ def convert(
     """Convert a cassette to our layout, to vcrpy's YAML or JSON, or to HAR 1.2."""
     refuse_existing(target, force)
     layout = cast("files.Layout", to) if to else files.layout_of(target)
-    count = files.convert(cassette_file(source), target, layout, notice=typer.echo)
+    count = files.convert(find_cassette(source), target, layout, notice=typer.echo)
     typer.echo(f"Wrote {plural(count, 'interaction')} to {target}.")
 
 
@@ -195,7 +194,7 @@ def page(
     """
     from ..widgets.page import save_page
 
-    path = cassette_file(name)
+    path = find_cassette(name)
     target = target or Path(f"{path.stem}.html")
     refuse_existing(target, force)
     save_page(read_cassette(path), target)
@@ -212,6 +211,6 @@ def openapi(
     ),
 ) -> None:
     """Print an OpenAPI 3.1 document, in YAML, of what cassettes contain."""
-    sources = [cassette_file(name) for name in names]
+    sources = [find_cassette(name) for name in names]
     document = dm.openapi(sources, title=title, version=version, paths=paths)
     typer.echo(document.text(), nl=False)

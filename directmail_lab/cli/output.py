@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import typer
 
 from .. import errors
-from ..cassettes import cassettes_by_name, find_cassette
+from ..cassettes import cassettes_by_name
 from ..display import CONTROLS
 from ..errors import DirectMailLabError
 
@@ -64,15 +64,6 @@ def one_of(choices: Collection[str], default: str | None, help_text: str) -> Any
 
 
 # -- files -------------------------------------------------------------------------------------
-
-
-def cassette_file(name: str) -> Path:
-    """Return the file for an argument that is a file's path or a cassette's name."""
-    path = Path(name)
-    if path.is_file():
-        return path
-    is_path = path.is_absolute() or name.startswith(("./", "../"))
-    return find_cassette(path if is_path else name)
 
 
 def refuse_existing(path: Path, force: bool) -> None:

@@ -14,11 +14,11 @@ from urllib.parse import urlsplit
 
 import typer
 
-from ..cassettes.library import has_usable_home
+from ..cassettes.library import find_cassette, has_usable_home
 from ..readings.reset_unit import ResetUnit
 from ..settings import API_KEY_VARIABLE, BASE_URL_VARIABLE
 from ..tutorials import explore_cells, first_notebook, notebook_of
-from .output import cassette_file, complete_cassette, one_of
+from .output import complete_cassette, one_of
 
 if TYPE_CHECKING:
     from ..server import LoopbackServer
@@ -143,7 +143,7 @@ def serve(
     from ..standin import stand_in
 
     if cassette:
-        files = [cassette_file(name) for name in cassette]
+        files = [find_cassette(name) for name in cassette]
         replaying = CassetteServer(files, port=port, repeat="strict" if strict else "last")
         played = [f"{each.name} ({len(each)})" for each in replaying.cassettes]
         address = f"Replaying at {replaying.base_url}; no key is needed, and nothing is forwarded."

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from ..arguments import argument_error
 from ..cassettes import MemoryRecording, Recording, read_cassette
-from ..cassettes.library import files_of, is_folder
+from ..cassettes.library import find_cassette, is_folder
 from ..current import session
 from ..errors import CassetteError, DirectMailLabError
 from ..exchange.values import MALFORMED
@@ -78,11 +78,11 @@ def browse(source: Source = None) -> BrowserWidget:
         return BrowserWidget(source or session())
     if not isinstance(source, str | Path) or is_folder(source):
         raise argument_error("browse() shows one cassette. Give its name or its path.")
-    name, path = files_of(source)[0]
+    path = find_cassette(source)
     opening = Opening(path)
     with contextlib.suppress(TimeoutError):
         opening.result(_READ_S if can_show_widgets() else None)
-    return BrowserWidget(opening, name)
+    return BrowserWidget(opening, path.stem)
 
 
 class Opening(Future[Recording]):
