@@ -25,6 +25,9 @@ Repeat = Literal["last", "strict"]
 
 REPEATS: Final[tuple[Repeat, ...]] = get_args(Repeat)
 
+IfSent = Literal["refuse", "send", "keep"]
+"""What to do with a write that was sent before; `directmail_lab.request` says what each does."""
+
 Like = Literal["vcrpy"]
 """A program whose rules a replay follows; `directmail_lab.record` says which."""
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from .arguments import (
+    IfSent,
     Like,
     RecordMode,
     Repeat,
@@ -290,7 +291,9 @@ def me() -> pd.DataFrame:
     return session().me()
 
 
-def request(method: str, path: str, **options: Any) -> httpx.Response:
+def request(
+    method: str, path: str, *, if_sent: IfSent = "refuse", **options: Any
+) -> httpx.Response:
     """Send a request to a path below the base address.
 
     A response with an error status is returned like any other. The session's
@@ -301,6 +304,13 @@ def request(method: str, path: str, **options: Any) -> httpx.Response:
     method, path
         ``"GET"`` and ``"/v1/lists"``, for example. Writes must be allowed
         first: ``session().allow_writes = True``.
+    if_sent
+        What to do with a write that was sent before: by another execution of a
+        cell, or by an earlier run of the recording. ``"refuse"`` raises
+        `AlreadySentError`, ``"keep"`` returns the earlier response, and
+        ``"send"`` sends the write again. A write that the service refused (4xx)
+        does not count. What one execution sends twice, in a loop for example,
+        is sent twice. A replay ignores ``if_sent``.
     **options
         The options of `httpx.Client.request`: ``params``, ``json``, ``headers``
         and so on.
@@ -310,6 +320,9 @@ def request(method: str, path: str, **options: Any) -> httpx.Response:
     WriteRefusedError
         The request is a write, and the session does not allow writes. Nothing
         is sent.
+    AlreadySentError
+        The write was sent before. With ``if_sent="keep"``, no response to it is
+        known. Nothing is sent.
     NotRecordedError
         The session replays a cassette that has no response to this request.
     OutcomeUnknownError
@@ -318,7 +331,7 @@ def request(method: str, path: str, **options: Any) -> httpx.Response:
     httpx.RequestError
         A read got no response: the connection failed or timed out, for example.
     """
-    return session().request(method, path, **options)
+    return session().request(method, path, if_sent=if_sent, **options)
 
 
 def get(path: str, **options: Any) -> httpx.Response:
@@ -339,9 +352,9 @@ def get(path: str, **options: Any) -> httpx.Response:
     return session().get(path, **options)
 
 
-def post(path: str, **options: Any) -> httpx.Response:
+def post(path: str, *, if_sent: IfSent = "refuse", **options: Any) -> httpx.Response:
     """Send a POST request, if writes are allowed; see `request`."""
-    return session().post(path, **options)
+    return session().post(path, if_sent=if_sent, **options)
 
 
 def burst(n: int, path: str = ME_PATH) -> pd.DataFrame:

@@ -5,7 +5,7 @@
     ├── CredentialError          no key was found, or it cannot be sent
     ├── AddressError             the address is invalid, or exposes the key
     ├── WriteRefusedError        a write to a live service was not allowed
-    │   └── AlreadySentError     … because an earlier recording has it
+    │   └── AlreadySentError     … because it was sent before
     ├── OutcomeUnknownError      a write was sent and no response came
     ├── AllowanceExhaustedError  the wait for the allowance is too long
     ├── NotJSONError             a body is not JSON
@@ -84,22 +84,26 @@ class WriteRefusedError(DirectMailLabError):
 
 
 class AlreadySentError(WriteRefusedError):
-    """The cassette has this write: sending it again might repeat it.
+    """Another execution of a cell, or an earlier run, has sent this write.
 
     Attributes
     ----------
-    cassette, number
-        The cassette's name, and the number of the write in it.
     status
         The status of its response; 0 if none came.
     sent_at
         When that was (an aware datetime), or None if the cassette does not say.
+    cell
+        The number of the cell that sent it, or None.
+    cassette, number
+        The name of the cassette of an earlier run, or an empty string; and the
+        number of the write there, or in the session's recording.
     """
 
-    cassette: str
-    number: int
     status: int
     sent_at: datetime | None = None
+    cell: int | None = None
+    cassette: str = ""
+    number: int = 0
 
 
 class OutcomeUnknownError(DirectMailLabError):

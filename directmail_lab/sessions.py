@@ -8,12 +8,14 @@ import weakref
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from numbers import Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, TypedDict
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, TypedDict, get_args
 
 from .arguments import (
+    IfSent,
     Like,
     RecordMode,
     Repeat,
+    check_choice,
     check_names,
     check_number,
     check_options,
@@ -47,6 +49,7 @@ from .transports.network import NetworkTransport
 from .transports.observer import Observer
 from .transports.pacing import Allowances, PacingTransport
 from .transports.recording import RecordingTransport
+from .transports.writes import IF_SENT, sent_writes
 
 if TYPE_CHECKING:
     import httpx2
@@ -151,7 +154,10 @@ class Session:
             trust_origin(self.base_url)
             self._network = NetworkTransport(self.base_url, self._api_key, allow_writes)
             start = self._sending("live", self._own)
-        self.transport = ModeTransport(start, self._observe)
+        account = self.base_url.encode()
+        if self._api_key is not None:
+            account = self._api_key.account(self.base_url)
+        self.transport = ModeTransport(start, self._observe, sent_writes(account))
         self.clients_transport = ClientsTransport(self.transport)
         self._timeout_s = timeout_s
         self.client: httpx.Client = Client(self._redacted, None, **self._client_options)
@@ -370,18 +376,22 @@ class Session:
         frame = _frame()
         return frame(self.check(await self.async_client.get(ME_PATH)))
 
-    def request(self, /, method: str, path: str, **options: Any) -> httpx.Response:
+    def request(
+        self, /, method: str, path: str, *, if_sent: IfSent = "refuse", **options: Any
+    ) -> httpx.Response:
         """Send a request; see `directmail_lab.request`."""
-        check_options("request", options, REQUEST_OPTIONS)
-        return self.client.request(method, path, **options)
+        check_options("request", options, (*REQUEST_OPTIONS, "if_sent"))
+        check_choice("if_sent", if_sent, get_args(IfSent))
+        extensions = {**(options.pop("extensions", None) or {}), IF_SENT: if_sent}
+        return self.client.request(method, path, extensions=extensions, **options)
 
     def get(self, /, path: str, **options: Any) -> httpx.Response:
         """Send a GET; see `request`."""
         return self.request("GET", path, **options)
 
-    def post(self, /, path: str, **options: Any) -> httpx.Response:
+    def post(self, /, path: str, *, if_sent: IfSent = "refuse", **options: Any) -> httpx.Response:
         """Send a POST, if writes are allowed; see `request`."""
-        return self.request("POST", path, **options)
+        return self.request("POST", path, if_sent=if_sent, **options)
 
     def check(self, response: httpx.Response) -> httpx.Response:
         """Return the response, or raise `ServiceError` for its status."""

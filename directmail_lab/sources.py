@@ -80,12 +80,12 @@ def rate_limits(source: Source | Iterable[Source] = None) -> pd.DataFrame:
 def readings_of(source: Source | Iterable[Source] | pd.DataFrame = None) -> pd.DataFrame:
     """Return the readings that a chart or a check uses: those of a source, or a given frame.
 
-    If there are readings of live requests, the readings of replayed ones are left out.
+    If there are readings of live requests, those of requests that were not sent are left out.
     """
     import pandas as pd
 
     frame = source if isinstance(source, pd.DataFrame) else rate_limits(source)
-    is_own = frame["source"] != "replayed"
+    is_own = frame["source"].isin(["live", "recorded"])
     return frame[is_own] if is_own.any() else frame
 
 

@@ -19,6 +19,7 @@ from directmail_lab.credentials import ApiKey
 from directmail_lab.redaction import Redactor
 from directmail_lab.sessions import Session
 from directmail_lab.settings import is_loopback
+from directmail_lab.transports import writes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -83,6 +84,7 @@ def nobody(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     monkeypatch.setattr(current._current, "callbacks", {})
     # Another test's service may have had the same port: forget what is known by address.
     monkeypatch.setattr(settings, "_connected", set())
+    monkeypatch.setattr(writes, "_by_account", {})
     # Forget the keys of earlier tests that are not yet garbage-collected.
     monkeypatch.setattr(credentials, "_holders", weakref.WeakValueDictionary())
     yield

@@ -285,7 +285,8 @@ def test_a_write_that_an_earlier_run_sent_is_sent_again_only_if_confirmed(
     at = read_cassette(Path("cassettes/tour.yaml")).interaction(1).recorded_at
     assert at is not None
 
-    assert f"It was sent before, on {at.day} {at:%B %Y} (201). It may" in asked["question"]
+    when = f"on {at.day} {at:%B %Y} at {at:%H:%M} UTC (201)"
+    assert f"It was sent before, {when}. It may" in asked["question"]
     assert sent == {"number": 2}
     assert service.requests == {"POST /v1/letters": 2}
 
@@ -304,7 +305,7 @@ def test_only_what_the_question_said_is_confirmed(
     sent = page.ask("confirm", token=asked["token"])
 
     assert "sent before" not in asked["question"]
-    assert "was sent before" in sent["problem"]
+    assert "since the question" in sent["problem"]
     assert service.requests == {"POST /v1/letters": 1}
 
 

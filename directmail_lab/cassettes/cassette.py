@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from ..arguments import RECORD_MODES, REPEATS, Like, RecordMode, Repeat, check_choice
 from ..display import plural
-from ..errors import AlreadySentError, CassetteError, CassetteFormatError, NotRecordedError
+from ..errors import CassetteError, CassetteFormatError, NotRecordedError
 from ..exchange.bodies import shown_missing
 from ..exchange.values import (
     Interaction,
@@ -398,38 +398,27 @@ class Cassette:
         if self._recorder is not None:
             self._recorder.continue_run()
 
-    def sent_before(self, write: Request) -> AlreadySentError | None:
-        """Return the error for a write that an earlier run may have carried out; None for others.
+    def sent_before(self, write: Request) -> list[tuple[FileRecording, int]]:
+        """Return when earlier runs sent a write, in order: the recording and the number in it.
 
-        It may have been, unless the service refused it (4xx) or no connection was made. In a mode
-        that replays, it is for a write that has no response to play.
+        Each of these may have been carried out: the service did not refuse it (4xx), and a
+        connection was made. In a mode that replays, they have no response to play.
         """
-        if self._recorder is None or (before := self._recorder.sent_before(write)) is None:
-            return None
-        recording, number = before
-        sent = recording.interactions[number - 1]
-        status, at = sent.response.status, sent.recorded_at
-        path, name = recording.path_of(sent.request), cassette_name(recording.path or self.path)
-        replays = (
-            ' With "new_episodes" instead of "all", the block replays its response.'
-            if name == self.name and sent.response.no_response is None
-            else ""
-        )
-        return AlreadySentError(
-            f"{write.method} {path} was sent before, {sent_when(at, status)}: interaction {number} "
-            f"of cassette {name!r}. It was not sent again.",
-            "It may be another one: of another account, or different only in what redaction, "
-            "ignore or match_on leave out. To send it again, put the call into the block "
-            f'`with record({self.name!r}, record_mode="all"):`.{replays}',
-            cassette=name,
-            number=number,
-            status=status,
-            sent_at=at,
-        )
+        return [] if self._recorder is None else self._recorder.sent_before(write)
+
+    def keep(self, write: Request) -> None:
+        """Keep what earlier runs recorded of a write, if this run sends the same one, too."""
+        if self._recorder is not None:
+            self._recorder.keep(write)
+
+    @property
+    def matching(self) -> Matching:
+        """Which parts of two requests are compared."""
+        return self._matching
 
     @property
     def refuses_repeats(self) -> bool:
-        """Whether a write that an earlier run may have carried out is refused: see `sent_before`.
+        """Whether a write that was sent before is refused.
 
         A test records the failures that it asks for, and its writes are allowed for each run.
         """
@@ -510,12 +499,6 @@ def _changed(interaction: Interaction, before_record: BeforeRecord) -> Interacti
         place = extract_tb(error.__traceback__, 2)[-1]
         problem = f"raised {type(error).__name__} ({place.filename}, line {place.lineno})"
     raise CassetteError(f"before_record {problem}. This request was not recorded.")
-
-
-def sent_when(at: datetime | None, status: int) -> str:
-    """Return when a request was sent, and its outcome: ``on 21 November 2026 (201)``."""
-    when = f"on {at.day} {at:%B %Y}" if at else "at an unknown time"
-    return f"{when} ({status or 'no response came'})"
 
 
 def _place(url: str | None, path: str | None = None) -> object:

@@ -214,29 +214,34 @@ class Recorder:
     def _response(self, attempts: range) -> Response:
         return self.recording.interactions[attempts[-1]].response
 
-    def sent_before(self, write: Request) -> tuple[FileRecording, int] | None:
-        """Return the last time that an earlier run sent a write: its file and number, or None.
+    def sent_before(self, write: Request) -> list[tuple[FileRecording, int]]:
+        """Return when earlier runs sent a write, in order: the file and the number in it.
 
         After a 4xx, or if no connection was made, nothing was carried out, so that does not count.
         A mode that replays sends a write only if no response came to it, or if it is a new one.
         """
+        found = []
         for recording, attempts in self._earlier(write):
             response = recording.interactions[attempts[-1]].response
             is_own = recording is self.recording
             is_replayed = is_own and not self._updates and response.no_response is None
             if may_be_done(response) and not is_replayed:
-                return recording, attempts[-1] + 1
-        return None
+                found.append((recording, attempts[-1] + 1))
+        return found
+
+    def keep(self, write: Request) -> None:
+        """Keep what earlier runs recorded of a write, if this run sends the same one, too."""
+        self._asked.add(hash(self._redactor.request(write)))
 
     def _earlier(self, write: Request) -> Iterator[tuple[FileRecording, range]]:
         """Yield what earlier runs recorded of a write, also in the files that they left."""
-        for attempts in reversed(self._old_responses(write)):
-            yield self.recording, attempts
         for file in unfinished_files(self._path):
             if file != self._file:
                 left = read_cassette(file)
-                for attempts in reversed(self._player_of(left).find_all(write)):
+                for attempts in self._player_of(left).find_all(write):
                     yield left, attempts
+        for attempts in self._old_responses(write):
+            yield self.recording, attempts
 
     def refuse_if_full(self) -> None:
         """Raise `CassetteError` if the file has no room for another interaction."""

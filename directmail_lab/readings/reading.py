@@ -21,7 +21,7 @@ from ..exchange.values import Interaction, NoResponse
 if TYPE_CHECKING:
     from ..redaction import Redactor
 
-ReadingSource = Literal["live", "recorded", "replayed"]
+ReadingSource = Literal["live", "recorded", "replayed", "kept"]
 DateForm = Literal["http_date", "iso_text"]
 
 CUT_SHORT: Final = "the connection broke before the end of the body"

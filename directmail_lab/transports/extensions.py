@@ -68,8 +68,6 @@ class Call:
         Sends the request instead of the session's connections, if such a client gives it.
     cancelled
         Once this event is set, the request is no longer sent.
-    may_repeat
-        Whether the user confirmed that a write is sent which an earlier recording has.
     state
         What has happened to it.
     """
@@ -78,7 +76,6 @@ class Call:
     is_foreign: bool = False
     send: Callable[[httpx.Request], Any] | None = None
     cancelled: threading.Event | None = None
-    may_repeat: bool = False
     state: CallState = field(default_factory=CallState)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -13,11 +14,12 @@ from ..cassettes import Cassette, MemoryRecording, Played
 from ..errors import AddressError, NotConnectedError
 from ..exchange.values import Request
 from ..http import httpx, httpx_error, httpx_response, is_write, request_value
-from ..settings import origin_of, stand_ins
+from ..tracebacks import warn_caller
 from . import Transport
 from .extensions import call_of
 from .network import lost_response
 from .observer import Observer
+from .writes import SentWrite, SentWrites, is_compared, is_sent_again
 
 ModeName = Literal["live", "record", "replay"]
 
@@ -82,8 +84,9 @@ class Mode:
 class ModeTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
     """Responds as the session's ``mode`` says. `change` and `enter` replace the mode."""
 
-    def __init__(self, mode: Mode, observe: Observer) -> None:
+    def __init__(self, mode: Mode, observe: Observer, sent_writes: SentWrites) -> None:
         self.mode = mode
+        self.sent_writes = sent_writes
         self._observe = observe
         self._lock = threading.RLock()
 
@@ -114,20 +117,32 @@ class ModeTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         mode = self.mode
-        if mode.cassette is not None:
+        is_compared_write = is_compared(request)
+        if is_compared_write or mode.cassette is not None:
             request.read()
         if not (played := _played_for(request, mode)):
-            return mode.inner.handle_request(request)
+            if not is_compared_write:
+                return mode.inner.handle_request(request)
+            with self.sent_writes.sending(request, mode.recording, mode.cassette) as earlier:
+                if earlier is not None:
+                    return self._kept(request, earlier, mode)
+                return mode.inner.handle_request(request)
         if mode.latency_factor:
             time.sleep(_pause_s(mode, played[-1]))
         return self._played(request, played, mode)
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         mode = self.mode
-        if mode.cassette is not None:
+        is_compared_write = is_compared(request)
+        if is_compared_write or mode.cassette is not None:
             await request.aread()
         if not (played := _played_for(request, mode)):
-            return await mode.inner.handle_async_request(request)
+            if not is_compared_write:
+                return await mode.inner.handle_async_request(request)
+            with self.sent_writes.sending(request, mode.recording, mode.cassette) as earlier:
+                if earlier is not None:
+                    return self._kept(request, earlier, mode)
+                return await mode.inner.handle_async_request(request)
         if mode.latency_factor:
             await asyncio.sleep(_pause_s(mode, played[-1]))
         if _was_cancelled(request, played[-1]):
@@ -152,6 +167,29 @@ class ModeTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
             response.extensions.update(observed.extensions)
         return response
 
+    def _kept(self, request: httpx.Request, earlier: SentWrite, mode: Mode) -> httpx.Response:
+        """Return the response of an earlier write, with a warning that nothing was sent."""
+        interaction, recording = earlier.interaction(), earlier.recording()
+        assert interaction is not None
+        assert recording is not None
+        response = httpx_response(interaction.response)
+        self._observe(
+            mode.recording,
+            request,
+            response,
+            at=math.nan if earlier.at is None else earlier.at.timestamp(),
+            elapsed_s=interaction.elapsed_s,
+            source="kept",
+            cassette=recording.reading(earlier.number).cassette,
+            body=interaction.response.body,
+        )
+        when = f" on {earlier.at.day} {earlier.at:%B %Y}" if earlier.at else ""
+        warn_caller(
+            f"Nothing was sent: this {request.method} was sent before{when}, and its response is "
+            "returned."
+        )
+        return response
+
 
 def _played_for(request: httpx.Request, mode: Mode) -> list[Played]:
     """Return the responses that the cassette plays for a request; none if it must be sent."""
@@ -164,17 +202,13 @@ def _played_for(request: httpx.Request, mode: Mode) -> list[Played]:
         )
     call.state.attempt = 0
     call.state.recorded = 0
-    if mode.cassette is None:
+    if mode.cassette is None or (is_sent_again(request) and mode.cassette.records):
         return []
     # A client's own credentials are left out of its address, so they must be known.
     if call.is_foreign or mode.cassette.looks_inside(request.method):
         played = mode.cassette.play(request_value(request))
     else:
         played = mode.cassette.play(Request(request.method, str(request.url)))
-    if not played and mode.cassette.refuses_repeats and is_write(request) and not call.may_repeat:
-        refusal = mode.cassette.sent_before(request_value(request))
-        if refusal is not None and origin_of(str(request.url)) not in stand_ins():
-            raise refusal
     return played
 
 

@@ -261,8 +261,8 @@ def _row(recording: Recording, number: int) -> Row:
 
 
 def _is_replayed(recording: Recording, reading: Reading) -> bool:
-    """Return whether a session that can send replayed a response from a cassette."""
-    return reading.source == "replayed" and not recording.is_replay
+    """Return whether a session that can send returned an earlier response instead."""
+    return reading.source in ("replayed", "kept") and not recording.is_replay
 
 
 def mark_of(reading: Reading) -> str:
@@ -325,8 +325,10 @@ def _reason(reading: Reading) -> str:
 
 def _not_sent(reading: Reading, interaction: Interaction) -> str:
     at = interaction.recorded_at
-    when = f", recorded on {at.day} {at:%B %Y}" if at else ""
-    return f"Not sent: replayed from {reading.cassette!r}{when}."
+    day = f"{at.day} {at:%B %Y}" if at else ""
+    if reading.source == "kept":
+        return f"Not sent: it was sent before{day and f', on {day}'}. This is the response of then."
+    return f"Not sent: replayed from {reading.cassette!r}{day and f', recorded on {day}'}."
 
 
 def _format_time(seconds: float | None) -> str | None:

@@ -18,7 +18,6 @@ from typing import Any, Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from ..cassettes import Recording
-from ..cassettes.cassette import sent_when
 from ..display import plural
 from ..errors import CassetteError, DirectMailLabError, WriteRefusedError
 from ..exchange.bodies import declared_charset
@@ -31,6 +30,7 @@ from ..redaction.key import has_placeholder
 from ..sessions import Session
 from ..settings import origin_of
 from ..transports.extensions import Sent, call_of
+from ..transports.writes import IF_SENT, sent_when
 from .browser_data import MAX_SHOWN_BYTES, describe_message, digest_of
 from .curl import read_curl
 from .history import locate
@@ -63,7 +63,7 @@ class Composer:
         self._is_sending = threading.Lock()
         self._last: _Sending | None = None
         self._task: asyncio.Future[httpx.Response] | None = None
-        self._to_confirm: dict[str, _Sending] = {}
+        self._to_confirm: dict[str, tuple[_Sending, str]] = {}
         self._refused: dict[str, Session] = {}
         self._seen = _Seen(None)
         self._loop: _LoopThread | None = None
@@ -130,20 +130,29 @@ class Composer:
             self._send((session, request), respond)
             return
         token, url = secrets.token_urlsafe(), request.url
-        self._to_confirm = {token: (session, request)}
         address = session.recording.redactor.text(f"{url.netloc.decode()}{url.raw_path.decode()}")
         size, before = plural(len(request.content), "byte"), _sent_before(session, request)
-        call_of(request).may_repeat = bool(before)  # only what the question says is confirmed
+        self._to_confirm = {token: ((session, request), before)}
         question = f"Send {request.method} to {address} with {size}? {before}"
         respond({"question": f"{question}It may change something there.", "token": token})
 
     def _confirmed(self, token: str) -> _Sending | None:
-        sending = self._to_confirm.pop(token, None)
-        if sending and sending[0] is not self._session():
+        if token not in self._to_confirm:
+            return None
+        (session, request), before = self._to_confirm.pop(token)
+        if session is not self._session():
             raise DirectMailLabError(
                 "Nothing was sent: another session is open since the question.", "Send it again."
             )
-        return sending
+        if _sent_before(session, request) != before:  # only what the question says is confirmed
+            raise DirectMailLabError(
+                "Nothing was sent: since the question, this write was sent, or the mode has "
+                "changed.",
+                "Send it again.",
+            )
+        if before:
+            request.extensions[IF_SENT] = "send"
+        return session, request
 
     def _send(self, sending: _Sending | None, respond: Respond) -> None:
         if sending is None or not self._is_sending.acquire(blocking=False):
@@ -325,10 +334,9 @@ def _is_replayed(session: Session, request: httpx.Request) -> bool:
 
 
 def _sent_before(session: Session, request: httpx.Request) -> str:
-    """Return a sentence about a write that an earlier run may have carried out, or ``""``."""
-    cassette = session.open_cassette
-    before = cassette and cassette.sent_before(request_value(request))
-    return f"It was sent before, {sent_when(before.sent_at, before.status)}. " if before else ""
+    """Return a sentence about a write that was sent before, or an empty string."""
+    before = session.transport.sent_writes.before(request, session.open_cassette)
+    return f"It was sent before, {sent_when(before[-1])}. " if before else ""
 
 
 def _aborted(request: httpx.Request) -> str:

@@ -1,0 +1,304 @@
+"""The writes that this process has sent, so that none is sent again from another cell unasked.
+
+What one execution of a cell sends twice, such as a loop, is sent twice. A script, a module or a
+test has no cells: all that it sends belongs to one execution.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import weakref
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from ..cassettes import Cassette, MemoryRecording, Recording
+from ..cassettes.matching import Matching, plain_body
+from ..errors import AlreadySentError, WriteRefusedError
+from ..exchange.bodies import MAX_UNPACKED_BYTES, shown_missing
+from ..exchange.values import Interaction
+from ..http import body_of, httpx, is_write, request_value
+from ..settings import origin_of, stand_ins
+from .extensions import Sent, call_of
+from .network import NOT_SENT
+
+IF_SENT: Final = "if_sent"
+"""The key of the choice in a request's ``extensions``; `Session.request` has it as a parameter."""
+
+_DEFAULT: Final = Matching()
+
+
+# -- executions of cells ---------------------------------------------------------------------------
+
+
+@dataclass(eq=False, slots=True)
+class Execution:
+    """One execution of a cell, or one message to a widget.
+
+    Attributes
+    ----------
+    is_cell
+        Whether it is one of a cell.
+    cell
+        The number that the notebook shows, 5 for ``[5]``. It is known once the cell sends a write.
+    """
+
+    is_cell: bool = False
+    cell: int | None = None
+
+
+class _Cells:
+    """Follows IPython's shell: each of its executions gets an `Execution`.
+
+    Tasks inherit it from the cell that creates them. A thread belongs to the cell that was started
+    last.
+    """
+
+    def __init__(self) -> None:
+        self._shell: Any = None
+        self._running: ContextVar[Execution] = ContextVar("running")
+        self._latest = self._without_shell = Execution()
+
+    def current(self) -> Execution:
+        ipython: Any = sys.modules.get("IPython")
+        shell = ipython and ipython.get_ipython()
+        if shell is None:
+            return self._without_shell
+        if shell is not self._shell:
+            self._shell, self._latest = shell, Execution(is_cell=True)
+            self._running = ContextVar("running")
+            # A message to a widget has only the first one.
+            shell.events.register("pre_execute", lambda: self._running.set(Execution()))
+            shell.events.register("pre_run_cell", self._begin_cell)
+        here = self._running.get(self._latest)
+        if here.is_cell and here.cell is None:
+            # Some versions of IPython count the running cell already, and some do not.
+            here.cell = len(shell.user_ns["In"]) - 1
+        return here
+
+    def _begin_cell(self, _: object) -> None:
+        self._latest = self._running.get(self._latest)
+        self._latest.is_cell = True
+
+
+_cells: Final = _Cells()
+
+
+# -- writes ----------------------------------------------------------------------------------------
+
+
+@dataclass(eq=False, slots=True)
+class SentWrite:
+    """A write that was sent, and that may have been carried out.
+
+    Attributes
+    ----------
+    at
+        When its response came, or when it was sent; None if a cassette does not say.
+    status
+        The status of its response; 0 if none came, or none has come yet.
+    execution
+        What sent it; None if it was an earlier run, of which a cassette knows.
+    recording, number
+        What has its response. A session's recording is not kept for this: it may be gone.
+    """
+
+    at: datetime | None
+    status: int = 0
+    execution: Execution | None = None
+    recording: Callable[[], Recording | None] = lambda: None
+    number: int = 0
+
+    def interaction(self) -> Interaction | None:
+        """Return the whole interaction; None if there is no response, or not all of it."""
+        recording = self.recording()
+        if not (self.status and recording is not None and recording.has_bodies(self.number)):
+            return None
+        found = recording.interaction(self.number)
+        if recording.reading(self.number).is_cut_short or shown_missing(found.response.body):
+            return None
+        return found
+
+
+class SentWrites:
+    """The writes that this process has sent for one account. Any thread may use it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._sent: dict[int, list[SentWrite]] = {}
+        # How often an execution has asked for a write since this cassette was opened.
+        self._asked: Counter[tuple[Execution, int]] = Counter()
+        self._cassette: Cassette | None = None
+
+    def before(self, request: httpx.Request, cassette: Cassette | None) -> list[SentWrite]:
+        """Return when a write was sent before: by another execution, or by an earlier run."""
+        here = _cells.current()
+        key = _keys_of(request, cassette)[0]
+        own = [each for each in list(self._sent.get(key, ())) if each.execution is not here]
+        if cassette is None:
+            return own
+        times = {each.at for each in own}
+        runs = [_of_cassette(*each) for each in cassette.sent_before(request_value(request))]
+        return [each for each in runs if each.at not in times] + own
+
+    @contextmanager
+    def sending(
+        self, request: httpx.Request, recording: MemoryRecording, cassette: Cassette | None
+    ) -> Iterator[SentWrite | None]:
+        """Note a write that is sent within this block.
+
+        The block gets an earlier write if it must return the response of that one, and send
+        nothing.
+
+        Raises
+        ------
+        AlreadySentError
+            The write was sent before, and the caller does not want it to be sent again.
+        """
+        here = _cells.current()
+        keys = _keys_of(request, cassette)
+        write = SentWrite(datetime.now(UTC), execution=here)
+        with self._lock:
+            if cassette is not self._cassette:
+                self._cassette = cassette
+                self._asked.clear()
+            kept = self._kept(request, cassette, self._asked[here, keys[0]])
+            self._asked[here, keys[0]] += 1
+            if kept is None:
+                for key in keys:
+                    self._sent.setdefault(key, []).append(write)
+        if kept is not None:
+            yield kept
+            return
+        state = call_of(request).state
+        state.number = 0
+        may_be_done = True
+        try:
+            yield None
+        except BaseException as error:
+            is_refused = isinstance(error, (*NOT_SENT, WriteRefusedError))
+            may_be_done = state.sent is not Sent.NOTHING and not is_refused
+            raise
+        finally:
+            if state.number:
+                reading = recording.reading(state.number)
+                write.at, write.status = datetime.fromtimestamp(reading.at, UTC), reading.status
+                write.recording, write.number = weakref.ref(recording), state.number
+            if not may_be_done or 400 <= write.status < 500:
+                with self._lock:
+                    for key in keys:
+                        self._sent[key].remove(write)
+
+    def _kept(
+        self, request: httpx.Request, cassette: Cassette | None, asked: int
+    ) -> SentWrite | None:
+        """Return the earlier write to return, given how often this execution asked before."""
+        if is_sent_again(request) or not (cassette is None or cassette.refuses_repeats):
+            return None
+        earlier = self.before(request, cassette)
+        if request.extensions.get(IF_SENT) == "keep":
+            kept = earlier[asked] if asked < len(earlier) else None
+            if kept is not None and kept.interaction() is None:
+                raise _already_sent(request, kept, cassette)
+            if kept is not None and cassette is not None:
+                cassette.keep(request_value(request))
+            return kept
+        if earlier and origin_of(str(request.url)) not in stand_ins():
+            raise _already_sent(request, earlier[-1], cassette)
+        return None
+
+
+_by_account: Final[dict[bytes, SentWrites]] = {}
+
+
+def sent_writes(account: bytes) -> SentWrites:
+    """Return the writes that this process has sent for an account: see `ApiKey.account`."""
+    return _by_account.setdefault(account, SentWrites())
+
+
+def _keys_of(request: httpx.Request, cassette: Cassette | None) -> list[int]:
+    """Return what equal writes have in common: by the rules of the cassette, and by the usual ones.
+
+    A write that was sent live is known in a later recording with other rules.
+    """
+    rules = [_DEFAULT] if cassette is None else [cassette.matching, _DEFAULT]
+    compared = [each.compared(request_value(request)) for each in rules]
+    return list(dict.fromkeys(hash((r.method, r.uri, plain_body(r))) for r in compared))
+
+
+def _of_cassette(recording: Recording, number: int) -> SentWrite:
+    sent = recording.interaction(number)
+    return SentWrite(sent.recorded_at, sent.response.status, None, lambda: recording, number)
+
+
+def is_sent_again(request: httpx.Request) -> bool:
+    """Return whether the caller wants a write to be sent, even if it was sent before."""
+    return request.extensions.get(IF_SENT) == "send" and is_write(request)
+
+
+def is_compared(request: httpx.Request) -> bool:
+    """Return whether a write is compared with others, for which its body is read.
+
+    A large body, or one of unknown size, is sent as it is read.
+    """
+    size = request.headers.get("content-length", "")
+    is_known = size.isdecimal() and int(size) <= MAX_UNPACKED_BYTES
+    is_redirected = call_of(request).state.sent is Sent.REDIRECTED
+    return is_write(request) and not is_redirected and (is_known or body_of(request) is not None)
+
+
+def sent_when(write: SentWrite) -> str:
+    """Return when a write was sent, and its outcome: ``on 21 November 2026 at 04:00 UTC (201)``."""
+    when = f"on {write.at.day} {write.at:%B %Y} at {write.at:%H:%M} UTC" if write.at else "once"
+    return f"{when} ({write.status or 'no response came'})"
+
+
+def _already_sent(
+    request: httpx.Request, write: SentWrite, cassette: Cassette | None
+) -> AlreadySentError:
+    recording = write.recording()
+    name, where = "", "in this kernel"
+    if write.execution is None and recording is not None:
+        name = recording.name
+        where = f"interaction {write.number} of cassette {name!r}"
+    cell = None if write.execution is None else write.execution.cell
+    if cell is not None:
+        where = f"by cell [{cell}]"
+    return AlreadySentError(
+        f"{request.method} {request.url.path} was sent before, {sent_when(write)}, {where}. It was "
+        "not sent again.",
+        _advice(request, write, cassette),
+        cassette=name,
+        cell=cell,
+        number=write.number,
+        status=write.status,
+        sent_at=write.at,
+    )
+
+
+def _advice(request: httpx.Request, write: SentWrite, cassette: Cassette | None) -> str:
+    if call_of(request).is_foreign:
+        name = "…" if cassette is None else repr(cassette.name)
+        again = f'To send it again, put the call into `with record({name}, record_mode="all"):`.'
+        return again if write.status else f"Find out whether it was carried out. {again}"
+    option = 'if_sent="{}"'
+    if IF_SENT not in request.extensions:
+        option = 'extensions={{"if_sent": "{}"}}'
+    again = f"To send it again: {option.format('send')}."
+    if not write.status:
+        return f"Find out whether it was carried out. {again}"
+    if request.extensions.get(IF_SENT) == "keep":
+        return f"Its response is no longer there. {again}"
+    keep = option.format("keep")
+    advice = f"To get its response back, and send only what was never sent: {keep}. {again}"
+    if write.execution is None:
+        advice += (
+            " It may be another one: of another account, or different only in what redaction, "
+            "ignore or match_on leave out."
+        )
+    return advice
