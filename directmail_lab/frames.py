@@ -1,8 +1,9 @@
-"""Turn any JSON body into a usable DataFrame, with its values unchanged."""
+"""Turn any body of JSON or CSV into a usable DataFrame, with its values unchanged."""
 
 from __future__ import annotations
 
 import contextlib
+import io
 import math
 import warnings
 from collections import Counter
@@ -17,7 +18,7 @@ from .clients.refusals import outcome, service_error
 from .credentials import known_keys
 from .display import plural, utc_time
 from .errors import DirectMailLabError, NotJSONError
-from .exchange.bodies import Path, leaves, read_json, unwrap
+from .exchange.bodies import Path, decode_text, leaves, plain_text, read_json, unwrap
 from .http import httpx
 from .redaction.key import KeySearch
 from .tracebacks import hide_frames
@@ -40,6 +41,28 @@ _LARGEST: Final = {"Int64": 2**63 - 1, "Float64": 2**53 - 1}
 """For each dtype, the largest integer up to which it represents every integer exactly."""
 
 
+_SEPARATORS: Final = {
+    "application/csv": ",;\t|",
+    "text/csv": ",;\t|",
+    "text/tab-separated-values": "\t",
+}
+"""For each content type of a table in text, the characters that may separate its columns."""
+
+_TEXT: Final = "print(response.text)"
+_FILE: Final = 'pathlib.Path("body").write_bytes(response.content)'
+_READ_BY: Final = {
+    "application/jsonl": "frame([json.loads(line) for line in response.iter_lines()])",
+    "application/x-ndjson": "frame([json.loads(line) for line in response.iter_lines()])",
+    "application/vnd.apache.parquet": "pandas.read_parquet(io.BytesIO(response.content))",
+    "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet": (
+        "pandas.read_excel(io.BytesIO(response.content))"
+    ),
+    "application/xml": "pandas.read_xml(io.BytesIO(response.content))",
+    "text/xml": "pandas.read_xml(io.BytesIO(response.content))",
+}
+"""The call that reads a body of another content type."""
+
+
 @hide_frames  # the locals contain the body, which may repeat the key
 def frame(
     response_or_json: object,
@@ -47,7 +70,7 @@ def frame(
     record_path: Literal["auto"] | str | None = "auto",
     on_error: Literal["raise", "keep"] = "raise",
 ) -> pd.DataFrame:
-    """Return any JSON body as a DataFrame.
+    """Return any JSON body, or a table in CSV, as a DataFrame.
 
     An object gives one row. An array gives a row for each element; elements
     that are not objects are in the column ``value``. A scalar gives one row and
@@ -64,9 +87,14 @@ def frame(
     If a response or the bytes of a body contain the API key, ``<API_KEY>``
     replaces it.
 
-    Parquet has one type per column, so ``to_parquet`` refuses a column of mixed
-    values. Convert it to text first:
-    ``df["size"] = df["size"].astype("string")``.
+    Of a body in CSV, each cell is text, as it was sent.
+
+    Parquet has one type per column, so ``to_parquet`` refuses some columns with
+    the dtype ``object``: mixed values, empty objects, integers beyond 64 bits.
+    Write them as JSON first::
+
+        columns = df.select_dtypes("object").columns
+        df[columns] = df[columns].map(json.dumps, na_action="ignore")
 
     Parameters
     ----------
@@ -76,9 +104,10 @@ def frame(
         iterator of them (from `pages`) gives one frame of all their records,
         and a warning names those that failed.
     record_path
-        ``"auto"`` unwraps an envelope: an object whose ``data`` is an object or
-        an array. None never unwraps. Any other text is the name of a member, or
-        a dotted path to one.
+        ``"auto"`` unwraps an envelope: an object whose ``data`` is an array, or
+        an object without an ``id`` whose ``data`` is an object. None never
+        unwraps. Any other text is the name of a member, or a dotted path to
+        one.
     on_error
         What to do with a response that has an error status: ``"raise"`` an
         error, or ``"keep"`` it and return a frame of its body.
@@ -97,7 +126,8 @@ def frame(
     ServiceError
         The response has an error status.
     NotJSONError
-        The body is not JSON, or is empty.
+        The body is neither JSON nor CSV, or is empty. The message has the call
+        that reads it.
     DirectMailLabError
         ``record_path`` is not in the body, or the frame would have more than 50
         million cells.
@@ -117,7 +147,11 @@ def frame(
     first = given[0] if isinstance(given, list | tuple) and given else None
     if isinstance(given, Iterator) or isinstance(first, httpx.Response | Exception):
         return _frame_of_many(given, record_path, on_error)
-    records, envelope = unwrap(_read(given, on_error), record_path)
+    body = _read(given, on_error)
+    if isinstance(body, pd.DataFrame):
+        body.attrs.update(_describe(given))
+        return body
+    records, envelope = unwrap(body, record_path)
     table = _table(records if isinstance(records, list | tuple) else [records], given)
     if envelope is not None:
         table.attrs["envelope"] = envelope
@@ -136,6 +170,8 @@ def _frame_of_many(results: Any, record_path: str | None, on_error: str) -> pd.D
             reason = getattr(error, "what", "") or str(error)
             failures.append(f"[{position}] {_without_key(reason).rstrip('.')}")
             continue
+        if isinstance(body, pd.DataFrame):
+            body = body.to_dict("records")
         is_page = isinstance(result, httpx.Response) and of(result).is_page
         found, _ = unwrap(body, record_path, is_page=is_page)
         records += found if isinstance(found, list) else [found]
@@ -155,7 +191,10 @@ def _frame_of_many(results: Any, record_path: str | None, on_error: str) -> pd.D
 
 
 def _read(value: Any, on_error: str) -> Any:
-    """Return the JSON of a response or of the bytes of a body, or the value if it is JSON."""
+    """Return the JSON of a response or of the bytes of a body, or the value if it is JSON.
+
+    Of a response in CSV, return its frame.
+    """
     if isinstance(value, Exception):
         raise value
     response = value if isinstance(value, httpx.Response) else None
@@ -165,6 +204,9 @@ def _read(value: Any, on_error: str) -> Any:
             if read_json(response.content, response.charset_encoding)[1] is None:
                 error.add_note('frame(…, on_error="keep") makes a frame of its body.')
             raise error
+        separators = _SEPARATORS.get(_media_type(response))
+        if separators and response.content.strip():
+            return _table_of_csv(response, separators)
         value = response.content
     if isinstance(value, bytes | bytearray):
         charset = response.charset_encoding if response else None
@@ -196,8 +238,7 @@ def _not_json(problem: str, response: httpx.Response | None) -> NotJSONError:
     """Return the error for a body that is not JSON. It quotes nothing of the body."""
     if response is None:
         return NotJSONError(f"The body {problem}.", "Give frame() the bytes of a whole JSON body.")
-    content_type = _without_key(response.headers.get("content-type", ""))
-    media_type = content_type.partition(";")[0].strip()[:100] or None
+    media_type = _without_key(_media_type(response))[:100] or None
     kind = f"content type {media_type}" if media_type else "no content type"
     method, path = response.request.method, _without_key(str(_describe(response)["path"]))
     call = f'get("{path}")' if method == "GET" else f'request("{method}", "{path}")'
@@ -207,8 +248,39 @@ def _not_json(problem: str, response: httpx.Response | None) -> NotJSONError:
         advice = "Request that address instead, or follow the redirect: follow_redirects=True."
     else:
         what += f" ({kind}), and the body {problem}."
-        advice = f"To look at the raw response: response = {call}, then response.text."
+        by_default = _FILE if plain_text(response.content) is None else _TEXT
+        advice = f"Read it with: response = {call}; {_READ_BY.get(media_type or '', by_default)}."
     return NotJSONError(what, advice, status=response.status_code, content_type=media_type)
+
+
+def _media_type(response: httpx.Response) -> str:
+    content_type: str = response.headers.get("content-type", "")
+    return content_type.partition(";")[0].strip().lower()
+
+
+def _table_of_csv(response: httpx.Response, separators: str) -> pd.DataFrame:
+    try:
+        text = _without_key(decode_text(response.content, response.charset_encoding))
+        return read_csv(text, separators)
+    except pd.errors.ParserError as error:  # it has numbers of lines and fields
+        problem = f"is not a table of CSV ({_without_key(str(error)).strip()})"
+    raise _not_json(problem, response)
+
+
+def read_csv(text: str, separators: str = ",;\t|") -> pd.DataFrame:
+    """Return a table in CSV as a frame of text: ``"01234"`` and ``"NA"`` stay as they are.
+
+    The separator is the one of these characters that is most frequent in the first line.
+    """
+    first_line = text.lstrip().partition("\n")[0]
+    separator = max(separators, key=first_line.count)
+    return pd.read_csv(
+        io.StringIO(text),
+        sep=separator,
+        dtype="string",
+        index_col=False,
+        keep_default_na=False,
+    )
 
 
 def _target(response: httpx.Response) -> str:

@@ -153,18 +153,31 @@ def test_the_dtype_is_what_the_json_says(values: list[Any], dtype: str) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_a_frame_goes_to_parquet_and_back() -> None:
-    """Nulls, arrays and attrs survive. Columns of mixed values need the conversion shown here."""
-    table = frame([{"id": 1, "tags": ["a"], "size": 1}, {"id": 2, "size": "L"}])
-    with pytest.raises((TypeError, ValueError)):
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [(1, "L"), ({}, {}), (2**64, 2**80), ("\ud800", "a"), ([1, "a"], [{}])],
+    ids=["mixed", "empty objects", "beyond 64 bits", "lone surrogate", "mixed arrays"],
+)
+def test_a_frame_goes_to_parquet_and_back(first: object, second: object) -> None:
+    """Nulls and attrs survive. Some columns need the conversion that ``help(frame)`` shows."""
+    table = frame([{"id": 1, "v": first}, {"id": 2, "v": second}, {"id": 3}])
+    with pytest.raises((TypeError, ValueError, NotImplementedError, OverflowError)):
         table.to_parquet("frame.parquet")
-    table["size"] = table["size"].astype("string")
+    columns = table.select_dtypes("object").columns
+    table[columns] = table[columns].map(json.dumps, na_action="ignore")
     table.to_parquet("frame.parquet")
     back = pd.read_parquet("frame.parquet")
 
-    assert back[["id", "size"]].to_numpy().tolist() == [[1, "1"], [2, "L"]]
-    assert back["tags"].isna().tolist() == [False, True]
+    assert back["id"].tolist() == [1, 2, 3]
+    assert [json.loads(each) for each in back["v"].dropna()] == [first, second]
     assert back.attrs == table.attrs
+
+
+def test_a_number_too_large_for_a_float_stays_exact() -> None:
+    """JSON has no infinity, and a service that sends 1e400 means a number."""
+    assert frame(b'[{"n": 1e400}, {"n": 2.5}]')["n"].tolist() == [10**400, 2.5]
+    with pytest.raises(NotJSONError, match="endless number"):
+        frame(b'{"n": 1e999999999}')
 
 
 # -- record_path -------------------------------------------------------------------------------
@@ -189,6 +202,24 @@ def test_a_dotted_record_path_selects_nested_records() -> None:
 
     assert table["id"].tolist() == [2]
     assert table.attrs["envelope"] == {"n": 1, "page": {"next": None}}
+
+
+def test_a_record_path_reaches_members_with_dots_in_their_names() -> None:
+    """The longest name that is there is taken."""
+    body = {"a.b": {"c.d": [{"id": 1}]}, "a": {"b": [{"id": 2}]}}
+
+    assert frame(body, record_path="a.b.c.d")["id"].item() == 1
+    assert frame({"a": body["a"]}, record_path="a.b")["id"].item() == 2
+
+
+def test_a_record_with_a_member_data_is_no_envelope() -> None:
+    """What has an id of its own is a record, so its other members are columns too."""
+    events = [{"id": f"evt_{n}", "type": "sent", "data": {"to": n}} for n in range(2)]
+    one = frame(events[0])
+    many = frame([response(json.dumps(event).encode()) for event in events])
+
+    assert list(one.columns) == list(many.columns) == ["id", "type", "data.to"]
+    assert many["data.to"].tolist() == [0, 1]
 
 
 @pytest.mark.parametrize(
@@ -318,6 +349,53 @@ def test_a_body_that_is_not_json_is_refused(content: bytes, says: str) -> None:
     assert "secret-body" not in message
     assert "hidden" not in message  # in the query
     assert caught.value.__context__ is None
+
+
+@pytest.mark.parametrize(
+    ("content_type", "content"),
+    [
+        ("text/csv; charset=utf-8", '\ufeffzip,name,n\r\n01234,NA,\r\n56789,"Café, x",2'),
+        ("text/csv", "zip;name;n\n01234;NA;\n56789;Café, x;2\n"),
+        ("text/tab-separated-values", "zip\tname\tn\n01234\tNA\t\n56789\tCafé, x\t2\n"),
+    ],
+)
+def test_csv_is_read_as_text(content_type: str, content: str) -> None:
+    """No cell becomes a number or a missing value, alone or among others."""
+    table = frame(response(content.encode(), content_type=content_type))
+    both = frame([response(content.encode(), content_type=content_type)] * 2)
+
+    assert table.dtypes.unique().tolist() == ["string"]
+    assert table.to_dict("split")["data"] == [["01234", "NA", ""], ["56789", "Café, x", "2"]]
+    assert list(table.columns) == ["zip", "name", "n"]
+    assert table.attrs["status"] == 200
+    assert both["zip"].tolist() == ["01234", "56789"] * 2
+
+
+def test_csv_that_is_broken_or_empty_is_refused() -> None:
+    """The error has the line, and no cell."""
+    with pytest.raises(NotJSONError, match="Expected 2 fields in line 3, saw 3"):
+        frame(response(b"a,b\n1,2\nsecret,2,3\n", content_type="text/csv"))
+    with pytest.raises(NotJSONError, match="is empty"):
+        frame(response(b"", content_type="text/csv"))
+
+
+@pytest.mark.parametrize(
+    ("content_type", "content", "call"),
+    [
+        ("application/pdf", b"%PDF-1.7\xff", "write_bytes(response.content)"),
+        ("application/xml", b"<a><b>1</b></a>", "pandas.read_xml(io.BytesIO(response.content))"),
+        ("text/html", b"<p>x</p>", "print(response.text)"),
+        ("application/x-ndjson", b"{}\n{}\n", "frame([json.loads(line) for line in"),
+    ],
+)
+def test_the_error_for_another_type_has_the_call_that_reads_it(
+    content_type: str, content: bytes, call: str
+) -> None:
+    """Bytes are not shown as text."""
+    with pytest.raises(NotJSONError) as caught:
+        frame(response(content, content_type=content_type))
+
+    assert call in caught.value.advice
 
 
 @pytest.mark.parametrize("charset", ["base64", "idna", "nonsense"])

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import importlib
 import json
+import math
 import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from decimal import Decimal
 from textwrap import shorten
 from typing import Any, Final, Literal
 from urllib.parse import parse_qsl
@@ -25,6 +27,8 @@ Path = tuple[str | int, ...]
 MAX_UNPACKED_BYTES: Final = 64 * 1024**2
 """The largest size that a body is expanded to: 1,699 bytes of brotli can expand to 1 GB."""
 _MAX_CODINGS: Final = 2
+# As many as int() reads. An exponent could ask for any number of them.
+_MOST_DIGITS: Final = 4300
 # zlib copies the data after each gzip member. In pieces of this size, that takes linear time.
 _PIECE_BYTES: Final = 4096
 _MAGIC: Final = {"gzip": b"\x1f\x8b\x08", "zstd": b"\x28\xb5\x2f\xfd"}
@@ -45,13 +49,23 @@ def read_json(
     if (text := _decode(content, charset)) is None:
         return None, "is neither UTF-8 nor in the character set that it declares"
     try:
-        return json.loads(
-            redacted(text), parse_constant=int
-        ), None  # int() refuses NaN and Infinity
+        # int() refuses NaN and Infinity.
+        return json.loads(redacted(text), parse_constant=int, parse_float=_number), None
     except json.JSONDecodeError as error:
         return None, f"is not JSON (from line {error.lineno}, column {error.colno} on)"
     except (ValueError, RecursionError):
         return None, "has NaN, Infinity or an endless number, or is nested deeper than can be read"
+
+
+def _number(text: str) -> float | int:
+    """Return a number with a fraction or an exponent. ``1e400`` is no float, but an integer."""
+    number = float(text)
+    if not math.isinf(number):
+        return number
+    exact = Decimal(text)
+    if exact.adjusted() > _MOST_DIGITS:
+        raise ValueError("an endless number")
+    return int(exact)
 
 
 def leaves(value: object, *, into_arrays: bool = False) -> Iterator[tuple[Path, object]]:
@@ -80,8 +94,9 @@ def unwrap(
     Parameters
     ----------
     record_path
-        ``"auto"`` treats an object as an envelope if its ``data`` is an object or array. None never
-        unwraps. Any other text is the name of a member, or a dotted path to one.
+        ``"auto"`` treats an object as an envelope if its ``data`` is an array, or an object and it
+        has no ``id`` of its own. None never unwraps. Any other text is the name of a member, or a
+        dotted path to one.
     is_page
         Whether the body is a page of a list. ``"auto"`` then also looks into an object ``data``,
         and the only array of objects has the records, or the first array if all are empty.
@@ -100,18 +115,22 @@ def unwrap(
 
 def _pick(value: Any, done: list[str], left: list[str]) -> tuple[Any, dict[str, Any]]:
     """Return the value at the end of a path, and all others; ``done`` is the path to ``value``."""
-    name, *rest = left
-    if not isinstance(value, dict) or name not in value:
+    # A member's name may have dots itself, so the longest name that fits is taken.
+    count = len(left)
+    while isinstance(value, dict) and count > 0 and ".".join(left[:count]) not in value:
+        count -= 1
+    if not isinstance(value, dict) or count == 0:
         typed, reached = ".".join(done + left), ".".join(done)
         raise DirectMailLabError(
             f"record_path {typed!r} is not in this body. "
             f"{f'Its {reached!r}' if done else 'It'} {_members_of(value)}.",
             "Name another path, or use record_path=None for the whole body.",
         )
+    name = ".".join(left[:count])
     others = dict(value)
     found = others.pop(name)
-    if rest:
-        found, others[name] = _pick(found, [*done, name], rest)
+    if count < len(left):
+        found, others[name] = _pick(found, [*done, name], left[count:])
     return found, others
 
 
@@ -127,8 +146,11 @@ def _members_of(value: object) -> str:
 def _path_of_records(body: object, *, is_page: bool) -> str | None:
     if not isinstance(body, dict):
         return None
-    if isinstance(body.get("data"), dict | list):
-        inner = _path_of_records(body["data"], is_page=True) if is_page else None
+    data = body.get("data")
+    # A record may have a member "data" itself: {"id": "evt_1", "type": "sent", "data": {…}}.
+    is_record = isinstance(data, dict) and "id" in body and not is_page
+    if isinstance(data, dict | list) and not is_record:
+        inner = _path_of_records(data, is_page=True) if is_page else None
         return f"data.{inner}" if inner else "data"
     if not is_page:
         return None
