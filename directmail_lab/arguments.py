@@ -5,7 +5,7 @@ A check raises `ValueError` or `TypeError`, with a message that says what is val
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from numbers import Integral
 from typing import Final, Literal, cast, get_args
@@ -60,12 +60,18 @@ def check_names(name: str, value: object) -> tuple[str, ...]:
     return cast("tuple[str, ...]", names)
 
 
-def check_options(call: str, options: Iterable[str], allowed: Iterable[str]) -> None:
-    """Raise TypeError if a call was given an option that it does not have."""
-    if unknown := sorted(set(options).difference(allowed)):
-        hint = did_you_mean(unknown[0], allowed)
-        message = f"{call}() has no option {', '.join(unknown)}. {hint}See help({call})."
-        raise with_brief_traceback(TypeError(message))
+def check_options(call: str, options: Mapping[str, object], allowed: Iterable[str]) -> None:
+    """Raise TypeError if a request was given an option that it does not have."""
+    unknown = sorted(set(options).difference(allowed))
+    if not unknown:
+        return
+    name = unknown[0]
+    value = options[name]
+    shown = value if isinstance(value, int | float) else "…"  # a text may be the key
+    in_query = f'A parameter of the query is given as params={{"{name}": {shown}}}. '
+    hint = did_you_mean(name, allowed) or in_query
+    message = f"{call}() has no option {', '.join(unknown)}. {hint}See help({call})."
+    raise with_brief_traceback(TypeError(message))
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:

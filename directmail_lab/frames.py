@@ -87,7 +87,7 @@ def frame(
     If a response or the bytes of a body contain the API key, ``<API_KEY>``
     replaces it.
 
-    Of a body in CSV, each cell is text, as it was sent.
+    A table in CSV has the dtype ``string``: each cell is text, as it was sent.
 
     Parquet has one type per column, so ``to_parquet`` refuses some columns with
     the dtype ``object``: mixed values, empty objects, integers beyond 64 bits.
@@ -193,7 +193,7 @@ def _frame_of_many(results: Any, record_path: str | None, on_error: str) -> pd.D
 def _read(value: Any, on_error: str) -> Any:
     """Return the JSON of a response or of the bytes of a body, or the value if it is JSON.
 
-    Of a response in CSV, return its frame.
+    A response in CSV gives a frame.
     """
     if isinstance(value, Exception):
         raise value

@@ -380,18 +380,31 @@ class Session:
         self, /, method: str, path: str, *, if_sent: IfSent = "refuse", **options: Any
     ) -> httpx.Response:
         """Send a request; see `directmail_lab.request`."""
-        check_options("request", options, (*REQUEST_OPTIONS, "if_sent"))
-        check_choice("if_sent", if_sent, get_args(IfSent))
-        extensions = {**(options.pop("extensions", None) or {}), IF_SENT: if_sent}
-        return self.client.request(method, path, extensions=extensions, **options)
+        return self._request("request", method, path, if_sent=if_sent, **options)
 
     def get(self, /, path: str, **options: Any) -> httpx.Response:
         """Send a GET; see `request`."""
-        return self.request("GET", path, **options)
+        return self._request("get", "GET", path, **options)
 
     def post(self, /, path: str, *, if_sent: IfSent = "refuse", **options: Any) -> httpx.Response:
         """Send a POST, if writes are allowed; see `request`."""
-        return self.request("POST", path, if_sent=if_sent, **options)
+        return self._request("post", "POST", path, if_sent=if_sent, **options)
+
+    def _request(
+        self,
+        called: str,
+        /,
+        method: str,
+        path: str,
+        *,
+        if_sent: IfSent = "refuse",
+        **options: Any,
+    ) -> httpx.Response:
+        """Send a request for the public method that was called, which an error names."""
+        check_options(called, options, (*REQUEST_OPTIONS, "if_sent"))
+        check_choice("if_sent", if_sent, get_args(IfSent))
+        extensions = {**(options.pop("extensions", None) or {}), IF_SENT: if_sent}
+        return self.client.request(method, path, extensions=extensions, **options)
 
     def check(self, response: httpx.Response) -> httpx.Response:
         """Return the response, or raise `ServiceError` for its status."""

@@ -76,6 +76,10 @@ def test_a_cell_shows_its_own_line_and_one_message(run: Callable[[str], list[str
         ("dm.replay(5)", "CassetteError: A cassette is a name or a Path"),
         ("dm.interactions(5)", "ValueError: 5 is not a source"),
         ("dm.get('/v1/lists', parms={})", "TypeError: .* no option parms. Did you mean params\\?"),
+        (
+            "dm.get('/v1/lists', limit=3)",
+            r'TypeError: get\(\) has no option limit\. .* params={"limit": 3}\. See help\(get\)',
+        ),
         ("dm.get(5)", "ValueError: This request cannot be made"),
         ("dm.burst('x')", "ValueError: n must be a whole number, 1 or more"),
         ("dm.get_many(5)", "ValueError: get_many.. takes a list"),
