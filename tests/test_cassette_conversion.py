@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import json
 from dataclasses import astuple, replace
 from datetime import UTC, datetime
@@ -325,12 +326,12 @@ exchanges = st.builds(
 @given(interactions=st.lists(exchanges, max_size=3))
 def test_a_har_round_trip_loses_nothing(interactions: list[Interaction]) -> None:
     """Bytes that are not text, repeated headers and times are unchanged."""
-    assert read_har(har_text(interactions).encode(), "a.har") == interactions
+    assert read_har(har_text(interactions).encode(), Path("a.har")) == (interactions, None)
 
 
 def test_the_document_has_every_field_that_the_specification_requires() -> None:
     """Any HAR viewer must open it. Reading also accepts a byte order mark, as on Windows."""
-    assert read_har(b'\xef\xbb\xbf{"log": {"entries": []}}', "a.har") == []
+    assert read_har(b'\xef\xbb\xbf{"log": {"entries": []}}', Path("a.har")) == ([], None)
     exchange = Interaction(Request("GET", "https://a.test/?a=1&b="), Response(200))
     log = json.loads(har_text([exchange]))["log"]
 
@@ -383,7 +384,7 @@ def test_separate_form_fields_and_query_parameters_are_merged() -> None:
         },
         "response": {"status": 201},
     }
-    (exchange,) = read_har(in_log(json.dumps(entry)).encode(), "a.har")
+    exchange = only(entry)
 
     assert exchange.request.uri == "https://api.test/v1/letters?dry=1"
     assert exchange.request.body == b"a+b=c%26d"
@@ -396,7 +397,7 @@ def in_log(entry: str) -> str:
 
 
 def only(entry: object) -> Interaction:
-    (interaction,) = read_har(in_log(json.dumps(entry)).encode(), "a.har")
+    ((interaction,), _) = read_har(in_log(json.dumps(entry)).encode(), Path("a.har"))
     return interaction
 
 
@@ -512,16 +513,67 @@ def test_converting_says_how_many_bodies_are_not_there() -> None:
     )
 
 
+def entry_of(url: str = "https://api.test/", *, method: str = "GET", **response: Any) -> Any:
+    """Return an entry of a HAR file."""
+    response = {"status": 200, **response}
+    return {"request": {"method": method, "url": url}, "response": response}
+
+
+def test_what_is_no_interaction_is_left_out_and_named() -> None:
+    """A conversion and a replay say how many entries, and why; the others are there."""
+    entries = [
+        entry_of(),
+        *(entry_of(f"{scheme}:a") for scheme in ("data", "blob", "chrome-extension", "about")),
+        entry_of("api.test:443", method="CONNECT"),
+        {"request": {"method": "GET", "url": "https://api.test/"}},
+        entry_of(headers=7),
+    ]
+    Path("a.har").write_text(json.dumps({"log": {"entries": entries}}))
+    said = CliRunner().invoke(app, ["cassette", "convert", "a.har", "a.yaml"]).output
+
+    assert said == (
+        "a.har: left out of its entries: 5 that ask no server (data:, blob:, an extension's, "
+        "CONNECT), 1 without a response, 1 that cannot be read (the first: Entry 8 of a.har cannot "
+        "be read: a part of it is missing, or of another type).\nWrote 1 interaction to a.yaml.\n"
+    )
+    assert read_cassette(Path("a.har")).problem in said
+    repair(Path("a.har"))
+    assert len(read_cassette(Path("a.har"))) == 1
+
+
+@pytest.mark.parametrize(
+    ("content", "body"),
+    [
+        # A program that removes private data replaced it.
+        ({"encoding": "base64", "text": "[removed]", "size": 9}, b"<not recorded: 9 bytes>"),
+        ({"encoding": "base64", "text": "aGVs\r\nbG8="}, b"hello"),
+        ({"encoding": "base64", "text": base64.b64encode(gzip.compress(b"hi")).decode()}, b"hi"),
+        ({"text": gzip.compress(b"hi").decode("latin-1"), "size": 2}, b"hi"),
+        ({"text": "\x1f\ufffd\x08\0", "size": 2}, b"<not recorded: 2 bytes>"),
+        ({"_file": f"{'a' * 40}.json"}, b"beside"),
+        ({"_file": "secret.env"}, b"<not recorded: ? bytes>"),
+        ({"_file": f"../{'a' * 40}.json", "size": 6}, b"<not recorded: 6 bytes>"),
+    ],
+)
+def test_a_body_is_read_wherever_a_program_puts_it(content: dict[str, Any], body: bytes) -> None:
+    """One that is damaged, not there, or another file than Playwright's is said to be missing."""
+    Path(f"{'a' * 40}.json").write_text("beside")
+    Path("secret.env").write_text("beside")
+    coding = [{"name": "Content-Encoding", "value": "gzip"}]
+
+    assert only(entry_of(content=content, headers=coding)).response.body == body
+
+
 @pytest.mark.parametrize(
     "text",
     [
         *("", "\xff\xfe", "7", '{"log": {"entries": {}}}', "[" * 100_000, in_log("7")),
         in_log('{"response": {"status": 200}}'),
         in_log('{"request": {"url": "http://[::"}, "response": {"status": 200}}'),
-        in_log('{"request": {"url": "/", "headers": 7}, "response": {"status": 2}}'),
+        in_log('{"request": {"url": "https://a/", "headers": 7}, "response": {"status": 2}}'),
     ],
 )
 def test_junk_is_a_format_error(text: str) -> None:
     """Any malformed file raises our error, which contains no value from the file."""
     with pytest.raises(CassetteFormatError, match=r"a\.har"):
-        read_har(text.encode("latin-1"), "a.har")
+        read_har(text.encode("latin-1"), Path("a.har"))

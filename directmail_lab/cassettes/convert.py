@@ -42,7 +42,7 @@ def convert(
 
     Both files may be HAR. The credentials in ``source`` are removed wherever they occur, and so are
     the keys that this process and the keyring know. ``target`` is replaced only when the new file
-    is complete. ``notice`` is called with a sentence if bodies are missing.
+    is complete. ``notice`` is called with a sentence if a HAR file lacks entries or bodies.
 
     Raises
     ------
@@ -57,6 +57,8 @@ def convert(
     with locked(target) as path:
         redactor = _redactor(recording)
         _write(path, version, to, recording, redactor)
+    if recording.layout == "har" and recording.problem:
+        notice(f"{source.name}: {recording.problem}.")
     bodies = (body for each in recording for body in (each.request.body, each.response.body))
     if recording.layout == "har" and (missing := missing_bytes(bodies)):
         notice(_notice_of_missing(missing, source))
@@ -143,7 +145,7 @@ def repair(path: Path) -> list[str]:
             if not len(recording):
                 raise
             problems += [error.what, _kept_beside(others, file)]
-        if recording.problem is not None:
+        if recording.problem is not None and not recording.is_third_party:
             parts, version = recording.parts(as_written=True), recording.version
             write_cassette(file, recording.metadata, parts, Redactor(), version=version)
             problems.append(f"Repaired: {recording.problem}.")

@@ -70,7 +70,8 @@ class FileRecording(Recording):
     base_url
         The base address that the file names, or else the origin of its first request.
     problem
-        Says that the recording broke off, or was changed after it was closed.
+        Says that the recording broke off, or was changed after it was closed, or which entries of a
+        HAR file are left out.
     layout
         ``"lines"`` (ours), ``"vcrpy"`` (YAML of another writer), ``"json"``, ``"har"`` or
         ``"empty"``.
@@ -327,7 +328,7 @@ def read_as_written(data: bytes, path: Path) -> tuple[Sequence[Interaction], str
     ours = _parse_lines(data, path, as_written=True)
     if ours is not None:
         return ours.interactions, ours.base_url
-    _, metadata, interactions = _load_whole(data, path)
+    _, metadata, interactions, _ = _load_whole(data, path)
     return interactions, _about(metadata, interactions, path)[1]
 
 
@@ -340,19 +341,19 @@ def _parse_whole(data: bytes, path: Path, progress: Progress) -> FileRecording:
             "not certain.",
             _REPAIR.format(path),
         )
-    kind, metadata, interactions = _load_whole(left, path, progress)
+    kind, metadata, interactions, problem = _load_whole(left, path, progress)
     originals = Originals(interactions)
     interactions, redactor = redact_foreign(interactions)
     about, base_url = _about(metadata, interactions, path)
     is_edited = kind == "vcrpy" and str(about.get("recorded_with")).startswith(layout.WRITER)
     about = {name: redactor.text(v) if isinstance(v, str) else v for name, v in about.items()}
-    was_closed = b"\n# end: " in data
-    problem = _CHANGED if was_closed else _not_closed(len(interactions))
+    if is_edited:
+        problem = _CHANGED if b"\n# end: " in data else _not_closed(len(interactions))
     return FileRecording(
         path.stem,
         interactions,
         base_url,
-        problem if is_edited else None,
+        problem,
         path,
         "lines" if is_edited else kind,
         about,
@@ -367,12 +368,12 @@ def _parse_whole(data: bytes, path: Path, progress: Progress) -> FileRecording:
 
 def _load_whole(
     data: bytes, path: Path, progress: Progress = lambda _: None
-) -> tuple[Literal["json", "vcrpy", "har"], object, list[Interaction]]:
-    """Return the layout, the metadata and the interactions of a file, with its credentials."""
+) -> tuple[Literal["json", "vcrpy", "har"], object, list[Interaction], str | None]:
+    """Return the layout, the metadata, the interactions with their credentials, and a problem."""
     if path.suffix.lower() == ".har":
         from .har import read_har
 
-        return "har", {}, read_har(data, str(path))
+        return "har", {}, *read_har(data, path)
     from .vcr_files import load_cassette_text
 
     try:
@@ -382,7 +383,7 @@ def _load_whole(
         raise _not_a_cassette(data, path, "It is not UTF-8 text.") from None
     except CassetteFormatError as error:
         raise _not_a_cassette(data, path, error.what) from None
-    return "json" if text.lstrip().startswith("{") else "vcrpy", metadata, interactions
+    return "json" if text.lstrip().startswith("{") else "vcrpy", metadata, interactions, None
 
 
 def _not_a_cassette(data: bytes, path: Path, why: str) -> CassetteFormatError:

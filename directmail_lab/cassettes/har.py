@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import base64
 import json
+import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlencode
 
 from ..errors import CassetteFormatError
-from ..exchange.bodies import declared_charset, missing_body, unpack
+from ..exchange.bodies import MAX_UNPACKED_BYTES, declared_charset, missing_body, unpack
 from ..exchange.values import (
     MALFORMED,
     Headers,
@@ -30,7 +33,10 @@ from ..exchange.values import (
 )
 from ..settings import VERSION
 from .layout import elapsed_s_of, recorded_at_of, text_of
+from .library import stays_in
 
+_WEB: Final = re.compile("(?i)https?://")
+_ATTACHED: Final = re.compile(r"[0-9a-f]{40}(?:\.\w{1,10})?", re.ASCII)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -103,15 +109,17 @@ def _har_content(message: Request | Response, encoding: str) -> dict[str, str]:
     return {"mimeType": mime_type, "text": text, encoding: "base64"}
 
 
-def read_har(text: bytes, name: str) -> list[Interaction]:
-    """Return the interactions of a .har file. They are not redacted.
+def read_har(text: bytes, path: Path) -> tuple[list[Interaction], str | None]:
+    """Return the interactions of a .har file, not redacted, and what was left out, or None.
 
-    Requests that got no response are left out, but for those that we wrote.
+    Requests that got no response are left out, but for those that we wrote. So are addresses that
+    lead to no server, and entries that cannot be read.
 
     Raises
     ------
     CassetteFormatError
-        The text is not HAR. The message names the entry, and none of its values.
+        The text is not HAR, or no entry can be read. The message names the entry, and none of its
+        values.
     """
     try:
         entries = json.loads(text.decode("utf-8-sig"))["log"]["entries"]
@@ -119,43 +127,56 @@ def read_har(text: bytes, name: str) -> list[Interaction]:
             raise TypeError
     except MALFORMED:
         raise CassetteFormatError(
-            f"{name} is not HAR: it is not JSON with a list log.entries, or it is incomplete.",
+            f"{path} is not HAR: it is not JSON with a list log.entries, or it is incomplete.",
             "Export it again.",
         ) from None
-    interactions = (
-        _from_har(entry, f"Entry {number} of {name}") for number, entry in enumerate(entries, 1)
-    )
-    return [interaction for interaction in interactions if interaction is not None]
+    interactions: list[Interaction] = []
+    left_out: Counter[str] = Counter()
+    errors: list[CassetteFormatError] = []
+    for number, entry in enumerate(entries, 1):
+        try:
+            read = _from_har(entry, path.parent)
+        except MALFORMED as error:
+            errors.append(unreadable(f"Entry {number} of {path}", error))
+            continue
+        if isinstance(read, str):
+            left_out[read] += 1
+        else:
+            interactions.append(read)
+    if errors and not interactions:
+        raise errors[0]
+    if errors:
+        left_out[f"that cannot be read (the first: {errors[0].what.rstrip('.')})"] = len(errors)
+    parts = [f"{count} {why}" for why, count in left_out.items()]
+    return interactions, f"left out of its entries: {', '.join(parts)}" if parts else None
 
 
-def _from_har(entry: Any, name: str) -> Interaction | None:
-    try:
-        response = entry.get("response") or {}
-        # Chromium gives a request that was blocked or aborted the status 0, Firefox none.
-        none = no_response(response.get("_no_response"), text_of(response.get("statusText") or ""))
-        if none is None and (not response.get("status") or int(response["status"]) <= 0):
-            return None
-        request = _request(entry["request"])
-        response = none or _response(response, request.method)
-        is_fallback = entry.get("_fallback") is True
-        return check_interaction(
-            Interaction(request, response, *_times(entry), is_fallback=is_fallback)
-        )
-    except MALFORMED as error:
-        raise unreadable(name, error) from None
+def _from_har(entry: Any, folder: Path) -> Interaction | str:
+    """Return the interaction of an entry, or why it is none."""
+    request, response = entry["request"], entry.get("response") or {}
+    if request.get("method") == "CONNECT" or not _WEB.match(text_of(request["url"])):
+        return "that ask no server (data:, blob:, an extension's, CONNECT)"
+    # Chromium gives a request that was blocked or aborted the status 0, Firefox none.
+    none = no_response(response.get("_no_response"), text_of(response.get("statusText") or ""))
+    if none is None and (not response.get("status") or int(response["status"]) <= 0):
+        return "without a response"
+    sent = _request(request, folder)
+    received = none or _response(response, sent.method, folder)
+    is_fallback = entry.get("_fallback") is True
+    return check_interaction(Interaction(sent, received, *_times(entry), is_fallback=is_fallback))
 
 
-def _request(entry: Mapping[str, Any]) -> Request:
+def _request(entry: Mapping[str, Any], folder: Path) -> Request:
     uri = text_of(entry["url"])
     query = _pairs(entry.get("queryString"))
     if query and "?" not in uri:
         # Insomnia writes the query only here.
         uri = f"{uri}?{urlencode(query)}"
     headers = _headers(entry)
-    return Request(text_of(entry.get("method") or "GET"), uri, headers, _posted(entry))
+    return Request(text_of(entry.get("method") or "GET"), uri, headers, _posted(entry, folder))
 
 
-def _posted(entry: Mapping[str, Any]) -> bytes | None:
+def _posted(entry: Mapping[str, Any], folder: Path) -> bytes | None:
     posted = entry.get("postData") or {}
     has_parts = False
     if posted.get("text") is None and posted.get("params"):
@@ -163,21 +184,24 @@ def _posted(entry: Mapping[str, Any]) -> bytes | None:
         if not has_parts:
             return urlencode(_pairs(posted["params"])).encode()
     size = _declared_size(entry, at_least=1)
-    body = _body(posted, posted.get("_encoding") or posted.get("encoding"), size)
-    if not body and (size or has_parts):
+    body = _body(posted, posted.get("_encoding") or posted.get("encoding"), size, folder)
+    if not body and (body is None or size or has_parts):
         return missing_body(size)  # Chromium leaves out the files of an upload
     return body if posted else None
 
 
-def _response(entry: Mapping[str, Any], method: str) -> Response:
+def _response(entry: Mapping[str, Any], method: str, folder: Path) -> Response:
     content, headers = entry.get("content") or {}, _headers(entry)
     size = _declared_size(entry, content.get("size"))
-    body = _body(content, content.get("encoding"), size)
-    is_left_out = size or (size is None and "size" in content and "text" not in content)
+    body = _body(content, content.get("encoding"), size, folder)
+    is_left_out = (
+        body is None or size or (size is None and "size" in content and "text" not in content)
+    )
     # Playwright leaves out the body of a redirect. A replay can follow the redirect without it.
     may_have_one = method != "HEAD" and int(entry["status"]) not in (204, *range(300, 400))
     if not body and is_left_out and may_have_one:
         body = missing_body(size)
+    body = body or b""
     coding = header(headers, "content-encoding")
     with suppress(ValueError):  # most programs save the decoded body, but unchanged headers
         body = unpack(body, coding) if coding else body
@@ -194,19 +218,44 @@ def _declared_size(entry: Mapping[str, Any], *sizes: Any, at_least: int = 0) -> 
     return None
 
 
-def _body(content: Mapping[str, Any], encoding: object, size: int | None) -> bytes:
+def _body(
+    content: Mapping[str, Any], encoding: object, size: int | None, folder: Path
+) -> bytes | None:
+    """Return a body; None if it is not there, or damaged."""
+    file = content.get("_file")
+    if "text" not in content and isinstance(file, str):
+        return _attached(folder, file)
     text, mime_type = text_of(content.get("text") or ""), text_of(content.get("mimeType") or "")
     if encoding == "base64":
-        return base64.b64decode(text)
+        try:
+            return base64.b64decode("".join(text.split()), validate=True)
+        except ValueError:  # a program that removes private data has replaced it
+            return None
     body, charset = text.encode("utf-8", "surrogatepass"), declared_charset(mime_type)
     with suppress(LookupError, UnicodeEncodeError):
+        if text.startswith("\x1f\x8b\x08"):  # gzip, each byte as a character
+            return text.encode("latin-1")
         if charset:
             return text.encode(charset)
         # mitmproxy writes bytes that are not UTF-8, such as a PDF's, as Latin-1. JSON is UTF-8.
         if len(body) != size and "json" not in mime_type:
             as_latin_1 = text.encode("latin-1")
             return as_latin_1 if len(as_latin_1) == size else body
-    return body
+    # Bytes of gzip that were read as UTF-8 cannot be restored.
+    return None if text.startswith("\x1f\ufffd\x08") else body
+
+
+def _attached(folder: Path, name: str) -> bytes | None:
+    """Return a body that Playwright wrote to a file beside the HAR file, named by its hash.
+
+    A stranger's HAR file cannot name other files.
+    """
+    path = folder / name
+    with suppress(OSError):
+        is_there = _ATTACHED.fullmatch(name) and stays_in(folder, path)
+        if is_there and path.stat().st_size <= MAX_UNPACKED_BYTES:
+            return path.read_bytes()
+    return None
 
 
 def _headers(entry: Mapping[str, Any]) -> Headers:
