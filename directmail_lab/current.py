@@ -183,9 +183,9 @@ def _record(
     try:
         return opened.record(cassette, **options)
     except CassetteInUseError:
-        own = [each.open_cassette for each in _current.opened if each is not opened]
+        own = [each._open_cassette for each in _current.opened if each is not opened]
         place = cassette if isinstance(cassette, str | Path) else cassette.name
-        path = new_cassette_path(place, opened.folders)
+        path = new_cassette_path(place, opened._folders)
         if not (same := [each for each in own if each is not None and each.path == path]):
             raise
         for each in same:
@@ -198,8 +198,8 @@ def _join_history(opened: Session) -> None:
     if opened.api_key is not None:
         account = opened.api_key.account(opened.base_url)
         history = _current.histories.setdefault(account, deque(maxlen=_MOST_SESSIONS))
-        history.append(opened.sent)
-        opened.sent.history = history
+        history.append(opened._sent)
+        opened._sent.history = history
 
 
 def make_current(opened: Session | None) -> None:
@@ -253,7 +253,7 @@ def logout() -> None:
     make_current(None)
     if closing is not None:
         for account, history in list(_current.histories.items()):
-            if closing.sent in history:
+            if closing._sent in history:
                 del _current.histories[account]
                 history.clear()
         closing.close()
@@ -389,7 +389,7 @@ def burst(n: int, path: str = ME_PATH) -> pd.DataFrame:
     check_number("n", n, least=1)
     opened = session()
     recorded = request_value(opened.client.build_request("GET", path))
-    cassette, first, repeated = opened.open_cassette, len(opened.recording), 0
+    cassette, first, repeated = opened._open_cassette, len(opened.recording), 0
     with ProgressBar(n, desc=f"GET {path}", unit="request") as bar:
         for _ in range(n):
             if cassette is not None and not cassette.records:
@@ -580,7 +580,7 @@ def _connect_with_key() -> bool:
     """
     current = _current.session
     # A session with its own folders is that of a test, which must not replay instead of recording.
-    if current is not None and (current.api_key is not None or current.folders):
+    if current is not None and (current.api_key is not None or current._folders):
         return True
     if not variable(API_KEY_VARIABLE):
         try:

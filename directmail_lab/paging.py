@@ -76,7 +76,7 @@ def get_many(paths: Iterable[str], *, concurrency: int = 8) -> list[Result]:
     # Positions in the paths, in groups whose requests are sent one after the other.
     groups: dict[str | int, list[int]] = {}
     for position, path in enumerate(paths):
-        groups.setdefault(position if opened.open_cassette is None else path, []).append(position)
+        groups.setdefault(position if opened._open_cassette is None else path, []).append(position)
     # All threads take from one iterator, so each group goes to exactly one of them.
     work, done, over = iter(list(groups.values())), SimpleQueue[None](), threading.Event()
 

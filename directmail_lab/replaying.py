@@ -67,7 +67,7 @@ def replay_in_place(
     if session is None:
         session, start = replaying_session(path)
     entered = session.record(start, record_mode="none", **options).entered
-    played = session.open_cassette
+    played = session._open_cassette
     assert played is not None, "the session has just opened it"
     when = session.recording.recorded_when
     recorded = f"{played.name!r}, recorded {when}" if when else repr(played.name)

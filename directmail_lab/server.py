@@ -405,7 +405,7 @@ class ClientServer(LoopbackServer):
 
     @cached_property
     def _rewriting(self) -> Rewriting:
-        cassette = self._session.open_cassette
+        cassette = self._session._open_cassette
         is_replay = cassette is not None and not cassette.records
         addresses = cassette.recording().addresses() if cassette and is_replay else ()
         recorded = (uri for (_, uri), _ in addresses)

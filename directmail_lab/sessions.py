@@ -8,6 +8,7 @@ import weakref
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from numbers import Real
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, TypedDict, get_args
 
 from .arguments import (
@@ -94,6 +95,8 @@ class Session:
 
     Attributes
     ----------
+    base_url, paths
+        The base address, and the templates of paths.
     client, async_client
         An `httpx.Client` and an `httpx.AsyncClient`, with all that these can
         do. The session's mode decides whether a request is sent, recorded or
@@ -102,17 +105,18 @@ class Session:
     httpx2_client, httpx2_async_client, requests_adapter
         The same session for httpx2 and requests. SDKs that use these retry and
         wait by themselves, so the session does neither for them.
-    transport, clients_transport
-        The transports of the first two clients, and of the other three.
-    folders
-        The folders in which `record` and `replay` look for a name first.
-    matching
-        The defaults of `record` and `replay` for ``match_on``, ``ignore`` and
-        ``like``.
     """
+
+    base_url: str
+    paths: tuple[str, ...]
+    client: httpx.Client
 
     _clock: Callable[[], float] = staticmethod(time.time)
     _write_advice = ""
+    # Where `record` and `replay` look for a name first, and their defaults for ``match_on``,
+    # ``ignore`` and ``like``: the pytest plugin sets both.
+    _folders: Sequence[Path] = ()
+    _defaults: Mapping[str, Any] = MappingProxyType({})
 
     @hide_frames
     def __init__(
@@ -137,41 +141,39 @@ class Session:
             pattern_of(template)  # raises an error if it is not a template
         parse_url(self.base_url)
         self._reset_unit, self._retry, self._allow_writes = reset_unit, retry, allow_writes
-        self._own = MemoryRecording("this session", self.base_url, reset_unit=reset_unit)
-        self.folders: Sequence[Path] = ()
-        self.matching: Mapping[str, Any] = {}
+        self._sent = MemoryRecording("this session", self.base_url, reset_unit=reset_unit)
         self._redactor = redactor = Redactor()
         self._redacted = redactor.text
         self._observe = Observer(base_path(self.base_url), redactor)
-        self.allowances = Allowances(
+        self._allowances = Allowances(
             pace=pace,
             max_wait_s=max_wait_s,
-            reset_unit=lambda: self._own.evidence.unit,
+            reset_unit=lambda: self._sent.evidence.unit,
         )
         self._network = None
-        start = Mode("live", RefusingTransport("This session has no key."), self._own)
+        start = Mode("live", RefusingTransport("This session has no key."), self._sent)
         if self._api_key is not None:
             trust_origin(self.base_url)
             self._network = NetworkTransport(self.base_url, self._api_key, allow_writes)
-            start = self._sending("live", self._own)
+            start = self._sending("live", self._sent)
         account = self.base_url.encode()
         if self._api_key is not None:
             account = self._api_key.account(self.base_url)
-        self.transport = ModeTransport(start, self._observe, sent_writes(account))
-        self.clients_transport = ClientsTransport(self.transport)
+        self._transport = ModeTransport(start, self._observe, sent_writes(account))
+        self._clients_transport = ClientsTransport(self._transport)
         self._timeout_s = timeout_s
-        self.client: httpx.Client = Client(self._redacted, None, **self._client_options)
+        self.client = Client(self._redacted, None, **self._client_options)
         # Also if the session is dropped without close(): somebody may keep its recording, and its
         # log filter knows the key.
         end_log_guard = guard_logs(redactor)
-        self._forget = weakref.finalize(self, _forget, self._own, self._api_key, end_log_guard)
+        self._forget = weakref.finalize(self, _forget, self._sent, self._api_key, end_log_guard)
         self._forget.atexit = False
 
     # -- modes --------------------------------------------------------------------------
 
     def live(self) -> ModeChange[Session]:
         """Send every request to the service; see `directmail_lab.live`."""
-        return self._change(lambda: self._sending("live", self._own))
+        return self._change(lambda: self._sending("live", self._sent))
 
     def record(
         self,
@@ -184,7 +186,6 @@ class Session:
         like: Like | None = None,
         before_record: BeforeRecord | None = None,
         aside: bool = False,
-        metadata: Mapping[str, object] | None = None,
     ) -> ModeChange[Session]:
         """Record to a cassette; see `directmail_lab.record`.
 
@@ -199,20 +200,19 @@ class Session:
                 self._keyed("record")
             opened = Cassette(
                 cassette,
-                folders=self.folders,
+                folders=self._folders,
                 record_mode=record_mode,
                 redactor=redactor,
                 base_url=None if self.base_url == NO_ADDRESS else self.base_url,
                 **self._matching(match_on=match_on, ignore=ignore, like=like),
                 before_record=before_record,
                 aside=aside,
-                metadata=metadata,
             )
             if record_mode == "none":
                 return self._replaying(opened)
             if not aside:
                 opened.on_played = write_warning(opened)
-            return self._sending("record", self._own, opened)
+            return self._sending("record", self._sent, opened)
 
         return self._change(recording)
 
@@ -231,49 +231,44 @@ class Session:
 
         def replaying() -> Mode:
             options = self._matching(match_on=match_on, ignore=ignore, like=like)
-            options |= {"folders": self.folders, "base_url": self.base_url, "repeat": repeat}
+            options |= {"folders": self._folders, "base_url": self.base_url, "repeat": repeat}
             opened = Cassette(cassette, **options)
             return self._replaying(opened, factor)
 
         return self._change(replaying)
 
     def _matching(self, **given: Any) -> dict[str, Any]:
-        return {**self.matching, **{n: v for n, v in given.items() if v not in (None, ())}}
+        return {**self._defaults, **{n: v for n, v in given.items() if v not in (None, ())}}
 
-    def drift_mode(self) -> ModeChange[Session]:
+    def _drift_mode(self) -> ModeChange[Session]:
         """Send requests to the service, and keep no readings or messages."""
         unseen = Observer(base_path(self.base_url), self._redactor)
         recording = MemoryRecording("drift", self.base_url)
         return self._change(lambda: self._sending("live", recording, observe=unseen))
 
     @property
-    def mode(self) -> ModeName:
+    def mode(self) -> str:
         """``"live"``, ``"record"`` or ``"replay"``."""
-        return self.transport.mode.name
+        return self._transport.mode.name
 
     @property
     def cassette(self) -> str | None:
         """The name of the cassette that records or replays, or None."""
-        return None if self.open_cassette is None else self.open_cassette.name
+        return None if self._open_cassette is None else self._open_cassette.name
 
     @property
-    def open_cassette(self) -> Cassette | None:
+    def _open_cassette(self) -> Cassette | None:
         """The `Cassette` that records or replays, or None."""
-        return self.transport.mode.cassette
-
-    @property
-    def sent(self) -> MemoryRecording:
-        """The recording of all that it has sent and received, in any mode."""
-        return self._own
+        return self._transport.mode.cassette
 
     @property
     def recording(self) -> MemoryRecording:
         """The recording that questions about the session are asked of.
 
         In a replay, it is what this replay has played. In the other modes, it
-        is `sent`.
+        is all that the session has sent and received.
         """
-        return self.transport.mode.recording
+        return self._transport.mode.recording
 
     def _change(self, open_mode: Callable[[], Mode]) -> ModeChange[Session]:
         def learned() -> Mode:
@@ -283,7 +278,7 @@ class Session:
                     redactor.join(mode.cassette.redactor)
             return mode
 
-        return ModeChange(lambda: Entered(self, self.transport, *self.transport.change(learned)))
+        return ModeChange(lambda: Entered(self, self._transport, *self._transport.change(learned)))
 
     def _replaying(self, cassette: Cassette, factor: float = 0.0) -> Mode:
         file = cassette.recording()
@@ -312,16 +307,16 @@ class Session:
         """Return a mode with the transports that a request passes on its way to the service."""
         network, clock, observe = self._keyed(name), self._clock, observe or self._observe
         inner: Transport = RecordingTransport(network, observe, recording, cassette, clock=clock)
-        if self.allowances.pace != "off":
+        if self._allowances.pace != "off":
             options: dict[str, Any] = {"retry": self._retry, "clock": clock}
             options["own_origin"] = origin_of(self.base_url)
-            inner = PacingTransport(inner, self.allowances, **options)
+            inner = PacingTransport(inner, self._allowances, **options)
         return Mode(name, inner, recording, cassette)
 
     @property
-    def waiting_until(self) -> dict[str, float]:
+    def _waiting_until(self) -> dict[str, float]:
         """When each allowance renews that a request waits for (Unix time)."""
-        return self.allowances.waiting_until
+        return self._allowances.waiting_until
 
     # -- requests -----------------------------------------------------------------------
 
@@ -330,7 +325,7 @@ class Session:
         """The asynchronous counterpart of ``client``, with the same cookies."""
         return AsyncClient(self._redacted, self.client.cookies, **self._client_options)
 
-    def take_senders(self) -> ClientsTransport:
+    def _take_senders(self) -> ClientsTransport:
         """Return the transport for clients that have their own keys.
 
         From then on, a session without a key can record, but only what such
@@ -338,19 +333,19 @@ class Session:
         """
         if self._network is None:
             self._network = NetworkTransport(self.base_url, None, self._allow_writes)
-        return self.clients_transport
+        return self._clients_transport
 
     @functools.cached_property
     def httpx2_client(self) -> httpx2.Client:
         """A client of httpx2, whose requests are not paced or retried."""
         make: Callable[..., httpx2.Client] = adapters_of("httpx2").client
-        return make(self.clients_transport, self.base_url, self._timeout_s)
+        return make(self._clients_transport, self.base_url, self._timeout_s)
 
     @functools.cached_property
     def httpx2_async_client(self) -> httpx2.AsyncClient:
         """The asynchronous counterpart of ``httpx2_client``."""
         make: Callable[..., httpx2.AsyncClient] = adapters_of("httpx2").async_client
-        return make(self.clients_transport, self.base_url, self._timeout_s)
+        return make(self._clients_transport, self.base_url, self._timeout_s)
 
     @functools.cached_property
     def requests_adapter(self) -> requests.adapters.BaseAdapter:
@@ -359,11 +354,11 @@ class Session:
         Mount it: ``http.mount(session.base_url, session.requests_adapter)``.
         """
         make: Callable[..., requests.adapters.BaseAdapter] = adapters_of("requests").SessionAdapter
-        return make(self.clients_transport, self._timeout_s)
+        return make(self._clients_transport, self._timeout_s)
 
     @property
     def _client_options(self) -> dict[str, Any]:
-        transport, base_url, timeout_s = self.transport, self.base_url, self._timeout_s
+        transport, base_url, timeout_s = self._transport, self.base_url, self._timeout_s
         return {"transport": transport, "base_url": base_url, "timeout": timeout_s}
 
     def me(self) -> pd.DataFrame:
@@ -441,7 +436,7 @@ class Session:
         if self._network is not None:
             self._network.allow_writes = self._allow_writes
 
-    def fix_writes(self, advice: str) -> None:
+    def _fix_writes(self, advice: str) -> None:
         """Fix `allow_writes`; ``advice`` says what to do instead."""
         self._write_advice = advice
         if self._network is not None:
@@ -458,7 +453,7 @@ class Session:
         """End the recording, close all connections and forget the key."""
         closed = RefusingTransport("This session is closed.")
         try:
-            self.transport.enter(Mode("live", closed, self._own))
+            self._transport.enter(Mode("live", closed, self._sent))
         finally:  # even if ending the recording failed
             if self._network is not None:
                 self._network.close()
@@ -486,7 +481,7 @@ class Session:
     def __repr__(self) -> str:
         count, when = plural(len(self.recording), "interaction"), self.recording.recorded_when
         recorded = f" recorded {when}" if when else ""
-        return f"<Session {self.transport.mode}{recorded} at {self.base_url}, {count}>"
+        return f"<Session {self._transport.mode}{recorded} at {self.base_url}, {count}>"
 
     def __reduce__(self) -> NoReturn:
         raise DirectMailLabError(

@@ -162,7 +162,7 @@ Opened = Callable[[Session], AbstractContextManager[Any]]
 def opened(name: str, session: Session) -> Iterator[Blocking]:
     """Yield a client over a session. A patched client works until the end of the block."""
     kind, errors, make = {**OWN, **PATCHED}[name]
-    leading = patched(session.take_senders()) if name in PATCHED else nullcontext()
+    leading = patched(session._take_senders()) if name in PATCHED else nullcontext()
     with leading:
         client = make(session)
         yield kind(errors, client)
@@ -370,7 +370,7 @@ def test_an_unrecorded_request_raises_an_error(
         replaying.replay(tmp_path / "one.yaml")
         with pytest.raises(NotRecordedError, match="GET /v1/busy is not in cassette 'one'"):
             client.send("GET", f"{streams.base_url}/v1/busy")
-        replaying.clients_transport.as_raised = lambda error: KeyboardInterrupt(str(error))
+        replaying._clients_transport.as_raised = lambda error: KeyboardInterrupt(str(error))
         own = client.client in (replaying.client, replaying.async_client)
         with pytest.raises(NotRecordedError if own else KeyboardInterrupt, match="/v1/busy"):
             client.send("GET", f"{streams.base_url}/v1/busy")
@@ -452,10 +452,10 @@ def test_a_second_session_takes_the_clients_over(
     streams: ClientService, session: Session, tmp_path: Path
 ) -> None:
     """A test's session takes over from its module's session until it ends."""
-    with Session(NO_ADDRESS) as second, patched(session.take_senders()):
-        second.take_senders()
+    with Session(NO_ADDRESS) as second, patched(session._take_senders()):
+        second._take_senders()
         session.record(tmp_path / "first.yaml")
-        with patched(second.clients_transport):
+        with patched(second._clients_transport):
             second.record(tmp_path / "second.yaml")
             for library in (httpx, httpx2, requests):
                 library.get(f"{streams.base_url}/v1/packed", timeout=TIMEOUT_S)
@@ -466,7 +466,7 @@ def test_a_second_session_takes_the_clients_over(
 
 def test_requests_to_listed_hosts_pass_through_to_the_network(streams: ClientService) -> None:
     """A test can reach its own server while everything else is replayed."""
-    with Session(NO_ADDRESS) as session, patched(session.take_senders(), ["127.*", "LOCALHOST"]):
+    with Session(NO_ADDRESS) as session, patched(session._take_senders(), ["127.*", "LOCALHOST"]):
         for library in (httpx, httpx2, requests):
             assert library.get(f"{streams.base_url}/v1/packed").status_code == 200
             with pytest.raises(DirectMailLabError):
@@ -491,7 +491,7 @@ def test_patched_clients_share_the_default_certificates(
             asyncio.run(library.AsyncClient(**options).aclose())
         return len(made)
 
-    with Session(NO_ADDRESS) as session, patched(session.take_senders()):
+    with Session(NO_ADDRESS) as session, patched(session._take_senders()):
         usual, own, unchecked = count(), count(trust_env=False), count(verify=False)
         monkeypatch.setenv("SSL_CERT_DIR", str(tmp_path / "other"))
         elsewhere = count()

@@ -57,7 +57,7 @@ def service() -> Iterator[ClientService]:
 def recording(path: Path, *, allow_writes: bool = True, **options: Any) -> Iterator[Session]:
     """Record what clients send during the block."""
     session = Session(NO_ADDRESS, allow_writes=allow_writes)
-    with session, patched(session.take_senders(), **options):
+    with session, patched(session._take_senders(), **options):
         session.record(path)
         yield session
 
@@ -65,7 +65,7 @@ def recording(path: Path, *, allow_writes: bool = True, **options: Any) -> Itera
 @contextmanager
 def replaying(path: Path) -> Iterator[Session]:
     """Replay to clients during the block."""
-    with Session(NO_ADDRESS) as session, patched(session.take_senders()):
+    with Session(NO_ADDRESS) as session, patched(session._take_senders()):
         session.replay(path, repeat="strict")
         yield session
 
@@ -165,8 +165,8 @@ def test_failures_are_the_same_raw_recorded_and_replayed(
 
     raw = failures()
     with recording(path) as session:
-        assert session.open_cassette is not None
-        session.open_cassette.records_failures = True  # as in a test
+        assert session._open_cassette is not None
+        session._open_cassette.records_failures = True  # as in a test
         recorded = failures()
     service.close()
     with replaying(path):
@@ -260,7 +260,7 @@ def test_a_request_that_the_session_refused_is_not_sent_by_another_client(
 ) -> None:
     """Neither is a new write with what travels with a request that was sent."""
     address = f"{service.base_url}/v1/rows"
-    with Session(service.base_url, SECRET) as session, patched(session.take_senders()):
+    with Session(service.base_url, SECRET) as session, patched(session._take_senders()):
         session.record(tmp_path / "refused.yaml")
         refused = session.client.build_request("POST", address)
         sent = session.client.get("/v1/packed").request
@@ -281,7 +281,7 @@ def test_a_request_that_the_session_refused_is_not_sent_by_another_client(
 
 def test_listed_hosts_are_reached_without_the_session(send: Send, service: ClientService) -> None:
     """``patch=["127.*"]`` works for each client, with a body too."""
-    with Session(NO_ADDRESS) as session, patched(session.take_senders(), ["127.*"]):
+    with Session(NO_ADDRESS) as session, patched(session._take_senders(), ["127.*"]):
         got = send(Asked("GET", f"{service.base_url}/v1/packed"))
         send(Asked("POST", f"{service.base_url}/v1/rows", b"1|2"))
         other = Asked("GET", "http://b.test/v1/packed")
@@ -422,7 +422,7 @@ def test_the_code_never_sees_the_sessions_key(
 ) -> None:
     """The request of a response or an error is the one that the code made."""
     seen: list[object] = []
-    with Session(service.base_url, SECRET, pace="off") as session, patched(session.take_senders()):
+    with Session(service.base_url, SECRET, pace="off") as session, patched(session._take_senders()):
         session.record(tmp_path / "key.yaml")
         try:
             asked = Asked("GET", f"{service.base_url}/v1/{path}", timeout_s=timeout_s)
@@ -446,7 +446,7 @@ def test_the_request_of_a_response_does_not_have_the_sessions_key(
         async with aiohttp.ClientSession() as client, client.get(address) as response:
             return response.request_info.headers
 
-    with Session(service.base_url, SECRET, pace="off") as session, patched(session.take_senders()):
+    with Session(service.base_url, SECRET, pace="off") as session, patched(session._take_senders()):
         session.record(tmp_path / "key.yaml")
         shown = [
             asyncio.run(by_aiohttp()),
@@ -551,7 +551,7 @@ async def get():
         await client.get("http://127.0.0.1:9/")
 
 before = list(sys.meta_path)
-with Session(NO_ADDRESS) as session, patched(session.take_senders()):
+with Session(NO_ADDRESS) as session, patched(session._take_senders()):
     assert not {"aiohttp", "requests", "urllib3"} & sys.modules.keys()
     try:
         asyncio.run(get())
@@ -640,7 +640,7 @@ def test_a_live_stream_of_aiohttp_stays_a_stream(service: ClientService) -> None
             service.goes_on.set()
             return [first, *[line async for line in response.content]]
 
-    with Session(service.base_url, SECRET) as session, patched(session.take_senders()):
+    with Session(service.base_url, SECRET) as session, patched(session._take_senders()):
         got = asyncio.run(lines())
 
     assert b"".join(got) == b"data: 0\n\ndata: 1\n\ndata: 2\n\n"
@@ -655,7 +655,7 @@ def test_a_web_socket_of_aiohttp_is_named_and_not_opened(service: ClientService)
             await open_it(client)
 
     address = f"{service.base_url}/v1/rows"
-    with Session(NO_ADDRESS) as session, patched(session.take_senders()):
+    with Session(NO_ADDRESS) as session, patched(session._take_senders()):
         with pytest.raises(DirectMailLabError, match="WebSocket of aiohttp to"):
             asyncio.run(send(lambda client: client.ws_connect(address)))
         with pytest.raises(DirectMailLabError):
@@ -709,14 +709,14 @@ def test_a_request_that_a_test_cancels_is_cancelled_in_the_replay(
 
     path = tmp_path / "cancelled.yaml"
     with recording(path) as session:
-        assert session.open_cassette is not None
-        session.open_cassette.records_failures = True  # as in a test
+        assert session._open_cassette is not None
+        session._open_cassette.records_failures = True  # as in a test
         asyncio.run(send())
     service.close()
     with replaying(path) as session:
         asyncio.run(send())
-        assert session.open_cassette is not None
-        assert session.open_cassette.unplayed() == []
+        assert session._open_cassette is not None
+        assert session._open_cassette.unplayed() == []
 
 
 def test_methods_match_in_any_case(service: ClientService, tmp_path: Path) -> None:
@@ -739,7 +739,7 @@ def test_transports_without_a_network_are_left_alone(tmp_path: Path) -> None:
     mock = httpx.MockTransport(lambda _: httpx.Response(200, content=b"mock"))
     with (
         Session(NO_ADDRESS) as session,
-        patched(session.take_senders()),
+        patched(session._take_senders()),
         httpx.Client(transport=mock) as mocked,
         httpx.Client(transport=httpx.WSGITransport(app)) as local,
     ):
@@ -756,18 +756,18 @@ def test_an_unrecorded_request_can_fail_as_a_refused_connection(send: Send, tmp_
     with ClientService() as closed:
         asked = Asked("GET", f"{closed.base_url}/v1/packed")
     raw = outcome(send, asked)
-    with Session(NO_ADDRESS) as session, patched(session.take_senders()):
+    with Session(NO_ADDRESS) as session, patched(session._take_senders()):
         session.replay(FileRecording("empty", path=tmp_path / "empty.yaml"))
-        assert session.open_cassette is not None
-        session.open_cassette.on_unmatched = refuse
+        assert session._open_cassette is not None
+        session._open_cassette.on_unmatched = refuse
         assert outcome(send, asked) == raw
 
 
 def test_an_unrecorded_request_raises_what_the_plugin_asks_for(send: Send, tmp_path: Path) -> None:
     """An SDK that catches every `Exception` does not catch it, and is not asked twice."""
-    with Session(NO_ADDRESS) as session, patched(session.take_senders()):
+    with Session(NO_ADDRESS) as session, patched(session._take_senders()):
         raised: list[Exception] = []
-        session.clients_transport.as_raised = lambda error: raised.append(error) or SystemExit()  # type: ignore[func-returns-value]
+        session._clients_transport.as_raised = lambda error: raised.append(error) or SystemExit()  # type: ignore[func-returns-value]
         with pytest.raises(SystemExit):
             send(Asked("GET", "http://a.test/v1/packed"))
 

@@ -687,8 +687,8 @@ def test_a_session_outside_the_history_still_limits_its_stored_bodies(
         for _ in range(20):
             first.me()
 
-    assert first.sent not in last.sent.history
-    assert [first.sent.has_bodies(number) for number in (1, 19, 20)] == [False, True, True]
+    assert first._sent not in last._sent.history
+    assert [first._sent.has_bodies(number) for number in (1, 19, 20)] == [False, True, True]
 
 
 def test_the_selected_response_is_there_in_python(browsed: Callable[..., Page]) -> None:

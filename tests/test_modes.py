@@ -293,7 +293,7 @@ def test_record_without_a_key_raises_if_no_cassette_may_be_replayed_instead(
     for change in (lambda: replaying.record("tour"), replaying.live):
         with pytest.raises(dm.errors.NotConnectedError, match="no key"):
             change()
-    replaying.folders = (recorded.parent,)  # like the fixture in a test
+    replaying._folders = (recorded.parent,)  # like the fixture in a test
     with pytest.raises(dm.errors.NotConnectedError, match="no key"):
         dm.record("tour")
     with pytest.raises(dm.errors.CredentialError):

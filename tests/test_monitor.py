@@ -126,7 +126,7 @@ def test_a_wait_and_a_mode_are_shown_without_a_response(
     """The page counts down the seconds until the first waiting request is sent."""
     sent: queue.Queue[dict[str, Any]] = queue.Queue()
     waiting: dict[str, float] = {}
-    monkeypatch.setattr(type(connected), "waiting_until", waiting)
+    monkeypatch.setattr(type(connected), "_waiting_until", waiting)
     widget = dm.monitor()
     monkeypatch.setattr(widget, "send", sent.put)
     widget.receive("hello")
@@ -191,7 +191,7 @@ class Talk:
     """Stands in for a session and for the widget that follows it."""
 
     mode, cassette = "live", None
-    waiting_until: Mapping[str, float] = MappingProxyType({})
+    _waiting_until: Mapping[str, float] = MappingProxyType({})
 
     def __init__(self, update: Callable[[], object], *, interval_s: float) -> None:
         self.recording: list[int] = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -99,8 +99,6 @@ class Cassette:
     aside
         Whether a recording in mode ``"all"`` of an old cassette is written to another file. It goes
         on until `close` gets an ``ending``.
-    metadata
-        Metadata for a new cassette, besides its writer, base address and time.
     notice
         Called with a sentence if a recording was not closed, if it cannot go on, or if it contains
         personal data when it ends.
@@ -142,7 +140,6 @@ class Cassette:
         repeat: Repeat = "last",
         before_record: BeforeRecord | None = None,
         aside: bool = False,
-        metadata: Mapping[str, object] | None = None,
         notice: Callable[[str], None] = _log.warning,
     ) -> None:
         check_choice("record_mode", record_mode, RECORD_MODES)
@@ -160,7 +157,7 @@ class Cassette:
         self._notice = notice
         self._lock = RLock()
         started_at = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.%fZ}"
-        self._metadata = {"started_at": started_at, **(metadata or {}), "base_url": base_url}
+        self._metadata = {"started_at": started_at, "base_url": base_url}
         locate = find_cassette if record_mode == "none" else new_cassette_path
         is_read = isinstance(name, FileRecording) and name.path is not None
         self.path = Path(place) if is_read else locate(place, folders)

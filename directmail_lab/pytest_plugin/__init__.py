@@ -232,7 +232,7 @@ def _session(
             _patched(session, settings),
         ):
             folder = cassette_folder(node)
-            session.folders = (folder / node.path.stem, folder)
+            session._folders = (folder / node.path.stem, folder)
             use.start(session)
             node.stash[USE] = use
             vcr_api.call_hook(node)
@@ -329,8 +329,8 @@ def _replaying(path: Path, _: str, settings: Settings, node: Node) -> Session:  
         session, recording = replaying_session(_read(path, settings.deserialize))
     else:  # a test that sends nothing needs no cassette
         session, recording = Session(NO_ADDRESS), FileRecording(path.stem, path=path)
-    session.fix_writes(_WRITE_ADVICE)
-    session.matching = settings.given(*_MATCHING)
+    session._fix_writes(_WRITE_ADVICE)
+    session._defaults = settings.given(*_MATCHING)
     session.replay(recording, repeat=settings.repeat)
     return session
 
@@ -368,9 +368,9 @@ def _recording(path: Path, mode: RecordMode, settings: Settings, node: Node) -> 
     # An async test's event loop is closed before the fixture ends, so no connection may stay open.
     session.async_client.headers["Connection"] = "close"
     if settings.is_patched:
-        session.take_senders()
-    session.fix_writes(_WRITE_ADVICE)
-    session.matching = settings.given(*_MATCHING)
+        session._take_senders()
+    session._fix_writes(_WRITE_ADVICE)
+    session._defaults = settings.given(*_MATCHING)
     options = settings.given("redact", "before_record")
     # Another worker of xdist may be recording the same cassette.
     end = time.monotonic() + (_LONGEST_WAIT_S if hasattr(node.config, "workerinput") else 0)
@@ -406,4 +406,4 @@ def _patched(session: Session, settings: Settings) -> AbstractContextManager[obj
         return nullcontext()
     from .patched import patched
 
-    return patched(session.clients_transport, settings.reached)
+    return patched(session._clients_transport, settings.reached)

@@ -61,10 +61,10 @@ class Use:
 
     def start(self, session: Session) -> None:
         """Follow what a session does with its cassette."""
-        assert session.open_cassette is not None, "the session has just opened it"
-        self.session, self.cassette = session, session.open_cassette
+        assert session._open_cassette is not None, "the session has just opened it"
+        self.session, self.cassette = session, session._open_cassette
         self.cassette.on_unmatched = self._refuse
-        session.clients_transport.as_raised = self._failure_for_client
+        session._clients_transport.as_raised = self._failure_for_client
         self.cassette.records_failures = self.cassette.records
         self._was_there, self._count_before = self.path.exists(), len(self.cassette)
         self._check_age()

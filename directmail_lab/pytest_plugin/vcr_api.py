@@ -198,7 +198,7 @@ class VcrCassette:
             error.advice = f"Record this test again: {command_to_record(use.node, 'all')}"
 
         with change:
-            opened = use.session.open_cassette
+            opened = use.session._open_cassette
             assert opened is not None, "the session has just opened it"
             opened.on_unmatched = advise
             yield self
@@ -233,7 +233,7 @@ class VcrCassette:
     def _cassette(self) -> Cassette | None:
         """The cassette that plays or records; none without the fixture ``directmail``."""
         use = self._use
-        return None if use is None else use.session.open_cassette or use.cassette
+        return None if use is None else use.session._open_cassette or use.cassette
 
     def _interactions(self) -> FileRecording | tuple[()]:
         cassette = self._cassette

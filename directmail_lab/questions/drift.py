@@ -126,7 +126,7 @@ def drift(cassette: str | Path, *, ignore: Iterable[str] = ()) -> pd.DataFrame:
     not_sent = list(dict.fromkeys(map(operation_of, others)))
     redactor = Redactor(redact=recording.redact)
     rows: list[tuple[object, ...]] = []
-    with session.drift_mode():
+    with session._drift_mode():
         for number, recorded in reads.items():
             again = redactor.interaction(_send_again(session, recording, recorded))
             operation = operation_of(recorded.request)

@@ -269,7 +269,7 @@ def sign_in(request: SignInRequest) -> tuple[Session, dict[str, Any]]:
     """
     if request.mode == "replay":
         session = connect(cassette=request.cassette, **request.options)
-        count = plural(len(session.open_cassette or ()), "recorded response")
+        count = plural(len(session._open_cassette or ()), "recorded response")
         when = session.recording.recorded_when
         recorded = f", recorded {when}" if when else ""
         detail = f"{count} from {session.base_url}{recorded}. No key, no network."

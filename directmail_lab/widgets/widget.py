@@ -155,7 +155,7 @@ class Follower:
 
     def _state(self) -> tuple[object, ...]:
         session, recording = self.session, self.session.recording
-        return describe_mode(session), recording, len(recording), bool(session.waiting_until)
+        return describe_mode(session), recording, len(recording), bool(session._waiting_until)
 
     def _run(self) -> None:
         while True:

@@ -32,12 +32,12 @@ def test_requests_of_a_patched_client(in_turns: Turns, tmp_path: Path) -> None:
 
         def record() -> None:
             path.unlink(missing_ok=True)
-            with Session(NO_ADDRESS) as session, patched(session.take_senders()):
+            with Session(NO_ADDRESS) as session, patched(session._take_senders()):
                 session.record(path)
                 send()
 
         def replay() -> None:
-            with Session(NO_ADDRESS) as session, patched(session.take_senders()):
+            with Session(NO_ADDRESS) as session, patched(session._take_senders()):
                 session.replay(path, repeat="strict")
                 send()
 
@@ -49,7 +49,7 @@ def test_entering_and_leaving(in_turns: Turns) -> None:
     """For each test with ``patch=True``."""
 
     def enter() -> None:
-        with patched(session.clients_transport):
+        with patched(session._clients_transport):
             pass
 
     with Session(NO_ADDRESS) as session:
