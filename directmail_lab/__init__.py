@@ -54,8 +54,7 @@ from pathlib import Path
 from typing import Any
 
 # The stub names the module of each public name. A module is imported when one of its names is
-# first used, since most sessions need few of them. There is no `__all__`: help() would print all
-# docstrings below the list of the calls. So `import *` imports only what was used before.
+# first used, since most sessions need few of them.
 _STUB = ast.parse(Path(__file__).with_suffix(".pyi").read_text("utf-8"))
 _MODULES = {
     name.name: f".{statement.module or name.name}"
@@ -63,6 +62,7 @@ _MODULES = {
     if isinstance(statement, ast.ImportFrom)
     for name in statement.names
 }
+__all__ = sorted(_MODULES)
 
 
 def __getattr__(name: str) -> Any:
@@ -86,7 +86,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*_MODULES, "__version__"])
+    return [*__all__, "__version__"]
 
 
 if "IPython" in sys.modules:

@@ -113,8 +113,8 @@ class Session:
 
     _clock: Callable[[], float] = staticmethod(time.time)
     _write_advice = ""
-    # Where `record` and `replay` look for a name first, and their defaults for ``match_on``,
-    # ``ignore`` and ``like``: the pytest plugin sets both.
+    # The pytest plugin sets the folders in which `record` and `replay` look for a name first, and
+    # their defaults for ``match_on``, ``ignore`` and ``like``.
     _folders: Sequence[Path] = ()
     _defaults: Mapping[str, Any] = MappingProxyType({})
 

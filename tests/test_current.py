@@ -47,17 +47,22 @@ def test_the_signature_names_the_options_of_a_session(call: Callable[..., object
 
 
 def test_help_of_the_package_begins_with_its_calls() -> None:
-    """Each name is at the start of one line, and what an analyst does in a day on the first screen.
-
-    The docstrings of the calls do not follow: each has its own help.
-    """
-    first = [match[1] for line in HELP if (match := re.match(r" {8}(\w+)\S* .*  \w", line))]
+    """Each name is at the start of a line, and the calls of a day are on the first screen."""
+    overview = HELP[: HELP.index("PACKAGE CONTENTS")]
+    first = [match[1] for line in overview if (match := re.match(r" {8}(\w+)\S* .*  \w", line))]
 
     assert sorted(first) == NAMES
     assert first.index("openapi") < first.index("post")
-    assert next(n for n, line in enumerate(HELP) if "Less often" in line) <= 40
-    assert len(HELP) < 110
-    assert max(map(len, HELP)) < 80
+    assert next(n for n, line in enumerate(overview) if "Less often" in line) <= 40
+    assert max(map(len, overview)) < 80
+
+
+def test_a_star_import_has_the_public_names() -> None:
+    """Other names of the package, such as its modules, stay out."""
+    names: dict[str, object] = {}
+    exec("from directmail_lab import *", names)
+
+    assert sorted(names.keys() - {"__builtins__"}) == NAMES == dm.__all__
 
 
 def test_each_question_of_a_source_is_a_call_of_the_package() -> None:
