@@ -9,9 +9,18 @@ from pathlib import Path
 from typing import Final
 
 from .errors import DirectMailLabError
+from .settings import VERSION
 
 _PACKAGE: Final = Path(__file__).resolve().parent
 _TUTORIALS: Final = "directmail_lab/packaged/"
+
+WHEEL: Final = f"directmail_lab-{VERSION}-py3-none-any.whl"
+# The files that JupyterLab looks for: where pip installs them, as in pyproject.toml, and where they
+# are in the wheel.
+SHARED_DATA: Final = {
+    "share/jupyter/labextensions/directmail-lab": "directmail_lab/jupyter/labextension",
+    "etc/jupyter/jupyter_server_config.d/directmail-lab.json": "directmail_lab/jupyter/server.json",
+}
 
 
 def checkout() -> Path | None:
@@ -50,6 +59,28 @@ def package_files() -> dict[str, Path]:
             folder = moved.get(path.parts[0], path.parts[0])
             found[f"{folder}/{Path(*path.parts[1:]).as_posix()}"] = root / path
     return found
+
+
+def wheel_contents() -> dict[str, bytes]:
+    """Return the files of this package's wheel as a build makes it, with the tutorials."""
+    about = f"directmail_lab-{VERSION}.dist-info"
+    contents = {place: path.read_bytes() for place, path in package_files().items()}
+    for installed, source in SHARED_DATA.items():
+        data = f"directmail_lab-{VERSION}.data/data/{installed}"
+        contents |= {
+            data + place.removeprefix(source): content
+            for place, content in contents.items()
+            if place.startswith(source)
+        }
+    for name in ("METADATA", "entry_points.txt", "licenses/LICENSE"):
+        text = distribution("directmail-lab").read_text(name) or ""
+        contents[f"{about}/{name}"] = text.encode()
+    contents[f"{about}/WHEEL"] = (
+        b"Wheel-Version: 1.0\nGenerator: directmail-lab\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+    )
+    # The checksums are left out: pip computes its own when it installs.
+    record = "".join(f"{name},,\n" for name in (*contents, f"{about}/RECORD"))
+    return {**contents, f"{about}/RECORD": record.encode()}
 
 
 def tutorial_files() -> dict[str, Path]:

@@ -33,9 +33,9 @@ from directmail_lab.cassettes.convert import convert, layout_of
 from directmail_lab.credentials import ApiKey
 from directmail_lab.errors import DirectMailLabError, NotebookRunError
 from directmail_lab.exchange.values import Interaction, Request
-from directmail_lab.package_files import package_files
+from directmail_lab.package_files import SHARED_DATA, package_files
 from directmail_lab.questions.audit import Finding, audit, find
-from directmail_lab.questions.share import SHARED_DATA, share
+from directmail_lab.questions.share import share
 from directmail_lab.redaction.key import KeySearch
 from directmail_lab.standin import STAND_IN_KEY
 from directmail_lab.widgets.page import make_page
@@ -58,12 +58,18 @@ def notebook(path: str, *sources: str, **member: Any) -> Path:
     ``member`` adds members to the last cell.
     """
     cells: list[dict[str, Any]] = [
-        {"cell_type": "code", "metadata": {}, "source": source, "outputs": []}
+        {
+            "cell_type": "code",
+            "metadata": {},
+            "source": source,
+            "outputs": [],
+            "execution_count": None,
+        }
         if not source.startswith(" ")
         else {"cell_type": "markdown", "metadata": {}, "source": source.strip()}
         for source in sources
     ]
-    cells[-1] |= {"execution_count": None, **member}
+    cells[-1] |= member
     file = Path(path).resolve()
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(
@@ -294,35 +300,100 @@ def test_the_zip_contains_all_files_that_a_reader_needs(tour: Path) -> None:
         "README.md",
         "cassettes/shared-tour.yaml",
         wheel,
+        "notebooks/one.html",
         "notebooks/one.ipynb",
         "requirements.txt",
     ]
     held, written = read_cassette(tour), read_cassette(Path("read.yaml"))
     assert list(written.interactions) == list(held.interactions)
-    assert b"directmail-lab                    # opens notebooks/one.ipynb" in contents["README.md"]
+    assert b"directmail-lab lab                # opens notebooks/one.ipynb" in contents["README.md"]
     own, other = contents["requirements.txt"].decode().split()
     assert own == f"./{wheel}"
     assert other.startswith("httpx==")
 
 
-def test_each_cassette_gets_a_page_which_the_readme_names_first(
+def test_each_cassette_gets_a_page_which_the_readme_names(
     tour: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The page is searched for keys before it is compressed. One that is too large is left out."""
     source = notebook("one.ipynb", REPLAY)
     contents = zipped(source, make_page=make_page)
-    pages = [name for name in contents if name.endswith(".html")]
     readme = contents["README.md"].decode()
     monkeypatch.setattr("directmail_lab.widgets.page._MAX_BYTES", 1000)
     with pytest.warns(UserWarning, match=r"shared-tour.yaml gets no page, because it is too large"):
         without = zipped(source, make_page=make_page)
 
-    assert pages == ["cassettes/shared-tour.html"]
+    pages = [name for name in contents if name.endswith(".html")]
+    assert pages == ["cassettes/shared-tour.html", "notebooks/one.html"]
     assert contents[pages[0]].startswith(b"<!DOCTYPE html>")
-    assert readme.index("Nothing installed? Open this page") < readme.index("notebooks/one.ipynb")
+    assert "Nothing installed? Open `notebooks/one.html` in a web browser." in readme
     assert "- `cassettes/shared-tour.html`" in readme
-    assert b"Nothing installed" not in without["README.md"]
-    assert not any(name.endswith(".html") for name in without)
+    assert b"shared-tour.html" not in without["README.md"]
+    assert [name for name in without if name.endswith(".html")] == ["notebooks/one.html"]
+
+
+SHOWN = {
+    "outputs": [
+        {
+            "output_type": "display_data",
+            "metadata": {},
+            "data": {"text/html": "<table><tr><td>A table</td></tr></table>"},
+        },
+        {
+            "output_type": "display_data",
+            "metadata": {},
+            "data": {
+                "application/vnd.jupyter.widget-view+json": {"model_id": "1"},
+                "text/plain": "A widget",
+            },
+        },
+    ]
+}
+
+
+def test_a_page_of_a_notebook_loads_nothing_and_runs_no_script() -> None:
+    """It names no other machine's address, and shows a widget as a saved notebook does."""
+    source = notebook("report.ipynb", " # A title", "1", "2", **SHOWN)
+    page = share(source, "out/report.html", run=False).read_text("utf-8")
+
+    assert [path.name for path in Path("out").iterdir()] == ["report.html"]
+    assert "default-src 'none'" in page
+    assert re.findall(r"https?://[\w.-]+|<script", page) == []
+    assert [text in page for text in ("A title", "A table", "A widget")] == [True] * 3
+
+
+def test_a_page_shows_one_notebook() -> None:
+    """Nothing is written for two."""
+    sources = [notebook("one.ipynb", "1"), notebook("two.ipynb", "2")]
+    with pytest.raises(DirectMailLabError, match="A page shows one notebook"):
+        share(sources, "report.html", run=False)
+
+    assert not Path("report.html").exists()
+
+
+def test_unzipped_files_have_the_date_of_the_recording(tour: Path) -> None:
+    """Without a recording, they have the date of the notebook."""
+    day = read_cassette(tour).interaction(1).recorded_at
+    recorded = share(notebook("one.ipynb", REPLAY), "tour.zip", run=False)
+    without = notebook("two.ipynb", "1")
+    os.utime(without, (0, 1_700_000_000))
+    alone = share(without, "alone.zip", run=False)
+
+    assert day is not None
+    dates = [{each.date_time for each in zipfile.ZipFile(p).infolist()} for p in (recorded, alone)]
+    assert dates == [{(day.year, day.month, day.day, 0, 0, 0)}, {(2023, 11, 14, 0, 0, 0)}]
+
+
+def test_the_report_lists_the_wheels_files_only_if_asked(tour: Path) -> None:
+    """The report fits on a screen without them."""
+    source = notebook("one.ipynb", REPLAY)
+    brief, whole = list[str](), list[str]()
+    share(source, "tour.zip", run=False, notice=brief.append)
+    share(source, "tour.zip", run=False, notice=whole.append, verbose=True)
+
+    assert len(brief) < 12
+    assert set(brief) < set(whole)
+    assert any("directmail_lab/questions: __init__.py" in line for line in whole)
 
 
 def test_the_zips_wheel_has_the_same_jupyter_files_as_a_build() -> None:
@@ -452,15 +523,28 @@ def test_share_runs_the_notebooks_as_a_reader_would(
         for name in ("computed-1", "other"):
             session.record(Path(f"cassettes/{name}.yaml"))
             session.me()
-    computed = "number = 1\ndm.replay(f'computed-{number}')\ndm.me();"
-    source, sent = notebook("nb/one.ipynb", AUTHORS, computed), account.requests.total()
+    computed = "number = 1\ndm.replay(f'computed-{number}')\ndm.browse()"
+    widget = "import ipywidgets\nipywidgets.IntSlider()"
+    saved = {"output_type": "error", "ename": "AlreadySentError", "evalue": "", "traceback": []}
+    source = notebook("nb/one.ipynb", AUTHORS, computed, "dm.me()", widget, outputs=[saved])
+    sent = account.requests.total()
     before = {path: path.read_bytes() for path in Path().rglob("*") if path.is_file()}
-    with zipfile.ZipFile(share(source, "out/tour.zip")) as packed:
-        names = {name for name in packed.namelist() if name.startswith("tour/cassettes/")}
-        readme = packed.read("tour/README.md").decode()
+    with pytest.warns(UserWarning, match="cell 4 shows a widget or a picture that") as warned:
+        packed = zipfile.ZipFile(share(source, "out/tour.zip"))
+    names = {name for name in packed.namelist() if name.startswith("tour/cassettes/")}
+    readme = packed.read("tour/README.md").decode()
+    cells = json.loads(packed.read("tour/notebooks/one.ipynb"))["cells"]
+    outputs = [json.dumps(cell["outputs"]) for cell in cells]
+    page = packed.read("tour/notebooks/one.html").decode()
 
     assert names == {"tour/cassettes/shared-tour.yaml", "tour/cassettes/computed-1.yaml"}
     assert "All cells were run before they were shared, with no key" in readme
+    assert "1 interaction" in outputs[1]
+    assert "Stand-in User" in outputs[2]
+    assert "AlreadySentError" not in outputs[3]
+    assert "widget-view" not in "".join(outputs)
+    assert page.count("Stand-in User") == 1
+    assert len(warned) == 1
     assert account.requests.total() == sent
     assert {path: path.read_bytes() for path in before} == before
     assert list(Path().rglob("left-behind")) == []
@@ -670,7 +754,7 @@ def test_a_secret_in_source_output_or_cassette_refuses_the_zip(tour: Path) -> No
     tour.write_text(tour.read_text(encoding="utf-8").replace("Stand-in User", KEY))
     Path("tour.zip").write_bytes(b"the old one")
     with pytest.raises(DirectMailLabError, match="Nothing was written") as caught:
-        share([source, printed], "tour.zip")
+        share([source, printed], "tour.zip", run=False)
 
     message = str(caught.value)
     for place in ("cell 2, source: ", "cell 1, outputs: ", "interaction 1, response body: "):
@@ -683,16 +767,16 @@ def test_the_users_own_key_refuses_the_zip_whatever_its_shape(
     tour: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A key that looks like an ordinary word is found because it is known, also when encoded."""
-    keys = {"horse-battery", "correct-staple", "quite-ordinary"}
+    keys = {"horse-battery", "correct-staple"}
     forms = (b64encode(f"{key}:".encode()).decode() for key in sorted(keys))
     source = notebook("one.ipynb", *(f"headers = '{form}'" for form in forms))
     share(source, "before.zip", run=False)
     monkeypatch.setenv("DIRECTMAIL_API_KEY", "horse-battery")
     connect("https://api.test", ApiKey("correct-staple"))
     with pytest.raises(DirectMailLabError) as caught:
-        share(source, "tour.zip", secrets=["quite-ordinary"])
+        share(source, "tour.zip")
 
-    assert str(caught.value).count("source: your API key") == 3
+    assert str(caught.value).count("source: your API key") == 2
 
 
 # -- hiding places -----------------------------------------------------------------------------
@@ -860,9 +944,9 @@ def test_no_traceback_shows_a_key_that_is_looked_for(
     connect("https://api.test", "correct-horse")
     source = notebook("one.ipynb", REPLAY, "'signed in with correct-horse'")
     with pytest.raises(DirectMailLabError) as caught:
-        share(source, "tour.zip", secrets=["staple-horse"])
+        share(source, "tour.zip")
     # Skip this test's own frame: its source line contains the key.
     shown = VerboseTB().text(caught.type, caught.value, caught.tb.tb_next)
 
-    assert "_refuse_secrets" in shown
+    assert "refuse_secrets" in shown
     assert "horse" not in shown

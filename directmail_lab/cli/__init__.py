@@ -134,7 +134,9 @@ app.add_typer(cassette_commands.app, name="cassette")
 @app.command()
 def share(
     notebooks: list[Path] = typer.Argument(help="The .ipynb files."),
-    target: Path = typer.Option(Path("shared.zip"), "--to", help="The zip to write."),
+    target: Path = typer.Option(
+        Path("shared.zip"), "--to", help="The .zip to write, or one notebook's page as .html."
+    ),
     cassette: list[str] = typer.Option(
         [], help="A cassette to add. Repeatable.", autocompletion=complete_cassette
     ),
@@ -142,12 +144,14 @@ def share(
         True, "--run/--no-run", help="Run the notebooks first, without a key."
     ),
     timeout: float = typer.Option(600, min=1, help="Seconds that all notebooks may run in total."),
+    verbose: bool = typer.Option(False, "--verbose", help="List the files of the zip's wheel."),
     force: bool = FORCE,
 ) -> None:
-    """Put notebooks and the cassettes they replay into one zip, with a page of each cassette.
+    """Put notebooks and the cassettes they replay into one zip, and each as a page, too.
 
-    The notebooks first run as a reader runs them: with no key and no network.
-    Nothing is written if a cell fails, or if the zip would contain a secret.
+    The notebooks first run as a reader runs them: with no key and no network. The
+    zip has the outputs of that run. Nothing is written if a cell fails, or if the
+    zip would contain a secret. --to report.html writes the notebook's page alone.
     """
     from ..questions.share import share as share_files
     from ..widgets.page import make_page
@@ -160,6 +164,7 @@ def share(
         run=run,
         timeout_s=timeout,
         notice=typer.echo,
+        verbose=verbose,
         make_page=make_page,
     )
 

@@ -9,6 +9,7 @@ raises false alarms.
 
 from __future__ import annotations
 
+import ast
 import html
 import json
 import re
@@ -17,6 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from html.parser import HTMLParser
 from itertools import chain
 from multiprocessing import get_context
 from pathlib import Path
@@ -57,8 +59,8 @@ class Finding:
         return f"{self.where}: {self.what}"
 
 
-def search_for(base_urls: Iterable[str | None] = (), *, secrets: Iterable[str] = ()) -> KeySearch:
-    """Return a search for the keys that this computer knows, and for ``secrets``.
+def search_for(base_urls: Iterable[str | None] = ()) -> KeySearch:
+    """Return a search for the keys that this computer knows.
 
     These are the keys in the environment, in open sessions and forms, and in the keyring for
     ``base_urls`` and the configured addresses.
@@ -66,8 +68,7 @@ def search_for(base_urls: Iterable[str | None] = (), *, secrets: Iterable[str] =
     addresses = {variable(BASE_URL_VARIABLE), *base_urls}
     with suppress(DirectMailLabError):
         addresses.update(configured_regions().values())
-    known = known_keys(remembered_for=filter(None, addresses))
-    return KeySearch(known.union(secrets) - {STAND_IN_KEY})
+    return KeySearch(known_keys(remembered_for=filter(None, addresses)) - {STAND_IN_KEY})
 
 
 def find(parts: Iterable[Part], search: KeySearch) -> list[Finding]:
@@ -108,6 +109,25 @@ def secrets_in(where: str, text: str, search: KeySearch) -> Iterator[Finding]:
 def _personal(where: str, kinds: Iterable[str]) -> Iterator[Finding]:
     for kind in kinds:
         yield Finding("personal", f"{'an' if kind[0] in 'aeiou' else 'a'} {kind}", where)
+
+
+def refuse_secrets(findings: Iterable[Finding]) -> None:
+    """Raise an error that says where each secret is, if there are any."""
+    secrets = [f"\n  {each}" for each in findings if each.kind == "secret"]
+    if secrets:
+        raise DirectMailLabError(
+            f"Nothing was written, because this must not be shared:{''.join(secrets)}\n",
+            "Edit such a cell and clear its output. Record such a cassette again, or clean it "
+            "with: directmail-lab cassette redact.",
+        )
+
+
+def first_places(findings: Iterable[Finding]) -> list[str]:
+    """Return a phrase for each thing that was found, with its first place."""
+    places: dict[str, str] = {}
+    for each in findings:
+        places.setdefault(each.what, each.where)
+    return [f"{what}, first in {where}" for what, where in places.items()]
 
 
 # -- cassettes and notebooks -------------------------------------------------------------------
@@ -215,6 +235,9 @@ def parts_of_notebook(notebook: Mapping[str, Any], where: str) -> Iterator[Part]
         for name, value in cell.items():
             at = f"{where}, cell {number}, {name if name in _MEMBERS else 'another member'}"
             yield from ((at, text) for text in _texts({name: value}))
+        for output in cell.get("outputs", ()):
+            for data in _data_of(output.get("data", {})):
+                yield f"{where}, cell {number}, outputs", data
 
 
 def _texts(value: Any, name: str = "") -> Iterator[str | bytes]:
@@ -222,7 +245,7 @@ def _texts(value: Any, name: str = "") -> Iterator[str | bytes]:
 
     A text comes with its name, which may say what it is: ``"password": "…"``.
     """
-    if isinstance(value, list) and all(isinstance(line, str) for line in value):
+    if _is_lines(value):
         value = "".join(value)
     if isinstance(value, dict):
         for key, inner in value.items():
@@ -237,6 +260,63 @@ def _texts(value: Any, name: str = "") -> Iterator[str | bytes]:
             with suppress(ValueError):
                 text = b64decode("".join(str(value).split()), validate=True)
         yield text
+
+
+def _is_lines(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(line, str) for line in value)
+
+
+def _data_of(output: Mapping[str, Any]) -> Iterator[bytes]:
+    """Yield what an output shows as JSON, in which the names of fields show personal data.
+
+    That is what a body in a cassette may have: the rows of tables, JSON, or a Python value.
+    """
+    texts = {kind: "".join(value) for kind, value in output.items() if _is_lines(value)}
+    texts |= {kind: value for kind, value in output.items() if isinstance(value, str)}
+    if "application/json" in output:
+        yield json.dumps(output["application/json"]).encode()
+    elif "text/html" in texts:
+        tables = _Tables()
+        tables.feed(texts["text/html"])
+        yield json.dumps(list(tables.records())).encode()
+    else:
+        with suppress(ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
+            yield json.dumps(ast.literal_eval(texts.get("text/plain", ""))).encode()
+
+
+class _Tables(HTMLParser):
+    """Reads the cells of HTML tables, such as those of pandas."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._rows: list[list[tuple[str, str]]] = []
+        self._cell: str | None = None
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:  # noqa: ARG002
+        if tag == "tr":
+            self._rows.append([])
+        self._cell = tag if tag in ("th", "td") else self._cell
+        if tag in ("th", "td") and self._rows:
+            self._rows[-1].append((tag, ""))
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in ("th", "td"):
+            self._cell = None
+
+    def handle_data(self, data: str) -> None:
+        if self._cell and self._rows and self._rows[-1]:
+            tag, text = self._rows[-1][-1]
+            self._rows[-1][-1] = tag, text + data
+
+    def records(self) -> Iterator[dict[str, str]]:
+        """Yield the values of each row, by the names of the columns, or by that of the row."""
+        names: list[str] = []
+        for row in self._rows:
+            texts = [text.strip() for _, text in row]
+            if all(tag == "th" for tag, _ in row):
+                names = texts
+            else:
+                yield {texts[0]: " ".join(texts[1:]), **dict(zip(names, texts, strict=False))}
 
 
 # -- unknown credentials -------------------------------------------------------------------------

@@ -18,12 +18,12 @@ import warnings
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from importlib.metadata import distribution, packages_distributions, version
+from datetime import UTC, datetime
+from importlib.metadata import packages_distributions, version
 from itertools import chain, groupby
 from numbers import Real
 from pathlib import Path, PurePosixPath
-from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 from ..arguments import check_number
 from ..cassettes import (
@@ -38,44 +38,37 @@ from ..cassettes.convert import convert, layout_of
 from ..cassettes.files import parse_cassette
 from ..cassettes.library import create
 from ..errors import CassetteFormatError, DirectMailLabError
-from ..package_files import package_files
+from ..package_files import WHEEL, checkout, package_files, wheel_contents
 from ..redaction.key import KeySearch
-from ..settings import VERSION
 from . import audit
 
-_SearchFor = Callable[[Iterable[str]], KeySearch]
 _MakePage = Callable[[Recording, KeySearch], bytes | None]
 
 _QUOTED = re.compile(r"([\"'])([^\"'\n]{1,255})\1")
 _IMPORT = re.compile(r"(?m)^[ \t]*(?:from|import)[ \t]+(\w+)")
+_WIDGET: Final = "application/vnd.jupyter.widget-view+json"
+# A zip has no dates before 1980 and after 2107.
+_FIRST_DATE: Final = datetime(1980, 1, 1, tzinfo=UTC)
+_LAST_DATE: Final = datetime(2107, 1, 1, tzinfo=UTC)
 
-_WHEEL: Final = f"directmail_lab-{VERSION}-py3-none-any.whl"
-# The files that JupyterLab looks for: where pip installs them, as in pyproject.toml, and where they
-# are in the wheel.
-SHARED_DATA: Final = {
-    "share/jupyter/labextensions/directmail-lab": "directmail_lab/jupyter/labextension",
-    "etc/jupyter/jupyter_server_config.d/directmail-lab.json": "directmail_lab/jupyter/server.json",
-}
 _RAN: Final = "All cells were run before they were shared, with no key and no network."
 _RAN_BUT_SOCKETS: Final = (
     "All cells were run before they were shared, with no key. Python's connections to other "
     "machines were refused. This system cannot refuse those of other programs."
 )
-_PAGES: Final = """
-Nothing installed? Open this page in a web browser. It shows what was recorded:
-
-{pages}
-
-The notebooks:
-"""
+_OUTPUTS: Final = "The outputs are those of that run."
 _NO_KEY: Final = (
-    "No API key is known here, so the zip was searched only for what looks like a key.\n"
+    "No API key is known here, so this was searched only for what looks like a key.\n"
     "If a notebook was run with one, set DIRECTMAIL_API_KEY and share again."
 )
 _DID_NOT_RUN: Final = "The notebooks were not run before, so cells may need a key or a network."
 _README: Final = """\
 # {title}
-{pages}
+
+Nothing installed? Open {pages} in a web browser.
+{recorded}
+The notebooks:
+
 {notebooks}
 
 They replay the recordings in `cassettes/`. {was_run}
@@ -85,9 +78,14 @@ You need Python 3.11 or later. Run these commands in this folder:
     python3 -m venv .venv             # Windows: py -m venv .venv
     . .venv/bin/activate              # Windows: .venv\\Scripts\\activate
     pip install -r requirements.txt
-    directmail-lab                    # opens {first}
+    directmail-lab lab                # opens {first}
 
 With a key of your own, `record` in a notebook asks the service; to read, use `replay`.
+"""
+_RECORDED: Final = """
+What was recorded, as pages for a web browser:
+
+{pages}
 """
 
 
@@ -96,40 +94,41 @@ def share(
     target: str | Path,
     *,
     cassettes: Iterable[str | Path] = (),
-    secrets: Iterable[str] = (),
     run: bool = True,
     timeout_s: float = 600.0,
     notice: Callable[[str], object] = lambda _: None,
+    verbose: bool = False,
     make_page: _MakePage | None = None,
 ) -> Path:
     """Put notebooks and the cassettes they replay into one zip, and return its path.
 
     First it runs the notebooks as a reader will: in a copy of the shared folder, each in a fresh
-    kernel, with no key and no network. The outputs in the notebooks stay as you saved them.
+    kernel, with no key and no network. The zip has the outputs of that run, and not those that you
+    saved. Beside each notebook is the same as an HTML page, which any web browser shows.
 
     The zip contains each cassette that the notebooks' code names in quotes, or that their run
     opened. It also contains what a reader needs: a README, a requirements file and a wheel of this
-    package. It contains a picture only if the picture is attached to its cell. The same input gives
-    the same zip.
+    package. It contains a picture only if the picture is attached to its cell. Its files have the
+    date of the last recording.
 
     Parameters
     ----------
     notebooks
         The ``.ipynb`` file or files.
     target
-        The zip to write or to replace; ``.zip`` is added if it is missing.
+        The zip to write or to replace; ``.zip`` is added if it is missing. With the suffix
+        ``.html``, only the page of the one notebook is written.
     cassettes
         More cassettes, such as those whose names the code computes, if it is not run.
-    secrets
-        More keys to look for. It always looks for the keys of this process and its keyring, and
-        for what `audit` finds.
     run
-        Whether to run the notebooks.
+        Whether to run the notebooks. Otherwise, their outputs stay as you saved them.
     timeout_s
         The most seconds that all notebooks together may run.
     notice
-        Called with each line of a report: the files in the zip, whether the notebooks were run and
-        without what, and the files in the zip's wheel. The last line says if no key is known.
+        Called with each line of a report: the files in the zip, and whether the notebooks were run
+        and without what. The last line says if no key is known.
+    verbose
+        Report the files in the zip's wheel, too.
     make_page
         Makes an HTML page of a recording, such as `directmail_lab.widgets.page.make_page`. The zip
         then has a page of each cassette.
@@ -138,7 +137,7 @@ def share(
     -----
     UserWarning
         A file contains personal data, such as e-mail addresses. Or a recording is too large for a
-        page, or a notebook was saved with an error.
+        page, or an output is not what you saved: a widget's picture is not made without a browser.
 
     Raises
     ------
@@ -149,40 +148,56 @@ def share(
         says where it is.
     """
     check_number("timeout_s", timeout_s, least=1, kind=Real)
-    target, bundle = Path(target), _Bundle()
-    target = target if target.suffix.lower() == ".zip" else target.with_name(target.name + ".zip")
+    target = Path(target)
+    is_page = target.suffix.lower() == ".html"
+    if not is_page and target.suffix.lower() != ".zip":
+        target = target.with_name(f"{target.name}.zip")
+    bundle = _gathered(notebooks, cassettes, keeps_outputs=not run)
+    if is_page and len(bundle.notebooks) > 1:
+        raise DirectMailLabError("A page shows one notebook.", "Give one, or write a .zip.")
+    bundle.check()  # a notebook that cannot be shared is not run for minutes
+    was_run = bundle.run(timeout_s) if run else bundle.show_as_saved()
+    # With LC_ALL=C, Python may read a file's name as ASCII with surrogates, which no zip can store.
+    title = os.fsencode(target.stem).decode(errors="replace")
+    if is_page:
+        bundle.keep_only_page()
+    else:
+        bundle.add_pages(make_page)
+        bundle.add_instructions(title, was_run)
+        bundle.wheel = wheel_contents()
+    for found in audit.first_places(bundle.check()):
+        warnings.warn(f"{target.name} contains {found}.", stacklevel=2)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with create(target) as new:
+        new.write_bytes(bundle.page if is_page else bundle.zipped(title))
+    notice(f"Wrote {target}." if is_page else f"Wrote {target}, with:")
+    lines = [] if is_page else [f"  {title}/{place}" for place in sorted(bundle.contents)]
+    lines.append(was_run)
+    if verbose:
+        lines += _listed(bundle.wheel)
+    if not audit.search_for(bundle.base_urls).knows_a_key:
+        lines.append(_NO_KEY)
+    for line in lines:
+        notice(line)
+    return target
+
+
+def _gathered(
+    notebooks: str | Path | Iterable[str | Path],
+    cassettes: Iterable[str | Path],
+    *,
+    keeps_outputs: bool,
+) -> _Bundle:
+    """Return the notebooks, with the cassettes that they or the caller name."""
+    bundle = _Bundle(keeps_outputs=keeps_outputs)
     for notebook in [notebooks] if isinstance(notebooks, str | Path) else notebooks:
         bundle.add_notebook(Path(notebook))
-    if not bundle.contents:
+    if not bundle.notebooks:
         raise DirectMailLabError("No notebook to share.", "Name at least one .ipynb file.")
     for cassette in cassettes:
         file = find_cassette(cassette)
         bundle.add_cassette(file, f"cassettes/{file.name if Path(cassette).suffix else cassette}")
-    search_for, was_run = _searching(secrets), _DID_NOT_RUN
-    del secrets  # a traceback may print it
-    if run:
-        bundle.check(search_for)  # a notebook that cannot be shared is not run for minutes
-        was_run = bundle.run(timeout_s)
-    if make_page:
-        bundle.add_pages(make_page, search_for)
-    # With LC_ALL=C, Python may read a file's name as ASCII with surrogates, which no zip can store.
-    title = os.fsencode(target.stem).decode(errors="replace")
-    bundle.add_instructions(title, was_run)
-    wheel = _wheel()
-    findings = bundle.check(search_for, wheel)
-    first_place = {each.what: each.where for each in reversed(findings)}
-    for what, where in first_place.items():
-        warnings.warn(f"The zip contains {what}, first in {where}.", stacklevel=2)
-    contents = {**bundle.contents, _WHEEL: _zipped(wheel)}
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with create(target) as new:
-        new.write_bytes(_zipped({f"{title}/{name}": data for name, data in contents.items()}))
-    names = [f"  {title}/{name}" for name in sorted(contents)]
-    for line in (f"Wrote {target}, with:", *names, was_run, *_listed(wheel)):
-        notice(line)
-    if not search_for(bundle.base_urls).knows_a_key:
-        notice(_NO_KEY)
-    return target
+    return bundle
 
 
 def _listed(wheel: Iterable[str]) -> Iterator[str]:
@@ -199,54 +214,37 @@ def _identity(path: Path) -> tuple[int, int]:
     return status.st_dev, status.st_ino
 
 
-def _searching(secrets: Iterable[str]) -> _SearchFor:
-    """Return `audit.search_for` with these secrets, so that no frame of a traceback has them."""
-    kept = tuple(secrets)
-    return lambda base_urls: audit.search_for(base_urls, secrets=kept)
-
-
-def _refuse_secrets(findings: list[audit.Finding]) -> None:
-    if secrets := [str(each) for each in findings if each.kind == "secret"]:
-        raise DirectMailLabError(
-            "Nothing was written, because this must not be shared:\n  "
-            + "\n  ".join(secrets)
-            + "\nEdit those cells, clear their outputs, and record those cassettes again or clean "
-            "them with: directmail-lab cassette redact."
-        )
-
-
 class _Bundle:
     """The contents of the zip: the bytes of each file by its path, and the parts to search."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, keeps_outputs: bool) -> None:
         self.contents: dict[str, bytes] = {}
-        self.parts: list[audit.Part] = []
+        self.wheel: dict[str, bytes] = {}
         self.base_urls: set[str] = set()
+        self._saved_at = self._recorded_at = _FIRST_DATE
+        self._keeps_outputs = keeps_outputs
+        self._parts: dict[str, list[audit.Part]] = {}
+        self._saved: dict[str, tuple[Path, dict[str, Any]]] = {}
         self._code = ""
         self._available: dict[str, Path] = {}
 
     def add_notebook(self, path: Path) -> None:
         """Add a notebook, and the cassettes that its code names."""
         notebook, folder = audit.read_notebook(path), path.parent
-        content = f"{json.dumps(notebook, indent=1, ensure_ascii=False)}\n".encode()
-        parts = audit.parts_of_notebook(notebook, str(path))
-        self._add(f"notebooks/{path.name}", path, content, parts)
+        place = f"notebooks/{path.name}"
+        shared = notebook if self._keeps_outputs else _without_outputs(notebook)
+        self._add(place, path, _written(shared), audit.parts_of_notebook(shared, str(path)))
+        self._saved[place] = path, notebook
+        saved_at = datetime.fromtimestamp(path.stat().st_mtime, UTC)
+        self._saved_at = max(self._saved_at, saved_at)
         cells = (each for each in notebook["cells"] if each.get("cell_type") == "code")
         code = "\n".join("".join(cell.get("source", "")) for cell in cells)
         for name in sorted({name for _, name in _QUOTED.findall(code)}):
             self._add_named(name, folder)
-        for number, cell in enumerate(notebook["cells"], 1):
-            kinds = [out["ename"] for out in cell.get("outputs", ()) if out.get("ename")]
-            if kinds and "raises-exception" not in cell.get("metadata", {}).get("tags", ()):
-                warnings.warn(
-                    f"{path}, cell {number} was saved with an error ({kinds[0]}), which the reader "
-                    "sees. Run the notebook again and save it, then share it again.",
-                    stacklevel=3,
-                )
         # The same cassettes that the notebook's kernel finds.
         for name, file in cassettes_by_name(folder.resolve()).items():
-            place = f"cassettes/{name}".removesuffix(file.suffix) + file.suffix
-            self._available.setdefault(place, file)
+            file_place = f"cassettes/{name}".removesuffix(file.suffix) + file.suffix
+            self._available.setdefault(file_place, file)
         self._code += f"{code}\n"
 
     def _add_named(self, name: str, folder: Path) -> None:
@@ -270,6 +268,8 @@ class _Bundle:
             convert(file, target, layout_of(target))
             cassette, content = read_cassette(target), target.read_bytes()
         self.base_urls.update(cassette.base_urls)
+        times = [each.recorded_at for each in cassette.interactions if each.recorded_at]
+        self._recorded_at = max(self._recorded_at, *times)
         self._add(place, file, content, audit.parts_of_cassette(cassette.interactions, str(file)))
 
     def _add(self, place: str, file: Path, content: bytes, parts: Iterable[audit.Part]) -> None:
@@ -287,28 +287,32 @@ class _Bundle:
                     "Rename it, or share it separately.",
                 )
         self.contents[place] = content
-        self.parts.extend(parts)
+        self._parts[place] = list(parts)
 
     @property
     def notebooks(self) -> list[str]:
         """Where the notebooks are in the zip; the command opens the first."""
         return sorted(place for place in self.contents if place.endswith(".ipynb"))
 
-    def check(
-        self, search_for: _SearchFor, wheel: Mapping[str, bytes] = MappingProxyType({})
-    ) -> list[audit.Finding]:
+    def check(self) -> list[audit.Finding]:
         """Return findings of personal data; raise an error if a file contains a secret."""
-        search = search_for(self.base_urls)
-        findings = audit.find(self.parts, search)
-        findings += _audit_wheel(search) if wheel else ()
-        for place, content in chain(self.contents.items(), wheel.items()):
-            if search.holds(str(content, "latin-1")):
+        search = audit.search_for(self.base_urls)
+        findings = audit.find(chain.from_iterable(self._parts.values()), search)
+        if self.wheel and checkout() is not None:
+            findings += _audit_wheel(search)
+        for place, content in chain(self.contents.items(), self.wheel.items()):
+            if search.holds(place):
+                findings.append(audit.Finding("secret", "your API key", "the name of a file"))
+            elif search.holds(str(content, "latin-1")):
                 findings.append(audit.Finding("secret", "your API key", place))
-        _refuse_secrets(findings)
+        audit.refuse_secrets(findings)
         return findings
 
     def run(self, timeout_s: float) -> str:
-        """Run the notebooks in a copy, add the cassettes they opened, and return a sentence."""
+        """Run the notebooks in a copy, keep their outputs and pages, and return a sentence.
+
+        The cassettes that they opened are added.
+        """
         from .running import run_notebooks
 
         others = {
@@ -325,10 +329,10 @@ class _Bundle:
                 (shared / place).write_bytes(content)
             before = {_identity(path) for path in shared.rglob("*") if path.is_file()}
             notebooks = [shared / place for place in self.notebooks]
-            opened, has_namespace = run_notebooks(folder, notebooks, timeout_s=timeout_s)
+            ran = run_notebooks(folder, notebooks, timeout_s=timeout_s)
             used = {
                 path.relative_to(shared).as_posix(): _identity(path)
-                for path in opened
+                for path in ran.opened
                 if path.is_relative_to(shared) and path.is_file()
             }
             there = [place for place in (*self.contents, *others) if (shared / place).is_file()]
@@ -345,27 +349,86 @@ class _Bundle:
                     "name before.",
                     "Let the notebook open cassettes by the names they have.",
                 )
-        return _RAN if has_namespace else _RAN_BUT_SOCKETS
+        for place, (notebook, page) in zip(self.notebooks, ran.made, strict=True):
+            self._set_outputs(place, json.loads(notebook), page)
+        return f"{_RAN if ran.has_namespace else _RAN_BUT_SOCKETS} {_OUTPUTS}"
 
-    def add_pages(self, make_page: _MakePage, search_for: _SearchFor) -> None:
+    def _set_outputs(self, place: str, notebook: dict[str, Any], page: bytes) -> None:
+        """Replace a notebook by one that was run, and say which outputs it cannot have."""
+        path, saved = self._saved[place]
+        for number, cell in enumerate(notebook["cells"], 1):
+            before = saved["cells"][number - 1].get("outputs", ())
+            if _drop_widgets(cell) or (_has_picture(before) and not _has_picture(cell["outputs"])):
+                warnings.warn(
+                    f"{path}, cell {number} shows a widget or a picture that only a browser makes, "
+                    "so what is shared does not have it.",
+                    stacklevel=4,
+                )
+        self.contents[place] = _written(notebook)
+        self._parts[place] = list(audit.parts_of_notebook(notebook, str(path)))
+        self._add_page(place, page)
+
+    def show_as_saved(self) -> str:
+        """Add pages of the notebooks as they were saved, and return a sentence."""
+        from .running.page import page_of
+
+        for place in self.notebooks:
+            path, notebook = self._saved[place]
+            for number, cell in enumerate(notebook["cells"], 1):
+                kinds = [out["ename"] for out in cell.get("outputs", ()) if out.get("ename")]
+                if kinds and "raises-exception" not in cell.get("metadata", {}).get("tags", ()):
+                    warnings.warn(
+                        f"{path}, cell {number} was saved with an error ({kinds[0]}), which the "
+                        "reader sees. Run the notebook again and save it, then share it again.",
+                        stacklevel=3,
+                    )
+            self._add_page(place, page_of(self.contents[place], path.stem))
+        return _DID_NOT_RUN
+
+    def _add_page(self, place: str, page: bytes) -> None:
+        self._add(_page_of(place), self._saved[place][0], page, ())
+
+    def keep_only_page(self) -> None:
+        """Leave out all that is not the page of the only notebook."""
+        [place] = self.notebooks
+        self.contents = {place: b"", _page_of(place): self.page}
+        self._parts = {place: self._parts[place]}
+
+    @property
+    def page(self) -> bytes:
+        """The page of the only notebook."""
+        return self.contents[_page_of(self.notebooks[0])]
+
+    def zipped(self, title: str) -> bytes:
+        """Return all files in a zip, in a folder with this name."""
+        # Without a recording, the notebooks have a date.
+        has_date = self._recorded_at != _FIRST_DATE
+        date = min(self._recorded_at if has_date else self._saved_at, _LAST_DATE)
+        self.contents[WHEEL] = _zipped(self.wheel, date)
+        return _zipped({f"{title}/{place}": each for place, each in self.contents.items()}, date)
+
+    def add_pages(self, make_page: _MakePage | None) -> None:
         """Add a page of each cassette, which is searched for keys before it is compressed."""
-        search = search_for(self.base_urls)
+        search = audit.search_for(self.base_urls)
         for place, content in sorted(self.contents.items()):
-            if place.endswith(".ipynb"):
+            if make_page is None or place.endswith((".ipynb", ".html")):
                 continue
             page = make_page(parse_cassette(content, Path(place)), search)
             if page is None:
                 warnings.warn(f"{place} gets no page, because it is too large.", stacklevel=3)
             else:
-                self.contents[f"{place.removesuffix('.yaml')}.html"] = page
+                self._add(f"{place.removesuffix('.yaml')}.html", Path(place), page, ())
 
     def add_instructions(self, title: str, was_run: str) -> None:
         """Add a README, and requirements that pin the packages which the notebooks import."""
-        pages = [f"- `{place}`" for place in sorted(self.contents) if place.endswith(".html")]
+        pages = sorted(place for place in self.contents if place.endswith(".html"))
+        own = [_page_of(place) for place in self.notebooks]
+        recorded = [place for place in pages if place not in own]
         readme = _README.format(
             title=title,
-            pages=_PAGES.format(pages="\n".join(pages)) if pages else "",
-            notebooks="\n".join(f"- `{place}`" for place in self.notebooks),
+            pages=" or ".join(f"`{place}`" for place in own),
+            recorded=_RECORDED.format(pages=_list(recorded)) if recorded else "",
+            notebooks=_list(self.notebooks),
             was_run=was_run,
             first=self.notebooks[0],
         )
@@ -375,32 +438,61 @@ class _Bundle:
         packages = {name for module in modules for name in by_module.get(module, ())[:1]}
         pinned = sorted(f"{name}=={version(name)}" for name in packages)
         self.contents["README.md"] = readme.encode()
-        self.contents["requirements.txt"] = "\n".join([f"./{_WHEEL}", *pinned, ""]).encode()
+        self.contents["requirements.txt"] = "\n".join([f"./{WHEEL}", *pinned, ""]).encode()
+
+
+def _page_of(notebook: str) -> str:
+    return f"{notebook.removesuffix('.ipynb')}.html"
+
+
+def _list(places: Iterable[str]) -> str:
+    return "\n".join(f"- `{place}`" for place in places)
+
+
+# -- notebooks ---------------------------------------------------------------------------------
+
+
+def _written(notebook: Mapping[str, Any]) -> bytes:
+    return f"{json.dumps(notebook, indent=1, ensure_ascii=False)}\n".encode()
+
+
+def _without_outputs(notebook: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a notebook without what a run makes anew."""
+    cells = [dict(cell) for cell in notebook["cells"]]
+    for cell in cells:
+        if cell.get("cell_type") == "code":
+            cell["outputs"] = []
+            cell["execution_count"] = None
+    metadata = {
+        name: each for name, each in notebook.get("metadata", {}).items() if name != "widgets"
+    }
+    return {**notebook, "cells": cells, "metadata": metadata}
+
+
+def _drop_widgets(cell: dict[str, Any]) -> bool:
+    """Remove the outputs that need the kernel; return whether nothing is left of one of them.
+
+    A widget of this package has a second output, which needs none.
+    """
+    kept = []
+    has_lost = False
+    for output in cell.get("outputs", ()):
+        data = output.get("data", {})
+        is_widget = data.pop(_WIDGET, None) is not None
+        has_lost = has_lost or (is_widget and list(data) == ["text/plain"])
+        if data or not is_widget:
+            kept.append(output)
+    if "outputs" in cell:
+        cell["outputs"] = kept
+    return has_lost
+
+
+def _has_picture(outputs: Iterable[Mapping[str, Any]]) -> bool:
+    kinds = chain.from_iterable(output.get("data", ()) for output in outputs)
+    return any(kind.startswith("image/") for kind in kinds)
 
 
 # -- the wheel and the zip ---------------------------------------------------------------------
-
-
-def _wheel() -> dict[str, bytes]:
-    """Return the files of this package's wheel as a build makes it, with the tutorials."""
-    about = f"directmail_lab-{VERSION}.dist-info"
-    contents = {place: path.read_bytes() for place, path in package_files().items()}
-    for installed, source in SHARED_DATA.items():
-        data = f"directmail_lab-{VERSION}.data/data/{installed}"
-        contents |= {
-            data + place.removeprefix(source): content
-            for place, content in contents.items()
-            if place.startswith(source)
-        }
-    for name in ("METADATA", "entry_points.txt", "licenses/LICENSE"):
-        text = distribution("directmail-lab").read_text(name) or ""
-        contents[f"{about}/{name}"] = text.encode()
-    contents[f"{about}/WHEEL"] = (
-        b"Wheel-Version: 1.0\nGenerator: directmail-lab\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-    )
-    # The checksums are left out: pip computes its own when it installs.
-    record = "".join(f"{name},,\n" for name in (*contents, f"{about}/RECORD"))
-    return {**contents, f"{about}/RECORD": record.encode()}
 
 
 def _audit_wheel(search: KeySearch) -> Iterator[audit.Finding]:
@@ -412,13 +504,13 @@ def _audit_wheel(search: KeySearch) -> Iterator[audit.Finding]:
             yield from audit.secrets_in(str(path), path.read_text("latin-1"), search)
 
 
-def _zipped(contents: Mapping[str, bytes]) -> bytes:
+def _zipped(contents: Mapping[str, bytes], date: datetime) -> bytes:
+    """Return a zip, whose files all have one date: equal contents give equal zips."""
     whole = io.BytesIO()
     with zipfile.ZipFile(whole, "w") as packed:
         for name, content in sorted(contents.items()):
-            entry = zipfile.ZipInfo(
-                name
-            )  # its date is always 1980, so equal content gives equal zips
+            # A zip has no time zone, so the time of day is left out.
+            entry = zipfile.ZipInfo(name, (date.year, date.month, date.day, 0, 0, 0))
             entry.external_attr = 0o644 << 16
             packed.writestr(entry, content, zipfile.ZIP_DEFLATED, 9)
     return whole.getvalue()

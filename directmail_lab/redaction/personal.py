@@ -96,7 +96,7 @@ SCALAR: Final = re.compile(rf"{_STRING}|-?\d[\d.eE+-]*|true|false|null|-?Infinit
 _PIECE = re.compile(rf'("([\w .-]{{1,99}})"\s*:\s*)?({_STRING})|[^"]+', re.DOTALL)
 # Personal data has one of these: an e-mail address, a number, or a field with its value.
 _HINT = re.compile(r"[@%\d\"=]")
-_MADE_UP = re.compile(r'"service": ?"stand-in"')
+_MADE_UP = re.compile(r'"service": ?"stand-in"|"Stand-in User"')
 
 
 @lru_cache(1000)  # the same few names are in each object

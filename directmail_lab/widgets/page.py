@@ -93,19 +93,17 @@ def save_page(recording: Recording, target: str | Path) -> Path:
     base_urls = recording.base_urls if isinstance(recording, FileRecording) else ()
     search = audit.search_for([recording.base_url, *base_urls])
     findings = audit.find(_parts_to_search(recording), search)
-    _refuse_secrets(findings)
+    audit.refuse_secrets(findings)
     if (page := make_page(recording, search)) is None:
         raise DirectMailLabError(
             f"Nothing was written, because the page of {recording.name} would be larger than "
             f"{_MAX_BYTES:,} bytes.",
             "Share the recording itself, or record it in parts.",
         )
-    for what, where in {each.what: each.where for each in reversed(findings)}.items():
-        redact = f"directmail-lab cassette redact {recording.name}"
-        advice = (
-            f"To replace it: {redact}" if recording.path else 'Record with redact=["personal"].'
-        )
-        warn_caller(f"The page contains {what}, first in {where}. {advice}")
+    redact = f"To replace it: directmail-lab cassette redact {recording.name}"
+    advice = redact if recording.path else 'Record with redact=["personal"].'
+    for found in audit.first_places(findings):
+        warn_caller(f"The page contains {found}. {advice}")
     target.parent.mkdir(parents=True, exist_ok=True)
     with create(target) as new:
         new.write_bytes(page)
@@ -130,7 +128,7 @@ def make_page(recording: Recording, search: KeySearch) -> bytes | None:
         for where, part in _parts(recording):
             text = json.dumps(part, separators=(",", ":"), allow_nan=False)
             if search.holds(text):
-                _refuse_secrets([audit.Finding("secret", "your API key", where)])
+                audit.refuse_secrets([audit.Finding("secret", "your API key", where)])
             packed = b64encode(gzip.compress(text.encode(), mtime=0)).decode()
             data.append(f'<script type="text/plain">{packed}</script>')
             size += len(data[-1])
@@ -169,14 +167,6 @@ def _parts_to_search(recording: Recording) -> Iterator[audit.Part]:
             yield f"interaction {number}", str(error)
         else:
             yield from audit.parts_of(interaction, f"interaction {number}")
-
-
-def _refuse_secrets(findings: list[audit.Finding]) -> None:
-    if secrets := [str(each) for each in findings if each.kind == "secret"]:
-        raise DirectMailLabError(
-            "Nothing was written, because this must not be shared:\n  " + "\n  ".join(secrets),
-            "Record it again, or clean the cassette with: directmail-lab cassette redact.",
-        )
 
 
 # -- the data of the page; src/page.ts reads it ----------------------------------------------------

@@ -12,7 +12,8 @@ import sys
 import threading
 import uuid
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
+from weakref import WeakSet
 
 import anywidget
 
@@ -42,6 +43,16 @@ def nothing_played(recording: Recording) -> str:
     """Return what to tell about a replay that has played nothing yet; otherwise an empty text."""
     is_new = recording.is_replay and not len(recording)
     return " ".join(describe(recording)["notes"]) if is_new else ""
+
+
+_shown: Final[WeakSet[Widget]] = WeakSet()
+
+
+def update_static_outputs() -> None:
+    """Update what each widget shows without a kernel: before its kernel is closed."""
+    for widget in list(_shown):
+        with contextlib.suppress(Exception):
+            widget.update_static_output()
 
 
 class Widget(anywidget.AnyWidget):
@@ -107,6 +118,7 @@ class Widget(anywidget.AnyWidget):
         del data["text/plain"]  # the static output has it
         self._show("live", data, metadata)
         self._show("static", *self.static_output())
+        _shown.add(self)
 
     def _show(self, output: str, data: Any, metadata: Any, *, update: bool = False) -> None:
         """Show or update one of the widget's two outputs, if the widget was displayed."""

@@ -7,6 +7,8 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,10 +19,28 @@ from ...errors import NotebookRunError, naming_what_is_missing
 NO_RUN: Final = "To share it as it is: run=False, or --no-run."
 
 
-def run_notebooks(
-    folder: Path, notebooks: Sequence[Path], *, timeout_s: float
-) -> tuple[set[Path], bool]:
-    """Run notebooks, each in a fresh kernel, and return the files below ``folder`` they opened.
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What a run gave.
+
+    Attributes
+    ----------
+    opened
+        The files below the run's folder that the notebooks opened.
+    has_namespace
+        Whether the run had a network namespace. With one, no program that a cell starts can connect
+        to another machine, nor to a server of this machine that was started outside of the run.
+    made
+        Each notebook with the run's outputs, and the same as an HTML page.
+    """
+
+    opened: frozenset[Path]
+    has_namespace: bool
+    made: list[tuple[bytes, bytes]]
+
+
+def run_notebooks(folder: Path, notebooks: Sequence[Path], *, timeout_s: float) -> Run:
+    """Run notebooks, each in a fresh kernel.
 
     `runner` runs them in a process of its own. Neither it nor a kernel gets a ``DIRECTMAIL_``
     variable, the keyring, or the user's IPython settings. Python's sockets connect to this machine
@@ -35,20 +55,13 @@ def run_notebooks(
     timeout_s
         The most seconds that all of them may take together.
 
-    Returns
-    -------
-    tuple
-        The files, and whether the run had a network namespace. With one, no program that a cell
-        starts can connect to another machine, nor to a server of this machine that was started
-        outside of the run.
-
     Raises
     ------
     NotebookRunError
         A cell failed, the kernel died, or the time is over.
     """
     with naming_what_is_missing():
-        import nbclient  # noqa: F401 - the runner needs it
+        _find("nbclient")  # the runner needs it
 
     last: dict[str, Any] = {}
     with ProgressBar(_count_cells(notebooks), desc="Running notebooks", unit="cell") as bar:
@@ -58,7 +71,17 @@ def run_notebooks(
     if "what" in last:
         raise NotebookRunError(f"Nothing was written: {last['what']}", last["advice"])
     opened = (folder / "opened").read_bytes().splitlines()
-    return {Path(os.fsdecode(line)) for line in opened}, last["has_namespace"]
+    return Run(
+        frozenset(Path(os.fsdecode(line)) for line in opened),
+        last["has_namespace"],
+        [tuple(each.encode() for each in made) for made in last["made"]],
+    )
+
+
+def _find(package: str) -> None:
+    """Raise an error if a package is missing, without the second that its import takes."""
+    if find_spec(package) is None:
+        raise ModuleNotFoundError(name=package)
 
 
 def _count_cells(notebooks: Sequence[Path]) -> int:

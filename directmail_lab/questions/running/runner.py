@@ -2,7 +2,7 @@
 
 It has no key in its environment. If the system allows it, it is in a network namespace, which its
 kernels and their programs share. It reports each cell that begins, and how the run ended, as
-lines of JSON.
+lines of JSON. The last one has the notebooks with their outputs, and their pages.
 """
 
 from __future__ import annotations
@@ -17,11 +17,13 @@ import struct
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from ...display import plural
 from . import NO_RUN
+from .page import page_of
 
 if TYPE_CHECKING:
     from nbformat import NotebookNode
@@ -47,6 +49,12 @@ _ADVICE: Final = {
     "ConnectionRefusedError": "A server that you started elsewhere is not there for a reader.",
     "FileNotFoundError": "The zip contains notebooks and cassettes, and no other files.",
 }
+# What widgets show without a kernel is up to date a second after a response. This cell, which the
+# notebook does not keep, does not wait for it.
+_SETTLE: Final = """\
+import sys
+if "directmail_lab.widgets.widget" in sys.modules:
+    sys.modules["directmail_lab.widgets.widget"].update_static_outputs()"""
 # Colours, which a program that the cell starts may put into its error, such as Python 3.13.
 _COLOUR: Final = re.compile(r"\x1b\[[\d;]*m")
 
@@ -60,11 +68,16 @@ def main() -> None:
     timeout_s, paths = float(sys.argv[1]), list(map(Path, sys.argv[2:]))
     has_namespace = _can(_enter_namespace) and _enter_namespace()
     end = time.monotonic() + timeout_s
+    # For web addresses, which notebooks do not check, jsonschema would load a grammar: a second.
+    sys.modules.setdefault("rfc3987_syntax", cast("Any", None))
+    made = []
     for path in paths:
-        if failure := _run(path, end, timeout_s):
-            _report(what=failure[0], advice=f"{failure[1]} {NO_RUN}")
+        result = _run(path, end, timeout_s)
+        if isinstance(result, _Failure):
+            _report(what=result.what, advice=f"{result.advice} {NO_RUN}")
             return
-    _report(has_namespace=has_namespace)
+        made.append((result, page_of(result.encode(), path.stem).decode()))
+    _report(has_namespace=has_namespace, made=made)
 
 
 def _report(**values: object) -> None:
@@ -111,23 +124,36 @@ def _can(enter: Any) -> bool:
 # -- one notebook ----------------------------------------------------------------------------------
 
 
-def _run(path: Path, end: float, timeout_s: float) -> tuple[str, str] | None:
-    """Run one notebook until ``end``, by the monotonic clock; return what failed, and advice."""
+@dataclass(frozen=True, slots=True)
+class _Failure:
+    """What failed, and advice."""
+
+    what: str
+    advice: str
+
+
+def _run(path: Path, end: float, timeout_s: float) -> str | _Failure:
+    """Run one notebook until ``end``, by the monotonic clock; return it with its outputs."""
     import nbformat
     from nbclient import NotebookClient
     from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
+    from nbformat.v4 import new_code_cell
 
     notebook: NotebookNode = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
+    count = len(notebook.cells)
+    notebook.cells.append(new_code_cell(_SETTLE))  # type: ignore[no-untyped-call]
     number = 0
 
     def start(cell_index: int, **_: object) -> None:
         nonlocal number
-        number = cell_index + 1
-        _report(cell=number)
+        if cell_index < count:
+            number = cell_index + 1
+            _report(cell=number)
 
     options: dict[str, Any] = {
         "kernel_name": "python3",
         "on_cell_start": start,
+        "record_timing": False,  # the same notebook gives the same outputs
         "resources": {"metadata": {"path": str(path.parent)}},
         "shutdown_kernel": "immediate",
         "timeout_func": lambda _: max(1, math.ceil(end - time.monotonic())),
@@ -136,7 +162,9 @@ def _run(path: Path, end: float, timeout_s: float) -> tuple[str, str] | None:
         # The kernel's own messages are not outputs of cells, and do not concern the user.
         quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
         NotebookClient(notebook, **options).execute(**quiet)
-        return None
+        notebook.cells.pop()
+        notebook.metadata.pop("widgets", None)
+        return nbformat.writes(notebook)  # type: ignore[no-untyped-call,no-any-return]
     except CellExecutionError as error:
         text = _COLOUR.sub("", f"{error.ename}: {error.evalue}")
         lines = [line for line in text.splitlines() if line.strip()]
@@ -150,7 +178,7 @@ def _run(path: Path, end: float, timeout_s: float) -> tuple[str, str] | None:
         what, advice = f"still ran after {limit}.", "For more time: timeout_s=…, or --timeout."
     except (DeadKernelError, RuntimeError):
         what, advice = "ended its kernel.", "It may need more memory."
-    return f"{path.name}, cell {number}, {what}\n", advice
+    return _Failure(f"{path.name}, cell {number}, {what}\n", advice)
 
 
 if __name__ == "__main__":
