@@ -370,7 +370,7 @@ class _Bundle:
 
     def show_as_saved(self) -> str:
         """Add pages of the notebooks as they were saved, and return a sentence."""
-        from .running.page import page_of
+        from .running import page_of
 
         for place in self.notebooks:
             path, notebook = self._saved[place]
