@@ -280,7 +280,7 @@ def write_notebook(name: str, source: str) -> None:
 def test_share_makes_one_zip_and_never_replaces_one_unasked() -> None:
     """The zip contains the notebook and its cassette; replacing it needs ``--force``."""
     write_notebook("tour.ipynb", "import directmail_lab as dm\ndm.replay('first-look')")
-    words = ("share", "tour.ipynb", "--to", "tour.zip", "--no-run")
+    words = ("share", "tour.ipynb", "--to", "tour.zip", "--no-run", "--verbose")
     first, again, forced = invoke(*words), invoke(*words), invoke(*words, "--force")
 
     names = zipfile.ZipFile("tour.zip").namelist()
