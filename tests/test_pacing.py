@@ -377,17 +377,66 @@ def test_max_wait_s_bounds_all_waiting_of_each_request() -> None:
 
 
 def test_a_read_that_is_always_refused_ends_when_its_time_is_over() -> None:
-    """``max_wait_s`` limits the total wait, however short each single wait is."""
+    """``max_wait_s`` limits the total wait, and the error says how often the read was sent."""
     service = Service(Clock())
     service.instead = [told() for _ in range(99)]
 
     with (
-        client(service, reset_unit="seconds_left", max_wait_s=20.0) as paced_client,
-        pytest.raises(AllowanceExhaustedError, match="waits 20 s at most"),
+        client(service, reset_unit="seconds_left", max_wait_s=10.0) as paced_client,
+        pytest.raises(AllowanceExhaustedError, match=r"refused \(429\) 5 times.*10 s at most"),
     ):
         paced_client.get(ME)
 
-    assert 10.0 < service.clock.now - START < 20.0
+    assert 5.0 < service.clock.now - START < 10.0
+
+
+def test_a_read_that_is_always_refused_is_sent_eight_times() -> None:
+    """Each renewal that the service names passes, and it refuses again."""
+    service = Service(Clock())
+    service.instead = [told() for _ in range(99)]
+
+    with client(service, reset_unit="seconds_left", max_wait_s=120.0) as paced_client:
+        response = paced_client.get(ME)
+
+    assert response.status_code == 429
+    assert len(service.statuses) == 8
+    assert service.clock.now - START < 30.0
+
+
+@pytest.mark.parametrize("header", ["X-RateLimit-Reset", "Retry-After"])
+def test_a_decimal_number_of_seconds_is_waited_for(header: str) -> None:
+    """The contract promises integers, but a service may send a fraction."""
+    status = 429 if header == "Retry-After" else 200
+    first = {"X-RateLimit-Limit": "5", "X-RateLimit-Remaining": "0", header: "1.873"}
+    service = Service(Clock(), instead=[httpx.Response(status, headers=first)])
+
+    burst(service, 2 if status == 200 else 1)
+
+    assert service.statuses == [status, 200]
+    assert sum(service.clock.slept) == pytest.approx(1.873, abs=0.1)
+
+
+def test_a_response_of_a_cache_says_nothing_about_the_allowance() -> None:
+    """It has the headers of an earlier response, with the ``Age`` of it."""
+    old = {"X-RateLimit-Limit": "5", "X-RateLimit-Remaining": "0", "X-RateLimit-Reset": "60"}
+    service = Service(Clock(), instead=[httpx.Response(200, headers={**old, "Age": "50"})])
+
+    burst(service, 2)
+
+    assert service.clock.slept == []
+
+
+def test_an_assumed_renewal_is_not_told_as_a_fact() -> None:
+    """A service may say that nothing remains, but not until when."""
+    nothing = {"X-RateLimit-Limit": "5", "X-RateLimit-Remaining": "0", "X-RateLimit-Reset": "soon"}
+    service = Service(Clock(), instead=[httpx.Response(200, headers=nothing)])
+
+    with client(service, max_wait_s=20.0) as paced_client:
+        paced_client.get(ME)
+        with pytest.raises(AllowanceExhaustedError, match="60 s is a guess") as caught:
+            paced_client.get(ME)
+
+    assert caught.value.until is None
 
 
 def test_a_task_that_is_cancelled_during_its_wait_does_not_delay_the_next() -> None:

@@ -201,7 +201,9 @@ def test_headers_are_read_in_any_case_as_texts_and_as_bytes(change: Any) -> None
 @pytest.mark.parametrize(
     ("value", "fault"),
     [
-        *((text, "is not an integer") for text in ("", "-5", "+5", "5.0", "1_000", "٣")),
+        *((text, "is not an integer") for text in ("", "+5", "-", "5.", "1_000", "٣", "-٣")),
+        ("-5", "is negative"),
+        ("5.0", "is a decimal number"),
         *((text, "is too large") for text in (str(2**63), "9" * 5000)),
         *((text, "is a date") for text in (HTTP_DATE, "2026-11-21T04:00:00Z")),
         ("5, 6", "has several values"),
@@ -248,7 +250,8 @@ def test_dates_are_read_in_each_form_also_in_the_reset_header(text: str, form: s
         (HTTP_DATE, HTTP_DATE_S - 23.0, None, 23.0),
         (HTTP_DATE, HTTP_DATE_S + 5.0, None, 0.0),
         (HTTP_DATE, 0.0, "Sun, 06 Nov 1994 08:49:30 GMT", 7.0),
-        ("1.5", 0.0, None, None),
+        ("1.5", 0.0, None, 1.5),
+        ("1.", 0.0, None, None),
     ],
 )
 def test_retry_after_is_read_in_both_forms(

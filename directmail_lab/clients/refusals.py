@@ -123,10 +123,10 @@ def _renewal(response: httpx.Response) -> Iterator[str]:
         at = utc_time(min(renews_at, LAST_S))
         left_s = max(0.0, renews_at - reading.at)
         yield f"It renews at {at:%Y-%m-%d %H:%M:%S} UTC, {left_s:.0f} s after this response."
-    elif reading.reset is None:
+    elif reading.reset_number is None:
         yield "The service does not say when it renews."
     else:
         yield (
-            f"X-RateLimit-Reset is {reading.reset}, in a unit that is not known yet: findings() "
-            "shows what is known, and what would tell more."
+            f"X-RateLimit-Reset is {reading.reset_number}, in a unit that is not known yet: "
+            "findings() shows what is known, and what would tell more."
         )

@@ -156,7 +156,7 @@ def _rows(
     limited = [each for each in every if each.reading.limit not in (None, TYPICAL_LIMIT)]
     used_up = [each for each in every if is_exhausted(each.status, each.reading.remaining)]
     versions = [each for each in every if each.versions]
-    with_reset = [each for each in every if each.reading.reset is not None]
+    with_reset = [each for each in every if each.reading.reset_number is not None]
     unit, sure = _unit(recordings)
     unit_call = "" if sure == "certain" else "me(), again after some seconds"
     # A paced session would wait for the renewal instead.

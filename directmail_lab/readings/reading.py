@@ -7,6 +7,7 @@ and few are looked at.
 from __future__ import annotations
 
 import math
+import re
 from calendar import timegm
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -34,6 +35,7 @@ LAST_S: Final = 253_402_300_799
 _INT64_MAX: Final = 2**63 - 1
 _INT64_DIGITS: Final = 20  # one more than the largest has
 _LONGEST_DATE: Final = 64
+_DECIMAL: Final = re.compile(r"[0-9]{1,20}\.[0-9]{1,20}")
 
 
 class RawValues(NamedTuple):
@@ -44,9 +46,10 @@ class RawValues(NamedTuple):
     reset: str | None = None
     retry_after: str | None = None
     date: str | None = None
+    age: str | None = None
 
 
-_NAMES: Final = [name.lower() for name in (*HEADERS, "Retry-After", "Date")]
+_NAMES: Final = [name.lower() for name in (*HEADERS, "Retry-After", "Date", "Age")]
 # By names in lower case, as text and as bytes (httpx keeps bytes). `python -bb` forbids one dict.
 _FIELDS: Final[dict[type, dict[Any, str]]] = {
     str: dict(zip(_NAMES, RawValues._fields, strict=True)),
@@ -146,6 +149,11 @@ class Reading(NamedTuple):
         return _integer(self.raw.reset)[0]
 
     @property
+    def reset_number(self) -> float | None:
+        """The value of Reset if it is a number, also a decimal one; see `problem`."""
+        return _number(self.raw.reset)
+
+    @property
     def reset_text(self) -> str | None:
         """The value of Reset if it is a date. The contract promises an integer; see `problem`."""
         return None if parse_date(self.raw.reset) is None else self.raw.reset
@@ -161,11 +169,16 @@ class Reading(NamedTuple):
 
         For a date, this is the time from the service's ``Date``, or else from ``at``.
         """
-        text = self.raw.retry_after or ""
-        if text.isascii() and text.isdigit():
-            return min(float(text), float(_INT64_MAX))
-        until = seconds_of(text)
+        seconds = _number(self.raw.retry_after)
+        if seconds is not None:
+            return seconds
+        until = seconds_of(self.raw.retry_after)
         return None if until is None else max(0.0, until - (self.served_at or self.at))
+
+    @property
+    def age_s(self) -> float:
+        """For how many seconds a cache has had the response; 0 if the service sent it now."""
+        return _number(self.raw.age) or 0.0
 
     @property
     def served_at(self) -> float | None:
@@ -234,9 +247,20 @@ def _integer(text: str | None) -> tuple[int | None, str]:
         # Python refuses to parse thousands of digits.
         number = int(text.lstrip("0")[:_INT64_DIGITS] or "0")
         return (number, "") if number <= _INT64_MAX else (None, "is too large")
+    if re.fullmatch("-[0-9]+", text):
+        return None, "is negative"
+    if _DECIMAL.fullmatch(text):
+        return None, "is a decimal number"
     if parse_date(text) is not None:
         return None, "is a date"
     return None, "has several values" if "," in text else "is not an integer"
+
+
+def _number(text: str | None) -> float | None:
+    """Return a header's number, an integer or a decimal one, or None."""
+    if text is not None and _DECIMAL.fullmatch(text):
+        return float(text)
+    return _integer(text)[0]
 
 
 def parse_date(text: str | None) -> tuple[DateForm, float] | None:

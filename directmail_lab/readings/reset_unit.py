@@ -115,9 +115,11 @@ class ResetUnitInference:
     def observe(self, reading: Reading) -> None:
         """Take the next reading into account. Call it in the order of the responses."""
         self._number += 1
-        if reading.elsewhere:  # another server may use another unit
+        # Another server may use another unit, and a cache repeats an old value.
+        if reading.elsewhere or reading.age_s:
             return
-        if value := reading.reset:
+        value = reading.reset_number
+        if value:
             near = [unit for unit in SCALES if _is_plausible(unit, value, reading)]
             self._keep(SCALES, f"reading {self._number} has a number")
             self._keep(near, f"reading {self._number} would mean an impossible time")
@@ -126,7 +128,7 @@ class ResetUnitInference:
         elif date := parse_date(reading.raw.reset):
             self._keep([date[0]], f"reading {self._number} has a date of another form")
 
-    def _observe_movement(self, value: int, reading: Reading) -> None:
+    def _observe_movement(self, value: float, reading: Reading) -> None:
         key = (reading.method, reading.operation, reading.limit)
         new = _Seen(self._number, value, reading.remaining, *_written_between(reading))
         countdown = self._countdowns.get(key)
@@ -166,7 +168,7 @@ class _Seen(NamedTuple):
     """A value of Reset that the service wrote between ``earliest`` and ``latest``, in seconds."""
 
     number: int
-    value: int
+    value: float
     remaining: int | None
     earliest: float
     latest: float
@@ -224,7 +226,7 @@ class _Countdown:
         return unit if is_clear else None
 
 
-def _is_plausible(unit: UnitName, value: int, reading: Reading) -> bool:
+def _is_plausible(unit: UnitName, value: float, reading: Reading) -> bool:
     """Return whether a value may be the time of a renewal in this unit, by its size."""
     scale = SCALES[unit]
     seconds = value * scale.seconds
@@ -243,12 +245,14 @@ def renewal_time(reading: Reading, unit: UnitName) -> float | None:
     A date needs no unit. The result is None if the reading has no Reset, if the unit is not known,
     or if the value cannot be in that unit.
     """
-    scale, value = SCALES.get(unit), reading.reset
+    scale = SCALES.get(unit)
+    value = reading.reset_number
     if value is None:
         return seconds_of(reading.raw.reset)
     if scale is None or (value and not _is_plausible(unit, value, reading)):
         return None
-    return value * scale.seconds + (reading.at if scale.counts_down else 0.0)
+    since = reading.at - reading.age_s if scale.counts_down else 0.0
+    return since + value * scale.seconds
 
 
 def infer_reset_unit(readings: Iterable[Reading]) -> Evidence:

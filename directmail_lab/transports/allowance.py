@@ -55,6 +55,8 @@ class Allowance:
         How many of the remaining requests are left to others; 0 at the start of each window.
     renews_at, began_at
         When the allowance renews, and when this window's first request was sent.
+    is_renewal_known
+        Whether the service said when it renews, so that it is not assumed.
     received_at, latency_s
         When the last response arrived, and how long the slowest of the recent ones took.
     probe_until
@@ -81,6 +83,7 @@ class Allowance:
     reserve: int = 0
     renews_at: float = 0.0
     began_at: float = 0.0
+    is_renewal_known: bool = True
     received_at: float = 0.0
     latency_s: float = 0.0
     probe_until: float = 0.0
@@ -90,7 +93,7 @@ class Allowance:
     first_remaining: int = 0
     first_at: float = 0.0
     sent: int = 0
-    largest_reset: int = 0
+    largest_reset: float = 0
     in_seconds_at: float = 0.0
     is_in_seconds: bool = False
     rounds_down: bool = False
@@ -149,7 +152,7 @@ class Allowance:
         if request in self.in_flight:
             self.in_flight.remove(request)
             self.probe_until = 0.0
-        if reading is None:
+        if reading is None or reading.age_s:  # a cache knows what remained, not what remains
             return
         elapsed_s, before = reading.elapsed_s or 0.0, self.remaining
         sent_at = reading.at - elapsed_s
@@ -177,7 +180,7 @@ class Allowance:
             if not is_new and abs(at - self.renews_at) <= tolerance_s:
                 # The same renewal again. Values are rounded up, so the earlier one is more precise.
                 at = min(at, self.renews_at)
-            self.renews_at, self.in_seconds_at = at, reading.at + (reading.reset or 0)
+            self.renews_at, self.in_seconds_at = at, reading.at + (reading.reset_number or 0)
 
     def _learn_of_others(self, reading: Reading) -> None:
         """Keep in reserve what others are likely to use while our next requests are under way."""
@@ -194,13 +197,15 @@ class Allowance:
     def _renewal(self, reading: Reading) -> tuple[float, float]:
         """Return when the allowance renews by our clock, and the greatest error in seconds."""
         tolerance_s = _DELAY_S + (reading.elapsed_s or 0.0)
+        self.is_renewal_known = True
         if reading.retry_after_s is not None and reading.status >= 400:
             return reading.at + reading.retry_after_s, tolerance_s
-        self.largest_reset = max(self.largest_reset, reading.reset or 0)
+        self.largest_reset = max(self.largest_reset, reading.reset_number or 0)
         unit = self._unit(reading)
         at = renewal_time(reading, unit)
         if at is None or not (reading.reset_text or self.largest_reset):
             # If all values of Reset are 0, they say nothing. After 2 and 1, 0 means "now".
+            self.is_renewal_known = False
             return max(self.began_at + TYPICAL_WINDOW_S, reading.at + 1.0), tolerance_s
         scale = SCALES.get(unit, Scale(1.0, counts_down=False))  # a date: precise to a second
         at += self.rounds_down * scale.seconds
@@ -216,17 +221,18 @@ class Allowance:
         if unit != "undetermined":
             return unit
         is_small = self.largest_reset < _LEAST_MILLISECONDS
-        is_small &= (reading.reset or 0) <= self.max_wait_s
+        is_small &= (reading.reset_number or 0) <= self.max_wait_s
         return "seconds_left" if self.is_in_seconds or is_small else "milliseconds_left"
 
     def _learn_from_refusal(self, reading: Reading) -> None:
         """Learn from a refusal after a full wait: the unit was wrong, or Reset is rounded down."""
-        if reading.reset is None:
+        value = reading.reset_number
+        if value is None:
             return
         # A refusal alone proves nothing: another program may have used up the new window. But if
         # the value fell as seconds do (1800, and 1798 after 1.8 s), it is not in milliseconds.
         if self.reset_unit() == "undetermined" and self._unit(reading) == "milliseconds_left":
-            self.is_in_seconds |= abs(reading.at + reading.reset - self.in_seconds_at) <= 2.0
+            self.is_in_seconds |= abs(reading.at + value - self.in_seconds_at) <= 2.0
         # If the renewal that Reset names has passed, and the request was still refused, Reset is
         # rounded down. If only the unit was wrong, assume that too: waiting a second too long costs
         # less than another refusal.

@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, Self, get_args
 
 from ..arguments import check_choice
-from ..display import ProgressBar, utc_time
+from ..display import ProgressBar, plural, utc_time
 from ..errors import AllowanceExhaustedError, DirectMailLabError
 from ..exchange.operations import operation_of
 from ..http import httpx, is_write
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from . import Transport
 
 _ATTEMPTS: Final = 4
+# Others may use up a new window first, but not that often.
+_MOST_REFUSALS: Final = 8
 # If no connection can be made, there is usually no service. So there is just one more attempt.
 _ATTEMPTS_TO_CONNECT: Final = 2
 _RETRIED_STATUSES: Final = frozenset({429, 502, 503, 504})
@@ -113,8 +115,8 @@ class PacingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
 
     Any number of threads, tasks and event loops may use one. ``inner`` must set the `Reading` of
     each response (see `Received`). A read that is refused with 429 waits for the renewal and is
-    sent again; it does not count as failed. Clients of other libraries wait and retry by
-    themselves, so their requests pass at once.
+    sent again, eight times in all; it does not count as failed. Clients of other libraries wait and
+    retry by themselves, so their requests pass at once.
 
     Parameters
     ----------
@@ -223,16 +225,23 @@ class _Attempts:
         return seconds
 
     def _exhausted(self, now: float) -> AllowanceExhaustedError:
-        allowance, until, renewal = self._allowance, self._allowance.renews_at, ""
-        if now < until:
-            at = utc_time(min(until, LAST_S))
-            renewal = f" It renews at {at:%Y-%m-%d %H:%M:%S} UTC, {until - now:.0f} s from now."
+        allowance = self._allowance
+        until = allowance.renews_at
+        is_known = now < until and allowance.is_renewal_known
         left = "nearly used up" if allowance.remaining else "used up"
+        said = [f"The allowance for {self._operation} is {left}."]
+        if is_known:
+            at = utc_time(min(until, LAST_S))
+            said.append(f"It renews at {at:%Y-%m-%d %H:%M:%S} UTC, {until - now:.0f} s from now.")
+        elif now < until:
+            said.append(f"The service does not say when it renews; {until - now:.0f} s is a guess.")
+        if self._refusals:
+            said.append(f"The request was refused (429) {plural(self._refusals, 'time')}.")
+        said.append(f"A request waits {allowance.max_wait_s:g} s at most (max_wait_s).")
         return AllowanceExhaustedError(
-            f"The allowance for {self._operation} is {left}.{renewal} A request waits "
-            f"{allowance.max_wait_s:g} s at most (max_wait_s).",
+            " ".join(said),
             "Try again later, or allow longer waits: connect(…, max_wait_s=…).",
-            until=until if renewal else None,
+            until=until if is_known else None,
         )
 
     def show(self, seconds: float) -> float:
@@ -271,6 +280,8 @@ class _Attempts:
         now = self._clock()
         if reading is not None and reading.status == 429:
             self._refusals += 1
+            if self._refusals == _MOST_REFUSALS:
+                return False
             self._not_before = now + self._allowance.pause_s(now, self._refusals)
             self._reason = ""
             return True
