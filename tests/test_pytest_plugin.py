@@ -179,7 +179,7 @@ def test_the_error_for_a_missing_cassette_names_one_in_another_folder(run: Run) 
     written_by_vcrpy("test_me", "test_more")
 
     run(ONE_CALL, failed=1).stdout.fnmatch_lines(
-        [f"E *{OWN}, but cassettes/test_me.yaml exists", "E *fixture directmail_cassette*"]
+        [f"E *{OWN}, but cassettes/test_me.yaml exists", "E *fixture directmail_cassette *"]
     )
 
 
@@ -1647,6 +1647,68 @@ def test_a_suites_own_fixture_vcr_overrides_ours(run: Run) -> None:
         """
 
     run(source, "-p", "no:recording", passed=1)
+
+
+def test_the_nearest_old_cassette_of_a_renamed_test_is_named(
+    pytester: pytest.Pytester, run: Run
+) -> None:
+    """The cassette of another test is not."""
+    written_by_vcrpy("test_account/test_get_user[ann]", "test_account/test_get_users")
+    source = """
+        import pytest
+
+        @pytest.mark.parametrize("name", ["ann-1"])
+        def test_get_user(directmail, name): directmail.me()
+
+        def test_get_users(directmail): directmail.get("/v1/users/me")
+        """
+    result = run(source, passed=1, failed=1)
+
+    result.stdout.fnmatch_lines(["*, but cassettes/test_account/test_get_user?ann?.yaml exists"])
+
+
+def test_a_subtest_may_send_a_part_of_a_tests_requests(run: Run) -> None:
+    """pytest 9 reports each subtest while others are still to come."""
+    OWN.parent.mkdir(parents=True)
+    theirs(OWN.with_stem("TestIt.test_me"), answered(), answered(), answered())
+    source = """
+        import unittest, pytest
+
+        @pytest.mark.usefixtures("own")
+        class TestIt(unittest.TestCase):
+            @pytest.fixture
+            def own(self, directmail): self.directmail = directmail
+
+            def test_me(self):
+                for number in range(3):
+                    with self.subTest(number=number):
+                        assert self.directmail.get("/v1/users/me").is_success
+        """
+    assert run(source).ret == 0
+    unplayed = run(source.replace("range(3)", "range(2)"))
+
+    assert unplayed.ret == 1
+    unplayed.stdout.fnmatch_lines(["*did not request every response*"])
+
+
+def test_a_session_goes_when_its_test_has_ended(run: Run) -> None:
+    """pytest keeps all tests until the run ends."""
+    written_by_vcrpy("test_account/test_me")
+    source = """
+        import gc, weakref
+
+        ENDED = []
+
+        def test_me(directmail):
+            assert directmail.get("/v1/users/me").is_success
+            ENDED.append(weakref.ref(directmail))
+
+        def test_next():
+            gc.collect()
+            assert ENDED[0]() is None
+        """
+
+    run(source, passed=2)
 
 
 def test_a_failure_tells_of_the_cassette_only_if_the_test_used_one(

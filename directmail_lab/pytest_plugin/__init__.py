@@ -256,15 +256,25 @@ def pytest_fixture_setup(
 
 
 @pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Fail a test that passed but left responses unplayed."""
+    result = yield
+    for use in _uses_of(item):
+        use.check_call()
+    return result
+
+
+@pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[Any]
 ) -> Generator[None, Any, Any]:
-    """Pass a test's outcome to its `Use`, and add to a failure how its cassettes were used."""
-    sets_up = "directmail_session" in getattr(item, "fixturenames", ())
-    nodes = [item, item.getparent(pytest.Module) if sets_up else None]
-    uses = [use for node in nodes if node and (use := node.stash.get(USE, None))]
+    """Pass a test's outcome to its `Use`, and add to a failure how its cassettes were used.
+
+    pytest also calls this for each subtest, before the test has ended.
+    """
+    uses = _uses_of(item)
     for use in uses:
-        use.check_call(call)
+        use.note_call(call)
     if uses:
         hide_our_frames(call, item.config)
     report = yield
@@ -272,7 +282,17 @@ def pytest_runtest_makereport(
         use.note_report(report)
         if report.failed and use.has_something:
             add_to_report(report, item.config, use)
+        if use.has_ended:  # pytest keeps all tests until the run ends
+            del use.node.stash[USE]
     return report
+
+
+def _uses_of(item: pytest.Item) -> list[Use]:
+    """Return how a test uses its own cassette, and the one of its module's setup."""
+    nodes: list[Node | None] = [item]
+    if "directmail_session" in getattr(item, "fixturenames", ()):
+        nodes.append(item.getparent(pytest.Module))
+    return [node.stash[USE] for node in nodes if node is not None and USE in node.stash]
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)  # runs after pytest's own summary

@@ -14,6 +14,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -212,19 +213,24 @@ def _own(node: pytest.Item, folder: Path) -> Path:
     name, by_vcr, test_class = own_name(node), node.name, getattr(node, "cls", None)
     if test_class is not None:
         by_vcr = f"{test_class.__name__}.{by_vcr}"
-    safe = re.sub(r"[^\w.\-\[\]]", "-", name).encode()[:_LONGEST_NAME].decode("utf-8", "ignore")
-    if safe != name:
-        from hashlib import sha256
-
-        # Two names may become the same here, so a hash of the original name is added.
-        safe += f"-{sha256(name.encode()).hexdigest()[:8]}"
-    path = _there(folder / safe)
+    path = _there(folder / _file_name(name))
     by_vcr = re.sub(r"[<>?%*:|\"'/\\]", "-", by_vcr)
     if path.exists() or (node.path, by_vcr) in node.config.stash[NAMES]:
         return path
     theirs = _there(folder / by_vcr)
     # For a name that is too long, `Path.exists` would raise an error.
     return theirs if os.path.exists(theirs) else path  # noqa: PTH110
+
+
+def _file_name(name: str) -> str:
+    """Return a test's own name as that of a file, without a suffix."""
+    safe = re.sub(r"[^\w.\-\[\]]", "-", name).encode()[:_LONGEST_NAME].decode("utf-8", "ignore")
+    if safe != name:
+        from hashlib import sha256
+
+        # Two names may become the same here, so a hash of the original name is added.
+        safe += f"-{sha256(name.encode()).hexdigest()[:8]}"
+    return safe
 
 
 def _there(path: Path) -> Path:
@@ -234,12 +240,22 @@ def _there(path: Path) -> Path:
 
 
 def similar_cassette(node: Node, path: Path) -> Path | None:
-    """Return a cassette in the folders beside the test that has the test's name, or None."""
+    """Return a cassette in the folders beside the test that has the test's name, or None.
+
+    Without one, it is the cassette of the test's module whose name is the nearest, and which is no
+    other test's: the test may have had that name.
+    """
     names = {path.stem, node.name, getattr(node, "originalname", "")}
     folder = cassette_folder(node)
     found = sorted([*folder.rglob("*.y*ml"), *folder.rglob("*.json")])
     found.sort(key=lambda each: each.parent != path.parent)  # the test's own folder first
-    return next((each for each in found if each.stem in names), None)
+    for each in found:
+        if each.stem in names:
+            return each
+    used = {_file_name(name) for file, name in node.config.stash[NAMES] if file == node.path}
+    old = {each.stem: each for each in found if each.parent == path.parent}
+    nearest = get_close_matches(path.stem, old.keys() - used, n=1)
+    return old[nearest[0]] if nearest else None
 
 
 def relative(path: Path, config: pytest.Config) -> str:

@@ -35,12 +35,14 @@ class Use:
     """How a test, or the setup of a module, uses its cassette.
 
     The plugin calls `start`, then `note_fixture` for each fixture that is set up later, then
-    `check_call` and `note_report`, and finally `end`.
+    `check_call`, `note_call` and `note_report`, and finally `end`.
 
     Attributes
     ----------
     is_own
         Whether the cassette belongs to this test alone.
+    has_ended
+        Whether the cassette is closed.
     """
 
     node: Node
@@ -52,6 +54,7 @@ class Use:
     refused: list[NotRecordedError] = field(default_factory=list)
     client_errors: list[str] = field(default_factory=list)  # errors that a client may have caught
     not_sent: list[str] = field(default_factory=list)  # what ``unrecorded="allow"`` allowed
+    has_ended: bool = False
     _was_there: bool = False  # the file, before the test
     _count_before: int = 0  # the interactions of the cassette when it was opened
     _goes_on: bool = False  # a fixture may send requests after the test
@@ -74,14 +77,14 @@ class Use:
         goes_on = isgeneratorfunction(fixture.func) or isasyncgenfunction(fixture.func)
         self._goes_on |= goes_on and not fixture.argname.startswith("directmail")
 
-    def check_call(self, call: pytest.CallInfo[Any]) -> None:
-        """Fail a test that left responses of its own cassette unplayed."""
+    def check_call(self) -> None:
+        """Fail a test that passed but left responses of its own cassette unplayed."""
+        if not self._goes_on:
+            self._fail_for(self._problem())
+
+    def note_call(self, call: pytest.CallInfo[Any]) -> None:
+        """Note the error of a part of the test."""
         self._note_error(call.excinfo and call.excinfo.value)
-        if call.when == "call" and call.excinfo is None and not self._goes_on:
-            try:
-                self._fail_for(self._problem())
-            except pytest.fail.Exception:
-                call.excinfo = pytest.ExceptionInfo.from_current()
 
     def note_report(self, report: pytest.TestReport) -> None:
         """Note the outcome of a part of the test."""
@@ -93,6 +96,7 @@ class Use:
 
     def end(self) -> None:
         """Keep or replace the old recording, and fail a test if responses were left unplayed."""
+        self.has_ended = True
         problem = self._problem() if self._has_passed and not self._has_failed else ""
         is_module = isinstance(self.node, pytest.Module)
         is_good = not (problem or self._has_failed) and (self._has_passed or is_module)
@@ -191,8 +195,9 @@ class Use:
             if similar := similar_cassette(self.node, self.path):
                 what += f", but {relative(similar, self.node.config)} exists"
                 error.advice = (
-                    "Name that cassette in the fixture directmail_cassette or in the marker's "
-                    f"cassette=…, or record this test: {self.command}"
+                    "If it is this test's, rename it, or name it in the fixture "
+                    "directmail_cassette or in the marker's cassette=…. Or record this test: "
+                    f"{self.command}"
                 )
         if self.settings.is_patched and is_loopback(address.hostname or ""):
             error.advice += (
