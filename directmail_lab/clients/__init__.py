@@ -47,11 +47,14 @@ class ClientsTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
     as_raised
         Converts an error of ours before it is raised. SDKs retry after any `Exception`, so in a
         test it becomes pytest's own error, which is only a `BaseException`.
+    check
+        Called with each request before it is played or sent; raises an error to refuse it.
     """
 
     def __init__(self, session: ModeTransport) -> None:
         self._session = session
         self.as_raised: Callable[[DirectMailLabError], BaseException] = lambda error: error
+        self.check: Callable[[httpx.Request], object] = lambda _: None
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         self._begin(request)
@@ -71,6 +74,7 @@ class ClientsTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
 
     def _begin(self, request: httpx.Request) -> None:
         """Note whose request it is. A write that follows a redirect is not sent: see `Call`."""
+        self.check(request)
         call = call_of(request)
         call.is_foreign = True
         redirected = _redirected.get()

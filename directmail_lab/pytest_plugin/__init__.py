@@ -50,6 +50,7 @@ from .settings import (
     DEFAULT_MARK,
     NAMES,
     OPTION,
+    RUNNING,
     TABLE,
     WRITES_OPTION,
     Node,
@@ -229,7 +230,7 @@ def _session(
         with (
             start(path, mode, settings, node) as session,
             _unblocked(session, node.config, settings),
-            _patched(session, settings),
+            _patched(session, settings, node.config),
         ):
             folder = cassette_folder(node)
             session._folders = (folder / node.path.stem, folder)
@@ -253,6 +254,12 @@ def pytest_fixture_setup(
     if use := request.node.stash.get(USE, None):
         use.note_fixture(fixturedef)
     return result
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Note which test runs."""
+    item.config.stash[RUNNING] = item
 
 
 @pytest.hookimpl(wrapper=True)
@@ -420,10 +427,14 @@ def _unblocked(
     return cast("AbstractContextManager[object]", block.allowing(hosts))
 
 
-def _patched(session: Session, settings: Settings) -> AbstractContextManager[object]:
+def _patched(
+    session: Session, settings: Settings, config: pytest.Config
+) -> AbstractContextManager[object]:
     """Send the requests of all clients through a session, if the test asks for that."""
     if not settings.is_patched:
         return nullcontext()
     from .patched import patched
+    from .threads import threads_of
 
+    session._clients_transport.check = threads_of(config).check_request
     return patched(session._clients_transport, settings.reached)

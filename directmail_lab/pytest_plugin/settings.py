@@ -105,6 +105,9 @@ class Settings:
 
 TABLE: Final = {each.name: each for each in fields(Settings)}
 
+RUNNING: Final = pytest.StashKey[pytest.Item]()
+"""The test that runs, or ran last."""
+
 NAMES: Final = pytest.StashKey[set[tuple[Path, str]]]()
 """The file and the name of each collected test, including those that are deselected."""
 

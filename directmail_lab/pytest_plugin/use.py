@@ -241,5 +241,15 @@ def counted(titles: Iterable[str]) -> Iterator[str]:
         yield title + (f" ({count} times)" if count > 1 else "")
 
 
+def show_warning(config: pytest.Config, problem: str, nodeid: str = "") -> None:
+    """Show a warning at the end of a run. A suite that makes errors of warnings must not fail."""
+    text = pytest.PytestWarning(problem)
+    message = warnings.WarningMessage(text, pytest.PytestWarning, "conftest.py", 1)
+    when = "runtest" if nodeid else "config"
+    config.hook.pytest_warning_recorded.call_historic(
+        kwargs={"warning_message": message, "nodeid": nodeid, "when": when, "location": None}
+    )
+
+
 NOT_SENT: Final = "directmail_not_sent"  # an attribute of a report, which xdist sends
 USE: Final = pytest.StashKey[Use]()

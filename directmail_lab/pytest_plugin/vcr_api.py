@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 import sys
-import warnings
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,8 +19,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from .settings import DEFAULT_MARK, OPTION, Node, cassette_folder, command_to_record
-from .use import USE, Use
+from .settings import DEFAULT_MARK, OPTION, RUNNING, Node, cassette_folder, command_to_record
+from .use import USE, Use, show_warning
 
 if TYPE_CHECKING:
     from ..cassettes import Cassette, FileRecording
@@ -47,7 +46,6 @@ class _State:
     """What the fixture knows."""
 
     config: pytest.Config
-    item: pytest.Item | None = None
     has_warned: bool = False
 
 
@@ -113,12 +111,6 @@ def vcr_cassette_dir(request: pytest.FixtureRequest) -> str:
 def vcr_config() -> dict[str, Any]:
     """Return no configuration, which a suite's own fixture may extend. Nothing reads it."""
     return {}
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Note which test runs."""
-    item.config.stash[_STATE].item = item
 
 
 class VcrCassette:
@@ -212,21 +204,17 @@ class VcrCassette:
         return len(self._interactions())
 
     def __setattr__(self, *_: object) -> None:
-        """Warn once. A suite that makes errors of warnings must not fail for it."""
+        """Warn once."""
         if self._state.has_warned:
             return
         self._state.has_warned = True
-        text = pytest.PytestWarning(_IGNORED)
-        message = warnings.WarningMessage(text, pytest.PytestWarning, "conftest.py", 1)
-        self._state.config.hook.pytest_warning_recorded.call_historic(
-            kwargs={"warning_message": message, "nodeid": "", "when": "config", "location": None}
-        )
+        show_warning(self._state.config, _IGNORED)
 
     register_matcher = register_serializer = register_persister = __setattr__
 
     @property
     def _use(self) -> Use | None:
-        item = self._state.item
+        item = self._state.config.stash.get(RUNNING, None)
         return None if item is None else item.stash.get(USE, None)
 
     @property
