@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 from faulty_service import FaultyService
 from IPython.core.interactiveshell import InteractiveShell
+from jupyter_client.manager import start_new_kernel
 
 import directmail_lab as dm
 from directmail_lab import settings
@@ -172,3 +174,166 @@ def test_keep_returns_what_an_earlier_run_recorded(run: Run, account: FaultyServ
     assert second[:3] == first
     assert third == second[3:4]
     assert len(read_cassette(Path("cassettes/tour.yaml"))) == 5
+
+
+# -- in a real kernel ------------------------------------------------------------------------------
+
+
+class Notebook:
+    """A real kernel, in which cells are run and messages to widgets are handled."""
+
+    def __init__(self) -> None:
+        self._manager, self._client = start_new_kernel(kernel_name="python3")
+        self.run("import directmail_lab as dm, os")
+
+    def run(self, cell: str) -> str:
+        """Run a cell, and return the name of its error, or an empty string."""
+        reply = self._client.execute_interactive(cell, output_hook=lambda _: None, timeout=60)
+        return str(reply["content"].get("ename", ""))
+
+    def open(self, service: FaultyService, folder: Path) -> None:
+        """Work in a folder, and connect to a service."""
+        self.run(
+            f"os.chdir({str(folder)!r}); os.environ['DIRECTMAIL_API_KEY'] = {service.api_key!r}"
+        )
+        self.run(f"dm.connect({service.base_url!r}, allow_writes=True, pace='off')")
+
+    def restart(self) -> None:
+        self._manager.restart_kernel(now=True)
+        self._client.wait_for_ready(timeout=60)
+        self.run("import directmail_lab as dm, os")
+
+    def press(self, comm_id: str) -> None:
+        """Send a widget the message of its button, and wait until it was handled."""
+        content = {"comm_id": comm_id, "data": {}}
+        self._client.shell_channel.send(self._client.session.msg("comm_msg", content))
+        self.run("pass")
+
+    def close(self) -> None:
+        self._client.stop_channels()
+        self._manager.shutdown_kernel(now=True)
+
+
+@pytest.fixture(scope="module")
+def kernel() -> Iterator[Notebook]:
+    notebook = Notebook()
+    yield notebook
+    notebook.close()
+
+
+@pytest.fixture
+def notebook(kernel: Notebook, service: FaultyService, tmp_path: Path) -> Notebook:
+    """A notebook that is connected to the service."""
+    kernel.open(service, tmp_path)
+    return kernel
+
+
+REFUSED = "AlreadySentError"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["dm.live()", "dm.record('tour')"])
+def test_in_a_kernel_run_all_sends_a_letter_once(
+    notebook: Notebook, service: FaultyService, mode: str
+) -> None:
+    """The same cell three times, all cells again, another cell edited, and a new session."""
+    outcomes = [notebook.run(cell) for cell in (mode, POST, POST, POST)]
+    outcomes += [notebook.run(cell) for cell in (mode, "x = 1", POST)]
+    outcomes += [notebook.run(cell) for cell in (mode, "x = 2", POST)]
+    reconnect = f"dm.connect({service.base_url!r}, allow_writes=True)"
+    outcomes += [notebook.run(cell) for cell in (reconnect, mode, POST)]
+
+    assert service.requests[LETTERS] == 1
+    assert outcomes.count(REFUSED) == 5
+    assert set(outcomes) == {"", REFUSED}
+
+
+@pytest.mark.slow
+def test_after_a_restart_and_in_another_notebook_a_recorded_letter_is_not_sent_again(
+    notebook: Notebook, service: FaultyService, tmp_path: Path
+) -> None:
+    """The cassette knows it. With ``keep``, all cells run; a reader without a key replays them."""
+    first = [notebook.run(cell) for cell in ("dm.record('tour')", KEEP)]
+    notebook.restart()  # another notebook is another process, too
+    notebook.open(service, tmp_path)
+    again = [notebook.run(cell) for cell in ("dm.record('tour')", POST, KEEP, "dm.me()")]
+    notebook.restart()
+    notebook.run(f"os.chdir({str(tmp_path)!r})")
+    reader = [notebook.run(cell) for cell in ("dm.record('tour')", KEEP, KEEP, "dm.me()")]
+
+    assert service.requests[LETTERS] == 1
+    assert first == ["", ""]
+    assert again == ["", REFUSED, "", ""]
+    assert reader == [""] * 4
+
+
+@pytest.mark.slow
+def test_in_a_kernel_threads_tasks_and_cancelled_tasks_belong_to_their_cell(
+    notebook: Notebook, service: FaultyService
+) -> None:
+    """A letter whose task was cancelled may have been sent, so it is not sent again."""
+    send = "dm.session().async_client.post('/v1/letters', json={'to': %r})"
+    threads = (
+        "from concurrent.futures import ThreadPoolExecutor\n"
+        "with ThreadPoolExecutor(4) as pool:\n"
+        f"    list(pool.map(lambda _: {POST}, range(4)))"
+    )
+    tasks = f"import asyncio; await asyncio.gather(*[{send % 'Bob'} for _ in range(4)])"
+    outcomes = [notebook.run(cell) for cell in (threads, tasks, threads, tasks)]
+    with service.fault(latency_s=1.0):
+        notebook.run(f"import asyncio; task = asyncio.create_task({send % 'Cid'})")
+        while service.requests[LETTERS] < 9:
+            time.sleep(0.01)
+        cancel = "task.cancel(); await asyncio.wait([task])"
+        outcomes += [notebook.run(cell) for cell in (cancel, f"await {send % 'Cid'}")]
+
+    assert outcomes == ["", "", REFUSED, REFUSED, "", REFUSED]
+    assert service.requests[LETTERS] == 9
+
+
+CLIENTS = {
+    "httpx": "session.client.post(url, content=letter)",
+    "httpx, async": "await session.async_client.post(url, content=letter)",
+    "httpx2": "session.httpx2_client.post(url, content=letter)",
+    "httpx2, async": "await session.httpx2_async_client.post(url, content=letter)",
+    "requests": "http.post(url, data=letter)",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("mode", ["dm.live()", "dm.record('tour')"])
+def test_in_a_kernel_every_client_sends_a_letter_once(
+    notebook: Notebook, service: FaultyService, client: str, mode: str
+) -> None:
+    """What one client sent is known to the others. The block of mode ``"all"`` sends it again."""
+    notebook.run(
+        "import requests; session = dm.session(); http = requests.Session()\n"
+        "http.mount(session.base_url, session.requests_adapter)\n"
+        "url, letter = session.base_url + '/v1/letters', b'{}'"
+    )
+    post = CLIENTS[client]
+    in_block = f"with dm.record('tour', record_mode='all'):\n    {post}"
+    own = "dm.post('/v1/letters', content=letter)"
+    outcomes = [notebook.run(cell) for cell in (mode, post, post, own, in_block)]
+
+    assert outcomes == ["", "", REFUSED, REFUSED, ""]
+    assert service.requests[LETTERS] == 2
+
+
+@pytest.mark.slow
+def test_each_press_of_a_widgets_button_is_an_execution(
+    notebook: Notebook, service: FaultyService
+) -> None:
+    """Neither the same button nor the next cell sends its letter again."""
+    notebook.run(
+        "from comm import create_comm\n"
+        "button = create_comm(target_name='any', comm_id='button')\n"
+        f"button.on_msg(lambda _: {POST})"
+    )
+    for _ in range(2):
+        notebook.press("button")
+    outcome = notebook.run(POST)
+
+    assert service.requests[LETTERS] == 1
+    assert outcome == REFUSED
