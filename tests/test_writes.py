@@ -176,6 +176,22 @@ def test_keep_returns_what_an_earlier_run_recorded(run: Run, account: FaultyServ
     assert len(read_cassette(Path("cassettes/tour.yaml"))) == 5
 
 
+def test_a_mode_that_replays_a_letter_does_not_send_it_when_its_cell_is_run_again(
+    run: Run, account: FaultyService
+) -> None:
+    """Each recorded response is replayed once; then the letter counts as sent before."""
+    run("dm.record('tour')")
+    run(POST)
+    run("dm.record('tour', record_mode='new_episodes')")
+    with pytest.warns(UserWarning, match="Nothing was sent: this POST is replayed"):
+        run(POST)
+    with pytest.raises(AlreadySentError):
+        run(POST)
+    run(POST.replace(")", ", if_sent='send')"))
+
+    assert account.requests[LETTERS] == 2
+
+
 # -- in a real kernel ------------------------------------------------------------------------------
 
 

@@ -160,6 +160,8 @@ class ModeTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         for each in played:
             response = httpx_response(each.response)
             self._observe.played(mode.recording, request, response, mode.cassette, each)
+        if mode.cassette.records and is_write(request):
+            self.sent_writes.add_played(request, mode.recording, mode.cassette)
         if failure := httpx_error(each.response, request):
             raise lost_response(request, failure) or failure
         if (original := mode.cassette.as_recorded(each)) is not None:
@@ -206,10 +208,8 @@ def _played_for(request: httpx.Request, mode: Mode) -> list[Played]:
         return []
     # A client's own credentials are left out of its address, so they must be known.
     if call.is_foreign or mode.cassette.looks_inside(request.method):
-        played = mode.cassette.play(request_value(request))
-    else:
-        played = mode.cassette.play(Request(request.method, str(request.url)))
-    return played
+        return mode.cassette.play(request_value(request))
+    return mode.cassette.play(Request(request.method, str(request.url)))
 
 
 def _was_cancelled(request: httpx.Request, played: Played) -> bool:

@@ -6,6 +6,7 @@ test has no cells: all that it sends belongs to one execution.
 
 from __future__ import annotations
 
+import math
 import sys
 import threading
 import weakref
@@ -114,6 +115,13 @@ class SentWrite:
     recording: Callable[[], Recording | None] = lambda: None
     number: int = 0
 
+    def answered(self, recording: MemoryRecording, number: int) -> None:
+        """Note the response, which a session's recording keeps."""
+        reading = recording.reading(number)
+        self.at = None if math.isnan(reading.at) else datetime.fromtimestamp(reading.at, UTC)
+        self.status = reading.status
+        self.recording, self.number = weakref.ref(recording), number
+
     def interaction(self) -> Interaction | None:
         """Return the whole interaction; None if there is no response, or not all of it."""
         recording = self.recording()
@@ -186,13 +194,22 @@ class SentWrites:
             raise
         finally:
             if state.number:
-                reading = recording.reading(state.number)
-                write.at, write.status = datetime.fromtimestamp(reading.at, UTC), reading.status
-                write.recording, write.number = weakref.ref(recording), state.number
+                write.answered(recording, state.number)
             if not may_be_done or 400 <= write.status < 500:
                 with self._lock:
                     for key in keys:
                         self._sent[key].remove(write)
+
+    def add_played(
+        self, request: httpx.Request, recording: MemoryRecording, cassette: Cassette
+    ) -> None:
+        """Note a write of an earlier run whose response was replayed, and will not be again."""
+        number = call_of(request).state.number
+        write = SentWrite(None, execution=_cells.current())
+        write.answered(recording, number)
+        with self._lock:
+            for key in _keys_of(request, cassette):
+                self._sent.setdefault(key, []).append(write)
 
     def _kept(
         self, request: httpx.Request, cassette: Cassette | None, asked: int
