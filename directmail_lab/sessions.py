@@ -212,6 +212,8 @@ class Session:
                 return self._replaying(opened)
             if not aside:
                 opened.on_played = write_warning(opened)
+            if (user := self._sent.last(ME_PATH)) is not None:
+                opened.compare_user(user)
             return self._sending("record", self._sent, opened)
 
         return self._change(recording)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from threading import RLock
 from traceback import extract_tb
@@ -34,6 +35,7 @@ from .library import cassette_name, find_cassette, new_cassette_path
 from .matching import Matcher, Matching
 from .player import Player
 from .recorder import Ending, Recorder, Written, unfinished_files
+from .users import User, differing, recorded_user, user_of
 
 BeforeRecord = Callable[[Interaction], Interaction | None]
 """Takes an interaction and returns the one to record, or None to record none."""
@@ -189,6 +191,22 @@ class Cassette:
         if self._recording.problem:
             notice(f"Cassette {self.name!r}: {self._recording.problem}.")
 
+    def compare_user(self, interaction: Interaction) -> None:
+        """Say once if a response shows another user than the one that the cassette has."""
+        if not self.updates or not (user := user_of(interaction, self._redactor)):
+            return
+        if field := differing(self._recorded_user, user):
+            self._recorded_user = {}
+            self._notice(
+                f"Cassette {self.name!r} was recorded as another user: the {field} is another one. "
+                "New responses replace that user's responses to the same requests, and the others "
+                "stay. To keep the two users apart, record under another name."
+            )
+
+    @cached_property
+    def _recorded_user(self) -> User:
+        return recorded_user(self._recording, self._redactor)
+
     @property
     def base_url(self) -> str | None:
         """The base address of the recording."""
@@ -291,6 +309,7 @@ class Cassette:
             if (changed := _changed(interaction, self._before_record)) is None:
                 return None
             interaction = changed
+        self.compare_user(interaction)
         request = interaction.request
         response = normalize_headers(interaction.response, method=request.method)
         if response is not interaction.response:

@@ -1,0 +1,51 @@
+"""Whether a session is another user than the one that a cassette was recorded as.
+
+Nothing is stored for this, since a value that is made from the key could confirm a guess of it. The
+records of ``GET /v1/users/me`` say it, if they have a field that identifies the user.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from ..contract import ME_PATH
+from ..exchange.bodies import read_json, unwrap
+from ..exchange.values import Interaction
+from ..redaction import Redactor
+from .files import FileRecording
+
+User = Mapping[str, object]
+"""The fields of a record that identify its user."""
+
+# The contract does not say which fields a record has.
+_IDENTIFYING: Final = ("id", "uuid", "user_id", "account_id", "email", "username")
+
+
+def user_of(interaction: Interaction, redactor: Redactor) -> User:
+    """Return the user that a response shows, redacted; nothing for another request."""
+    path = interaction.request.uri.partition("?")[0]
+    if not path.endswith(ME_PATH) or interaction.response.status != 200:
+        return {}
+    body = redactor.interaction(interaction).response.body
+    record, _ = unwrap(read_json(body)[0])
+    if not isinstance(record, dict):
+        return {}
+    return {name: record[name] for name in _IDENTIFYING if isinstance(record.get(name), int | str)}
+
+
+def recorded_user(recording: FileRecording, redactor: Redactor) -> User:
+    """Return the user whose record a cassette has."""
+    numbers = [
+        number
+        for number, (address, *_) in enumerate(recording.addresses(), 1)
+        if address[1].partition("?")[0].endswith(ME_PATH)
+    ]
+    users = (user_of(recording.decoded(number), redactor) for number in reversed(numbers))
+    return next(filter(None, users), {})
+
+
+def differing(one: User, other: User) -> str:
+    """Return the first common field of two users if it differs, else an empty string."""
+    common = [name for name in _IDENTIFYING if name in one and name in other]
+    return common[0] if common and one[common[0]] != other[common[0]] else ""
