@@ -221,7 +221,7 @@ def test_a_cassette_that_is_being_recorded_is_not_shown_as_torn() -> None:
     Path("tour.yaml.lock").touch()  # a killed process leaves it
     killed = ask(read_cassette(path), **LIST)
 
-    assert during["note"].startswith("This cassette is being recorded.")
+    assert during["note"] == "It is being recorded: 1 interaction until now."
     assert (during["total"], closed["note"]) == (1, None)
     assert "was not closed" in killed["note"]
 

@@ -630,6 +630,17 @@ def test_windows_line_ends_are_read_and_converted_when_recording(tmp_path: Path)
     assert read_cassette(path).problem is None
 
 
+def test_a_replay_of_what_another_kernel_records_says_that_it_is_being_recorded() -> None:
+    """It has no end yet, and is not broken."""
+    notices: list[str] = []
+    with opened("tour", "all") as cassette:
+        cassette.record(answered())
+        Cassette("tour", notice=notices.append)
+
+        assert notices == ["Cassette 'tour': it is being recorded: 1 interaction until now."]
+    assert read_cassette(cassette.path).current_problem is None
+
+
 def test_loading_a_large_vcrpy_file_reports_progress(tmp_path: Path) -> None:
     """The parts add up to the whole file; small files report no progress."""
     one = answered(get("/0"), b'"' + b"long " * 200 + b'"')

@@ -312,13 +312,19 @@ def cassette(*words: object) -> Result:
     return invoke("cassette", *words)
 
 
-def test_list_names_each_cassette_without_reading_it(tour: Path) -> None:
+def test_list_names_each_cassette_with_its_count_day_and_path(tour: Path) -> None:
     """A damaged cassette is listed like any other, and the shell completes the names."""
     (tour.parent / "broken.yaml").write_text("interactions: 7")
     rows = {row["name"]: row for row in json.loads(cassette("list", "--json").stdout)}
 
-    assert rows["tour"] == {"name": "tour", "bytes": tour.stat().st_size, "path": str(tour)}
-    assert rows["broken"]["bytes"] == 15
+    assert rows["tour"] == {
+        "name": "tour",
+        "interactions": 4,
+        "recorded": "2026-11-21",
+        "bytes": tour.stat().st_size,
+        "path": "cassettes/tour.yaml",
+    }
+    assert (rows["broken"]["bytes"], rows["broken"]["interactions"]) == (15, None)
     assert complete_cassette("to") == ["tour"]
 
 

@@ -458,23 +458,24 @@ def test_a_file_that_changes_during_a_re_recording_is_not_modified(
     assert change == "removed" or path.read_text() == text
 
 
+@pytest.mark.parametrize("body", ["x" * 5_001, "語" * 1_667])
 def test_a_full_cassette_refuses_before_anything_is_sent(
-    service: FaultyService, live: Session, monkeypatch: pytest.MonkeyPatch
+    service: FaultyService, live: Session, monkeypatch: pytest.MonkeyPatch, body: str
 ) -> None:
-    """A response that does not fit is recorded without its body, but the caller gets all of it."""
+    """A response whose bytes do not fit is recorded without its body; the caller gets all of it."""
     with live.record("tour"):
         live.me()
         size = Path("cassettes/tour.yaml").stat().st_size
         monkeypatch.setattr("directmail_lab.cassettes.recorder.MAX_FILE_BYTES", size + 2_000)
         monkeypatch.setattr("directmail_lab.cassettes.recorder._SPARE_BYTES", 1_500)
-        with service.fault(body="x" * 5_000):
+        with service.fault(body=body):
             whole = live.get("/v1/lists").text
         with pytest.raises(dm.errors.CassetteError, match="Nothing was sent"):
             live.me()
     last = read_cassette(Path("cassettes/tour.yaml")).interaction(2)
 
-    assert whole == "x" * 5_000
-    assert last.response.body == b"<not recorded: 5000 bytes>"
+    assert whole == body
+    assert last.response.body == b"<not recorded: 5001 bytes>"
     assert service.requests.total() == 2
 
 

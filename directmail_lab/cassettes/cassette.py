@@ -188,8 +188,10 @@ class Cassette:
                 f"Cassette {self.name!r} is {self.path}. The file {self.name}.yml in the same "
                 "folder is not used. Rename or remove one of them."
             )
-        if self._recording.problem:
-            notice(f"Cassette {self.name!r}: {self._recording.problem}.")
+        # A recording has locked the file itself.
+        problem = self._recording.problem if self.records else self._recording.current_problem
+        if problem:
+            notice(f"Cassette {self.name!r}: {problem}.")
 
     def compare_user(self, interaction: Interaction) -> None:
         """Say once if a response shows another user than the one that the cassette has."""

@@ -181,8 +181,12 @@ def cassette_name(name: str | Path) -> str:
 
 def shown_path(path: Path) -> str:
     """Return the path of a cassette as a notebook may show it; empty for a packaged one."""
-    if any(path.is_relative_to(folder) for folder in _packaged_folders()):
-        return ""
+    is_packaged = any(path.is_relative_to(folder) for folder in _packaged_folders())
+    return "" if is_packaged else typed_path(path)
+
+
+def typed_path(path: Path) -> str:
+    """Return a path as a person would type it in the working directory."""
     places = ((Path.cwd(), ""), (Path.cwd().parent, "../"), (home_folder(), "~/"))
     for folder, prefix in places:
         if folder is not None and path.is_relative_to(folder):

@@ -150,11 +150,12 @@ class Recorder:
         elif not self._writer.is_in_place():
             changed, self._writer = self._writer, self._open_beside(self._lost())
             changed.release()
-        if self._writer.size + len(text) > MAX_FILE_BYTES and self._replaced:
+        size = len(text.encode())
+        if self._writer.size + size > MAX_FILE_BYTES and self._replaced:
             self._writer.release()
             self._writer = None
             self._writer = self._open_compact(self._reread())
-        if self._writer.size + len(text) > MAX_FILE_BYTES:
+        if self._writer.size + size > MAX_FILE_BYTES:
             response = interaction.response
             response = replace(response, body=missing_body(len(response.body)))
             interaction = replace(interaction, response=response)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast, get_args
 
@@ -11,8 +12,14 @@ import typer
 
 import directmail_lab as dm
 
-from ..cassettes import cassettes_by_name, convert as files, find_cassette, read_cassette
-from ..cassettes.library import SUFFIXES, is_folder, stays_in
+from ..cassettes import (
+    cassettes_by_name,
+    convert as files,
+    find_cassette,
+    read_cassette,
+)
+from ..cassettes.files import look_into
+from ..cassettes.library import SUFFIXES, is_folder, stays_in, typed_path
 from ..display import ProgressBar, plural
 from ..errors import CassetteError
 from .output import (
@@ -41,12 +48,30 @@ _INTERACTIONS: Final = re.compile(rb'(?m)^interactions:|"interactions"\s*:')
 
 @app.command("list")
 def list_(as_json: bool = JSON, as_csv: bool = CSV) -> None:
-    """List the cassettes that can be found by name."""
+    """List the cassettes that can be found by name.
+
+    The command does not read another program's cassette, which takes longer. Its day and its count
+    are empty.
+    """
     import pandas as pd
 
-    rows = [(name, path.stat().st_size, str(path)) for name, path in cassettes_by_name().items()]
-    frame = pd.DataFrame(rows, columns=["name", "bytes", "path"])
+    rows = []
+    for name, path in cassettes_by_name().items():
+        count, day = _count_and_day(path)
+        rows.append((name, count, day, path.stat().st_size, typed_path(path)))
+    frame = pd.DataFrame(rows, columns=["name", "interactions", "recorded", "bytes", "path"])
+    frame["interactions"] = frame["interactions"].astype("Int64")
     show(frame, as_json=as_json, as_csv=as_csv)
+
+
+def _count_and_day(path: Path) -> tuple[int | None, str | None]:
+    """Return how many interactions a cassette has, and the day on which the last was recorded."""
+    with suppress(CassetteError):
+        recording = look_into(path)
+        if recording is not None and len(recording):
+            at = recording.interaction(len(recording)).recorded_at
+            return len(recording), f"{at:%Y-%m-%d}" if at else None
+    return None, None
 
 
 @app.command("show")

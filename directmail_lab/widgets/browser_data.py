@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from ..cassettes import Recording
-from ..cassettes.library import is_locked
 from ..display import CONTROLS, plural, utc_time, whole_html
 from ..errors import CassetteError, CassetteFormatError, DirectMailLabError
 from ..exchange.bodies import declared_charset, decode_text, read_json, shown_missing, unpack
@@ -150,9 +149,8 @@ def handle_request(recording: Recording, request: object) -> Reply:
 
 def _note(recording: Recording) -> str | None:
     """Return a sentence about a file that is being recorded, or that has a problem."""
-    if recording.problem and recording.path and is_locked(recording.path):
-        return "This cassette is being recorded. The list shows what was recorded until now."
-    return recording.problem and f"{recording.problem[0].upper()}{recording.problem[1:]}."
+    problem = recording.current_problem
+    return problem and f"{problem[0].upper()}{problem[1:]}."
 
 
 def _located(recording: Recording, asked: dict[Any, Any]) -> tuple[Recording, dict[Any, Any]]:
