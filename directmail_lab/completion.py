@@ -1,38 +1,118 @@
-"""Tab completes the names of cassettes in IPython and JupyterLab: ``dm.replay("first-``."""
+"""Tab in IPython and JupyterLab: calls, their results, cassettes' names and paths that were seen.
+
+IPython asks Jedi otherwise. For ``dm.`` it would import all that is imported on first use, and for
+``dm.me().`` it would read the sources of pandas.
+"""
 
 from __future__ import annotations
 
 import re
-from typing import Final
+import sys
+from collections.abc import Iterable
+from inspect import get_annotations, unwrap
+from types import UnionType
+from typing import TYPE_CHECKING, Any, Final, get_args, get_origin
 
 from IPython import get_ipython
 from IPython.core import completer
 
+if TYPE_CHECKING:
+    from .cassettes import Recording
+
 # A call that takes one or several cassettes, up to the name that is being typed.
-_TYPED: Final = re.compile(
+_CASSETTE: Final = re.compile(
     r"\b(?:(?:record|replay|rate_limits|chart_rate_limits|check_contract|interactions|browse|findings"
     r"|openapi|drift)\(\s*(?:\[[^\]]{0,999})?|cassette\s*=\s*)[\"']([^\"'\n]*)\Z"
 )
+# A call that takes a path or several, up to the path that is being typed.
+_PATH: Final = re.compile(
+    r"\b(?:get|post|put|patch|delete|head|request|pages|get_many|burst)\([^()\n]{0,999}"
+    r"[\"'](/[^\"'\n]*)\Z"
+)
+# ``dm.``, or ``dm.me().``, up to the name that is being typed.
+_MEMBER: Final = re.compile(r"(?<![\w.)\]])(\w+)\.(?:(\w+)\([^()\n]{0,999}\)\.)?(\w*)\Z")
 
 
-@completer.context_matcher(identifier="directmail_lab.cassettes")  # type: ignore[untyped-decorator]
-def cassettes(context: completer.CompletionContext) -> completer.SimpleMatcherResult:
-    """Return the names of cassettes that begin with the text typed so far."""
+@completer.context_matcher(identifier="directmail_lab", priority=100)  # type: ignore[untyped-decorator]
+def complete(context: completer.CompletionContext) -> completer.SimpleMatcherResult:
+    """Return what may follow the text that was typed so far."""
+    text = context.text_until_cursor
     names: list[str] = []
-    typed = _TYPED.search(context.text_until_cursor)
-    if typed is not None:
-        from .cassettes.library import cassettes_by_name
-
-        names = [name for name in cassettes_by_name() if name.startswith(typed[1])]
+    typed = kind = ""
+    for pattern, kind, offer in (  # noqa: B007
+        (_CASSETTE, "cassette", _cassettes),
+        (_PATH, "path", _paths),
+        (_MEMBER, "", _members),
+    ):
+        match = pattern.search(text)
+        if match is not None:
+            typed = match[match.lastindex or 0]
+            names = [name for name in offer(match) if name.startswith(typed)]
+            break
     return {
-        "completions": [completer.SimpleCompletion(name, type="cassette") for name in names],
-        "matched_fragment": typed[1] if typed else "",
-        "suppress": bool(names),  # so that IPython does not offer files of the working directory
+        "completions": [completer.SimpleCompletion(name, type=kind) for name in names],
+        "matched_fragment": typed,
+        "suppress": bool(names),  # so that IPython asks neither Jedi nor the working directory
     }
+
+
+def _cassettes(_: re.Match[str]) -> Iterable[str]:
+    from .cassettes.library import cassettes_by_name
+
+    return cassettes_by_name()
+
+
+def _paths(_: re.Match[str]) -> Iterable[str]:
+    """Return the paths that the current session or its cassette has seen, except those with 404."""
+    from .current import current_session
+
+    session = current_session()
+    if session is None:
+        return ()
+    recordings: list[Recording] = [session.recording]
+    if session._open_cassette is not None:
+        recordings.append(session._open_cassette.recording())
+    readings = [reading for recording in recordings for reading in recording.readings()]
+    return sorted({each.path for each in readings if each.status != 404 and not each.elsewhere})
+
+
+def _members(match: re.Match[str]) -> Iterable[str]:
+    """Return the public names of the package, of a session, or of the result of their calls."""
+    name, call, typed = match.groups()
+    shell = get_ipython()
+    owner = shell.user_ns.get(name) if shell is not None else None
+    package = sys.modules[__package__]
+    session_type = getattr(sys.modules.get(f"{__package__}.sessions"), "Session", ())
+    if owner is not package and not isinstance(owner, session_type):
+        return ()
+    names = dir(owner) if call is None else _names_of_result(getattr(owner, call, None))
+    return [each for each in names if typed.startswith("_") or not each.startswith("_")]
+
+
+def _names_of_result(function: Any) -> set[str]:
+    """Return the names of the type that a call's annotation states, or none."""
+    plain = unwrap(function)
+    if isinstance(plain, type):
+        return {*dir(plain), *get_annotations(plain)}
+    annotation = getattr(plain, "__annotations__", {}).get("return")
+    if annotation is None:
+        return set()
+    import pandas as pd
+
+    from .http import httpx
+
+    try:
+        result = eval(annotation, {**plain.__globals__, "pd": pd})
+    except NameError:  # it is imported only for type checkers
+        return set()
+    if result is httpx.Response:  # only an instance has all attributes
+        return {*dir(httpx.Response(200))}
+    types = get_args(result) if isinstance(result, UnionType) else [get_origin(result) or result]
+    return {name for each in types for name in (*dir(each), *get_annotations(each))}
 
 
 def complete_in_ipython() -> None:
     """Register the completion if this runs in IPython."""
     shell = get_ipython()
-    if shell is not None and cassettes not in shell.Completer.custom_matchers:
-        shell.Completer.custom_matchers.append(cassettes)
+    if shell is not None and complete not in shell.Completer.custom_matchers:
+        shell.Completer.custom_matchers.append(complete)

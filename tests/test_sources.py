@@ -13,7 +13,7 @@ from faulty_service import FaultyService
 
 import directmail_lab as dm
 from directmail_lab.cassettes.convert import convert
-from directmail_lab.completion import cassettes
+from directmail_lab.completion import complete
 
 PATHS = ("/v1/users/me", "/v1/lists", "/v1/lists", "/v1/nowhere")
 ROWS = list(zip("1234", PATHS, ("200", "200", "200", "404"), strict=True))
@@ -125,7 +125,7 @@ def test_every_question_is_asked_here_and_tab_completes_its_cassette() -> None:
 
     for name in added | QUESTIONS.keys() | {"record", "replay"}:
         typed = SimpleNamespace(text_until_cursor=f"dm.{name}('first-l")
-        assert [each.text for each in cassettes(typed)["completions"]] == ["first-look"], name
+        assert [each.text for each in complete(typed)["completions"]] == ["first-look"], name
 
 
 @pytest.mark.parametrize("question", sorted(QUESTIONS.keys() - {"browse"}))

@@ -1,0 +1,123 @@
+"""Tab, as JupyterLab asks a kernel for it, with Jedi on."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+from jupyter_client.manager import start_new_kernel
+
+import directmail_lab as dm
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+pytestmark = pytest.mark.slow
+
+# For each call, a name of what it returns; None if it returns nothing that has names.
+RESULTS: Final = {
+    "login()": "add_traits",
+    'connect(cassette="first-look")': "record",
+    "session()": "allow_writes",
+    'Session("https://api.example.com")': "async_client",
+    "me()": "describe",
+    'get("/v1/users/me")': "status_code",
+    'post("/v1/lists")': "status_code",
+    'request("GET", "/v1/users/me")': "status_code",
+    'get_many(["/v1/users/me"])': "append",
+    'pages("/v1/lists")': None,
+    "frame([])": "describe",
+    'record("my-tour")': "is_on",
+    'replay("first-look")': "is_on",
+    "live()": "is_on",
+    "logout()": None,
+    "burst(2)": "describe",
+    "rate_limits()": "describe",
+    "chart_rate_limits()": "savefig",
+    "monitor()": "close",
+    "browse()": "close",
+    "interactions()": "describe",
+    "findings()": "describe",
+    "openapi()": "keys",
+    "check_contract()": "describe",
+    'drift("first-look")': "describe",
+    "stand_in()": "base_url",
+    'DirectMailLabError("what")': "advice",
+}
+
+
+@pytest.fixture(scope="module")
+def tab() -> Iterator[Callable[[str], tuple[list[str], float]]]:
+    """A function that returns what Tab offers after a text, and how many seconds that took."""
+    manager, client = start_new_kernel(kernel_name="python3")
+    setup = """if True:
+        import httpx
+        import pandas as pd
+        import directmail_lab as dm
+        session = dm.connect(cassette="first-look")
+        dm.chart_rate_limits("first-look"), dm.login(), dm.monitor(), dm.browse("first-look")
+        assert get_ipython().Completer.use_jedi"""
+
+    def ask(text: str) -> tuple[list[str], float]:
+        began = time.perf_counter()
+        reply: Any = client.complete(text, reply=True, timeout=120)
+        return reply["content"]["matches"], time.perf_counter() - began
+
+    try:
+        done = client.execute_interactive(setup, timeout=120, output_hook=lambda _: None)
+        assert done["content"]["status"] == "ok", done
+        yield ask
+    finally:
+        client.stop_channels()
+        manager.shutdown_kernel(now=True)
+
+
+def test_tab_after_the_package_is_as_fast_as_after_httpx(tab: Any) -> None:
+    """The first time, too, and without an import of what was not used."""
+    _, httpx_s = tab("httpx.")
+    names, seconds = tab("dm.")
+
+    assert set(names) == set(dm.__all__)
+    assert seconds <= httpx_s
+
+
+def test_tab_after_a_session_shows_what_its_help_explains(tab: Any) -> None:
+    """A variable with the session, the call that returns it, and the class show the same."""
+    names, _ = tab("session.")
+    of_call, _ = tab("dm.session().")
+    of_connect, _ = tab('dm.connect(cassette="first-look").')
+
+    assert set(names) == set(of_call) == set(of_connect)
+    assert {"me", "get", "record", "client", "base_url", "allow_writes"} <= set(names)
+    assert len(names) <= 25
+
+
+@pytest.mark.parametrize("call", RESULTS)
+def test_tab_after_a_call_names_what_it_returns(tab: Any, call: str) -> None:
+    """It takes at most twice as long as after a frame of pandas."""
+    _, frame_s = tab("pd.DataFrame().")
+    names, seconds = tab(f"dm.{call}.")
+
+    assert RESULTS[call] is None or RESULTS[call] in names
+    assert seconds <= 2 * frame_s + 0.5
+
+
+def test_every_public_call_is_tried() -> None:
+    """A new call belongs to the list above."""
+    assert {call.partition("(")[0] for call in RESULTS} | {"errors"} == set(dm.__all__)
+
+
+@pytest.mark.parametrize(
+    ("text", "offered"),
+    [
+        ('dm.get("/v1/', ["/v1/lists", "/v1/users/me"]),
+        ('dm.request("GET", "/v1/u', ["/v1/users/me"]),
+        ('session.get_many(["/v1/lists", "/v1/u', ["/v1/users/me"]),
+        ('dm.replay("first-l', ["first-look"]),
+        ("session.me().head", ["head"]),
+    ],
+)
+def test_tab_completes_paths_and_cassettes(tab: Any, text: str, offered: list[str]) -> None:
+    """The paths are those that the replayed cassette has."""
+    assert tab(text)[0] == offered
