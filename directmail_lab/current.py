@@ -23,6 +23,7 @@ from .cassettes import (
     BeforeRecord,
     FileRecording,
     Matcher,
+    Matching,
     MemoryRecording,
     new_cassette_path,
 )
@@ -157,6 +158,7 @@ def connect(
         retry=retry,
         paths=paths,
     )
+    matching = Matching(match_on, ignore, like)
     hidden = as_api_key(api_key)
     mode: RecordMode = record_mode or "none"
     start: str | Path | FileRecording | None = cassette
@@ -167,7 +169,7 @@ def connect(
         opened = Session(address, find_api_key(hidden, base_url=address), **options)
     if start is not None:
         try:
-            _record(opened, start, record_mode=mode, match_on=match_on, ignore=ignore, like=like)
+            _record(opened, start, record_mode=mode, matching=matching)
         except BaseException:
             opened.close()
             raise
@@ -485,8 +487,10 @@ def record(
     match_on
         What must be equal for a recorded request to match: names of vcrpy's
         matchers, and functions that compare two of vcrpy's requests. By default
-        the method, the path below the base address, the query, and the body of
-        writes.
+        the method, the path below the base address, the query, the body and
+        ``Range``. JSON counts by its values and their types, a form by its
+        fields, a multipart body by its parts, all decompressed. A path that is
+        named without host or port is the same on every host.
     ignore
         What is left out of both requests before they are compared:
         ``"query:NAME"``, ``"header:NAME"``, or ``"body:NAME"`` for a field of a
@@ -541,8 +545,11 @@ def record(
 
         dm.record("tour", before_record=slim)
     """
-    options: dict[str, Any] = {"redact": check_names("redact", redact), "ignore": ignore}
-    options |= {"match_on": match_on, "like": like, "before_record": before_record}
+    options: dict[str, Any] = {
+        "redact": check_names("redact", redact),
+        "matching": Matching(match_on, ignore, like),
+        "before_record": before_record,
+    }
     said: list[str] = []  # printed once, even if a decorated function is called often
 
     def enter() -> Entered[Session]:
@@ -637,13 +644,13 @@ def replay(
     >>> dm.me()["name"].item()
     'Stand-in User'
     """
+    matching = Matching(match_on, ignore, like)
 
     def enter() -> Entered[Session]:
         start: str | Path | FileRecording = cassette
         if (opened := _current.session) is None:
             opened, start = replaying_session(cassette)
-        options: dict[str, Any] = {"match_on": match_on, "ignore": ignore, "like": like}
-        entered = opened.replay(start, timing=timing, repeat=repeat, **options).entered
+        entered = opened.replay(start, timing=timing, repeat=repeat, matching=matching).entered
         if opened is not _current.session:
             make_current(opened)
         return entered

@@ -25,7 +25,7 @@ from socketserver import ThreadingTCPServer
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 from .arguments import Repeat
-from .cassettes import DEFAULT_MATCH_ON, Cassette
+from .cassettes import Cassette
 from .errors import (
     AddressError,
     CassetteError,
@@ -296,8 +296,7 @@ class CassetteServer(LoopbackServer):
     """
 
     def __init__(self, paths: Sequence[Path], *, port: int = 0, repeat: Repeat = "last") -> None:
-        match_on = (*DEFAULT_MATCH_ON, _same_range)
-        self.cassettes = [Cassette(path, repeat=repeat, match_on=match_on) for path in paths]
+        self.cassettes = [Cassette(path, repeat=repeat) for path in paths]
         for cassette in self.cassettes:
             if not len(cassette):
                 raise CassetteError(f"Cassette {cassette.name} has no interactions. Record some.")
@@ -326,7 +325,7 @@ class CassetteServer(LoopbackServer):
     def _rewriting(self) -> Rewriting:
         bases = [cassette.base_url or "" for cassette in self.cassettes]
         addresses = chain.from_iterable(each.recording().addresses() for each in self.cassettes)
-        return Rewriting(self.base_url, bases, (uri for (_, uri), _ in addresses))
+        return Rewriting(self.base_url, bases, (uri for (_, uri), *_ in addresses))
 
     def _played(self, request: Request) -> Response:
         refusals: list[NotRecordedError] = []
@@ -366,11 +365,6 @@ def _with_substitutes(request: Request) -> Iterator[Request]:
         yield replace(request, method="GET", headers=headers)
 
 
-def _same_range(request: Any, recorded: Any) -> bool:
-    """Return whether two requests ask for the same part of a body, or both for the whole."""
-    return bool(request.headers.get("Range") == recorded.headers.get("Range"))
-
-
 class ClientServer(LoopbackServer):
     """Passes each request to a session, which sends it to the same path of its base address.
 
@@ -408,7 +402,7 @@ class ClientServer(LoopbackServer):
         cassette = self._session._open_cassette
         is_replay = cassette is not None and not cassette.records
         addresses = cassette.recording().addresses() if cassette and is_replay else ()
-        recorded = (uri for (_, uri), _ in addresses)
+        recorded = (uri for (_, uri), *_ in addresses)
         return Rewriting(self.base_url, [self._session.base_url], recorded)
 
 

@@ -5,15 +5,13 @@ from __future__ import annotations
 import functools
 import time
 import weakref
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from numbers import Real
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, TypedDict, get_args
 
 from .arguments import (
     IfSent,
-    Like,
     RecordMode,
     Repeat,
     check_choice,
@@ -25,7 +23,7 @@ from .cassettes import (
     BeforeRecord,
     Cassette,
     FileRecording,
-    Matcher,
+    Matching,
     MemoryRecording,
     PlayedRecording,
 )
@@ -116,7 +114,7 @@ class Session:
     # The pytest plugin sets the folders in which `record` and `replay` look for a name first, and
     # their defaults for ``match_on``, ``ignore`` and ``like``.
     _folders: Sequence[Path] = ()
-    _defaults: Mapping[str, Any] = MappingProxyType({})
+    _matching: Matching = Matching()
 
     @hide_frames
     def __init__(
@@ -181,9 +179,7 @@ class Session:
         *,
         record_mode: RecordMode = "update",
         redact: Iterable[str] = (),
-        match_on: Sequence[str | Matcher] | None = None,
-        ignore: Iterable[str] = (),
-        like: Like | None = None,
+        matching: Matching | None = None,
         before_record: BeforeRecord | None = None,
         aside: bool = False,
     ) -> ModeChange[Session]:
@@ -204,7 +200,7 @@ class Session:
                 record_mode=record_mode,
                 redactor=redactor,
                 base_url=None if self.base_url == NO_ADDRESS else self.base_url,
-                **self._matching(match_on=match_on, ignore=ignore, like=like),
+                matching=self._matching | matching,
                 before_record=before_record,
                 aside=aside,
             )
@@ -224,23 +220,22 @@ class Session:
         *,
         timing: Timing = "instant",
         repeat: Repeat = "last",
-        match_on: Sequence[str | Matcher] | None = None,
-        ignore: Iterable[str] = (),
-        like: Like | None = None,
+        matching: Matching | None = None,
     ) -> ModeChange[Session]:
         """Replay a cassette, and send nothing; see `directmail_lab.replay`."""
         factor = latency_factor(timing)
 
         def replaying() -> Mode:
-            options = self._matching(match_on=match_on, ignore=ignore, like=like)
-            options |= {"folders": self._folders, "base_url": self.base_url, "repeat": repeat}
-            opened = Cassette(cassette, **options)
+            opened = Cassette(
+                cassette,
+                folders=self._folders,
+                base_url=self.base_url,
+                matching=self._matching | matching,
+                repeat=repeat,
+            )
             return self._replaying(opened, factor)
 
         return self._change(replaying)
-
-    def _matching(self, **given: Any) -> dict[str, Any]:
-        return {**self._defaults, **{n: v for n, v in given.items() if v not in (None, ())}}
 
     def _drift_mode(self) -> ModeChange[Session]:
         """Send requests to the service, and keep no readings or messages."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import sys
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from cassette_samples import BASE_URL, answered, get, opened, post, recorded, theirs
 
-from directmail_lab.cassettes import DEFAULT_MATCH_ON, Cassette, Matcher
+from directmail_lab.cassettes import DEFAULT_MATCH_ON, Cassette, Matcher, Matching
 from directmail_lab.errors import NotRecordedError
 from directmail_lab.exchange.values import Request
 from directmail_lab.redaction import Redactor
@@ -62,7 +63,7 @@ def test_the_error_for_an_unknown_request_names_the_nearest_requests(path: Path)
     """The error names the three nearest requests, what is unplayed, and the call, but no values."""
     paths = ("/v1/lists", "/v1/users/me?fields=name", "/v1/users", *["/v2"] * 3, "/v1/users/me")
     recorded(path, *(answered(get(each)) for each in paths))
-    cassette = Cassette(path, match_on=[*DEFAULT_MATCH_ON, "headers"])
+    cassette = Cassette(path, matching=Matching([*DEFAULT_MATCH_ON, "headers"]))
     assert cassette.play(get("/v1/lists"))
     other = replace(get("/v1/users/me?fields=secret"), headers=(("X-Mine", "secret"),))
     error = refusal(cassette, other)
@@ -130,7 +131,7 @@ def test_a_custom_matcher_is_named_as_a_difference_unless_it_raises(path: Path) 
 
     first, second = (replace(get(), headers=(("X-Agent", agent),)) for agent in "ab")
     recorded(path, answered(first), answered(get("/v1/users/me?page=2")))
-    cassette = Cassette(path, match_on=[*DEFAULT_MATCH_ON, same_agent])
+    cassette = Cassette(path, matching=Matching([*DEFAULT_MATCH_ON, same_agent]))
     nearest = refusal(cassette, second).nearest
 
     assert [list(differing) for _, differing in nearest] == [
@@ -148,7 +149,7 @@ def test_matching_by_headers_compares_only_requests_with_the_same_headers(path: 
 
     named = [replace(get(), headers=(("X-Agent", str(n)), ("X-AGENT", "?"))) for n in range(50)]
     recorded(path, *(answered(each, body=str(n)) for n, each in enumerate(named)))
-    cassette = Cassette(path, match_on=[*DEFAULT_MATCH_ON, "headers", watch])
+    cassette = Cassette(path, matching=Matching([*DEFAULT_MATCH_ON, "headers", watch]))
     lower = [replace(each, headers=(("x-agent", each.headers[0][1]),)) for each in named]
 
     assert bodies(cassette, *reversed(lower)) == [str(n).encode() for n in reversed(range(50))]
@@ -267,27 +268,15 @@ def test_ignored_parts_are_not_compared_in_requests_or_recordings(
     for one, another in ((kept, sent), (sent, kept)):
         path.unlink(missing_ok=True)
         recorded(path, answered(one, body="1"), answered(one, body="2"))
-        options: dict[str, Any] = {"match_on": [*DEFAULT_MATCH_ON, "headers"], "repeat": "strict"}
-        cassette = Cassette(path, ignore=ignore, **options)
+        match_on = [*DEFAULT_MATCH_ON, "headers"]
+        ignoring = Matching(match_on, ignore)
+        cassette = Cassette(path, repeat="strict", matching=ignoring)
 
         assert bodies(cassette, another, one) == [b"1", b"2"]
-        ((_, differing), *_) = refusal(Cassette(path, ignore=ignore, **options), other).nearest
+        ((_, differing), *_) = refusal(Cassette(path, matching=ignoring), other).nearest
         assert not any(ignore[0].partition(":")[2].lower() in name for name in differing)
         with pytest.raises(NotRecordedError):
-            Cassette(path, **options).play(another)
-
-
-@pytest.mark.parametrize("match_on", [DEFAULT_MATCH_ON, [*DEFAULT_MATCH_ON, lambda *_: True]])
-def test_identical_bytes_are_preferred_among_bodies_that_parse_the_same(
-    path: Path, match_on: Sequence[str | Matcher]
-) -> None:
-    """Two versions of a client may have recorded the same JSON with different spacing."""
-    spaced, dense, number = (post(body) for body in (b'{"n": 1}', b'{"n":1}', b'{"n":1.0}'))
-    recorded(path, answered(spaced, body="old"), answered(dense, body="new"))
-    cassette = Cassette(path, match_on=match_on)
-
-    assert bodies(cassette, dense, spaced, spaced, dense) == [b"new", b"old", b"old", b"new"]
-    assert bodies(Cassette(path, match_on=match_on), number, number) == [b"old", b"new"]
+            Cassette(path, matching=Matching(match_on)).play(another)
 
 
 @pytest.mark.parametrize(
@@ -305,18 +294,10 @@ def test_requests_that_differ_only_in_their_bodies_are_distinguished(
     """Each request gets its own response, and an unrecorded one gets none."""
     one, two, three = requests
     recorded(path, answered(one, body="one"), answered(two, body="two"))
-    cassette = Cassette(path, match_on=match_on)
+    cassette = Cassette(path, matching=Matching(match_on))
 
     assert bodies(cassette, two, one, two) == [b"two", b"one", b"two"]
     assert refusal(cassette, three).reason == "no_match"
-
-
-@pytest.mark.parametrize("match_on", [DEFAULT_MATCH_ON, [*DEFAULT_MATCH_ON, lambda *_: True]])
-def test_bodies_of_reads_are_not_compared(path: Path, match_on: Sequence[str | Matcher]) -> None:
-    """Only a write depends on its body. The order of query parameters does not count either."""
-    recorded(path, answered(get("/?a=1&b=2")))
-
-    assert Cassette(path, match_on=match_on).play(replace(get("/?b=2&a=1"), body=b"anything"))
 
 
 @pytest.mark.parametrize(
@@ -337,7 +318,7 @@ def test_requests_with_matching_addresses_replay_in_recorded_order(
 ) -> None:
     """vcrpy does the same, whichever of the addresses is requested first."""
     recorded(path, *(answered(get(each), str(i)) for i, each in enumerate(addresses)))
-    cassette = Cassette(path, match_on=match_on)
+    cassette = Cassette(path, matching=Matching(match_on))
 
     assert bodies(cassette, *map(get, reversed(addresses)), get(addresses[0])) == [b"0", b"1", b"1"]
 
@@ -409,7 +390,7 @@ def test_a_custom_matcher_may_return_or_assert(path: Path) -> None:
         return bool(request.host == other.host)
 
     recorded(path, *(answered(get(f"/v1/{name[0]}"), name) for name in ("b", "a", "a again")))
-    cassette = Cassette(path, match_on=["method", same_last_segment, same_host])
+    cassette = Cassette(path, matching=Matching(["method", same_last_segment, same_host]))
     requests = [get("/v2/b"), get("/v2/a"), get("/v3/a"), get("/v2/a")]
 
     assert bodies(cassette, *requests) == [b"b", b"a", b"a again", b"a again"]
@@ -473,6 +454,153 @@ def test_playing_takes_as_long_in_a_large_cassette_as_in_a_small_one(tmp_path: P
         assert response[-1].response.body == b"%d" % (size - 10)
     assert steps[50] == steps[5000]
     assert steps[5000] < 150
+
+
+# -- which requests are the same -------------------------------------------------------------------
+
+
+def with_headers(request: Request, **headers: str) -> Request:
+    """Return a request with these headers, and no others."""
+    return replace(request, headers=tuple(headers.items()))
+
+
+def packed(data: bytes, at: int) -> Request:
+    """Return a request whose body was compressed at a time, which gzip writes into its header."""
+    request = post(gzip.compress(data, mtime=at))
+    return replace(request, headers=(*request.headers, ("Content-Encoding", "gzip")))
+
+
+def as_form(text: str) -> Request:
+    return post(text.encode(), content_type=FORM)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "difference"),
+    [
+        (get("/l"), get("/l?archived="), "query: archived"),
+        (get("/l?123"), get("/l?456"), "query: 123"),
+        (get("/l?a=1&a=2"), get("/l?a=1"), "query: a"),
+        (as_form("to=ann"), as_form("to=ann&note="), "body: note"),
+        (post(b'{"x": true}'), post(b'{"x": 1}'), "body: x"),
+        (post(b'{"x": "1"}'), post(b'{"x": 1}'), "body: x"),
+        (post(b'{"x": null}'), post(b"{}"), "body: x"),
+        (post(b"[1, 2]"), post(b"[2, 1]"), "body: 0"),
+        (packed(b'{"n": 1}', 1), packed(b'{"n": 2}', 2), "body: n"),
+        (
+            replace(get("/search"), body=b'{"q": 1}'),
+            replace(get("/search"), body=b'{"q": 2}'),
+            "body: q",
+        ),
+        (
+            with_headers(get("/file"), Range="bytes=0-9"),
+            with_headers(get("/file"), Range="bytes=10-19"),
+            "header: range",
+        ),
+        (with_headers(get("/file"), Range="bytes=0-9"), get("/file"), "header: range"),
+    ],
+)
+def test_two_requests_of_different_forms_are_never_the_same(
+    path: Path, one: Request, other: Request, difference: str
+) -> None:
+    """Each gets its own response in any order, and one that was not recorded says what differs."""
+    recorded(path, answered(one, "one"), answered(other, "other"))
+    strict = Cassette(path, repeat="strict")
+    assert bodies(strict, other, one) == [b"other", b"one"]
+
+    path.unlink()
+    recorded(path, answered(one, "one"))
+    error = refusal(Cassette(path), other)
+    assert error.reason == "no_match"
+    assert any(name.startswith(difference) for name in error.nearest[0][1])
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (post(b'{"a": 1, "b": [2.0, {}]}'), post(b'{"b":[2,{ }],"a":1.0}')),
+        (packed(b'{"n": 1}', 1), packed(b'{"n":1}', 2)),
+        (packed(b"text", 1), post(b"text")),
+        (as_form("a=b+c"), as_form("a=b%20c")),
+        (get("/l"), get("/l?")),
+        (get("/l?a=1&b="), get("/l?b=&a=1")),
+        (get(base="https://api.example.test:443"), get()),
+    ],
+)
+def test_two_requests_of_one_form_are_the_same_in_recorded_order(
+    path: Path, one: Request, other: Request
+) -> None:
+    """The order of a JSON object, the time in a gzip header and a default port do not count."""
+    recorded(path, answered(one, "1"), answered(other, "2"))
+
+    assert bodies(Cassette(path, repeat="strict"), other, one) == [b"1", b"2"]
+
+
+def test_parts_of_a_file_that_are_downloaded_in_parallel_are_not_mixed_up(path: Path) -> None:
+    """The responses to ranges come in any order, and are asked for in any other."""
+    ranges = [f"bytes={start}-{start + 99}" for start in range(0, 1000, 100)]
+    asked = [with_headers(get("/file"), Range=each) for each in ranges]
+    recorded(path, *(answered(each, ranges[at]) for at, each in reversed([*enumerate(asked)])))
+
+    assert bodies(Cassette(path), *asked) == [each.encode() for each in ranges]
+
+
+def test_what_is_accepted_counts_where_one_address_has_several_forms(path: Path) -> None:
+    """A type that was never asked for gets the responses in their order."""
+    table, text, any_type = (
+        with_headers(get("/report"), Accept=each) for each in ("text/csv", "text/plain", "*/*")
+    )
+    recorded(path, answered(table, "csv"), answered(text, "txt"))
+
+    assert bodies(Cassette(path), text, table) == [b"txt", b"csv"]
+    assert bodies(Cassette(path), any_type) == [b"csv"]
+    assert bodies(Cassette(path), with_headers(get("/report"))) == [b"csv"]
+
+
+def test_attempts_of_two_threads_belong_to_their_own_requests(path: Path) -> None:
+    """Both get 503, then both get 200: each 200 is played, also with others between them."""
+    second = [replace(answered(body=body), attempt=2) for body in ("a", "b")]
+    failed = answered(body="", status=503)
+    other = answered(get("/other"))
+    recorded(path, failed, failed, other, second[0], answered(body="c"), second[1])
+    cassette = Cassette(path, repeat="strict")
+    calls = [[each.response.status for each in cassette.play(get())] for _ in range(3)]
+
+    assert sorted(calls) == [[200], [503, 200], [503, 200]]
+    assert [each.uri for each in cassette.unplayed()] == [other.request.uri]
+
+
+def test_the_nearest_request_differs_in_its_port_where_only_that_differs(path: Path) -> None:
+    """The host is the same, so it is not named."""
+    recorded(path, answered(get(base="http://127.0.0.1:5000")))
+    nearest = refusal(Cassette(path), get(base="http://127.0.0.1:5001")).nearest
+
+    assert [list(differing) for _, differing in nearest] == [["port"]]
+
+
+def test_like_vcrpy_the_origin_counts_only_where_it_is_named(path: Path) -> None:
+    """vcrpy adds the default port, and reads scheme and host in any case."""
+    theirs(path, answered(get(base="HTTPS://Eu.test:443")), answered(get(base="http://eu.test:8")))
+    whole = Cassette(path, matching=Matching(like="vcrpy"))
+    assert whole.play(get(base="https://eu.test"))
+    assert refusal(whole, get(base="https://us.test")).reason == "no_match"
+
+    for matching in (Matching(["method", "path"], like="vcrpy"), Matching(["method", "path"])):
+        assert Cassette(path, matching=matching).play(get(base="https://us.test"))
+
+
+def test_like_vcrpy_bodies_are_compared_by_its_own_matcher(path: Path) -> None:
+    """It drops empty fields; a GET has a body too."""
+    matching = Matching(["method", "path", "body"], like="vcrpy")
+    forms = [replace(as_form(each), method="GET") for each in ("a=1", "a=2&b=", "a=3")]
+    theirs(path, *(answered(each, str(at)) for at, each in enumerate(forms)))
+    cassette = Cassette(path, matching=matching)
+
+    assert bodies(cassette, forms[2], replace(forms[1], body=b"a=2"), forms[0]) == [
+        b"2",
+        b"1",
+        b"0",
+    ]
+    assert refusal(cassette, replace(forms[0], body=b"a=4")).reason == "no_match"
 
 
 def test_an_empty_reason_phrase_replays_as_the_default_of_httpx(path: Path) -> None:

@@ -26,7 +26,7 @@ from vcr.persisters.filesystem import FilesystemPersister
 from vcr.serializers import yamlserializer
 
 import directmail_lab as dm
-from directmail_lab.cassettes import Cassette, read_cassette, recorder
+from directmail_lab.cassettes import Cassette, Matching, read_cassette, recorder
 from directmail_lab.cassettes.convert import repair
 from directmail_lab.credentials import ApiKey
 from directmail_lab.errors import (
@@ -181,10 +181,11 @@ def test_a_strangers_mark_is_harmless(days: Path, mark: str) -> None:
 def test_matching_is_that_of_the_recording(days: Path) -> None:
     """A reader needs neither its `ignore` nor its functions to read what was replaced."""
     update(days, old(path="/9?ts=1"), old(path="/9?ts=2"), mode="any")
-    with opened(days, "update", ignore=["query:ts"]) as cassette:
+    with opened(days, "update", matching=Matching(ignore=["query:ts"])) as cassette:
         cassette.record(old("new", path="/9?ts=3"))
         assert paths_in(days) == ["/0", "/0", "/1", "/2", "/9?ts=3"]
-    with opened(days, "update", match_on=[lambda a, b: a.method == b.method]) as cassette:
+    same_method = Matching([lambda a, b: a.method == b.method])
+    with opened(days, "update", matching=same_method) as cassette:
         cassette.record(old("only"))
         assert bodies(days) == [("/0", b"only")]
 

@@ -19,7 +19,7 @@ from vcr.serializers import jsonserializer, yamlserializer
 from vcr.stubs.httpx_stubs import _deserialize_response
 from vcr.util import read_body
 
-from directmail_lab.cassettes import Cassette, read_cassette
+from directmail_lab.cassettes import Cassette, Matching, read_cassette
 from directmail_lab.cassettes.files import parse_cassette
 from directmail_lab.errors import NotRecordedError
 from directmail_lab.exchange.values import Request
@@ -87,7 +87,8 @@ def test_a_cassette_like_vcrpy_plays_the_same_responses_as_vcrpy(
         for number, each in enumerate(recorded):
             response = {"status": {"code": 200, "message": "OK"}, "headers": {}}
             cassette.append(each, {**response, "body": {"string": b"%d" % number}})
-    ours = Cassette(path, repeat="strict", like="vcrpy", ignore=["query:a"] if filtered else [])
+    matching = Matching(ignore=["query:a"] if filtered else [], like="vcrpy")
+    ours = Cassette(path, repeat="strict", matching=matching)
     with vcr.use_cassette(str(path), record_mode="none", **options) as cassette:
         for each in sent:
             body, expected = read_body(each), None

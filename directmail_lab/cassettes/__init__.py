@@ -21,7 +21,11 @@ from .library import (
     new_cassette_path as new_cassette_path,
     shown_path as shown_path,
 )
-from .matching import DEFAULT_MATCH_ON as DEFAULT_MATCH_ON, Matcher as Matcher
+from .matching import (
+    DEFAULT_MATCH_ON as DEFAULT_MATCH_ON,
+    Matcher as Matcher,
+    Matching as Matching,
+)
 from .memory import (
     MemoryRecording as MemoryRecording,
     PlayedRecording as PlayedRecording,

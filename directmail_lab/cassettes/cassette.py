@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -15,7 +15,7 @@ from traceback import extract_tb
 from typing import Final, NamedTuple, Self
 from urllib.parse import urlsplit
 
-from ..arguments import RECORD_MODES, REPEATS, Like, RecordMode, Repeat, check_choice
+from ..arguments import RECORD_MODES, REPEATS, RecordMode, Repeat, check_choice
 from ..display import plural
 from ..errors import CassetteError, CassetteFormatError, NotRecordedError
 from ..exchange.bodies import shown_missing
@@ -32,8 +32,8 @@ from ..settings import is_loopback, origin_of
 from .convert import notice_of_personal_data
 from .files import FileRecording, read_cassette
 from .library import cassette_name, find_cassette, new_cassette_path
-from .matching import Matcher, Matching
-from .player import Player
+from .matching import Matching
+from .player import Call, Player
 from .recorder import Ending, Recorder, Written, unfinished_files
 from .users import User, differing, recorded_user, user_of
 
@@ -91,8 +91,8 @@ class Cassette:
         Removes secrets before anything is written or compared.
     base_url
         The base address of the session, below which paths are compared; by default the recording's.
-    match_on, ignore, like
-        Which parts of two requests must be equal: see `matching.Matching`.
+    matching
+        Which parts of two requests must be equal.
     repeat
         What a replay does when all responses to a request were played: ``"last"`` plays the last
         one again, ``"strict"`` raises an error.
@@ -136,9 +136,7 @@ class Cassette:
         record_mode: RecordMode = "none",
         redactor: Redactor | None = None,
         base_url: str | None = None,
-        match_on: Sequence[str | Matcher] | None = None,
-        ignore: Iterable[str] = (),
-        like: Like | None = None,
+        matching: Matching | None = None,
         repeat: Repeat = "last",
         before_record: BeforeRecord | None = None,
         aside: bool = False,
@@ -153,7 +151,7 @@ class Cassette:
         self.on_unmatched: Callable[[NotRecordedError], object] = lambda _: None
         self.records_failures = False
         self._redactor = redactor or Redactor()
-        self._matching = Matching(match_on, ignore, like)
+        self._matching = matching or Matching()
         self._repeat = repeat
         self._before_record = before_record
         self._notice = notice
@@ -231,7 +229,7 @@ class Cassette:
             while self.records and attempts is not None and self._is_new_failure(attempts):
                 self._player.mark(attempts)  # a mode that can send replays no failure
                 attempts, request = self._player.find(request)
-            is_played = attempts is not None and bool(self._player.played[attempts.start])
+            is_played = attempts is not None and bool(self._player.played[attempts[0]])
             if attempts is not None and marks:
                 self._player.mark(attempts)
         if attempts is not None and (repeats or not is_played):
@@ -254,9 +252,9 @@ class Cassette:
         self.on_unmatched(refusal)
         raise refusal
 
-    def _is_new_failure(self, attempts: range) -> bool:
+    def _is_new_failure(self, attempts: Call) -> bool:
         """Return whether no response came, if these attempts were not played yet."""
-        if self._player.played[attempts.start]:
+        if self._player.played[attempts[0]]:
             return False
         return self._recording.interaction(attempts[-1] + 1).response.no_response is not None
 
@@ -278,17 +276,13 @@ class Cassette:
             return None
         return self._recording.original(played.number, played.request.method)
 
-    def looks_inside(self, method: str) -> bool:
-        """Return whether more than a request's method and address decides what is played."""
-        return self._player.looks_inside(method)
-
     def has_unplayed(self, request: Request) -> bool:
         """Return whether a request has a response that was not played yet."""
         with self._lock:
             attempts, _ = self._player.find(request)
             if attempts is None or (self.records and self._is_new_failure(attempts)):
                 return False
-            return not self._player.played[attempts.start]
+            return not self._player.played[attempts[0]]
 
     def record(self, interaction: Interaction) -> Written | None:
         """Redact an interaction and append it. After this returns, a kill does not lose it.
@@ -356,7 +350,7 @@ class Cassette:
     def rewind(self) -> None:
         """Play all recorded responses again."""
         with self._lock:
-            self._player.played = bytearray(len(self._player.played))
+            self._player.rewind()
 
     def __len__(self) -> int:
         return len(self.recording())
@@ -446,7 +440,7 @@ class Cassette:
         """Raise `CassetteError` if the recording is of another place than the session."""
         recording = self._recording
         if recording.is_third_party:
-            origins = {uri for (_, uri), _ in recording.addresses()}
+            origins = {uri for (_, uri), *_ in recording.addresses()}
             is_same = _place(base_url, "") in {_place(uri, "") for uri in origins}
         else:
             is_same = _place(base_url) in set(map(_place, recording.base_urls))

@@ -25,6 +25,7 @@ from ..exchange.bodies import unpack
 from ..exchange.values import (
     MALFORMED,
     Interaction,
+    Request,
     Response,
     header,
     normalize_headers,
@@ -32,9 +33,9 @@ from ..exchange.values import (
 from ..readings.reading import Reading
 from ..redaction import Redactor, redact_foreign
 from . import layout
-from .layout import Address
+from .layout import Line
 from .library import Version, is_locked, version_of
-from .lines import LineReader, Lines, address_of_interaction
+from .lines import LineReader, Lines, line_of_interaction
 from .recording import Recording
 
 MAX_FILE_BYTES: Final = 256 * 1024**2
@@ -179,14 +180,24 @@ class FileRecording(Recording):
         """
         return None if self.originals is None else _decoded(self.originals[number - 1], method)
 
-    def addresses(self) -> Iterable[tuple[Address, int]]:
+    def request(self, index: int) -> Request:
+        """Return the request of an interaction by its index."""
+        recorded = self.interactions
+        return recorded.request(index) if isinstance(recorded, Lines) else recorded[index].request
+
+    def accepts_of(self, indexes: Iterable[int]) -> set[object]:
+        """Return what the requests with these indexes accept, each once, for comparing."""
+        recorded = self.interactions
+        if isinstance(recorded, Lines):
+            return {recorded.accept(index) for index in indexes}
+        return {header(recorded[index].request.headers, "accept") for index in indexes}
+
+    def addresses(self) -> Iterable[Line]:
         """Return the method, the address and the attempt of each interaction."""
         recorded = self.interactions
-        return (
-            recorded.addresses()
-            if isinstance(recorded, Lines)
-            else map(address_of_interaction, recorded)
-        )
+        if isinstance(recorded, Lines):
+            return recorded.addresses()
+        return map(line_of_interaction, recorded)
 
 
 def read_cassette(path: Path, progress: Progress | None = None) -> FileRecording:

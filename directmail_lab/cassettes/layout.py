@@ -15,7 +15,7 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from ..errors import CassetteFormatError
 from ..exchange.bodies import MissingBody, is_like_missing
@@ -37,6 +37,18 @@ IS_RECORDED: Final = "is_recorded"
 Address = tuple[str, str]
 """The method and the whole address of a request."""
 
+
+class Line(NamedTuple):
+    """What the start of an interaction says of its request.
+
+    ``is_bare`` says that it has neither a body nor a ``Range``.
+    """
+
+    address: Address
+    attempt: int = 1
+    is_bare: bool = True
+
+
 # A recording's metadata is under `recording`, not `metadata`: with the latter vcrpy's loader
 # returns three values instead of two, and pytest-recording (0.14) fails on that.
 WRITER: Final = "directmail-lab"
@@ -53,8 +65,15 @@ INTERACTION: Final = re.compile(rb"(?m)^" + _HEAD + rb"([^\n]*)\n  response: ([^
 """An interaction: time, latency, attempt, no_response, fallback, request and response."""
 
 _ADDRESS: Final = re.compile(
-    _HEAD + rb'\{"method": "([A-Z]{1,64})", "uri": "(' + PLAIN_URL.encode() + rb')", "body": '
+    _HEAD
+    + rb'\{"method": "([A-Z]{1,64})", "uri": "('
+    + PLAIN_URL.encode()
+    + rb')", "body": (null,|"",)?'
 )
+ACCEPT: Final = re.compile(rb'"[Aa]ccept": \[([^\]\n]*)\]')
+"""The header ``Accept`` in the line of a request."""
+
+_RANGE: Final = re.compile(rb'"[Rr][Aa][Nn][Gg][Ee]": \[')
 END: Final = re.compile(rb"(?m)^# end: \d{1,18} interactions?, sha256 [0-9a-f]{64}\n?\Z")
 """The line that closes a recording, with the count and the checksum."""
 
@@ -213,7 +232,12 @@ def is_torn(tail: bytes) -> bool:
     return any(key.startswith(last) or last.startswith(key) for key in _KEYS)
 
 
-def address_of(data: bytes, start: int) -> tuple[Address, int] | None:
+def has_ranges(data: bytes) -> bool:
+    """Return whether any request in a file of ours has a header ``Range``."""
+    return b'ange": [' in data or b'RANGE": [' in data
+
+
+def line_of(data: bytes, start: int, *, has_ranges: bool) -> Line | None:
     """Return the address and the attempt of the interaction at ``start``, and parse nothing else.
 
     None if the lines are not as we write them, for example if the address has an escape. An address
@@ -222,8 +246,12 @@ def address_of(data: bytes, start: int) -> tuple[Address, int] | None:
     match = _ADDRESS.match(data, start)
     if match is None:
         return None
-    _, _, attempt, _, _, method, uri = match.groups()
-    return (method.decode(), uri.decode()), int(attempt or 1)
+    _, _, attempt, _, _, method, uri, no_body = match.groups()
+    is_bare = no_body is not None
+    if has_ranges and is_bare:
+        end = data.find(b"\n", match.end())
+        is_bare = _RANGE.search(data, match.end(), end) is None
+    return Line((method.decode(), uri.decode()), int(attempt or 1), is_bare)
 
 
 def request_of(value: Mapping[str, Any]) -> Request:

@@ -16,14 +16,16 @@ from ..errors import CassetteFormatError
 from ..exchange.values import (
     MALFORMED,
     Interaction,
+    Request,
     Response,
     check_request,
     check_response,
     check_times,
+    header,
     unreadable,
 )
 from . import layout
-from .layout import Address
+from .layout import Line
 
 _read_json: Final = json.JSONDecoder().raw_decode
 
@@ -71,6 +73,20 @@ class Lines(Sequence[Interaction]):
         except MALFORMED as error:
             raise self._unreadable(index, error) from None
 
+    def request(self, index: int) -> Request:
+        """Return the request of an interaction."""
+        try:
+            return check_request(layout.request_of(_parse(self._match(index)[6])))
+        except MALFORMED as error:
+            raise self._unreadable(index, error) from None
+
+    def accept(self, index: int) -> bytes | None:
+        """Return the ``Accept`` of a request as it is written, for comparing."""
+        start = self._starts[index]
+        end = self._data.find(b"\n  response: ", start)
+        match = layout.ACCEPT.search(self._data, start, end)
+        return None if match is None else match[1]
+
     def _match(self, index: int) -> re.Match[bytes]:
         match = layout.INTERACTION.match(self._data, self._starts[index])
         assert match is not None, "the index was made by this pattern"
@@ -79,10 +95,12 @@ class Lines(Sequence[Interaction]):
     def _unreadable(self, index: int, error: Exception) -> CassetteFormatError:
         return unreadable(f"Interaction {index % len(self) + 1} of cassette {self._name!r}", error)
 
-    def addresses(self) -> Iterator[tuple[Address, int]]:
+    def addresses(self) -> Iterator[Line]:
         """Yield method and address of each interaction, and which attempt it is."""
+        has_ranges = layout.has_ranges(self._data)
         for index, start in enumerate(self._starts):
-            yield layout.address_of(self._data, start) or address_of_interaction(self[index])
+            line = layout.line_of(self._data, start, has_ranges=has_ranges)
+            yield line or line_of_interaction(self[index])
 
     def texts(self) -> Iterator[bytes]:
         """Yield each interaction as it is written in the file."""
@@ -98,8 +116,10 @@ def _kind(text: bytes | None) -> str | None:
     return None if text is None else text.decode()
 
 
-def address_of_interaction(interaction: Interaction) -> tuple[Address, int]:
-    return (interaction.request.method, interaction.request.uri), interaction.attempt
+def line_of_interaction(interaction: Interaction) -> Line:
+    request = interaction.request
+    is_bare = not request.body and header(request.headers, "range") is None
+    return Line((request.method, request.uri), interaction.attempt, is_bare)
 
 
 def _parse(line: bytes) -> Any:

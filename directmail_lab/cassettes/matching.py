@@ -1,30 +1,37 @@
-"""Which parts of two requests are compared: by which matchers, and which parts are left out."""
+"""Which requests are the same: those with equal canonical forms."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
 from urllib.parse import parse_qsl, unquote_plus, urlencode
 
 from ..arguments import Like, argument_error, check_choice, check_names
-from ..exchange.bodies import read_json_body
+from ..contract import SAFE_METHODS
+from ..exchange.bodies import Part, declared_charset, read_json, read_multipart, unpack
 from ..exchange.values import Request, header
 
 Matcher = Callable[[Any, Any], object]
 
-INDEXED: Final = ("method", "path", "query")
-_ORIGIN: Final = ("scheme", "host", "port")
-MATCHERS: Final = (*INDEXED, *_ORIGIN, "uri", "url", "headers", "body", "raw_body")
+Form = tuple[Hashable, ...]
+"""The canonical form of a request. Requests with equal forms are the same."""
+
+ORIGIN: Final = ("scheme", "host", "port")
+MATCHERS: Final = ("method", "path", "query", *ORIGIN, "uri", "url", "headers", "body", "raw_body")
 """The names of vcrpy's matchers."""
 
 DEFAULT_MATCH_ON: Final = ("method", "path", "query", "body")
-"""What must be equal: the path below the base address, and the body of writes."""
-_VCRPY_MATCH_ON: Final = ("method", *_ORIGIN, "path", "query")  # vcr.config.VCR
+"""What must be equal: the path below the base address, and the body."""
+_VCRPY_MATCH_ON: Final = ("method", *ORIGIN, "path", "query")  # vcr.config.VCR
+# What like="vcrpy" leaves to vcrpy's own matchers.
+_CHECKED_BY_VCRPY: Final = ("uri", "url", "headers", "body", "raw_body")
 _KINDS: Final = ("query", "body", "header")
-_BOUNDARY: Final = re.compile(r'boundary="?([^";]+)', re.IGNORECASE)
+_DEFAULT_PORTS: Final = {"https": ":443", "http": ":80"}
+_ESCAPE: Final = re.compile("%([0-9A-Fa-f]{2})")
 
 
 class Matching:
@@ -38,16 +45,22 @@ class Matching:
         What is left out of both requests: ``"query:NAME"``, ``"header:NAME"``, and ``"body:NAME"``
         for a field of a form, or of JSON by its dotted path.
     like
-        ``"vcrpy"`` for vcrpy's default matchers. The responses of another program's cassette are
-        then played unchanged.
+        ``"vcrpy"`` for vcrpy's matchers, and by default those that it uses by default. The
+        responses of another program's cassette are then played unchanged.
 
     Attributes
     ----------
-    match_on
-        All matchers.
-    has_whole_address
-        Whether scheme, host and port are compared too. The path is then the whole path, not the
-        one below the base address.
+    names
+        The matchers that are names.
+    in_form
+        The names of the parts of a form besides the place, for `part`.
+    checks
+        Those that vcrpy runs, for two requests whose forms are equal: a person's functions, and
+        for ``like="vcrpy"`` what the form does not contain.
+    looks_inside
+        Whether more than a request's method and address decides.
+    decides_by_address
+        Whether these decide for a request without a body and without ``Range``.
 
     Raises
     ------
@@ -63,21 +76,94 @@ class Matching:
     ) -> None:
         if like is not None:
             check_choice("like", like, ["vcrpy"])
+        self.match_on, self.ignore, self.like = match_on, tuple(check_names("ignore", ignore)), like
         if match_on is None:
             match_on = DEFAULT_MATCH_ON if like is None else _VCRPY_MATCH_ON
         _check_match_on(match_on)
-        rules = [_parsed(rule) for rule in check_names("ignore", ignore)]
-        self.match_on, self.like = match_on, like
-        self.has_whole_address = {*_ORIGIN, "path"} <= set(match_on)
+        rules = [_parsed(rule) for rule in self.ignore]
         self._query = {name for kind, name in rules if kind == "query"}
         self._headers = {name.lower() for kind, name in rules if kind == "header"}
         self._fields = {name for kind, name in rules if kind == "body"}
+        self.names = [each for each in match_on if isinstance(each, str)]
+        by_vcrpy = _CHECKED_BY_VCRPY if like else ()
+        self.checks = [each for each in match_on if callable(each) or each in by_vcrpy]
+        self.in_form = [each for each in self.names if each not in ("path", *by_vcrpy)]
+        self._has_place = "path" in self.names
+        self._has_origin = not {*ORIGIN}.isdisjoint(self.names)
+        # "path" alone names no host. The default means the path below the base address.
+        self._is_path_alone = self.match_on is not None
+        if like is None and self._has_place:
+            self.in_form.append("range")
+        inside = {"body", "raw_body", "headers", "range"}
+        self.looks_inside = bool(self.checks) or not inside.isdisjoint(self.in_form)
+        by_address = {"method", "path", "query"} <= set(self.names)
+        others = {"raw_body", "headers", "uri", "url"} & set(self.names)
+        self.decides_by_address = by_address and not others and not self.checks
+
+    def __or__(self, other: Matching | None) -> Matching:
+        """Return this one with what the other one gives; None gives nothing."""
+        if other is None:
+            return self
+        match_on = self.match_on if other.match_on is None else other.match_on
+        return Matching(match_on, other.ignore or self.ignore, other.like or self.like)
 
     @property
-    def unindexed(self) -> list[str | Matcher]:
-        """The matchers that need more than a request's method and address."""
-        indexed = (*INDEXED, *(_ORIGIN if self.has_whole_address else ()))
-        return [each for each in self.match_on if each not in indexed]
+    def compared_parts(self) -> set[str]:
+        """The names of what is compared, for `mismatch.differences`."""
+        knows_place = self._has_place and not self._has_origin
+        is_path_alone = self._is_path_alone or self.like is not None
+        return {*self.names, *(ORIGIN if knows_place and not is_path_alone else ())}
+
+    def forms(self, request: Request, base_urls: Iterable[str]) -> Iterator[Form]:
+        """Yield the canonical forms of a request; one that is equal in an earlier form comes first.
+
+        The first form has the whole address. The next ones have the path below each base address.
+        If a person names the path and no part of the origin, the last one has the path alone.
+
+        The request is one that `compared` returned.
+        """
+        rest = tuple([self.part(name, request) for name in self.in_form])
+        if not self._has_place:
+            yield rest
+            return
+        origin, path = split_address(request.uri)
+        if self._has_origin or self.like is not None:
+            yield path, *rest
+            return
+        yield origin, path, *rest
+        for base_url in base_urls:
+            base_origin, base_path = split_address(base_url)
+            base_path = base_path.rstrip("/")
+            if origin == base_origin and f"{path}/".startswith(f"{base_path}/"):
+                yield "below", path[len(base_path) :] or "/", *rest
+        if self._is_path_alone:
+            yield "anywhere", path, *rest
+
+    def part(self, name: str, request: Request) -> Hashable:
+        """Return the part of a request that a matcher compares, in its canonical form."""
+        match name:
+            case "method":
+                return request.method.upper()
+            case "query":
+                return _parameters(request.uri, keep_blank_values=self.like is None)
+            case "scheme" | "host" | "port":
+                return origin_parts(split_address(request.uri)[0])[name]
+            case "range":
+                return header(request.headers, "range")
+            case "body":
+                return canonical_body(request)
+            case "raw_body":
+                return request.body or b""
+            case "headers":  # of a repeated one, vcrpy compares the first
+                return frozenset({n.lower(): v for n, v in reversed(request.headers)}.items())
+            case _:
+                return request.uri
+
+    def accept(self, request: Request) -> str | None:
+        """Return what a read accepts, which counts if the requests to one address differ by it."""
+        if self.like is not None or request.method.upper() not in SAFE_METHODS:
+            return None
+        return header(request.headers, "accept")
 
     def address(self, uri: str) -> str:
         """Return an address without the parameters that are left out."""
@@ -92,39 +178,126 @@ class Matching:
 
     def compared(self, request: Request) -> Request:
         """Return a request without the ignored parts; its body is good only for comparing."""
-        if not (self._query or self._headers or self._fields):
+        if not self.ignore:
             return request
         kept = tuple(each for each in request.headers if each[0].lower() not in self._headers)
-        body = self._body(request) if self._fields and request.body else request.body
+        body = request.body
+        if self._fields and body:
+            body = _body_without(self._fields, request)
+            kept = tuple(each for each in kept if each[0].lower() != "content-encoding")
         return replace(request, uri=self.address(request.uri), headers=kept, body=body)
 
-    def _body(self, request: Request) -> bytes:
-        body, content_type = request.body or b"", header(request.headers, "content-type") or ""
-        value, problem = read_json_body(request.headers, body)
-        if problem is None:
-            for field in self._fields:
-                _remove(value, field.split("."))
-            return json.dumps(value, sort_keys=True).encode()
-        if "x-www-form-urlencoded" in content_type:
-            pairs = parse_qsl(body.decode("latin-1"), keep_blank_values=True)
-            return urlencode([pair for pair in pairs if pair[0] not in self._fields]).encode()
-        body = plain_body(request)
-        if body is not request.body:
-            names = [f'name="{field}"'.encode() for field in self._fields]
-            parts = body.split(b"--boundary")
-            heads = (part.partition(b"\r\n\r\n")[0] for part in parts)
-            pairs_of = zip(parts, heads, strict=True)
-            return b"--boundary".join(
-                part for part, head in pairs_of if not any(b" " + name in head for name in names)
-            )
+
+def split_address(uri: str) -> tuple[str, str]:
+    """Return the origin and the path of an address, in one spelling of each.
+
+    The origin is in lower case and has no user info and no default port; for the path see
+    `unescaped`.
+    """
+    address = uri.partition("#")[0].partition("?")[0]
+    scheme, _, place = address.partition("://")
+    host, slash, path = place.partition("/")
+    scheme, host = scheme.lower(), host.rpartition("@")[2].lower()
+    host = host.removesuffix(_DEFAULT_PORTS.get(scheme, "/"))
+    return f"{scheme}://{host}", unescaped(f"/{path}" if slash else "/")
+
+
+def origin_parts(origin: str) -> dict[str, str]:
+    """Return the scheme, the host and the port of an origin; the port is empty by default."""
+    scheme, _, place = origin.partition("://")
+    host, _, port = place.rpartition(":")
+    if not port.isdecimal():  # none, or a part of an address in brackets
+        host, port = place, ""
+    return {"scheme": scheme, "host": host, "port": port}
+
+
+def unescaped(path: str) -> str:
+    """Return a path without needless escapes: ``%3a`` becomes ``:``, and ``%2f`` ``%2F``.
+
+    Clients differ in what they escape: httpx sends a given ``%3A`` unchanged, aiohttp sends ``:``.
+    A slash, ``?``, ``#`` and ``%`` stay escaped, since they would mean something else.
+    """
+    return _ESCAPE.sub(_unescaped, path) if "%" in path else path
+
+
+def _unescaped(escape: re.Match[str]) -> str:
+    character = chr(int(escape[1], 16))
+    return character if "!" <= character <= "~" and character not in "/?#%" else escape[0].upper()
+
+
+def _parameters(uri: str, *, keep_blank_values: bool) -> tuple[tuple[str, str], ...]:
+    query = uri.partition("#")[0].partition("?")[2]
+    if not query:
+        return ()
+    pairs = parse_qsl(query, keep_blank_values=keep_blank_values, errors="surrogateescape")
+    return tuple(sorted(pairs))
+
+
+def canonical_body(request: Request) -> Hashable:
+    """Return the canonical form of a body, decompressed.
+
+    JSON counts by its values and their types, a form by its fields, also empty ones, and a
+    multipart body by its parts. Any other body counts by its bytes.
+    """
+    if not request.body:
+        return None
+    body = _plain(request)
+    content_type = (header(request.headers, "content-type") or "").lower()
+    if content_type.startswith("multipart/"):
+        return _of_parts(read_multipart(body)) or body
+    value, problem = _json(body, content_type)
+    if problem is None:
+        with suppress(RecursionError):
+            return "JSON", json.dumps(value, sort_keys=True)
+    if "x-www-form-urlencoded" in content_type:
+        return "form", tuple(_fields(body))
+    return body
+
+
+def _plain(request: Request) -> bytes:
+    """Return a body decompressed, or as it is if that is not possible."""
+    body = request.body or b""
+    try:
+        return unpack(body, header(request.headers, "content-encoding") or "")
+    except ValueError:
         return body
 
 
-def plain_body(request: Request) -> bytes:
-    """Return a body for comparing: the random boundary of a multipart body is replaced."""
-    body, content_type = request.body or b"", header(request.headers, "content-type") or ""
-    if content_type.lower().startswith("multipart/") and (match := _BOUNDARY.search(content_type)):
-        return body.replace(match[1].encode(), b"boundary")
+def _json(body: bytes, content_type: str) -> tuple[object, str | None]:
+    return read_json(body, declared_charset(content_type), parse_float=_number)
+
+
+def _number(text: str) -> float | int:
+    """Return a number of JSON, which does not tell 1.0 from 1."""
+    number = float(text)
+    return int(number) if number.is_integer() else number
+
+
+def _fields(body: bytes) -> list[tuple[str, str]]:
+    text = body.decode("latin-1")
+    return parse_qsl(text, keep_blank_values=True, encoding="latin-1")
+
+
+def _of_parts(parts: Iterable[Part]) -> tuple[tuple[bytes, bytes], ...]:
+    return tuple([(each.head, each.content) for each in parts])
+
+
+def _body_without(fields: Collection[str], request: Request) -> bytes:
+    """Return a body without some fields: of JSON, of a form or of a multipart body."""
+    body = _plain(request)
+    content_type = (header(request.headers, "content-type") or "").lower()
+    if content_type.startswith("multipart/") and (parts := read_multipart(body)):
+        kept = _of_parts(each for each in parts if each.name not in fields)
+        lines = [b"--boundary\r\n%s\r\n\r\n%s\r\n" % part for part in kept]
+        return b"".join(lines)
+    value, problem = _json(body, content_type)
+    if problem is None:
+        for field in fields:
+            _remove(value, field.split("."))
+        return json.dumps(value, sort_keys=True).encode()
+    if "x-www-form-urlencoded" in content_type:
+        kept_fields = [pair for pair in _fields(body) if pair[0] not in fields]
+        return urlencode(kept_fields, encoding="latin-1").encode()
     return body
 
 

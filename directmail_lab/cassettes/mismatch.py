@@ -7,32 +7,17 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 from urllib.parse import parse_qsl
 
-from ..exchange.bodies import leaves, read_form, read_json_body
+from ..exchange.bodies import leaves, read_form, read_json_body, read_multipart
 from ..exchange.values import Request, header
+from .matching import ORIGIN, origin_parts, split_address, unescaped
 
 Differences = dict[str, tuple[object, object]]
 """For the name of each part that differs: the sent value and the recorded one."""
 
 _MAX_PARSED_BYTES: Final = 1024**2
-_PLACE: Final = ("method", "host", "path")
+_PLACE: Final = ("method", *ORIGIN, "path")
 _LONGEST_PATH: Final = 200
-_FILE: Final = re.compile(r'\bname="([^"\r\n]*)"; *filename="([^"\r\n]*)"')  # of a part
-_ESCAPE: Final = re.compile("%([0-9A-Fa-f]{2})")
 _ADDRESS: Final = re.compile(r"([^/?#]*//)?(?:[^/?#]*@)?([^/?#]*)([^?#]*)\??([^#]*)")
-
-
-def unescaped(address: str) -> str:
-    """Return an address without needless escapes: ``%3a`` becomes ``:``, and ``%2f`` ``%2F``.
-
-    Clients differ in what they escape: httpx sends a given ``%3A`` unchanged, aiohttp sends ``:``.
-    A slash, ``?``, ``#`` and ``%`` stay escaped, since they would mean something else.
-    """
-    return _ESCAPE.sub(_unescaped, address) if "%" in address else address
-
-
-def _unescaped(escape: re.Match[str]) -> str:
-    character = chr(int(escape[1], 16))
-    return character if "!" <= character <= "~" and character not in "/?#%" else escape[0].upper()
 
 
 def place_of(request: Request, base_url: str) -> tuple[str, str, str]:
@@ -64,27 +49,40 @@ def differences(
         The names of vcrpy's matchers in use.
     """
     kinds = {name.removesuffix("s") for name in compared}
-    kinds |= {"host"} if "path" in kinds else set()
     ours, theirs = dict(_parts(*sent)), dict(_parts(*recorded))
+    if _is_below(*sent) and _is_below(*recorded):  # where the bases are does not count
+        kinds.difference_update(ORIGIN)
     is_other = ours["method"] != theirs["method"] or ours["path"] != theirs["path"]
     forms = _form_of(sent[0]), _form_of(recorded[0])
     if has_other_form := "" not in forms and forms[0] != forms[1]:
         kinds.discard("body")  # they have no fields to compare
-    found: Differences = {
-        name: (ours.get(name), theirs.get(name))
-        for name in (_PLACE if is_other else {**ours, **theirs})
-        if name.partition(":")[0] in kinds and ours.get(name) != theirs.get(name)
-    }
+    found: Differences = {}
+    for name in _PLACE if is_other else {**ours, **theirs}:
+        pair = ours.get(name), theirs.get(name)
+        has_both = name in ours and name in theirs
+        if name.partition(":")[0] in kinds and (not has_both or _differ(*pair)):
+            found[name] = pair
     if has_other_form and not is_other and "body" in compared:
         found["body: {} where {} was recorded".format(*forms)] = forms
     return found
 
 
+def _is_below(request: Request, base_url: str) -> bool:
+    return not place_of(request, base_url)[0]
+
+
+def _differ(ours: object, theirs: object) -> bool:
+    """Return whether two values are different: in JSON, true is not 1."""
+    return ours != theirs or isinstance(ours, bool) != isinstance(theirs, bool)
+
+
 def _parts(request: Request, base_url: str) -> Iterator[tuple[str, object]]:
     """Yield each part of a request by its name."""
-    origin, path, query = place_of(request, base_url)
-    yield from zip(_PLACE, (request.method, origin, path), strict=True)
-    yield from _by_name("query", sorted(parse_qsl(query)))
+    _, path, query = place_of(request, base_url)
+    yield "method", request.method
+    yield from origin_parts(split_address(request.uri)[0]).items()
+    yield "path", path
+    yield from _by_name("query", sorted(parse_qsl(query, keep_blank_values=True)))
     yield from _by_name("header", ((name.lower(), value) for name, value in request.headers))
     body, content_type = request.body or b"", header(request.headers, "content-type") or ""
     value, problem = read_json_body(request.headers, body[:_MAX_PARSED_BYTES])
@@ -93,8 +91,9 @@ def _parts(request: Request, base_url: str) -> Iterator[tuple[str, object]]:
         yield from _by_name("body", ((".".join(map(str, path)), leaf) for path, leaf in fields))
     elif "form" in content_type and len(body) <= _MAX_PARSED_BYTES:
         yield from _by_name("body", read_form(content_type, body))
-        named = _FILE.findall(body.decode("utf-8", "replace"))
-        yield from _by_name("body", ((f"file name of {name}", file) for name, file in named))
+        parts = read_multipart(body) if "multipart" in content_type else []
+        named = [part for part in parts if part.file_name is not None]
+        yield from _by_name("body", ((f"file name of {p.name}", p.file_name) for p in named))
     elif body:
         yield "body", body
 

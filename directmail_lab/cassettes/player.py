@@ -1,37 +1,57 @@
 """Find the recorded response to a request, in the order of the recording.
 
-An index on method, address and query finds the few candidates. vcrpy's own matchers decide between
-them.
+An index by the canonical forms of requests (see `matching`) finds it. vcrpy's matchers and a
+person's functions then decide between the few that are equal in it.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass
 from difflib import SequenceMatcher
-from functools import cached_property
 from heapq import nlargest
 from itertools import chain, islice
 from typing import Final
-from urllib.parse import parse_qsl, unquote_plus
+from urllib.parse import unquote_plus
 
-from ..contract import SAFE_METHODS
 from ..display import plural
 from ..errors import CassetteFormatError, NotRecordedError
-from ..exchange.values import Request, header
+from ..exchange.values import Request, Response, fails, header
 from ..redaction import Redactor
 from .files import FileRecording
 from .layout import Address
-from .matching import INDEXED, Matcher, Matching, plain_body
-from .mismatch import Differences, differences, place_of, unescaped
+from .matching import Form, Matching, split_address
+from .mismatch import Differences, differences, place_of
+
+Call = tuple[int, ...]
+"""The indexes of a request's attempts."""
 
 _MAX_COMPARED: Final = 500
 _LONGEST_QUERY: Final = 200
-_USER_INFO: Final = re.compile(r"(?<=://)[^/]*@")
-_RESPELLED: Final = re.compile(r"%|\?[^?]*[&+]")
+# An address that is the same without an escape, its default port, or an empty query or value.
+_RESPELLED: Final = re.compile(r"[%+#]|[?=]$|:(?:80|443)(?![^/?])")
+# The same with other parameters in another order, or with one that has no value.
+_PARAMETERS: Final = re.compile(r"\?(?:[^?]*&|[^=]*=?$)")
+
+
+@dataclass(slots=True)
+class _Calls:
+    """The calls of one form, in the order of the recording; those before ``start`` were played."""
+
+    calls: list[Call]
+    start: int = 0
+
+    def next(self, played: bytearray) -> Call | None:
+        """Return the first call that was not played, or None."""
+        while self.start < len(self.calls) and played[self.calls[self.start][0]]:
+            self.start += 1
+        return self.calls[self.start] if self.start < len(self.calls) else None
+
+
+_NONE: Final = _Calls([])
 
 
 class Player:
@@ -71,166 +91,251 @@ class Player:
     ) -> None:
         self._recording = recording
         self._matching = matching
-        self._names = [name for name in matching.match_on if isinstance(name, str)]
-        self._rest = matching.unindexed
-        self._rest_of_reads = [each for each in self._rest if each != "body"]
-        self._knows_addresses = set(INDEXED) <= set(self._names)
         self._base_url = base_url
         self._redactor = redactor
         self.played = bytearray(len(recording))
-        # For each method and address, the responses to it in reverse order. Each is the range of
-        # the indexes of its attempts. An only response is just its index: a third of the memory.
-        self._responses: dict[str, dict[str, list[range] | int]] = {}
-        self._unescaped: set[str] = set()
+        # The indexes of the requests to each address. An only one is no list: that takes a third of
+        # the memory.
+        self._addresses: dict[str, dict[str, list[int] | int]] = {}
+        self._attempts: dict[int, int] = {}  # the number of each attempt but first ones
+        self._looked_inside: set[Address] = set()  # addresses with requests that are not bare
+        self._respelled: set[str] = set()
+        self._calls_by_address: dict[Address, _Calls | None] = {}
+        self._calls_by_form: dict[tuple[Form, str | None], _Calls] = {}
+        self._indexes_by_form: dict[Form, list[int]] = {}
         self._index()
-        if recording.fallbacks and not plays_fallbacks and (dropped := self._dropped()):
-            self._responses.clear()
-            vars(self).pop("_alike", None)
-            self._index(dropped)
+        if recording.fallbacks and not plays_fallbacks:
+            dropped = self._superseded_failures()
+            if dropped:
+                self._forget_calls()
+                self._addresses.clear()
+                self._index(dropped)
 
     def _index(self, dropped: Collection[int] = ()) -> None:
-        before, start = None, 0
-        for index, ((method, recorded), attempt) in enumerate(self._recording.addresses()):
+        looks_inside = self._matching.looks_inside
+        for index, ((method, recorded), attempt, is_bare) in enumerate(self._recording.addresses()):
             if index in dropped:
-                self.played[index], before = 1, None
+                self.played[index] = 1
                 continue
-            uri = self._matching.address(recorded)
             # vcrpy writes a method of aiohttp as its caller did: "post".
-            same = self._responses.setdefault(method := method.upper(), {})
-            if uri not in same:
+            method = method.upper()
+            uri = self._matching.address(recorded)
+            if attempt > 1:
+                self._attempts[index] = attempt
+            if looks_inside and not is_bare:
+                self._looked_inside.add((method, uri))
+            same = self._addresses.setdefault(method, {})
+            others = same.get(uri)
+            if others is None:
                 same[uri] = index
-                if "%" in uri or "+" in uri:
-                    self._unescaped.add(unquote_plus(uri))
+                if _RESPELLED.search(uri):
+                    self._respelled.add(self._plainly_spelled(uri))
+            elif isinstance(others, int):
+                same[uri] = [others, index]
             else:
-                responses = same[uri] = self._at(method, uri)
-                if attempt > 1 and before == (method, uri):
-                    responses[-1] = range(start, index + 1)
-                    continue
-                responses.append(range(index, index + 1))
-            before, start = (method, uri), index
-        for each in chain.from_iterable(same.values() for same in self._responses.values()):
-            if isinstance(each, list):
-                each.reverse()
+                others.append(index)
 
-    def _dropped(self) -> set[int]:
+    def _plainly_spelled(self, uri: str) -> str:
+        query = unquote_plus(uri.partition("#")[0].partition("?")[2])
+        if self._matching.like is not None and query.endswith("="):
+            query = ""  # vcrpy drops a parameter without a value
+        return "".join(split_address(uri)) + (f"?{query}" if query else "")
+
+    def _superseded_failures(self) -> set[int]:
         """Return the indexes of failures for whose request there is another response."""
-        fallbacks, dropped = self._recording.fallbacks, set[int]()
-        has_others: dict[Request, bool] = {}
-        responses = chain.from_iterable(self._at(*address) for address in self._addresses())
-        for attempts in responses:
-            if attempts[-1] not in fallbacks:
+        failures = self._recording.fallbacks
+        superseded = set[int]()
+        known = set[int]()
+        for index in sorted(failures):
+            if index in known:
                 continue
             with suppress(CassetteFormatError):  # a damaged one is an error when it is asked for
-                request = self._request(attempts.start)
-                if request not in has_others:
-                    others = [each[-1] not in fallbacks for each in self.find_all(request)]
-                    has_others[request] = any(others)
-                dropped.update(attempts if has_others[request] else ())
-        return dropped
+                calls = self.find_all(self._recording.request(index))
+                failed = [call for call in calls if call[-1] in failures]
+                known.update(chain.from_iterable(failed))
+                if len(failed) < len(calls):
+                    superseded.update(chain.from_iterable(failed))
+        return superseded
 
-    def _at(self, method: str, uri: str) -> list[range]:
-        """Return the responses to an address."""
-        responses = self._responses.get(method, {}).get(uri, [])
-        return responses if isinstance(responses, list) else [range(responses, responses + 1)]
+    # -- the index -------------------------------------------------------------------------------
 
-    def _addresses(self) -> Iterator[Address]:
-        """Yield each method and address once."""
-        return ((method, uri) for method, same in self._responses.items() for uri in same)
+    def _at(self, method: str, uri: str) -> list[int]:
+        """Return the indexes of the requests to an address."""
+        indexes = self._addresses.get(method, {}).get(uri, [])
+        return indexes if isinstance(indexes, list) else [indexes]
 
-    @cached_property
-    def _alike(self) -> dict[Hashable, list[range]]:
-        """The responses by all keys of a request, made on demand: few replays need it."""
-        alike: dict[Hashable, list[range]] = {}
-        for method, uri in self._addresses():
-            responses = self._at(method, uri)
-            keys = list(self._keys(Request(method, uri), *self._recording.base_urls))
-            looks_inside = any(each in ("body", "headers") for each in self._rest_of(method))
-            for attempts in responses:
-                request = self._recorded(attempts) if looks_inside else None
-                for key in keys if request is None else self._with_headers(keys, request):
-                    alike.setdefault(key, []).append(attempts)
-                    if request is not None:
-                        alike.setdefault((key, plain_body(request)), []).append(attempts)
-        for responses in alike.values():
-            responses.sort(key=lambda each: each.start, reverse=True)
-        return alike
+    def _each_address(self) -> Iterator[Address]:
+        return ((method, uri) for method, same in self._addresses.items() for uri in same)
 
-    def find(self, request: Request, *, repeats: bool = False) -> tuple[range | None, Request]:
+    def _index_by_form(self) -> None:
+        """Index the requests by their forms, once somebody asks: few replays need it."""
+        matching = self._matching
+        base_urls = self._recording.base_urls
+        for address in self._each_address():
+            indexes = self._at(*address)
+            is_bare = matching.decides_by_address and address not in self._looked_inside
+            if is_bare or not matching.looks_inside:
+                for form in matching.forms(Request(*address), base_urls):
+                    self._indexes_by_form.setdefault(form, []).extend(indexes)
+                continue
+            for index in indexes:
+                for form in matching.forms(self._compared(index), base_urls):
+                    self._indexes_by_form.setdefault(form, []).append(index)
+        for indexes in self._indexes_by_form.values():
+            indexes.sort()
+
+    def _forget_calls(self) -> None:
+        self._calls_by_address.clear()
+        self._calls_by_form.clear()
+        self._indexes_by_form.clear()
+
+    def _calls_at(self, request: Request) -> _Calls | None:
+        """Return the calls to an address if it alone decides, else None."""
+        matching = self._matching
+        if not matching.decides_by_address:
+            return None
+        if matching.looks_inside and (request.body or header(request.headers, "range")):
+            return None
+        address = request.method.upper(), matching.address(request.uri)
+        if address not in self._calls_by_address:
+            self._calls_by_address[address] = self._decided_calls(address)
+        return self._calls_by_address[address]
+
+    def _decided_calls(self, address: Address) -> _Calls | None:
+        indexes = self._at(*address)
+        if not indexes or address in self._looked_inside:
+            return None
+        uri = address[1]
+        # If addresses differ only in their spelling, the order of the recording decides.
+        if _RESPELLED.search(uri) or _PARAMETERS.search(uri) or uri in self._respelled:
+            return None
+        several = self._matching.like is None and len(indexes) > 1
+        if several and len(self._recording.accepts_of(indexes)) > 1:
+            return None
+        return _Calls(self._as_calls(indexes))
+
+    def _calls_of(self, form: Form, request: Request) -> _Calls:
+        """Return the calls of a form; if their ``Accept`` differs, those with this request's."""
+        if not self._indexes_by_form:
+            self._index_by_form()
+        indexes = self._indexes_by_form.get(form)
+        if indexes is None:
+            return _NONE
+        if (form, None) not in self._calls_by_form:
+            self._calls_by_form[form, None] = _Calls(self._as_calls(indexes))
+            self._split_by_accept(form, indexes)
+        calls = self._calls_by_form.get((form, self._matching.accept(request)))
+        return calls or self._calls_by_form[form, None]
+
+    def _split_by_accept(self, form: Form, indexes: list[int]) -> None:
+        if self._matching.like is not None or len(self._recording.accepts_of(indexes)) == 1:
+            return
+        by_accept: dict[str, list[int]] = {}
+        for index in indexes:
+            accept = self._matching.accept(self._matching.compared(self._recording.request(index)))
+            if accept is not None:
+                by_accept.setdefault(accept, []).append(index)
+        if len(by_accept) > 1:
+            for accept, group in by_accept.items():
+                self._calls_by_form[form, accept] = _Calls(self._as_calls(group))
+
+    def _as_calls(self, indexes: list[int]) -> list[Call]:
+        """Return the calls that these interactions are: each with its attempts, in their order.
+
+        A second attempt belongs to the latest call whose first one failed, and so on.
+        """
+        if self._attempts.keys().isdisjoint(indexes):
+            return [(index,) for index in indexes]
+        calls: list[Call] = []
+        failed: dict[int, list[int]] = {}  # by the number of their last attempt
+        for index in indexes:
+            attempt = self._attempts.get(index, 1)
+            before = failed.get(attempt - 1)
+            at = before.pop() if before else len(calls)
+            if before is None or at == len(calls):
+                calls.append(())
+            calls[at] += (index,)
+            if fails(self._response(index)):
+                failed.setdefault(attempt, []).append(at)
+        return calls
+
+    def _response(self, index: int) -> Response:
+        return self._recording.interactions[index].response
+
+    def _compared(self, index: int) -> Request:
+        """Return a recorded request, as it is compared."""
+        # Redact another program's request again: this session may know a key in it.
+        request = self._redactor.request(self._recording.request(index))
+        return self._matching.compared(request)
+
+    # -- find ------------------------------------------------------------------------------------
+
+    def find(self, request: Request, *, repeats: bool = False) -> tuple[Call | None, Request]:
         """Return the indexes of the next response to a request, and the redacted request.
 
         There is an index for each attempt. The response is the first one that was not played yet,
-        or else the last one. If its request has the same bytes, it comes before one whose request
-        is only equal by the matchers. With ``repeats``, the last response to the same address comes
-        before other ones that were not played.
+        or else the last one. With ``repeats``, the last response to the same address comes before
+        other ones that were not played.
         """
-        if not self._responses:
+        if not self._addresses:
             return None, request
-        request, same = self._at_address(request)
-        if attempts := self._next(same) or (same[0] if same and repeats else None):
-            return attempts, request
-        return self._find_alike(self._matching.compared(request)), request
+        at_address = self._calls_at(request)
+        if at_address is not None:
+            call = at_address.next(self.played)
+            if call is None and repeats:
+                call = at_address.calls[-1]
+            if call is not None:
+                return call, Request(request.method.upper(), request.uri)
+        request = self._redactor.request(request)
+        compared = self._matching.compared(request)
+        for form in self._matching.forms(compared, [self._base_url]):
+            calls = self._calls_of(form, compared)
+            call = self._first_checked(calls, compared) if self._matching.checks else None
+            if not self._matching.checks and calls.calls:
+                call = calls.next(self.played) or calls.calls[-1]
+            if call is not None:
+                return call, request
+        return None, request
 
-    def find_all(self, request: Request) -> list[range]:
+    def _first_checked(self, calls: _Calls, request: Request) -> Call | None:
+        """Return the first call that was not played, or else the last one, that matches."""
+        unplayed = (each for each in calls.calls if not self.played[each[0]])
+        in_order = chain(unplayed, reversed(calls.calls))
+        return next((each for each in in_order if self._matches(request, each)), None)
+
+    def find_all(self, request: Request) -> list[Call]:
         """Return the indexes of all responses to a request, in the order of the recording."""
-        request, same = self._at_address(request)
-        if same:
-            return same[::-1]
-        looks_inside, request = self.looks_inside(request.method), self._matching.compared(request)
-        for key in self._keys(request, self._base_url):
-            responses = self._alike.get(key, [])
-            if looks_inside and self._rest == ["body"]:
-                responses = self._alike.get((key, plain_body(request)), []) or responses
-            found = [each for each in responses if not looks_inside or self._matches(request, each)]
+        at_address = self._calls_at(request)
+        if at_address is not None:
+            return at_address.calls
+        compared = self._matching.compared(self._redactor.request(request))
+        for form in self._matching.forms(compared, [self._base_url]):
+            found = self._calls_of(form, compared).calls
+            if self._matching.checks:
+                found = [each for each in found if self._matches(compared, each)]
             if found:
-                return found[::-1]
+                return found
         return []
 
-    def _at_address(self, request: Request) -> tuple[Request, list[range]]:
-        """Return the redacted request, and the responses if its address alone decides them."""
-        if not request.method.isupper():
-            request = replace(request, method=request.method.upper())
-        looks_inside, uri = self.looks_inside(request.method), self._matching.address(request.uri)
-        # Recorded requests are redacted.
-        if looks_inside or not self._at(request.method, uri):
-            request = self._redactor.request(request)
-            uri = self._matching.address(request.uri)
-        is_by_address = self._knows_addresses and not looks_inside
-        # If addresses differ only in order or escapes, the order of the recording decides.
-        if is_by_address and not _RESPELLED.search(uri) and uri not in self._unescaped:
-            return request, self._at(request.method, uri)
-        return request, []
+    def _matches(self, request: Request, call: Call) -> bool:
+        from .vcr_files import matches
 
-    def _find_alike(self, request: Request) -> range | None:
-        looks_inside = self.looks_inside(request.method)
-        keys = self._keys(request, self._base_url)
-        for key in self._with_headers(keys, request) if looks_inside else keys:
-            if responses := self._alike.get(key):
-                if not looks_inside:
-                    return self._next(responses) or responses[0]
-                same = self._alike.get((key, plain_body(request)), [])
-                if self._rest == ["body"] and (attempts := self._next(same)):
-                    return attempts
-                in_order = chain(reversed(same), reversed(responses))
-                unplayed = (each for each in in_order if not self.played[each.start])
-                for attempts in chain(unplayed, same, responses):
-                    if self._matches(request, attempts):
-                        return attempts
-        return None
+        return matches(self._matching.checks, request, self._compared(call[0]))
 
-    def _next(self, responses: list[range]) -> range | None:
-        """Return the first one that was not played, or None, and drop those before it."""
-        while len(responses) > 1 and self.played[responses[-1].start]:
-            responses.pop()
-        return responses[-1] if responses and not self.played[responses[-1].start] else None
-
-    def mark(self, attempts: range) -> None:
+    def mark(self, call: Call) -> None:
         """Mark a response and its attempts as played."""
-        for index in attempts:
+        for index in call:
             self.played[index] = 1
+
+    def rewind(self) -> None:
+        """Play all responses again."""
+        self.played = bytearray(len(self.played))
+        self._forget_calls()
 
     def unplayed(self) -> list[Request]:
         """Return the requests whose responses were not played."""
-        return [self._request(i) for i, is_played in enumerate(self.played) if not is_played]
+        left = [index for index, is_played in enumerate(self.played) if not is_played]
+        return [self._recording.request(index) for index in left]
 
     def refusal(self, request: Request, *, is_played: bool) -> NotRecordedError:
         """Return the error that says why a request has no response, and what to do.
@@ -273,58 +378,6 @@ class Player:
             request=title,
         )
 
-    # -- what is equal ---------------------------------------------------------------------------
-
-    def _keys(self, request: Request, *base_urls: str) -> Iterable[Hashable]:
-        """Yield the keys of a request in the index: its address, and its path below a base."""
-        names, (address, _, query) = self._names, request.uri.partition("?")
-        address = unescaped(_USER_INFO.sub("", address.partition("#")[0]))
-        method = request.method if "method" in names else ""
-        parameters = _parameters(query) if "query" in names else ()
-        if "path" not in names:
-            yield method, parameters
-            return
-        yield method, address if address.count("/") > 2 else f"{address}/", parameters
-        for base_url in () if self._matching.has_whole_address else map(unescaped, base_urls):
-            if base_url and f"{address}/".startswith(f"{base_url}/"):
-                yield method, address[len(base_url) :] or "/", parameters
-
-    def _with_headers(self, keys: Iterable[Hashable], request: Request) -> Iterable[Hashable]:
-        """Return keys with the headers that vcrpy compares, or unchanged if it compares none."""
-        if "headers" not in self._names:
-            return keys
-        first = {name.lower(): value for name, value in reversed(request.headers)}
-        return [(key, frozenset(first.items())) for key in keys]
-
-    def looks_inside(self, method: str) -> bool:
-        """Return whether more than the method and the address decides."""
-        return bool(self._rest_of(method))
-
-    def _rest_of(self, method: str) -> list[str | Matcher]:
-        """Return the matchers that the index does not cover; bodies count only for writes."""
-        return self._rest_of_reads if method in SAFE_METHODS else self._rest
-
-    def _matches(self, request: Request, attempts: range) -> bool:
-        from .vcr_files import matches
-
-        recorded = self._recorded(attempts)
-        rest = self._rest_of(request.method)
-        if "body" in rest:
-            request, recorded = (
-                replace(each, body=plain_body(each)) for each in (request, recorded)
-            )
-            if _is_form_without_fields(request) and request.body != recorded.body:
-                return False
-        return matches(rest, request, recorded)
-
-    def _recorded(self, attempts: range) -> Request:
-        """Return the recorded request of a response, as it is compared."""
-        # Redact another program's request again: this session may know a key in it.
-        return self._matching.compared(self._redactor.request(self._request(attempts.start)))
-
-    def _request(self, index: int) -> Request:
-        return self._recording.interactions[index].request
-
     # -- what is nearest -------------------------------------------------------------------------
 
     def _nearest(self, request: Request) -> tuple[list[tuple[str, Differences]], float]:
@@ -338,8 +391,9 @@ class Player:
             ratio = SequenceMatcher(None, path, place_of(other, base_url)[1]).ratio()
             return ratio, request.method == other.method
 
-        indexes = {self._at(*each)[0].start for each in islice(self._addresses(), _MAX_COMPARED)}
-        others = nlargest(9, (self._request(i) for i in sorted(indexes)), key=similarity)
+        firsts = {self._at(*each)[0] for each in islice(self._each_address(), _MAX_COMPARED)}
+        requests = (self._recording.request(index) for index in sorted(firsts))
+        others = nlargest(9, requests, key=similarity)
         ranked = [(each, self._differences(request, each)) for each in others]
         ranked.sort(key=lambda pair: (*similarity(pair[0]), -len(pair[1])), reverse=True)
         titled = [(self._title(other, base_url), differing) for other, differing in ranked]
@@ -350,13 +404,21 @@ class Player:
         """Return the compared parts that differ by name, and the functions of ``match_on``."""
         from .vcr_files import matches
 
-        request, other = map(self._matching.compared, (request, self._redactor.request(other)))
-        sent, recorded = (replace(each, body=plain_body(each)) for each in (request, other))
-        rest = self._rest_of(request.method)
-        compared = {name for name in self._names if name in INDEXED or name in rest}
+        matching = self._matching
+        sent = matching.compared(request)
+        recorded = matching.compared(self._redactor.request(other))
         base_urls = self._base_url, self._recording.base_url or ""
-        differing = differences((sent, base_urls[0]), (recorded, base_urls[1]), compared)
-        for each in () if {"method", "path"} & differing.keys() else rest:
+        differing = differences(
+            (sent, base_urls[0]), (recorded, base_urls[1]), matching.compared_parts
+        )
+        if {"method", "path"} & differing.keys():
+            return differing
+        for name in matching.in_form:
+            shown = "header: range" if name == "range" else name
+            is_named = any(part.startswith(shown.removesuffix("s")) for part in differing)
+            if not is_named and matching.part(name, sent) != matching.part(name, recorded):
+                differing[shown] = None, None
+        for each in matching.checks:
             name = each if isinstance(each, str) else f"match_on: {getattr(each, '__name__', '')}"
             is_named = any(part.startswith(name.removesuffix("s")) for part in differing)
             with suppress(Exception):  # a function may not expect two such requests
@@ -368,7 +430,7 @@ class Player:
         """Return the titles of the requests whose responses were not played."""
         base_url = self._recording.base_url or ""
         left = [index for index, is_played in enumerate(self.played) if not is_played]
-        requests = (self._request(index) for index in left[:_MAX_COMPARED])
+        requests = (self._recording.request(index) for index in left[:_MAX_COMPARED])
         shown = Counter(self._title(each, base_url) for each in requests).most_common(3)
         titles = [f"{title} ({count} times)" if count > 1 else title for title, count in shown]
         more = len(left) - sum(count for _, count in shown)
@@ -384,15 +446,3 @@ def _names_in(query: str) -> str:
     parts = (part.partition("=") for part in query.split("&") if part)
     names = "&".join(dict.fromkeys(f"{name}=…" if equals else "…" for name, equals, _ in parts))
     return f"?{names[:_LONGEST_QUERY]}" if names else ""
-
-
-def _is_form_without_fields(request: Request) -> bool:
-    """Return whether vcrpy finds all such bodies equal, such as JSON sent by ``curl -d``."""
-    content_type = header(request.headers, "content-type") or ""
-    return "x-www-form-urlencoded" in content_type and b"=" not in (request.body or b"")
-
-
-def _parameters(query: str) -> tuple[tuple[str, str], ...]:
-    """Return the parameters in the order of their names, as vcrpy compares them."""
-    query = query.partition("#")[0]
-    return tuple(sorted(parse_qsl(query))) if query else ()

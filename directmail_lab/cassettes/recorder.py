@@ -24,7 +24,7 @@ from . import layout
 from .files import MAX_FILE_BYTES, FileRecording, read_cassette
 from .library import Version, locked, patiently, version_of
 from .matching import Matching
-from .player import Player
+from .player import Call, Player
 from .writer import LineWriter, header_text, write_cassette
 
 Ending = Literal["merge", "replace", "aside"]
@@ -187,7 +187,7 @@ class Recorder:
             plays_fallbacks=True,
         )
 
-    def _old_responses(self, request: Request) -> list[range]:
+    def _old_responses(self, request: Request) -> list[Call]:
         """Return the interactions of earlier runs to a request that were not replaced."""
         if not self.old_count:
             return []
@@ -212,7 +212,7 @@ class Recorder:
             return sorted(index for attempts in responses for index in attempts)
         return []
 
-    def _response(self, attempts: range) -> Response:
+    def _response(self, attempts: Call) -> Response:
         return self.recording.interactions[attempts[-1]].response
 
     def sent_before(self, write: Request) -> list[tuple[FileRecording, int]]:
@@ -234,7 +234,7 @@ class Recorder:
         """Keep what earlier runs recorded of a write, if this run sends the same one, too."""
         self._asked.add(hash(self._redactor.request(write)))
 
-    def _earlier(self, write: Request) -> Iterator[tuple[FileRecording, range]]:
+    def _earlier(self, write: Request) -> Iterator[tuple[FileRecording, Call]]:
         """Yield what earlier runs recorded of a write, also in the files that they left."""
         for file in unfinished_files(self._path):
             if file != self._file:
@@ -350,7 +350,7 @@ class Recorder:
     def _rewrite(self, recording: FileRecording, *, as_written: bool = True) -> None:
         """Write a compact copy of the cassette's file in our layout, in its place."""
         # Without the addresses that everything was replaced of: a stand-in has another port daily.
-        uris = [uri for (_, uri), _ in recording.addresses()]
+        uris = [uri for (_, uri), *_ in recording.addresses()]
         named = [each for each in recording.base_urls if any(u.startswith(each) for u in uris)]
         base_url, *others = [*(named or recording.base_urls[:1]), *self._new_base_urls] or [None]
         metadata = {**self._metadata, **recording.metadata, "base_url": base_url}

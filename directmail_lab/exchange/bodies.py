@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from decimal import Decimal
 from textwrap import shorten
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 from urllib.parse import parse_qsl
 
 from ..display import plural
@@ -33,28 +33,9 @@ _MOST_DIGITS: Final = 4300
 _PIECE_BYTES: Final = 4096
 _MAGIC: Final = {"gzip": b"\x1f\x8b\x08", "zstd": b"\x28\xb5\x2f\xfd"}
 
-_FIELD_NAME: Final = re.compile(r';\s*name="([^"\r\n]*)"', re.IGNORECASE)
-
-
-def read_json(
-    content: bytes, charset: str | None = None, *, redacted: Callable[[str], str] = str
-) -> tuple[object, str | None]:
-    """Return a body's JSON and None, or None and what is wrong with it.
-
-    ``redacted`` gets the text of the body, and returns the text to parse. Nothing is raised: a
-    JSONDecodeError contains the whole body, and would become the context of our error.
-    """
-    if not content.strip():
-        return None, "is empty"
-    if (text := _decode(content, charset)) is None:
-        return None, "is neither UTF-8 nor in the character set that it declares"
-    try:
-        # int() refuses NaN and Infinity.
-        return json.loads(redacted(text), parse_constant=int, parse_float=_number), None
-    except json.JSONDecodeError as error:
-        return None, f"is not JSON (from line {error.lineno}, column {error.colno} on)"
-    except (ValueError, RecursionError):
-        return None, "has NaN, Infinity or an endless number, or is nested deeper than can be read"
+_FIELD_NAME: Final = re.compile(rb';\s*name="([^"\r\n]*)"', re.IGNORECASE)
+_FILE_NAME: Final = re.compile(rb';\s*filename="([^"\r\n]*)"', re.IGNORECASE)
+_DECLARED_CHARSET: Final = re.compile(r"charset=\"?([\w.:-]{1,40})", re.IGNORECASE)
 
 
 def _number(text: str) -> float | int:
@@ -66,6 +47,32 @@ def _number(text: str) -> float | int:
     if exact.adjusted() > _MOST_DIGITS:
         raise ValueError("an endless number")
     return int(exact)
+
+
+def read_json(
+    content: bytes,
+    charset: str | None = None,
+    *,
+    redacted: Callable[[str], str] = str,
+    parse_float: Callable[[str], float] = _number,
+) -> tuple[object, str | None]:
+    """Return a body's JSON and None, or None and what is wrong with it.
+
+    ``redacted`` gets the text of the body, and returns the text to parse; ``parse_float`` is that
+    of ``json.loads``. Nothing is raised: a
+    JSONDecodeError contains the whole body, and would become the context of our error.
+    """
+    if not content.strip():
+        return None, "is empty"
+    if (text := _decode(content, charset)) is None:
+        return None, "is neither UTF-8 nor in the character set that it declares"
+    try:
+        # int() refuses NaN and Infinity.
+        return json.loads(redacted(text), parse_float=parse_float, parse_constant=int), None
+    except json.JSONDecodeError as error:
+        return None, f"is not JSON (from line {error.lineno}, column {error.colno} on)"
+    except (ValueError, RecursionError):
+        return None, "has NaN, Infinity or an endless number, or is nested deeper than can be read"
 
 
 def leaves(value: object, *, into_arrays: bool = False) -> Iterator[tuple[Path, object]]:
@@ -162,16 +169,47 @@ def _path_of_records(body: object, *, is_page: bool) -> str | None:
     return arrays[0] if arrays and not filled else None
 
 
+class Part(NamedTuple):
+    """A part of a multipart body: its headers, the field, its file (None if it is no file)."""
+
+    head: bytes
+    name: str
+    file_name: str | None
+    content: bytes
+
+
+def read_multipart(body: bytes) -> list[Part]:
+    """Return the parts of a multipart body; its first line is the boundary."""
+    body = body.lstrip()
+    boundary = b"\r\n" + (body.partition(b"\r\n")[0] or b"--")
+    pieces = (b"\r\n" + body).split(boundary)[1:]
+    if pieces:  # without the last boundary, if the body broke off
+        pieces[-1] = pieces[-1].removesuffix(b"\r\n")
+    parts = []
+    for piece in pieces:
+        head, blank_line, content = piece.removeprefix(b"\r\n").partition(b"\r\n\r\n")
+        if blank_line:
+            parts.append(
+                Part(head, _first(_FIELD_NAME, head) or "", _first(_FILE_NAME, head), content)
+            )
+    return parts
+
+
+def _first(pattern: re.Pattern[bytes], head: bytes) -> str | None:
+    match = pattern.search(head)
+    return None if match is None else match[1].decode("utf-8", "replace")
+
+
 def read_form(media_type: str, body: bytes) -> list[tuple[str, str]]:
     """Return the fields of a form, URL-encoded or multipart. A file has an empty value."""
-    text = body.decode("utf-8", "replace").lstrip()
-    if not media_type.startswith("multipart/"):
+    if not media_type.lower().startswith("multipart/"):
+        text = body.decode("utf-8", "replace").lstrip()
         return parse_qsl(text, keep_blank_values=True)
     fields = []
-    for part in text.split(text.partition("\r\n")[0] or "--")[1:]:  # the first line is the boundary
-        head, _, value = part.partition("\r\n\r\n")
-        if name := _FIELD_NAME.search(head):
-            fields.append((name[1], "" if "filename" in head else value.removesuffix("\r\n")))
+    for part in read_multipart(body):
+        if part.name:
+            value = "" if part.file_name is not None else part.content.decode("utf-8", "replace")
+            fields.append((part.name, value))
     return fields
 
 
@@ -186,7 +224,7 @@ def read_json_body(headers: Headers, body: bytes) -> tuple[object, str | None]:
 
 def declared_charset(content_type: str) -> str | None:
     """Return the character set that a content type declares, or None."""
-    match = re.search(r"charset=\"?([\w.:-]{1,40})", content_type, re.IGNORECASE)
+    match = _DECLARED_CHARSET.search(content_type)
     return match[1] if match else None
 
 

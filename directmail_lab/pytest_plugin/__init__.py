@@ -74,7 +74,6 @@ _BLOCK: Final = "directmail_network_block"  # a plugin's name
 _WRITE_ADVICE: Final = (
     f"Run pytest {WRITES_OPTION}, or mark the test @pytest.mark.directmail(allow_writes=True)."
 )
-_MATCHING: Final = ("match_on", "ignore", "like")
 _LONGEST_WAIT_S, _PAUSE_S = 60.0, 0.02  # while another worker records the cassette
 
 
@@ -357,7 +356,7 @@ def _replaying(path: Path, _: str, settings: Settings, node: Node) -> Session:  
     else:  # a test that sends nothing needs no cassette
         session, recording = Session(NO_ADDRESS), FileRecording(path.stem, path=path)
     session._fix_writes(_WRITE_ADVICE)
-    session._defaults = settings.given(*_MATCHING)
+    session._matching = settings.matching
     session.replay(recording, repeat=settings.repeat)
     return session
 
@@ -397,7 +396,7 @@ def _recording(path: Path, mode: RecordMode, settings: Settings, node: Node) -> 
     if settings.is_patched:
         session._take_senders()
     session._fix_writes(_WRITE_ADVICE)
-    session._defaults = settings.given(*_MATCHING)
+    session._matching = settings.matching
     options = settings.given("redact", "before_record")
     # Another worker of xdist may be recording the same cassette.
     end = time.monotonic() + (_LONGEST_WAIT_S if hasattr(node.config, "workerinput") else 0)

@@ -31,7 +31,7 @@ from ..arguments import (
 )
 
 if TYPE_CHECKING:
-    from ..cassettes import BeforeRecord, Matcher
+    from ..cassettes import BeforeRecord, Matcher, Matching
 
 Node = pytest.Item | pytest.Module
 
@@ -97,6 +97,13 @@ class Settings:
     def reached(self) -> list[str]:
         """The hosts, or patterns of hosts, that patched clients reach directly."""
         return [] if isinstance(self.patch, bool) else [*self.patch]
+
+    @property
+    def matching(self) -> Matching:
+        """Which parts of two requests must be equal."""
+        from ..cassettes import matching
+
+        return matching.Matching(self.match_on, self.ignore, self.like)
 
     def given(self, *names: str) -> dict[str, Any]:
         """Return those of the named settings that have a value."""

@@ -21,7 +21,13 @@ from urllib.parse import parse_qsl, unquote, unquote_plus, urlsplit
 
 from ..credentials import Hidden, keys_version, known_keys
 from ..errors import CassetteError
-from ..exchange.bodies import MAX_UNPACKED_BYTES, TooLargeError, missing_body, unpack
+from ..exchange.bodies import (
+    MAX_UNPACKED_BYTES,
+    TooLargeError,
+    declared_charset,
+    missing_body,
+    unpack,
+)
 from ..exchange.values import Headers, Interaction, Request, header
 from ..tracebacks import hide_frames
 from .key import REDACTED, KeySearch, lower_ascii
@@ -82,7 +88,6 @@ _ESCAPED_PLACEHOLDER = re.compile("%3C(API_KEY|REDACTED)%3E", re.IGNORECASE)
 _SCHEME = re.compile(r"\s*([A-Za-z][A-Za-z0-9-]{1,31}) ")
 _ONE_PART = re.compile(r"\s*([A-Za-z][\w-]*)\s+([A-Za-z0-9._~+/-]+=*)\s*")
 
-_CHARSET = re.compile(r"charset=\"?([\w.:-]{1,40})", re.IGNORECASE)
 _ASCII: Final = bytes(range(32, 127))
 _BYTE_ORDER_MARKS: Final = (b"\xff\xfe", b"\xfe\xff")
 
@@ -360,7 +365,7 @@ def _decoded(body: bytes, content_type: str) -> tuple[str, str]:
     ValueError
         The charset is unknown, or a key would not be found in it, such as UTF-16.
     """
-    declared = match[1] if (match := _CHARSET.search(content_type)) else "utf-8"
+    declared = declared_charset(content_type) or "utf-8"
     with contextlib.suppress(LookupError):
         if _ASCII.decode(declared).encode() == _ASCII and not body.startswith(_BYTE_ORDER_MARKS):
             for charset in ("utf-8", declared):

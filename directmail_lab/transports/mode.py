@@ -12,7 +12,6 @@ from typing import Final, Literal
 
 from ..cassettes import Cassette, MemoryRecording, Played
 from ..errors import AddressError, NotConnectedError
-from ..exchange.values import Request
 from ..http import httpx, httpx_error, httpx_response, is_write, request_value
 from ..tracebacks import warn_caller
 from . import Transport
@@ -206,10 +205,7 @@ def _played_for(request: httpx.Request, mode: Mode) -> list[Played]:
     call.state.recorded = 0
     if mode.cassette is None or (is_sent_again(request) and mode.cassette.records):
         return []
-    # A client's own credentials are left out of its address, so they must be known.
-    if call.is_foreign or mode.cassette.looks_inside(request.method):
-        return mode.cassette.play(request_value(request))
-    return mode.cassette.play(Request(request.method, str(request.url)))
+    return mode.cassette.play(request_value(request))
 
 
 def _was_cancelled(request: httpx.Request, played: Played) -> bool:

@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from ..cassettes import Cassette, MemoryRecording, Recording
-from ..cassettes.matching import Matching, plain_body
+from ..cassettes.matching import Matching
 from ..errors import AlreadySentError, WriteRefusedError
 from ..exchange.bodies import MAX_UNPACKED_BYTES, shown_missing
 from ..exchange.values import Interaction
@@ -244,8 +244,9 @@ def _keys_of(request: httpx.Request, cassette: Cassette | None) -> list[int]:
     A write that was sent live is known in a later recording with other rules.
     """
     rules = [_DEFAULT] if cassette is None else [cassette.matching, _DEFAULT]
-    compared = [each.compared(request_value(request)) for each in rules]
-    return list(dict.fromkeys(hash((r.method, r.uri, plain_body(r))) for r in compared))
+    value = request_value(request)
+    forms = [next(each.forms(each.compared(value), ())) for each in rules]
+    return list(dict.fromkeys(map(hash, forms)))
 
 
 def _of_cassette(recording: Recording, number: int) -> SentWrite:
