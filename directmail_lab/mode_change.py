@@ -70,6 +70,11 @@ class ModeChange(Generic[_S]):
         return self.entered.transport.mode is self.entered.mode
 
     def __call__(self, function: _F) -> _F:
+        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+            raise argument_error(
+                f"{function.__name__} yields, so it would run after the mode has ended. Use the "
+                'mode in its body, as in: with replay("tour"): …'
+            )
         with self:  # between calls, the session is in its previous mode
             pass
         lock, changes = threading.Lock(), list[ModeChange[_S]]()  # an entry for each running call

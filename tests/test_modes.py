@@ -16,6 +16,8 @@ from directmail_lab.sessions import Session
 from directmail_lab.standin import stand_in
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
     from faulty_service import FaultyService
 
     from directmail_lab.exchange.values import Interaction
@@ -44,6 +46,20 @@ def test_a_mode_decorates_a_function(live: Session) -> None:
     assert [each.request.uri.removeprefix(live.base_url) for each in read_cassette(TOUR)] == [
         *("/v1/users/me", "/v1/lists", "/v1/letters")
     ]
+
+
+def test_a_mode_refuses_to_decorate_a_generator(live: Session) -> None:
+    """It would run live: its body runs after the call has returned."""
+
+    def yields() -> Iterator[int]:
+        yield 1
+
+    async def yields_later() -> AsyncIterator[int]:
+        yield 1
+
+    for function in (yields, yields_later):
+        with pytest.raises(ValueError, match="Use the mode in its body"):
+            live.live()(function)
 
 
 def test_a_decorator_acts_on_the_session_that_is_current_at_the_call(

@@ -2014,6 +2014,75 @@ def test_a_suite_of_vcrpy_replays_as_it_is(pytester: pytest.Pytester, run: Run, 
     run(LOGS_IN.replace("SETTINGS", mark if place == "marker" else ""), passed=1)
 
 
+LONG = """
+    import asyncio, aiohttp, pytest, requests
+
+    URL = "https://api.example.test/v1/users/me?file=" + "a%20b" * 20_000
+
+    async def aio():
+        async with aiohttp.ClientSession() as client, client.get(URL) as response:
+            return response.status
+
+    @pytest.mark.directmail(patch=True, like="vcrpy", repeat="last")
+    def test_me(directmail):
+        assert requests.get(URL).status_code == 200
+        assert asyncio.run(aio()) == 200
+        assert requests.get(URL + "c").status_code == 200
+"""
+
+
+def test_an_address_with_a_file_in_it_plays(run: Run) -> None:
+    """httpx refuses addresses of more than 64 kB; other clients do not, nor does vcrpy."""
+    OWN.parent.mkdir(parents=True)
+    theirs(OWN, answered(get(f"/v1/users/me?file={'a%20b' * 20_000}")))
+    result = run(LONG, failed=1)
+
+    result.stdout.fnmatch_lines(["*GET * differs in query: file"])
+
+
+def test_what_does_not_go_with_patched_clients_fails_at_once(run: Run) -> None:
+    """respx would get no request, and urllib3.future would send past the session."""
+    source = """
+        import pytest, types, urllib3.connection
+
+        pytestmark = pytest.mark.directmail(patch=True)
+
+        @pytest.fixture
+        def respx_mock(): pass
+
+        @pytest.fixture
+        def future(monkeypatch):
+            monkeypatch.setattr(urllib3.connection, "HTTPConnection", object)
+
+        def test_respx(respx_mock): pass
+        def test_future(future, directmail): pass
+        """
+    result = run(source, errors=2)
+
+    result.stdout.fnmatch_lines(["*test_respx uses respx, *", "*taken the place of urllib3*"])
+
+
+@pytest.mark.posix("fork")
+def test_a_forked_child_cannot_record(run: Run, account: StandIn) -> None:
+    """Its responses would not be in the cassette, so it sends nothing."""
+    source = f"""
+        import multiprocessing, pytest, requests
+
+        def ask():
+            requests.get("{account.base_url}/v1/users/me")
+
+        @pytest.mark.directmail(patch=True)
+        def test_me(directmail):
+            child = multiprocessing.get_context("fork").Process(target=ask)
+            child.start()
+            child.join(60)
+            assert child.exitcode == 1
+        """
+
+    run(source, RECORD, passed=1)
+    assert not account.requests
+
+
 BLOCKS = """
     import asyncio, httpx, pytest, vcr
 

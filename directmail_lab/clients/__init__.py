@@ -136,6 +136,20 @@ class Stream(httpx.SyncByteStream, httpx.AsyncByteStream):
             await self._body.aclose()
 
 
+def url_of(text: str) -> httpx.URL:
+    """Return an address of another library, which may be longer than httpx allows.
+
+    A query may contain a whole file. Raises `AddressError` as `parse_url` does.
+    """
+    if len(text) <= _LONGEST_OF_HTTPX:
+        return parse_url(text)
+    address, _, query = text.partition("#")[0].partition("?")
+    url = parse_url(address)
+    # The library that will send it has escaped it.
+    url._uri_reference = url._uri_reference._replace(query=query)
+    return url
+
+
 def as_httpx(request: Any, send: Callable[[httpx.Request], Any] | None = None) -> httpx.Request:
     """Return a copy of a request of httpx or httpx2, which the session may change.
 
@@ -145,7 +159,7 @@ def as_httpx(request: Any, send: Callable[[httpx.Request], Any] | None = None) -
     wants_key = send is not None or call_of(request).wants_key
     copy = httpx.Request(
         request.method,
-        parse_url(str(request.url)),
+        url_of(str(request.url)),
         headers=request.headers.raw,
         stream=Stream(request.stream) if body is None else httpx.ByteStream(body),
         extensions={**request.extensions, EXTENSION: Call(wants_key, send=send)},
@@ -278,5 +292,6 @@ class Exchange:
 
 _CUT: Final = ("IncompleteRead", "ClientPayloadError")
 _FAILURE: Final = re.compile(r"(body: )?([A-Za-z]\w*): (.*)", re.DOTALL)
+_LONGEST_OF_HTTPX: Final = 65_536
 _NOT_ASCII: Final = re.compile("[^!-~]+")
 _CONTROLS: Final = re.compile(rb"[\r\n\0]+")

@@ -18,9 +18,9 @@ from aiohttp.client_proto import ResponseHandler
 from aiohttp.connector import Connection
 
 from ..errors import DirectMailLabError
-from ..http import httpx, parse_url
+from ..http import httpx
 from ..transports.extensions import EXTENSION, Call
-from . import ClientsTransport, Exchange, Failure, Stream, async_parts_of, head_of
+from . import ClientsTransport, Exchange, Failure, Stream, async_parts_of, head_of, url_of
 
 BaseConnector: Final = aiohttp.BaseConnector
 ClientSession: Final = aiohttp.ClientSession
@@ -144,7 +144,7 @@ class _Exchange(Exchange):
         timeouts = {"connect": connect, "pool": connect, "read": read, "write": read}
         sent = httpx.Request(
             request.method,
-            parse_url(str(request.url)),
+            url_of(str(request.url)),
             headers=[
                 (n.encode(), v.encode("utf-8", "surrogateescape"))
                 for n, v in request.headers.items()

@@ -19,9 +19,9 @@ from http import client as http_client
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from ..http import httpx, parse_url
+from ..http import httpx
 from ..transports.extensions import EXTENSION, Call
-from . import ClientsTransport, Exchange, Failure, Stream, head_of, parts_of
+from . import ClientsTransport, Exchange, Failure, Stream, head_of, parts_of, url_of
 
 _PART_BYTES: Final = 65_536
 _IS_SENDING: Final = "_directmail_lab_is_sending"
@@ -213,7 +213,7 @@ class _Exchange(Exchange):
         call = Call(wants_key=True, send=self._send if can_send else None)
         request = httpx.Request(
             self._method,
-            parse_url(self._url),
+            url_of(self._url),
             headers=headers,
             stream=httpx.ByteStream(_joined_chunks(body) if is_chunked else body),
             extensions={"timeout": limits, EXTENSION: call},

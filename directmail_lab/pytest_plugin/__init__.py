@@ -229,7 +229,7 @@ def _session(
         with (
             start(path, mode, settings, node) as session,
             _unblocked(session, node.config, settings),
-            _patched(session, settings, node.config),
+            _patched(session, settings, node),
         ):
             folder = cassette_folder(node)
             session._folders = (folder / node.path.stem, folder)
@@ -426,14 +426,19 @@ def _unblocked(
     return cast("AbstractContextManager[object]", block.allowing(hosts))
 
 
-def _patched(
-    session: Session, settings: Settings, config: pytest.Config
-) -> AbstractContextManager[object]:
+def _patched(session: Session, settings: Settings, node: Node) -> AbstractContextManager[object]:
     """Send the requests of all clients through a session, if the test asks for that."""
     if not settings.is_patched:
         return nullcontext()
     from .patched import patched
-    from .threads import threads_of
+    from .threads import Senders, threads_of
 
-    session._clients_transport.check = threads_of(config).check_request
-    return patched(session._clients_transport, settings.reached)
+    if "respx_mock" in getattr(node, "fixturenames", ()) or node.get_closest_marker("respx"):
+        pytest.fail(
+            f"{node.nodeid} uses respx, which answers below httpx's transports. patch=True leads "
+            "requests through the session before. Use one of them.",
+            pytrace=False,
+        )
+    transport = session._clients_transport
+    transport.check = Senders(threads_of(node.config), records=session.mode == "record").check
+    return patched(transport, settings.reached)

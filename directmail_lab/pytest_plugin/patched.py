@@ -51,8 +51,23 @@ def patched(session: ClientsTransport, passing: Collection[str] = ()) -> Iterato
     with pytest.MonkeyPatch.context() as patch:
         _patch_httpx(patch, session, passes)
         _patch_connections(patch, Connections(session, passes))
-        with _when_imported("aiohttp", lambda: _patch_aiohttp(patch, session, passes)):
+        with (
+            _when_imported("aiohttp", lambda: _patch_aiohttp(patch, session, passes)),
+            _when_imported("urllib3", _refuse_other_urllib3),
+        ):
             yield
+
+
+def _refuse_other_urllib3() -> None:
+    """Fail a test in which another package, such as urllib3.future, takes the place of urllib3."""
+    connection = sys.modules.get("urllib3.connection")
+    if connection and not issubclass(connection.HTTPConnection, HTTPConnection):
+        pytest.fail(
+            "Another package has taken the place of urllib3, and does not send by http.client. "
+            "Its requests do not go through the session: install urllib3 itself, or use the "
+            "fixture directmail_server.",
+            pytrace=False,
+        )
 
 
 def _replace(

@@ -7,6 +7,7 @@ for the test that passed it on.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
@@ -39,6 +40,36 @@ def threads_of(config: pytest.Config) -> Threads:
     return threads
 
 
+class Senders:
+    """Checks who sends the requests of a session that clients are led through.
+
+    Parameters
+    ----------
+    records
+        Whether the session records.
+    """
+
+    def __init__(self, threads: Threads, *, records: bool) -> None:
+        self._threads, self._records = threads, records
+        self._process = os.getpid()
+
+    def check(self, request: httpx.Request) -> None:
+        """Refuse a request of an earlier test's thread, as if its host could not be reached.
+
+        A forked child may only replay: its responses would not be recorded.
+        """
+        what = f"{request.method} {request.url.host}"
+        if self._records and os.getpid() != self._process:
+            pytest.fail(
+                f"{what} was refused: a child process cannot record. Give it the address of the "
+                "fixture directmail_server."
+            )
+        if problem := self._threads.refuse_earlier(what):
+            from ..http import httpx
+
+            raise httpx.ConnectError(problem)
+
+
 class Threads:
     """A plugin that knows which test the present thread works for.
 
@@ -60,13 +91,6 @@ class Threads:
         config.add_cleanup(patch.undo)
         patch.setattr(threading.Thread, "start", self._starting(threading.Thread.start))
         patch.setattr(ThreadPoolExecutor, "submit", self._submitting(ThreadPoolExecutor.submit))
-
-    def check_request(self, request: httpx.Request) -> None:
-        """Refuse a request of an earlier test's thread, as if its host could not be reached."""
-        if problem := self.refuse_earlier(f"{request.method} {request.url.host}"):
-            from ..http import httpx
-
-            raise httpx.ConnectError(problem)
 
     def refuse_earlier(self, what: str) -> str:
         """Return why an earlier test's thread may not do this; empty for the test that runs.
