@@ -161,20 +161,28 @@ def _read(text: str) -> CurlCommand:
 
 def _split(text: str) -> tuple[list[str], str]:
     """Return the words of the first command, as bash reads them, and what follows the command."""
-    words: list[str] = []
-    text, at, is_new = text.lstrip(), 0, True
+    words: list[list[str]] = []  # of their parts
+    rest = ""
+    text = text.lstrip()
+    at = 0
+    is_new = True
     while part := _PART.match(text, at):
-        kind, at = part.lastgroup, part.end()
+        kind = part.lastgroup
+        at = part.end()
         if kind == "end":
-            return words, text[at:].strip()
+            rest = text[at:].strip()
+            break
         if kind == "space":
             is_new = True
         elif kind != "joined":
             if is_new:
-                words.append("")
-            words[-1] += _word(part)
+                words.append([])
+            words[-1].append(_word(part))
             is_new = False
-    return ([] if at < len(text) else words), ""
+    else:
+        if at < len(text):  # a quotation mark without its pair
+            return [], ""
+    return ["".join(parts) for parts in words], rest
 
 
 def _word(part: re.Match[str]) -> str:
