@@ -54,8 +54,8 @@ class Clock:
 class Service:
     """Counts requests by path, and reports the count in the three rate-limit headers.
 
-    Each request costs ``cost``. The responses and errors in ``instead`` are used first, and cost
-    nothing.
+    Each request costs ``cost``; all paths have one allowance if it is ``shared``. The responses and
+    errors in ``instead`` are used first, and cost nothing.
     """
 
     clock: Clock
@@ -64,6 +64,7 @@ class Service:
     cost: int = 1
     unit: str = "seconds_left"
     sliding: bool = False
+    shared: bool = False
     rounding: Callable[[float], int] = math.ceil
     latency_s: float = 0.001
     ahead_s: float = 0.0
@@ -103,7 +104,7 @@ class Service:
                 raise answer
             self.statuses.append(answer.status_code)
             return answer
-        allowed, remaining, renews_at = self.spend(request.url.path)
+        allowed, remaining, renews_at = self.spend("" if self.shared else request.url.path)
         headers = {
             "X-RateLimit-Limit": str(self.limit),
             "X-RateLimit-Remaining": str(remaining),

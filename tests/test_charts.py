@@ -117,6 +117,19 @@ def test_each_operation_has_a_panel_with_its_name_and_allowance() -> None:
     assert chart.alt_text.startswith(chart.get_suptitle())
 
 
+def test_operations_that_share_an_allowance_have_one_panel() -> None:
+    """Readings of another server stay apart, whatever its limit is."""
+    paths = ["/v1/lists", "/v1/letters"] * 3
+    shared = [reading(at, 59 - at, path) for at, path in enumerate(paths)]
+    other = reading(9, 40, "/v1/lists")._replace(elsewhere="https://files.example.com")
+    chart = draw([*shared, other])
+
+    assert [(axes.get_title("left"), axes.get_title("right")) for axes in chart.axes] == [
+        ("Shared allowance of 300", "54 of 300 left"),
+        ("GET https://files.example.com/v1/lists", "40 of 300 left"),
+    ]
+
+
 def test_the_line_follows_the_readings_and_ends_with_its_window() -> None:
     """Times are in UTC. The line stops at a renewal, because what remains is then unknown."""
     chart = draw([reading(50, 9), reading(55, 8), reading(150, 9)])

@@ -64,6 +64,27 @@ def test_every_response_counts_and_the_last_ones_are_drawn() -> None:
     assert operation.counts == {"responses": 600, "exhausted": 300, "failed": 200}
 
 
+@pytest.mark.parametrize(
+    ("left", "names"),
+    [
+        ([59, 58, 57, 56, 55, 54], ["Shared allowance of 300"]),
+        ([59, 59, 58, 58, 57, 57], ["GET /v1/lists", "GET /v1/letters"]),
+        ([59, 58, 12, 30, 300, 17], ["GET /v1/lists", "GET /v1/letters"]),
+    ],
+    ids=["shared", "apart", "not sure"],
+)
+def test_operations_that_share_an_allowance_are_one_row(left: list[int], names: list[str]) -> None:
+    """A row for each path would be stale: the others used what it shows."""
+    paths = ["/v1/lists", "/v1/letters"] * 3
+    readings = [reading(each, path=path) for each, path in zip(left, paths, strict=True)]
+    shown = history(readings).update()
+
+    assert [each.name for each in shown] == names
+    if len(names) == 1:
+        assert [point for point, _ in shown[0].points] == left
+        assert shown[0].latest.remaining == 54
+
+
 def test_ten_times_the_readings_make_a_snapshot_of_the_same_size(
     monitor: MonitorWidget, live: Session
 ) -> None:

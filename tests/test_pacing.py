@@ -126,6 +126,19 @@ def test_operations_with_allowances_of_their_own_do_not_wait_for_each_other() ->
     assert service.clock.slept == []
 
 
+def test_operations_that_share_an_allowance_wait_for_each_other() -> None:
+    """Three responses show it; from then on, no request is refused."""
+    service = Service(Clock(), limit=12, window_s=10.0, shared=True)
+    paths = [f"/v1/{name}" for name in ("lists", "letters", "contacts")]
+
+    with client(service, reset_unit="seconds_left") as paced_client:
+        for number in range(60):
+            paced_client.get(paths[number % 3])
+
+    assert service.statuses == [200] * 60
+    assert service.sent_at[-1] - service.sent_at[0] < 1.1 * 40.0
+
+
 def test_another_origin_has_an_allowance_of_its_own() -> None:
     """The second origin responds at once while the same operation at the first must wait."""
     with stand_in(limit=1) as first, stand_in() as second:

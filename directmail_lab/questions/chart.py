@@ -26,6 +26,7 @@ from matplotlib.ticker import MaxNLocator
 
 from ..display import plural
 from ..readings.reading import is_exhausted
+from ..readings.sharing import SharedAllowances, name_of_shared
 from ..sources import Source, readings_of
 
 if TYPE_CHECKING:
@@ -106,8 +107,9 @@ class Chart(Figure):
 def chart_rate_limits(source: Source | Iterable[Source] | pd.DataFrame = None) -> Chart:
     """Draw a chart of the requests remaining over time.
 
-    The chart has a panel for each of the six operations with the most readings.
-    The limit is a dashed line. Windows are shaded if their renewal is known.
+    The chart has a panel for each of the six operations with the most readings,
+    and one for operations that share an allowance, as their readings show. The
+    limit is a dashed line. Windows are shaded if their renewal is known.
     Refused requests and headers with a problem are marked.
 
     Parameters
@@ -164,8 +166,26 @@ def _by_operation(frame: pd.DataFrame, *, is_timed: bool) -> list[tuple[str, pd.
         x=_days(frame["at"]) if is_timed else np.arange(1.0, len(frame) + 1),
         renews_x=_days(frame["reset_at"]) if is_timed else np.nan,
     ).sort_values("x", kind="stable")
-    groups = table.groupby(table["method"] + " " + table["operation"], sort=False)
+    groups = table.groupby(_allowances_of(table), sort=False)
     return sorted(groups, key=lambda group: -len(group[1]))
+
+
+def _allowances_of(table: pd.DataFrame) -> pd.Series[str]:
+    """Return the name of each reading's allowance: its operation, or the one that it shares."""
+    names = table["method"] + " " + table["operation"]
+    sharing = SharedAllowances()
+    limits: list[int | None] = []
+    for name, limit, left in zip(names, table["limit"], table["remaining"], strict=True):
+        # At another server, an operation begins with the origin, and has its own allowance.
+        is_known = not (pd.isna(limit) or pd.isna(left) or "://" in name)
+        limits.append(int(limit) if is_known else None)
+        if is_known:
+            sharing.observe(name, int(limit), int(left))
+    allowances = [
+        name_of_shared(limit) if limit is not None and sharing.is_shared(limit) else name
+        for name, limit in zip(names, limits, strict=True)
+    ]
+    return pd.Series(allowances, table.index)
 
 
 def _days(times: pd.Series[pd.Timestamp]) -> pd.Series[float]:

@@ -20,6 +20,7 @@ from ..exchange.operations import operation_of
 from ..http import httpx, is_write
 from ..readings.reading import LAST_S, Reading
 from ..readings.reset_unit import UnitName
+from ..readings.sharing import SharedAllowances, name_of_shared
 from ..settings import Origin, origin_of
 from .allowance import Allowance, Pace
 from .extensions import call_of, keep_body, of
@@ -77,16 +78,33 @@ class Allowances:
     def _start(self) -> None:
         self._process, self.lock, self.shown = os.getpid(), threading.Lock(), threading.Lock()
         self._allowances: dict[str, Allowance] = {}
+        self._limits: dict[str, int] = {}
+        self._sharing = SharedAllowances()
 
     def of(self, operation: str) -> Allowance:
-        """Return an operation's allowance."""
+        """Return an operation's allowance, which may be shared with others."""
         if self._process != os.getpid():  # a forked child has none of the threads that wait
             self._start()
+        limit = self._limits.get(operation)
+        if limit is not None and self._sharing.is_shared(limit):
+            operation = name_of_shared(limit)
         allowance = self._allowances.get(operation)
         if allowance is None:
             new = Allowance(self._reset_unit, self.max_wait_s, self.pace)
             allowance = self._allowances.setdefault(operation, new)
         return allowance
+
+    def observe(self, operation: str, reading: Reading) -> None:
+        """Learn which operations share an allowance."""
+        limit = reading.limit
+        if limit is None or reading.elsewhere or reading.age_s:
+            return
+        self._limits[operation] = limit
+        self._sharing.observe(operation, limit, reading.remaining)
+        shared = name_of_shared(limit)
+        if self._sharing.is_shared(limit) and shared not in self._allowances:
+            # The operation that showed it knows what remains.
+            self._allowances[shared] = self._allowances[operation]
 
     @property
     def waiting_until(self) -> dict[str, float]:
@@ -297,6 +315,8 @@ class _Attempts:
     def _settle(self, reading: Reading | None) -> None:
         with self._lock:
             self._allowance.settle(self, reading)
+            if reading is not None:
+                self._transport.allowances.observe(self._operation, reading)
 
     def __enter__(self) -> Self:
         return self

@@ -13,6 +13,7 @@ from ..current import current_session, session
 from ..display import plural
 from ..readings.reading import Reading
 from ..readings.reset_unit import renewal_time
+from ..readings.sharing import SharedAllowances, name_of_shared
 from ..sources import describe
 from .browser_data import mark_of, read_page
 from .widget import Follower, Widget, describe_mode, nothing_played
@@ -32,10 +33,11 @@ def monitor() -> MonitorWidget:
     """Show how many requests remain of each allowance, live.
 
     Requests may come from any loop, thread or task; the page is updated at most
-    ten times a second. It draws the last 400 responses of each operation, and
-    counts down while a request waits. ``.close()`` or its button stops it. The
-    saved notebook keeps a PNG with all readings of the first recording that the
-    monitor showed, even if it follows another session or replay later.
+    ten times a second. It draws the last 400 responses of each operation, or of
+    all that share an allowance, as their readings show. It counts down while a
+    request waits. ``.close()`` or its button stops it. The saved notebook keeps
+    a PNG with all readings of the first recording that the monitor showed, even
+    if it follows another session or replay later.
 
     Raises
     ------
@@ -48,7 +50,8 @@ def monitor() -> MonitorWidget:
 class Operation:
     """One operation: its latest reading, counts of its responses, and its latest points.
 
-    A point is the ``remaining`` of a response (None if unknown) and its mark; see `mark_of`.
+    It may stand for all operations that share an allowance. A point is the ``remaining`` of a
+    response (None if unknown) and its mark; see `mark_of`.
     """
 
     def __init__(self, name: str) -> None:
@@ -65,12 +68,18 @@ class Operation:
 
 
 class History:
-    """The operations of a recording; the one used most recently comes last."""
+    """The operations of a recording; the one used most recently comes last.
+
+    Readings with the same limit are also kept together, for when they show that their operations
+    share one allowance.
+    """
 
     def __init__(self, recording: Recording) -> None:
         self.recording = recording
         self.operations: dict[str, Operation] = {}
         self.responses = 0
+        self._by_limit: dict[int, Operation] = {}
+        self._sharing = SharedAllowances()
 
     def update(self) -> list[Operation]:
         """Add the recording's new readings, each once, and return the operations to show."""
@@ -81,7 +90,20 @@ class History:
             operation.add(reading)
             self.operations[name] = operation
             self.responses += 1
-        return list(self.operations.values())[-_MAX_SHOWN:]
+            limit = None if reading.elsewhere else reading.limit
+            if limit is not None:
+                together = self._by_limit.setdefault(limit, Operation(name_of_shared(limit)))
+                together.add(reading)
+                self._sharing.observe(name, limit, reading.remaining)
+        shown: dict[str, Operation] = {}
+        for operation in self.operations.values():
+            latest = operation.latest
+            if latest.limit is not None and not latest.elsewhere:
+                is_shared = self._sharing.is_shared(latest.limit)
+                operation = self._by_limit[latest.limit] if is_shared else operation
+            shown.pop(operation.name, None)
+            shown[operation.name] = operation
+        return list(shown.values())[-_MAX_SHOWN:]
 
 
 class MonitorWidget(Widget):
