@@ -454,9 +454,9 @@ def record(
     A response with status 401, 403, 429 or 5xx does not replace a success: it
     is recorded, and replayed only while there is no other response to its
     request. A write that an earlier run may have carried out is refused with
-    `AlreadySentError`. If the response to a write is lost, that is recorded
-    too, but not if the kernel is killed before it comes. A read to which no
-    response came is not recorded.
+    `AlreadySentError`: see ``if_sent`` in `request`. If the response to a write
+    is lost, that is recorded too, but not if the kernel is killed before it
+    comes. A read to which no response came is not recorded.
 
     The same notebook serves its author, who signs in and records, and its
     readers, who have no key. If neither the current session nor the environment
@@ -472,12 +472,12 @@ def record(
         else in the nearest ``cassettes`` folder. Or a `Path` to a file.
     record_mode
         ``"update"`` is described above. ``"all"`` does the same, and sends
-        every write again: use it around one call. The others are vcrpy's, and
-        replay: ``"new_episodes"`` and ``"any"`` replay what the cassette has
-        and record the rest, ``"once"`` records a new cassette and only replays
-        one that exists, and ``"none"`` only replays. A write that they replay
-        warns that nothing was sent. A write to which no response came is
-        refused.
+        every write again: use it around a call that has no ``if_sent``. The
+        others are vcrpy's, and replay: ``"new_episodes"`` and ``"any"`` replay
+        what the cassette has and record the rest, ``"once"`` records a new
+        cassette and only replays one that exists, and ``"none"`` only replays.
+        A write that they replay warns that nothing was sent. A write to which
+        no response came is refused.
     redact
         What to replace besides the key and usual credentials: names of headers
         and fields, dotted paths, and ``"personal"``. The latter stands for

@@ -116,10 +116,11 @@ def frame(
     -------
     DataFrame
         With ``attrs``: ``status`` (int), ``path`` (of the URL), ``source``
-        (``"live"``, ``"recorded"`` or ``"replayed"``) and ``time`` (of the
-        response: ISO 8601, UTC), each None if unknown. If an envelope was
-        unwrapped, ``envelope`` has its other members. For a list or an iterator
-        of responses, ``pages`` is the number of those that did not fail.
+        (``"live"``, ``"recorded"``, ``"replayed"`` or ``"kept"``) and ``time``
+        (of the response: ISO 8601, UTC), each None if unknown. If an envelope
+        was unwrapped, ``envelope`` has its other members. For a list or an
+        iterator of responses, ``pages`` is the number of those that did not
+        fail.
 
     Raises
     ------

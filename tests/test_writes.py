@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,6 +18,7 @@ from directmail_lab import settings
 from directmail_lab.cassettes import read_cassette
 from directmail_lab.errors import AlreadySentError
 
+GUIDE = (Path(__file__).parent.parent / "notebooks" / "writes.md").read_text(encoding="utf-8")
 LETTERS = "POST /v1/letters"
 
 Run = Callable[[str], Any]
@@ -174,6 +176,20 @@ def test_keep_returns_what_an_earlier_run_recorded(run: Run, account: FaultyServ
     assert second[:3] == first
     assert third == second[3:4]
     assert len(read_cassette(Path("cassettes/tour.yaml"))) == 5
+
+
+def test_the_guides_mailing_goes_on_where_it_broke(run: Run, account: FaultyService) -> None:
+    """Its cell is run again as it stands, and the frame says which letters were kept."""
+    mailing = re.findall(r"^```python\n(.*?)^```$", GUIDE, re.MULTILINE | re.DOTALL)[0]
+    loop, _, _ = mailing.partition("letters =")
+    run(loop.replace("recipients.to_dict", "recipients.head(2).to_dict"))
+    with pytest.warns(UserWarning, match="Nothing was sent"):
+        run(mailing)
+    frame = run("recipients")
+
+    assert account.requests[LETTERS] == 3
+    assert frame["source"].tolist() == ["kept", "kept", "recorded"]
+    assert frame["status"].tolist() == [201] * 3
 
 
 def test_a_mode_that_replays_a_letter_does_not_send_it_when_its_cell_is_run_again(

@@ -82,7 +82,9 @@ def interactions(
         bytes        Int64         the size of the response's body
         elapsed_s    Float64       seconds from the request to the response
         excerpt      string        the start of the body on one line
-        source       string        ``live``, ``recorded`` or ``replayed``
+        source       string        ``live``, ``recorded``, ``replayed`` or
+                                   ``kept`` (a write was not sent: see
+                                   ``if_sent`` in `request`)
         problem      string        why the response is not whole; else <NA>
         ============ ============= =============================================
 

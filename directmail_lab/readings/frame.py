@@ -57,7 +57,7 @@ def frame_of(
                                                      unit of reset is uncertain, and for another
                                                      server
         elapsed_s               float64              seconds from request to response, or NaN
-        source                  string               live, recorded or replayed
+        source                  string               live, recorded, replayed or kept
         cassette                string               the name of the cassette that contains it,
                                                      or <NA>
         cassette_number         Int64                its number there, from 1, or <NA>

@@ -314,7 +314,7 @@ def _advice(request: httpx.Request, write: SentWrite, cassette: Cassette | None)
         return f"Its response is no longer there. {again}"
     keep = option.format("keep")
     advice = f"To get its response back, and send only what was never sent: {keep}. {again}"
-    if write.execution is None:
+    if cassette is not None:
         advice += (
             " It may be another one: of another account, or different only in what redaction, "
             "ignore or match_on leave out."
