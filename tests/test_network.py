@@ -12,7 +12,9 @@ import socket
 import ssl
 import subprocess
 import sys
+import threading
 import tracemalloc
+from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from unittest import mock
@@ -27,6 +29,7 @@ from directmail_lab.credentials import ApiKey
 from directmail_lab.errors import DirectMailLabError
 from directmail_lab.sessions import Session
 from directmail_lab.standin import StandIn
+from directmail_lab.transports import network
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -235,6 +238,86 @@ def test_the_proxy_of_the_environment_is_used(
         session.get("/")
 
     connect.assert_called_once_with(verify=mock.ANY, proxy=proxy)
+
+
+@pytest.fixture
+def proxy() -> Iterator[Callable[[bytes], str]]:
+    """Serve one response to a request for a tunnel; return the address of the proxy."""
+    with ExitStack() as stack:
+
+        def serve(head: bytes) -> str:
+            listener = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+
+            def respond() -> None:
+                client, _ = listener.accept()
+                with client:
+                    client.recv(65_536)
+                    client.sendall(head + b"\r\nContent-Length: 0\r\n\r\n")
+
+            thread = threading.Thread(target=respond)
+            thread.start()
+            stack.callback(thread.join)
+            return f"127.0.0.1:{listener.getsockname()[1]}"
+
+        yield serve
+
+
+def refusal_of(session: Session) -> str:
+    with session, pytest.raises(httpx.TransportError) as caught:
+        session.get("/v1/users/me")
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("head", "says"),
+    [
+        (b"HTTP/1.1 407 Proxy Authentication Required", "asks for a user name and a password"),
+        (b"HTTP/1.1 403 Forbidden", "does not connect to https://api.example.test"),
+    ],
+)
+def test_a_proxy_that_refuses_is_named_without_its_password(
+    proxy: Callable[[bytes], str], monkeypatch: pytest.MonkeyPatch, head: bytes, says: str
+) -> None:
+    """The service itself may well respond."""
+    place = proxy(head)
+    monkeypatch.setenv("HTTPS_PROXY", f"http://me:s3cret@{place}")
+    said = refusal_of(Session("https://api.example.test", ApiKey("some-key-0123456789")))
+
+    assert said.startswith(f"The proxy http://{place} {says}.")
+    assert "s3cret" not in said
+
+
+def test_a_proxy_without_a_scheme_is_one_of_http(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in httpx and curl. If it does not respond, the error is about it."""
+    monkeypatch.setenv("HTTPS_PROXY", "127.0.0.1:9")
+    key = ApiKey("some-key-0123456789")
+    said = refusal_of(Session("https://api.example.test", key, retry=False))
+
+    assert said.startswith("The proxy http://127.0.0.1:9 does not respond. Check HTTPS_PROXY")
+
+
+@pytest.mark.parametrize(
+    ("address", "says"),
+    [
+        (
+            "socks5://me:s3cret@proxy.test:1080",
+            "socks5://proxy.test:1080 needs the package socksio",
+        ),
+        ("ftp://me:s3cret@proxy.test", "not valid"),
+        ("http://me:s3cret@proxy.test:port", "not valid"),
+    ],
+)
+def test_a_proxy_that_cannot_be_used_is_refused_at_once(
+    monkeypatch: pytest.MonkeyPatch, address: str, says: str
+) -> None:
+    """The error has what to do, and no password."""
+    monkeypatch.setenv("HTTPS_PROXY", address)
+    monkeypatch.setattr(network, "find_spec", lambda _: None)
+    with pytest.raises(DirectMailLabError, match=says) as caught:
+        Session("https://api.example.test", ApiKey("some-key-0123456789"))
+
+    assert "unset HTTPS_PROXY" in caught.value.advice
+    assert "s3cret" not in str(caught.value)
 
 
 @MODES

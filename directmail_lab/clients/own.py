@@ -110,6 +110,28 @@ class AsyncClient(_SessionClient, httpx.AsyncClient):
             raise
 
 
+# As below, for a request that was to pass a proxy. {proxy} is its address.
+_PROXY_MESSAGES: Final = (
+    (
+        httpx.ProxyError,
+        "407",
+        "The proxy {proxy} asks for a user name and a password.",
+        "Set HTTPS_PROXY to http://user:password@host:port, outside the notebook.",
+    ),
+    (
+        httpx.ProxyError,
+        "",
+        "The proxy {proxy} does not connect to {}.",
+        "Check the address, and what the proxy allows.",
+    ),
+    (
+        (httpx.ConnectError, httpx.ConnectTimeout),
+        "^(?!.*(CERTIFICATE_VERIFY|SSL|handshake))",
+        "The proxy {proxy} does not respond.",
+        "Check HTTPS_PROXY (or ALL_PROXY) and the network.",
+    ),
+)
+
 # For types of errors and a pattern in httpx's message: what happened and what to do. The first row
 # that fits counts, and {} is the address. The sign-in form shows these messages too.
 _MESSAGES: Final = (
@@ -174,12 +196,15 @@ def _explain(
     elif isinstance(error, httpx.RequestError):
         # The message of a LocalProtocolError repeats a header.
         reason = "" if isinstance(error, httpx.LocalProtocolError) else str(error)
+        proxy = getattr(error, "proxy", None)
+        messages = _MESSAGES if proxy is None else (*_PROXY_MESSAGES, *_MESSAGES)
         what, advice = next(
             (what, advice)
-            for types, pattern, what, advice in _MESSAGES
+            for types, pattern, what, advice in messages
             if isinstance(error, types) and re.search(pattern, reason)
         )
-        what = what.format(f"{request.url.scheme}://{request.url.netloc.decode('ascii')}")
+        place = f"{request.url.scheme}://{request.url.netloc.decode('ascii')}"
+        what = what.format(place, proxy=proxy)
         advice += f" ({redacted(reason)})" if reason else ""
     else:
         return None

@@ -10,6 +10,7 @@ import urllib.request
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import suppress
 from functools import lru_cache
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ..authentication import HEADER, header_value
@@ -38,6 +39,8 @@ IS_OF_SESSION: Final = "_directmail_lab_is_of_session"
 """The attribute of a session's own connections. In pytest, ``patch=True`` leaves them alone."""
 
 _Pool = TypeVar("_Pool")
+
+_PROXY_SCHEMES: Final = ("http", "https", "socks5", "socks5h")
 
 # A client that follows such a redirect sends a write again.
 _REPEATING: Final = (301, 307, 308)
@@ -78,7 +81,7 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         self._origin = origin_of(base_url)
         self._api_key = api_key
         self.allow_writes = allow_writes
-        self._proxy = _proxy_for(base)
+        self._proxy = None if api_key is None else _proxy_for(base)
         # For each process, so that a forked child opens its own connections. An asynchronous pool
         # belongs to one event loop, and is closed with it.
         self._pools: dict[int, httpx.HTTPTransport] = {}
@@ -103,14 +106,29 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         except KeyboardInterrupt:
             forget_pool()
             raise
+        except httpx.TransportError as error:
+            self._name_proxy(error)
+            raise
         return _received(request, response, on_interrupt=forget_pool)
 
     @hide_frames
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         signed = self._checked_and_signed(request)
-        if not (send := call_of(request).send):
-            send = (await self._pool_of_this_loop()).handle_async_request
-        return _received(request, await send(signed))
+        send = call_of(request).send
+        if send is not None:
+            return _received(request, await send(signed))
+        pool = await self._pool_of_this_loop()
+        try:
+            response = await pool.handle_async_request(signed)
+        except httpx.TransportError as error:
+            self._name_proxy(error)
+            raise
+        return _received(request, response)
+
+    def _name_proxy(self, error: httpx.TransportError) -> None:
+        """Let an error say which proxy the request was sent to, if there was one."""
+        if self._proxy is not None:
+            vars(error)["proxy"] = _without_user(self._proxy)
 
     async def _pool_of_this_loop(self) -> httpx.AsyncHTTPTransport:
         place = os.getpid(), asyncio.get_running_loop()
@@ -348,8 +366,33 @@ def _read_certificates(create: Callable[[], ssl.SSLContext], *_: str | None) -> 
 
 
 def _proxy_for(url: httpx.URL) -> str | None:
-    """Return the proxy that the environment names for an address; none for this machine."""
+    """Return the proxy that the environment names for an address; none for this machine.
+
+    As in httpx, the default scheme of a proxy is http.
+    """
     if is_loopback(url.host) or urllib.request.proxy_bypass(url.host):
         return None
     proxies = urllib.request.getproxies()
-    return proxies.get(url.scheme) or proxies.get("all")
+    proxy = proxies.get(url.scheme) or proxies.get("all")
+    if not proxy:
+        return None
+    proxy = proxy if "://" in proxy else f"http://{proxy}"
+    advice = f"Correct or unset {url.scheme.upper()}_PROXY or ALL_PROXY."
+    try:
+        parsed = httpx.URL(proxy)
+    except httpx.InvalidURL:  # not chained: the message may repeat a password
+        parsed = httpx.URL("")
+    if parsed.scheme not in _PROXY_SCHEMES or not parsed.host:
+        raise AddressError("The environment names a proxy whose address is not valid.", advice)
+    if parsed.scheme.startswith("socks") and find_spec("socksio") is None:
+        raise DirectMailLabError(
+            f"The proxy {_without_user(proxy)} needs the package socksio, which is missing.",
+            f'Run: pip install "httpx[socks]". {advice}',
+        )
+    return proxy
+
+
+def _without_user(proxy: str) -> str:
+    """Return the address of a proxy without its user name and password."""
+    url = httpx.URL(proxy)
+    return f"{url.scheme}://{url.netloc.decode('ascii')}"

@@ -355,6 +355,7 @@ def explain(error: BaseException) -> dict[str, str]:
         text = f"The service did not accept this key (status {error.status}){said}."
     elif not isinstance(error, errors.DirectMailLabError | httpx.TransportError):
         text = f"Signing in failed with an unexpected error ({type(error).__name__})."
-        hint = "Call connect(…) in a cell to see where."  # the error's own text may have anything
+        # The error's own text may have anything. A key that is typed in a cell would be saved.
+        hint = "To see where: set DIRECTMAIL_API_KEY, start Python again, and run connect()."
     field = next((name for name, kinds in fields.items() if isinstance(error, kinds)), "")
     return {"text": text, "hint": hint, "field": field}
