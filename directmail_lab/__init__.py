@@ -92,3 +92,4 @@ def __dir__() -> list[str]:
 if "IPython" in sys.modules:
     with suppress(ImportError):  # IPython before 8.6 has no context matchers
         import_module(".completion", __name__).complete_in_ipython()
+    import_module(".cells", __name__).show_in_ipython()

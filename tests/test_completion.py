@@ -42,8 +42,8 @@ RESULTS: Final = {
     "openapi()": "keys",
     "check_contract()": "describe",
     'drift("first-look")': "describe",
-    "stand_in()": "base_url",
-    'DirectMailLabError("what")': "advice",
+    "stand_in()": "api_key",
+    'DirectMailLabError("what")': "args",
 }
 
 

@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import io
+import json
 import pickle
 import subprocess
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import httpx
 import pandas as pd
 import pytest
 from IPython.core.formatters import DisplayFormatter
 
+from directmail_lab.cells import shown
 from directmail_lab.cli.output import show
 from directmail_lab.display import ProgressBar, with_whole_cells
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from faulty_service import FaultyService
+
+    from directmail_lab.sessions import Session
 
 
 def printed(frame: pd.DataFrame, capsys: pytest.CaptureFixture[str], **options: Any) -> list[str]:
@@ -89,6 +99,84 @@ def test_no_control_character_reaches_a_terminal(capsys: pytest.CaptureFixture[s
 
     assert {"\x1b", "\r", "\u202e", "\ud800"}.isdisjoint("".join(lines))
     assert lines[0].startswith("[bold]")
+
+
+def test_a_cell_shows_the_facts_and_the_first_lines_of_a_response(
+    connected: Session, service: FaultyService
+) -> None:
+    """JSON is laid out, and everything is escaped. The response stays one of httpx."""
+    service.fault(path="/v1/lists", body=json.dumps([{"name": "<b>"}] * 30))
+    response = connected.get("/v1/lists")
+    bundle = shown(response)
+
+    assert bundle is not None
+    head, *lines = bundle["text/plain"].splitlines()
+    facts = head.split(" · ")
+    assert facts[:3] == ["200 OK", "application/json", "510 bytes"]
+    assert facts[-1] == "299 of 300 requests left"
+    assert lines[:3] == ["[", "  {", '    "name": "<b>"']
+    assert len(lines) == 21
+    assert lines[-1] == "…"
+    assert "<b>" not in bundle["text/html"].removeprefix("<div><b>")
+    assert type(response) is httpx.Response
+
+
+def test_a_cell_shows_a_response_redacted_and_says_that_it_is_replayed(
+    connected: Session, service: FaultyService, tmp_path: Path
+) -> None:
+    """A saved notebook shows no more than the cassette beside it."""
+    body = json.dumps({"you": service.api_key, "access_token": "tok_1234567890123456"})
+    service.fault(path="/v1/login", body=body)
+    with connected.record(tmp_path / "tour.yaml"):
+        live = connected.get("/v1/login")
+    with connected.replay(tmp_path / "tour.yaml"):
+        replayed = connected.get("/v1/login")
+
+    assert service.api_key in live.text
+    for response, last in ((live, "requests left"), (replayed, "replayed from 'tour'")):
+        bundle = shown(response)
+        assert bundle is not None
+        assert bundle["text/plain"].splitlines()[0].endswith(last)
+        assert service.api_key not in str(bundle)
+        assert "tok_" not in str(bundle)
+
+
+@pytest.mark.parametrize(
+    ("content_type", "body", "text"),
+    [
+        ("image/png", b"\x89PNG\r\n\x1a\n\x00", ""),
+        ("image/svg+xml", b"<svg onload='alert(1)'/>", "<svg onload='alert(1)'/>"),
+        ("application/pdf", b"%PDF\xff\xfe\x00", "(7 bytes, not text)"),
+        ("text/csv", b"a,b\n1,2\n" * 100_000, "a,b\n1,2\n" * 10 + "…"),
+        ("text/plain", b"x" * 100_000, "x" * 2_000 + "\n…"),
+        ("text/plain", b"", ""),
+    ],
+)
+def test_a_cell_shows_a_picture_as_one_and_other_bytes_as_their_size(
+    connected: Session, service: FaultyService, content_type: str, body: bytes, text: str
+) -> None:
+    """What it shows is bounded, and nothing of it is executed."""
+    service.fault(path="/v1/file", body=body, headers={"Content-Type": content_type})
+    bundle = shown(connected.get("/v1/file"))
+
+    assert bundle is not None
+    assert "\n".join(bundle["text/plain"].splitlines()[1:]) == text
+    assert ("<img" in bundle["text/html"]) == (content_type == "image/png")
+    assert "<svg" not in bundle["text/html"]
+
+
+def test_a_cell_shows_a_streamed_response_without_a_body_and_no_other_clients_response(
+    connected: Session,
+) -> None:
+    """Showing a response does not read it."""
+    with connected.client.stream("GET", "/v1/users/me") as response:
+        bundle = shown(response)
+        is_read = response.is_stream_consumed
+
+    assert bundle is not None
+    assert "its body was not read" in bundle["text/plain"]
+    assert not is_read
+    assert shown(httpx.Response(200)) is None
 
 
 def test_a_progress_bar_is_drawn_in_a_terminal_and_is_one_line_elsewhere(

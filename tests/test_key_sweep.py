@@ -34,6 +34,7 @@ from test_clients import OWN, PATCHED, Blocking, opened
 
 import directmail_lab as dm
 from directmail_lab.cassettes import read_cassette
+from directmail_lab.cells import shown
 from directmail_lab.credentials import ApiKey, known_keys
 from directmail_lab.current import make_current
 from directmail_lab.errors import DirectMailLabError, WriteRefusedError
@@ -486,6 +487,7 @@ def test_another_programs_credentials_are_replayed_but_not_shown(
     # The frames contain what this test passed to them.
     attempt(haul, "missing", dm.get, f"/v1/no/{token}?api_key={token}", frames_of="no file")
     haul.add("responses", [repr(login), repr(again), repr(session), repr(session._open_cassette)])
+    haul.add("cells", [shown(login), shown(again)])
     haul.add("recording", [repr(session.recording), repr(vars(session._open_cassette))])
     haul.add("file", repr([vars(read_cassette(path)), read_cassette(path)]))
     haul.add("readings", session.recording.readings())

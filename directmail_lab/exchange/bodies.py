@@ -14,7 +14,7 @@ from textwrap import shorten
 from typing import Any, Final, Literal, NamedTuple
 from urllib.parse import parse_qsl
 
-from ..display import plural
+from ..display import CONTROLS, plural
 from ..errors import DirectMailLabError
 from .values import Headers, header
 
@@ -27,6 +27,8 @@ Path = tuple[str | int, ...]
 MAX_UNPACKED_BYTES: Final = 64 * 1024**2
 """The largest size that a body is expanded to: 1,699 bytes of brotli can expand to 1 GB."""
 _MAX_CODINGS: Final = 2
+_MOST_SHOWN: Final = 4000
+_LAYOUT: Final = json.JSONEncoder(indent=2, ensure_ascii=False)
 # As many as int() reads. An exponent could ask for any number of them.
 _MOST_DIGITS: Final = 4300
 # zlib copies the data after each gzip member. In pieces of this size, that takes linear time.
@@ -260,6 +262,32 @@ class MissingBody(bytes):
 
 
 _MISSING: Final = re.compile(rb"<not (?:recorded|searched): (\d{1,18}|\?) bytes>")
+
+
+def body_text(body: bytes) -> str:
+    """Return indented JSON, with letters instead of their escapes, or any other text unchanged."""
+    if missing := shown_missing(body):
+        return missing
+    text = plain_text(body)
+    if text is None:
+        return f"({len(body):,} bytes, not text)"
+    with suppress(ValueError, RecursionError):
+        start = ""
+        for piece in _LAYOUT.iterencode(json.loads(text)):
+            start += piece
+            if len(start) > _MOST_SHOWN:  # indenting megabytes takes seconds
+                break
+        return shown_text(start, len(text))
+    return shown_text(text)
+
+
+def shown_text(text: str, characters: int = 0) -> str:
+    """Return a text to show: cut if it is long, with control characters escaped."""
+    if len(text) > _MOST_SHOWN:
+        count = max(characters, len(text))
+        text = f"{text[:_MOST_SHOWN]}\n… ({count:,} characters in all)"
+    text = text.replace("\r\n", "\n").expandtabs(4)
+    return CONTROLS.sub(lambda control: ascii(control[0])[1:-1], text)
 
 
 def missing_body(

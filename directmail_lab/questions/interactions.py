@@ -6,9 +6,7 @@ A recording may come from a stranger. So its texts are escaped for HTML and for 
 from __future__ import annotations
 
 import html
-import json
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, overload
 
@@ -16,7 +14,7 @@ import pandas as pd
 
 from ..cassettes import FileRecording, Recording
 from ..display import CONTROLS
-from ..exchange.bodies import plain_text, shown_missing
+from ..exchange.bodies import body_text, plain_text, shown_missing, shown_text
 from ..exchange.operations import operations_of, query_of
 from ..exchange.values import Interaction, header
 from ..readings.reading import CUT_SHORT, no_response_text
@@ -33,8 +31,6 @@ _DTYPES: Final = dict.fromkeys(_COLUMNS, "string") | {
     "elapsed_s": "Float64",
 }
 _EXCERPT_CHARACTERS: Final = 80
-_MAX_CHARACTERS: Final = 4000
-_LAYOUT: Final = json.JSONEncoder(indent=2, ensure_ascii=False)
 
 
 @overload
@@ -210,31 +206,5 @@ class InteractionView:
         status += f"; {CUT_SHORT}" if self.is_cut_short else ""
         for title, message in ((f"{request.method} {request.uri}", request), (status, response)):
             headers = [": ".join(pair).replace("\n", " ") for pair in message.headers]
-            body = _body_text(message.body or b"") if self.has_bodies else "(it was not kept)"
-            yield _shown(title.replace("\n", " ")), _shown("\n".join(headers)), body
-
-
-def _body_text(body: bytes) -> str:
-    """Return indented JSON, with letters instead of their escapes, or any other text unchanged."""
-    if missing := shown_missing(body):
-        return missing
-    text = plain_text(body)
-    if text is None:
-        return f"({len(body):,} bytes, not text)"
-    with suppress(ValueError, RecursionError):
-        start = ""
-        for piece in _LAYOUT.iterencode(json.loads(text)):
-            start += piece
-            if len(start) > _MAX_CHARACTERS:  # indenting megabytes takes seconds
-                break
-        return _shown(start, len(text))
-    return _shown(text)
-
-
-def _shown(text: str, characters: int = 0) -> str:
-    """Return a text to show: cut if it is long, with control characters escaped."""
-    if len(text) > _MAX_CHARACTERS:
-        count = max(characters, len(text))
-        text = f"{text[:_MAX_CHARACTERS]}\n… ({count:,} characters in all)"
-    text = text.replace("\r\n", "\n").expandtabs(4)
-    return CONTROLS.sub(lambda control: ascii(control[0])[1:-1], text)
+            body = body_text(message.body or b"") if self.has_bodies else "(it was not kept)"
+            yield shown_text(title.replace("\n", " ")), shown_text("\n".join(headers)), body

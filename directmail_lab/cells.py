@@ -1,0 +1,81 @@
+"""What a notebook's cell, or IPython in a terminal, shows of a response of a session.
+
+The text is redacted as a recording is. Responses of other clients look as httpx shows them.
+"""
+
+from __future__ import annotations
+
+import html
+from base64 import b64encode
+from typing import TYPE_CHECKING, Final
+
+from IPython import get_ipython
+
+if TYPE_CHECKING:
+    from .http import httpx
+
+_MOST_LINES: Final = 20
+_MOST_CHARACTERS: Final = 2_000
+_MOST_PICTURE_BYTES: Final = 2 * 1024**2
+# No SVG, which may have scripts.
+_PICTURES: Final = ("image/png", "image/jpeg", "image/gif", "image/webp")
+
+
+def shown(response: httpx.Response) -> dict[str, str] | None:
+    """Return what is shown of a session's response, by media type; None for another response."""
+    # Imported when a response is first shown: IPython imports this module with the package.
+    from .exchange.bodies import body_text, shown_text
+    from .exchange.values import header
+    from .http import httpx
+    from .transports.extensions import of
+
+    received = of(response)
+    recording, reading = received.recording, received.reading
+    if recording is None or reading is None:
+        return None
+    interaction = recording.interaction(received.number)
+    try:
+        content = response.content
+    except httpx.ResponseNotRead:
+        content = None
+    content_type = header(interaction.response.headers, "Content-Type") or "no content type"
+    media_type = content_type.partition(";")[0].strip().lower()
+    facts = [
+        f"{reading.status} {interaction.response.reason}".rstrip(),
+        media_type,
+        "its body was not read" if content is None else f"{len(content):,} bytes",
+        f"{reading.elapsed_s:.3f} s",
+    ]
+    if reading.remaining is not None:
+        facts.append(f"{reading.remaining} of {reading.limit} requests left")
+    if reading.source == "replayed":
+        facts.append(f"replayed from {reading.cassette!r}")
+    head = shown_text(" · ".join(facts))
+    text = picture = ""
+    if not content:
+        pass
+    elif media_type in _PICTURES and len(content) <= _MOST_PICTURE_BYTES:
+        data = b64encode(content).decode("ascii")
+        picture = f'<img style="max-width: 100%" src="data:{media_type};base64,{data}">'
+    elif recording.has_bodies(received.number):
+        text = _first_lines(body_text(interaction.response.body))
+    pre = f'<pre style="white-space: pre-wrap">{html.escape(text)}</pre>' if text else ""
+    return {
+        "text/plain": f"{head}\n{text}".rstrip(),
+        "text/html": f"<div><b>{html.escape(head)}</b></div>{pre}{picture}",
+    }
+
+
+def _first_lines(text: str) -> str:
+    lines = text.splitlines()
+    first = "\n".join(lines[:_MOST_LINES])
+    is_cut = len(lines) > _MOST_LINES or len(first) > _MOST_CHARACTERS
+    return f"{first[:_MOST_CHARACTERS]}\n…" if is_cut else first
+
+
+def show_in_ipython() -> None:
+    """Show responses of sessions in this way if this runs in IPython."""
+    shell = get_ipython()
+    if shell is not None:
+        formatter = shell.display_formatter.mimebundle_formatter
+        formatter.for_type_by_name("httpx", "Response", shown)
