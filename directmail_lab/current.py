@@ -299,7 +299,8 @@ def request(
     """Send a request to a path below the base address.
 
     A response with an error status is returned like any other. The session's
-    pacing applies.
+    pacing applies. In a notebook, a cell that ends with the response shows the
+    start of its body, redacted.
 
     Parameters
     ----------

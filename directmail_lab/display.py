@@ -53,6 +53,15 @@ def ranges(numbers: Iterable[int]) -> str:
     return ", ".join(f"{a}" if a == b else f"{a}-{b}" for a, b in pairs)
 
 
+def say_in_notebook(text: str) -> bool:
+    """Print a line in IPython, where a log is a red box; elsewhere, return False."""
+    ipython = sys.modules.get("IPython")
+    if ipython is None or ipython.get_ipython() is None:
+        return False
+    sys.stdout.write(f"{text}\n")
+    return True
+
+
 def with_whole_cells(frame: pd.DataFrame) -> pd.DataFrame:
     """Return the same frame; a notebook shows its cells whole, and its notes below.
 

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple, Self
 from urllib.parse import urlsplit
 
 from ..arguments import RECORD_MODES, REPEATS, RecordMode, Repeat, check_choice
-from ..display import plural
+from ..display import plural, say_in_notebook
 from ..errors import CassetteError, CassetteFormatError, NotRecordedError
 from ..exchange.bodies import shown_missing
 from ..exchange.values import (
@@ -380,8 +380,9 @@ class Cassette:
                 has_recorded = self._recorder.close(ending or "merge")
             except OSError as error:
                 raise self._not_written(error) from None
-        if has_recorded and (notice := notice_of_personal_data(self.path, self.name)):
-            self._notice(notice)
+        hint = notice_of_personal_data(self.path, self.name) if has_recorded else ""
+        if hint and not say_in_notebook(hint):
+            self._notice(hint)
 
     def resume(self) -> None:
         """Continue to record after `close`. Responses that were played stay marked as played.
