@@ -44,9 +44,10 @@ def shown(response: httpx.Response) -> dict[str, str] | None:
         f"{reading.status} {interaction.response.reason}".rstrip(),
         media_type,
         "its body was not read" if content is None else f"{len(content):,} bytes",
-        f"{reading.elapsed_s:.3f} s",
     ]
-    if reading.remaining is not None:
+    if reading.elapsed_s is not None:
+        facts.append(f"{reading.elapsed_s:.3f} s")
+    if None not in (reading.remaining, reading.limit):
         facts.append(f"{reading.remaining} of {reading.limit} requests left")
     if reading.source == "replayed":
         facts.append(f"replayed from {reading.cassette!r}")

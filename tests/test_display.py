@@ -113,7 +113,7 @@ def test_a_cell_shows_the_facts_and_the_first_lines_of_a_response(
     head, *lines = bundle["text/plain"].splitlines()
     facts = head.split(" · ")
     assert facts[:3] == ["200 OK", "application/json", "510 bytes"]
-    assert facts[-1] == "299 of 300 requests left"
+    assert facts[-1] == "59 of 60 requests left"
     assert lines[:3] == ["[", "  {", '    "name": "<b>"']
     assert len(lines) == 21
     assert lines[-1] == "…"
