@@ -128,11 +128,16 @@ def _find_problem(key: str) -> str:
     return f"{problem}. Copy it again: the whole key, and nothing else"
 
 
+_warned_of: Final[set[int]] = set()
+"""The numbers of the cells that a warning has named. A cell that runs again gets another number."""
+
+
 @hide_frames
 def as_api_key(value: str | ApiKey | None) -> ApiKey | None:
     """Return a key as an `ApiKey`; None stays None.
 
-    It warns if the notebook's current cell contains the key.
+    It warns if a cell that this kernel has run contains the key: also one that sets a name or, with
+    ``%env``, the variable, and the parameters of papermill.
 
     Raises
     ------
@@ -142,18 +147,28 @@ def as_api_key(value: str | ApiKey | None) -> ApiKey | None:
     if value is None or isinstance(value, ApiKey):
         return value
     key = ApiKey(value)
+    _warn_of_cells_with(key)
+    return key
+
+
+def _warn_of_cells_with(key: ApiKey) -> None:
+    """Warn once of each cell of this kernel that contains a key."""
     shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
     cells: list[str] = getattr(shell, "user_ns", {}).get("In", [])
-    if cells and key.reveal() in cells[-1]:
-        # Not `warnings.warn`: Python would print the cell's line, which contains the key.
-        warnings.warn_explicit(
-            "This cell contains the API key, so IPython's history and the saved notebook contain "
-            "it, too. Remove it, and sign in with login() instead.",
-            UserWarning,
-            filename="directmail_lab",
-            lineno=1,
-        )
-    return key
+    found = {number for number, cell in enumerate(cells) if key.reveal() in cell}
+    found -= _warned_of
+    if not found:
+        return
+    _warned_of.update(found)
+    numbers = ", ".join(f"[{number}]" for number in sorted(found))
+    # Not `warnings.warn`: Python would print the cell's line, which may contain the key.
+    warnings.warn_explicit(
+        f"The API key is in cell {numbers}, so IPython's history and the saved notebook contain "
+        "it, too. Remove it, and sign in with login() instead.",
+        UserWarning,
+        filename="directmail_lab",
+        lineno=1,
+    )
 
 
 @hide_frames

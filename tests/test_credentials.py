@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from directmail_lab import credentials
 from directmail_lab.credentials import (
     ApiKey,
     as_api_key,
@@ -77,14 +78,13 @@ def keyring(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 @pytest.fixture
-def cell(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Simulate a notebook whose last cell has this text."""
-
-    def run(text: str) -> None:
-        shell = types.SimpleNamespace(user_ns={"In": ["", text]})
-        ipython = types.SimpleNamespace(get_ipython=lambda: shell)
-        monkeypatch.setitem(sys.modules, "IPython", ipython)
-
+def cells(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Simulate a notebook; these are the cells that it has run."""
+    run = [""]
+    shell = types.SimpleNamespace(user_ns={"In": run})
+    ipython = types.SimpleNamespace(get_ipython=lambda: shell)
+    monkeypatch.setitem(sys.modules, "IPython", ipython)
+    monkeypatch.setattr(credentials, "_warned_of", set())
     return run
 
 
@@ -219,22 +219,43 @@ def test_no_traceback_shows_a_key_of_the_environment_or_of_the_arguments(
 
 
 def test_the_warning_about_a_literal_key_does_not_print_its_source_line(
-    tmp_path: Path, cell: Any
+    tmp_path: Path, cells: list[str]
 ) -> None:
     """Python prints a warning together with its source line, which contains the key."""
     source = f'as_api_key("{KEY}")\n'
     file = tmp_path / "cell.py"
     file.write_text(source)
-    cell(source)
-    with pytest.warns(UserWarning, match="This cell contains the API key") as caught:
+    cells.append(source)
+    with pytest.warns(UserWarning, match=r"The API key is in cell \[1\]") as caught:
         exec(compile(source, str(file), "exec"), {"as_api_key": as_api_key})
     shown = caught[0]
     printed = warnings.formatwarning(shown.message, shown.category, shown.filename, shown.lineno)
-    # This cell contains no key, so it causes no warning.
-    cell("dm.connect(api_key=service.api_key)")
 
     assert KEY not in printed
-    assert as_api_key(KEY) == ApiKey(KEY)
+
+
+@pytest.mark.parametrize(
+    "earlier",
+    [
+        f'api_key = "{KEY}"',
+        f"get_ipython().run_line_magic('env', 'DIRECTMAIL_API_KEY={KEY}')",
+        f'# Parameters\nkey = "{KEY}"\n',
+    ],
+    ids=["a name", "%env", "papermill"],
+)
+def test_a_key_in_an_earlier_cell_is_warned_of_once(
+    cells: list[str], monkeypatch: pytest.MonkeyPatch, earlier: str
+) -> None:
+    """The notebook that is saved has it, whichever cell it is in."""
+    monkeypatch.setenv("DIRECTMAIL_API_KEY", KEY)
+    cells += [earlier, "dm.connect(url)"]
+    with pytest.warns(UserWarning, match=r"The API key is in cell \[1\], so"):
+        find_api_key(base_url="https://api.example.com")
+    as_api_key(KEY)  # a second warning would be an error
+
+    cells.append(earlier)
+    with pytest.warns(UserWarning, match=r"in cell \[3\], so"):
+        as_api_key(KEY)
 
 
 def test_every_key_of_the_process_is_known_while_it_is_in_use(
