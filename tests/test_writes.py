@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -208,6 +209,24 @@ def test_a_mode_that_replays_a_letter_does_not_send_it_when_its_cell_is_run_agai
     assert account.requests[LETTERS] == 2
 
 
+def test_a_kept_response_says_nothing_new(run: Run, account: FaultyService) -> None:
+    """The monitor shows what is left since the last letter; `findings` counts each letter once."""
+    findings = "dm.findings()['how_sure'].tolist()"
+    left = "[each['remaining'] for each in dm.monitor().snapshot()['operations']]"
+    run(POST)
+    seen = run(findings)
+    with pytest.warns(UserWarning, match="Nothing was sent"):
+        run(KEEP)
+    seen_again = run(findings)
+    run("dm.post('/v1/letters', json={'to': 'Bob'})")
+    left_before = run(left)
+    with pytest.warns(UserWarning, match="Nothing was sent"):
+        run(KEEP)
+
+    assert seen_again == seen
+    assert run(left) == left_before
+
+
 # -- in a real kernel ------------------------------------------------------------------------------
 
 
@@ -223,6 +242,15 @@ class Notebook:
         reply = self._client.execute_interactive(cell, output_hook=lambda _: None, timeout=60)
         return str(reply["content"].get("ename", ""))
 
+    def value(self, expression: str) -> str:
+        """Return what an expression prints."""
+        printed = []
+        self._client.execute_interactive(
+            f"print({expression})", output_hook=printed.append, timeout=60
+        )
+        texts = [each["content"]["text"] for each in printed if each["msg_type"] == "stream"]
+        return "".join(texts).strip()
+
     def open(self, service: FaultyService, folder: Path) -> None:
         """Work in a folder, and connect to a service."""
         self.run(
@@ -237,9 +265,22 @@ class Notebook:
 
     def press(self, comm_id: str) -> None:
         """Send a widget the message of its button, and wait until it was handled."""
-        content = {"comm_id": comm_id, "data": {}}
-        self._client.shell_channel.send(self._client.session.msg("comm_msg", content))
+        self._tell(comm_id, {})
         self.run("pass")
+
+    def ask(self, comm_id: str, **request: object) -> Any:
+        """Send a request to the page of a widget of ours, and return its response."""
+        sent = json.dumps({"request_id": 1, **request}).encode()
+        self._tell(comm_id, {"method": "custom", "content": {"type": "request"}}, [sent, b""])
+        while True:
+            message = self._client.get_iopub_msg(timeout=60)["content"]
+            content = message.get("data", {}).get("content", {})
+            if message.get("comm_id") == comm_id and content.get("type") == "response":
+                return content["response"]
+
+    def _tell(self, comm_id: str, data: object, buffers: Sequence[bytes] = ()) -> None:
+        message = self._client.session.msg("comm_msg", {"comm_id": comm_id, "data": data})
+        self._client.session.send(self._client.shell_channel.socket, message, buffers=[*buffers])
 
     def close(self) -> None:
         self._client.stop_channels()
@@ -369,3 +410,26 @@ def test_each_press_of_a_widgets_button_is_an_execution(
 
     assert service.requests[LETTERS] == 1
     assert outcome == REFUSED
+
+
+@pytest.mark.slow
+def test_the_panel_asks_before_it_sends_what_a_cell_sent(
+    notebook: Notebook, service: FaultyService
+) -> None:
+    """Its confirmation covers what the question said, and a cell does not send it after that."""
+    notebook.run("page = dm.browse(); page")
+    panel = notebook.value("page.comm.comm_id")
+    form = {"method": "POST", "address": "/v1/letters", "headers": []}
+    first = notebook.ask(panel, action="send", request=form)
+    outcomes = [notebook.run("dm.post('/v1/letters')")]
+    late = notebook.ask(panel, action="confirm", token=first["token"])
+    second = notebook.ask(panel, action="send", request=form)
+    sent = notebook.ask(panel, action="confirm", token=second["token"])
+    outcomes += [notebook.run("dm.post('/v1/letters')")]
+
+    assert "sent before" not in first["question"]
+    assert "since the question" in late["problem"]
+    assert "It was sent before" in second["question"]
+    assert sent == {"number": 2}
+    assert outcomes == ["", REFUSED]
+    assert service.requests[LETTERS] == 2

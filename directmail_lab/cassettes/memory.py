@@ -178,7 +178,7 @@ class MemoryRecording(Recording):
                 self._observed += 1
                 reading = self.reading(self._observed)
                 # A replayed response in a recording says nothing about the live service.
-                if self.is_replay or reading.source in ("live", "recorded"):
+                if self.is_replay or not reading.is_earlier:
                     self._inference.observe(reading)
             return self._inference.evidence()
 

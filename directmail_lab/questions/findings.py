@@ -129,8 +129,13 @@ _Responses = Sequence[_Response]
 
 def _responses(recording: Recording, progress: Progress) -> Iterator[_Response]:
     address = recording.base_url or "unknown"
+    times = set()
     for number, (reading, interaction) in enumerate(recording.responses(), 1):
         progress(1)
+        at = round(reading.at, 3)
+        if reading.source == "kept" and at in times:
+            continue  # the same response again
+        times.add(at)
         if not reading.status:
             continue  # no response came
         if reading.elsewhere:

@@ -126,6 +126,11 @@ class Reading(NamedTuple):
         return self._replace(path=path, elsewhere=elsewhere, raw=raw)
 
     @property
+    def is_earlier(self) -> bool:
+        """Whether nothing was sent, and the response is that of an earlier request."""
+        return self.source in ("replayed", "kept")
+
+    @property
     def operation(self) -> str:
         """The path with ``{id}`` in place of each id. An allowance applies to an operation.
 

@@ -260,7 +260,7 @@ def _row(recording: Recording, number: int) -> Row:
 
 def _is_replayed(recording: Recording, reading: Reading) -> bool:
     """Return whether a session that can send returned an earlier response instead."""
-    return reading.source in ("replayed", "kept") and not recording.is_replay
+    return reading.is_earlier and not recording.is_replay
 
 
 def mark_of(reading: Reading) -> str:

@@ -84,12 +84,14 @@ class History:
     def update(self) -> list[Operation]:
         """Add the recording's new readings, each once, and return the operations to show."""
         for number in range(self.responses + 1, len(self.recording) + 1):
+            self.responses += 1
             reading = self.recording.reading(number)
+            if reading.is_earlier and not self.recording.is_replay:
+                continue  # it says nothing about the allowance that is left now
             name = f"{reading.method} {reading.operation}"
             operation = self.operations.pop(name, None) or Operation(name)
             operation.add(reading)
             self.operations[name] = operation
-            self.responses += 1
             limit = None if reading.elsewhere else reading.limit
             if limit is not None:
                 together = self._by_limit.setdefault(limit, Operation(name_of_shared(limit)))
