@@ -10,7 +10,7 @@ from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
 from .arguments import argument_error
-from .cassettes import Recording, find_cassette, read_cassette
+from .cassettes import Recording, find_cassette, read_cassette, uncollected
 from .cassettes.library import cassettes_in, is_folder
 from .current import current_session, session
 from .display import ProgressBar, plural
@@ -72,7 +72,8 @@ def rate_limits(source: Source | Iterable[Source] = None) -> pd.DataFrame:
             "Leave reset_unit out to infer the unit.",
             stacklevel=2,
         )
-    frame = frame_of(recording.readings(), unit=evidence.unit, paths=paths)
+    with uncollected():
+        frame = frame_of(recording.readings(), unit=evidence.unit, paths=paths)
     frame.attrs.update(describe(recording))
     return frame
 

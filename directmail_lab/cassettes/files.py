@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
 import stat
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,6 +23,7 @@ from ..credentials import Hidden
 from ..display import Progress, ProgressBar, plural
 from ..errors import CassetteError, CassetteFormatError
 from ..exchange.bodies import unpack
+from ..exchange.operations import path_below
 from ..exchange.values import (
     MALFORMED,
     Interaction,
@@ -133,6 +135,25 @@ class FileRecording(Recording):
     def interaction(self, number: int) -> Interaction:
         self._check_number(number)
         return self.interactions[number - 1]
+
+    def reading(self, number: int) -> Reading:
+        recorded = self.interactions
+        self._check_number(number)
+        found = recorded.outline(number - 1) if isinstance(recorded, Lines) else None
+        if found is None:
+            return super().reading(number)
+        return Reading(
+            math.nan if found.recorded_at is None else found.recorded_at.timestamp(),
+            found.method,
+            path_below(found.uri, self._prefix),
+            found.status,
+            found.raw,
+            found.elapsed_s,
+            "recorded",
+            self.name,
+            attempt=found.attempt,
+            elsewhere=self.elsewhere(found.uri),
+        )
 
     @cached_property
     def _own(self) -> tuple[str, ...]:

@@ -20,13 +20,16 @@ from typing import Any, Final, NamedTuple
 from ..errors import CassetteFormatError
 from ..exchange.bodies import MissingBody, is_like_missing
 from ..exchange.values import (
+    MALFORMED,
     PLAIN_URL,
     Headers,
     Interaction,
     Request,
     Response,
+    check_times,
     no_response,
 )
+from ..readings.reading import RawValues, raw_values_of
 
 NO_RESPONSE_STATUS: Final = 599
 """The status in a file if no response came, for vcrpy; ``no_response:`` says so to our readers."""
@@ -74,6 +77,7 @@ ACCEPT: Final = re.compile(rb'"[Aa]ccept": \[([^\]\n]*)\]')
 """The header ``Accept`` in the line of a request."""
 
 _RANGE: Final = re.compile(rb'"[Rr][Aa][Nn][Gg][Ee]": \[')
+_RESPONSE: Final = b"\n  response: "
 END: Final = re.compile(rb"(?m)^# end: \d{1,18} interactions?, sha256 [0-9a-f]{64}\n?\Z")
 """The line that closes a recording, with the count and the checksum."""
 
@@ -107,6 +111,7 @@ _ESCAPED: Final = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uf
 _MAX_NAME_CHARACTERS: Final = 1000 // 6
 
 # `default=str`: the metadata of another program's cassette may contain a time.
+_decode = json.JSONDecoder().decode
 _encode = json.JSONEncoder(ensure_ascii=False, default=str).encode
 # This quotes a text as the JSON encoder does. Joining quoted texts takes a third of its time.
 _quoted = json.encoder.encode_basestring
@@ -252,6 +257,43 @@ def line_of(data: bytes, start: int, *, has_ranges: bool) -> Line | None:
         end = data.find(b"\n", match.end())
         is_bare = _RANGE.search(data, match.end(), end) is None
     return Line((method.decode(), uri.decode()), int(attempt or 1), is_bare)
+
+
+class Outline(NamedTuple):
+    """What a reading needs of an interaction."""
+
+    method: str
+    uri: str
+    status: int
+    raw: RawValues
+    recorded_at: datetime | None
+    elapsed_s: float | None
+    attempt: int
+
+
+def outline_of(data: bytes, start: int) -> Outline | None:
+    """Return the outline of the interaction at ``start``, which takes a third of reading all of it.
+
+    None if no response came, or if the lines are not as we write them.
+    """
+    match = _ADDRESS.match(data, start)
+    if match is None or match[4] is not None:
+        return None
+    at, elapsed_s, attempt, _, _, method, uri, _ = match.groups()
+    begin = data.index(_RESPONSE, match.end()) + len(_RESPONSE)
+    try:
+        response = _decode(data[begin : data.index(b"\n", begin)].decode())
+        status = response["status"]["code"]
+        raw = raw_values_of(response["headers"])
+        recorded_at = recorded_at_of(at.decode())
+        latency_s = elapsed_s_of(elapsed_s)
+        check_times(recorded_at, latency_s)
+    except MALFORMED:
+        return None
+    if type(status) is not int:
+        return None
+    attempts = int(attempt or 1)
+    return Outline(method.decode(), uri.decode(), status, raw, recorded_at, latency_s, attempts)
 
 
 def request_of(value: Mapping[str, Any]) -> Request:

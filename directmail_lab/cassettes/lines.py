@@ -87,6 +87,10 @@ class Lines(Sequence[Interaction]):
         match = layout.ACCEPT.search(self._data, start, end)
         return None if match is None else match[1]
 
+    def outline(self, index: int) -> layout.Outline | None:
+        """Return what a reading needs of an interaction; None if all of it must be parsed."""
+        return layout.outline_of(self._data, self._starts[index])
+
     def _match(self, index: int) -> re.Match[bytes]:
         match = layout.INTERACTION.match(self._data, self._starts[index])
         assert match is not None, "the index was made by this pattern"

@@ -90,8 +90,11 @@ class Recording(ABC):
         return self._recorded_reading(self.interaction(number))
 
     def _recorded_reading(self, interaction: Interaction) -> Reading:
-        reading = reading_of(interaction, self.path_of(interaction.request), cassette=self.name)
-        return reading._replace(elsewhere=self.elsewhere(interaction.request.uri))
+        request = interaction.request
+        elsewhere = self.elsewhere(request.uri)
+        return reading_of(
+            interaction, self.path_of(request), cassette=self.name, elsewhere=elsewhere
+        )
 
     def elsewhere(self, uri: str) -> str:
         """Return the origin of an address if it is another server's, or an empty string."""
@@ -165,7 +168,11 @@ class Recording(ABC):
 
     def path_of(self, request: Request) -> str:
         """Return a request's path below the base address, or its whole path outside of it."""
-        return path_below(request.uri, base_path(self.base_url or ""))
+        return path_below(request.uri, self._prefix)
+
+    @cached_property
+    def _prefix(self) -> str:
+        return base_path(self.base_url or "")
 
     def _check_number(self, number: int) -> None:
         if not (isinstance(number, Integral) and 1 <= number <= len(self)):

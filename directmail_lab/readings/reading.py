@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from calendar import timegm
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -66,6 +66,25 @@ def raw_values(
         if field := _FIELDS[bytes if isinstance(name, bytes) else str].get(name.lower()):
             text = (value if isinstance(value, str) else value.decode("latin-1")).strip(" \t")
             found[field] = f"{found[field]}, {text}" if field in found else text
+    return RawValues(**found)
+
+
+def raw_values_of(headers: Mapping[str, list[str]]) -> RawValues:
+    """Return the headers that a `Reading` keeps, from a file: a list of values for each name.
+
+    Raises
+    ------
+    AttributeError, TypeError
+        Values are no list of texts, or a name is there twice.
+    """
+    found: dict[str, str] = {}
+    for name, values in headers.items():
+        field = _FIELDS[str].get(name.lower())
+        if field is None:
+            continue
+        if type(values) is not list or field in found:
+            raise TypeError(field)
+        found[field] = ", ".join([value.strip(" \t") for value in values])
     return RawValues(**found)
 
 
@@ -191,17 +210,27 @@ class Reading(NamedTuple):
         return seconds_of(self.raw.date)
 
 
-def reading_of(interaction: Interaction, path: str, *, cassette: str | None = None) -> Reading:
+def reading_of(
+    interaction: Interaction, path: str, *, cassette: str | None = None, elsewhere: str = ""
+) -> Reading:
     """Return the reading of a recorded response, at the time of its recording.
 
     ``path`` is the path of the request below the base address.
     """
     at, response = interaction.recorded_at, interaction.response
-    at_s = math.nan if at is None else at.timestamp()
-    said = response.status, raw_values(response.headers), interaction.elapsed_s
-    method, attempt = interaction.request.method, interaction.attempt
-    reading = Reading(at_s, method, path, *said, "recorded", cassette, None, attempt)
-    return reading._replace(no_response=kind) if (kind := response.no_response) else reading
+    return Reading(
+        math.nan if at is None else at.timestamp(),
+        interaction.request.method,
+        path,
+        response.status,
+        raw_values(response.headers),
+        interaction.elapsed_s,
+        "recorded",
+        cassette,
+        attempt=interaction.attempt,
+        no_response=response.no_response,
+        elsewhere=elsewhere,
+    )
 
 
 def is_exhausted(status: Any, remaining: Any) -> Any:
