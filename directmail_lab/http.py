@@ -99,6 +99,7 @@ _NO_RESPONSE: Final[tuple[tuple[type[httpx.TransportError], NoResponse], ...]] =
     (httpx.PoolTimeout, "connect_timeout"),
     (httpx.ProxyError, "connect_error"),
     (httpx.NetworkError, "read_error"),
+    (httpx.ReadError, "interrupted"),
 )
 
 

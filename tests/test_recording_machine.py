@@ -180,8 +180,9 @@ class RecordingMachine(RuleBasedStateMachine):
         recorder._locks.close()
         self.cassette = None
         if (writer := recorder._writer) is not None:
+            is_in_place = writer.is_in_place()
             writer.release()
-            if data.draw(st.booleans()) and writer.is_in_place():
+            if data.draw(st.booleans()) and is_in_place:
                 with writer._path.open("ab") as file:
                     file.write(TORN)
         self.run_is_read()

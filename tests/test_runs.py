@@ -339,6 +339,210 @@ def test_a_run_whose_file_was_replaced_is_whole_in_the_file_beside(days: Path, h
 # -- writes ----------------------------------------------------------------------------------------
 
 
+def letter(to: str, status: int = 201, **options: Any) -> Interaction:
+    """Return a letter and its response."""
+    request = post(b'{"to": "%s"}' % to.encode())
+    return replace(answered(request, to, status=status), **options)
+
+
+def statuses(path: Path) -> list[tuple[bytes | None, int]]:
+    """Return the body and the status of each interaction that readers get."""
+    return [(each.request.body, each.response.status) for each in read_cassette(path)]
+
+
+def begin(cassette: Cassette, write: Interaction) -> Any:
+    assert write.recorded_at is not None
+    return cassette.begin(write.request, write.recorded_at)
+
+
+@pytest.mark.parametrize("mode", ["update", "new_episodes", "once"])
+def test_a_write_is_in_the_file_before_it_is_sent_until_its_response_replaces_it(
+    tmp_path: Path, mode: str
+) -> None:
+    """vcrpy loads the file at each moment, and in the end it has the response alone."""
+    path = tmp_path / "tour.yaml"
+    with opened(path, mode) as cassette:
+        begun = begin(cassette, letter("Ann"))
+        (waiting,) = read_cassette(path)
+        assert (waiting.request.body, waiting.response.no_response) == (
+            b'{"to": "Ann"}',
+            "interrupted",
+        )
+        assert FilesystemPersister.load_cassette(path, yamlserializer)
+        other = cassette.record(old("between"))
+        written = cassette.record(letter("Ann"), begun)
+        assert FilesystemPersister.load_cassette(path, yamlserializer)
+        numbers = [each and each.number for each in (other, written)]
+        assert numbers == [None, 2]  # the first one changes with the response
+        assert statuses(path) == [(b"", 200), (b'{"to": "Ann"}', 201)]
+
+    assert statuses(path) == [(b"", 200), (b'{"to": "Ann"}', 201)]
+    assert "interrupted" not in path.read_text()
+
+
+def test_a_write_that_was_killed_before_its_response_is_known_to_the_next_run(
+    tmp_path: Path,
+) -> None:
+    """It may have been carried out."""
+    cassette = opened(tmp_path / "tour.yaml", "update")
+    cassette.record(letter("Bob"), begin(cassette, letter("Bob")))
+    begin(cassette, letter("Ann"))
+    killed(cassette)
+    with opened(tmp_path / "tour.yaml", "update") as cassette:
+        sent = [cassette.sent_before(letter(to).request) for to in ("Ann", "Bob", "Cleo")]
+
+    assert [[number for _, number in each] for each in sent] == [[2], [1], []]
+
+
+@pytest.mark.parametrize("between", [[], [old("between")]], ids=["the last one", "not the last"])
+def test_a_write_that_was_not_sent_after_all_leaves_nothing(
+    tmp_path: Path, between: list[Interaction]
+) -> None:
+    """No connection was made, or `before_record` left its response out."""
+    path = tmp_path / "tour.yaml"
+    with opened(path, "update") as cassette:
+        cassette.record(old("first"))
+        begun = begin(cassette, letter("Ann"))
+        for each in between:
+            cassette.record(each)
+        cassette.drop(begun)
+        cassette.record(letter("Bob"))
+
+    assert b'{"to": "Ann"}' not in [body for body, _ in statuses(path)]
+    assert len(read_cassette(path)) == 2 + len(between)
+    assert read_cassette(path).problem is None
+
+
+def test_a_response_that_comes_after_the_recording_ended_replaces_its_write(
+    tmp_path: Path,
+) -> None:
+    """The file was written anew meanwhile, so the write has another number."""
+    path = tmp_path / "tour.yaml"
+    with opened(path, "update") as cassette:
+        cassette.record(letter("Bob"), begin(cassette, letter("Bob")))
+        begun = begin(cassette, letter("Ann"))
+    assert statuses(path)[-1] == (b'{"to": "Ann"}', 0)
+    cassette.record(letter("Ann"), begun)
+
+    assert statuses(path) == [(b'{"to": "Bob"}', 201), (b'{"to": "Ann"}', 201)]
+
+
+@pytest.mark.parametrize("how", ["the same size", "shorter", "longer", "empty"])
+def test_letters_outlive_a_file_that_another_program_overwrote(tmp_path: Path, how: str) -> None:
+    """It wrote into the file itself: what follows is recorded beside it, and the letters before."""
+    path = tmp_path / "tour.yaml"
+    update(path, letter("Zoe"))
+    with opened(path, "update") as cassette:
+        cassette.record(letter("Bob"), begin(cassette, letter("Bob")))
+        begun = begin(cassette, letter("Ann"))
+        size = path.stat().st_size
+        changed = {"the same size": size, "shorter": 300, "longer": size + 9, "empty": 0}[how]
+        path.write_bytes(b"#" * changed)
+        cassette.record(letter("Ann"), begun)
+        cassette.record(old("read"))
+    beside = path.with_name("tour.unfinished.yaml")
+
+    assert path.read_bytes() == b"#" * changed
+    assert [(body, status) for body, status in statuses(beside) if body] == [
+        (b'{"to": "Bob"}', 201),
+        (b'{"to": "Ann"}', 201),
+    ]
+
+
+def test_nothing_is_replaced_by_a_response_that_could_not_be_written(days: Path) -> None:
+    """After the disk is full, the old response stays; the next one replaces it."""
+    resource = pytest.importorskip("resource")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with opened(days, "update") as cassette:
+        cassette.record(old("new", path="/1"))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (days.stat().st_size + 10, limits[1]))
+        try:
+            with pytest.raises(CassetteError, match="could not be written"):
+                cassette.record(old("lost"))
+            with pytest.raises(CassetteError, match="The POST was not sent"):
+                begin(cassette, letter("Ann"))
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        cassette.record(old("new"))
+
+    assert bodies(days) == [("/2", b"two"), ("/1", b"new"), ("/0", b"new")]
+
+
+def test_a_write_differs_from_an_earlier_one_by_any_value_and_its_type(tmp_path: Path) -> None:
+    """An empty field is a field; the order of an object and its spaces do not count."""
+    form = "application/x-www-form-urlencoded"
+    sent = [post(b'{"x": true, "y": 2}'), post(b"to=ann", content_type=form)]
+    same = [post(b'{"y":2,"x":true}'), post(b"to=ann", content_type=form)]
+    others = [post(b'{"x": 1, "y": 2}'), post(b"to=ann&note=", content_type=form)]
+    path = update(tmp_path / "tour.yaml", *(answered(each, status=201) for each in sent))
+    with opened(path, "update") as cassette:
+        assert all(map(cassette.sent_before, same))
+        assert not any(map(cassette.sent_before, others))
+
+
+def steps_of(cassette: Cassette, write: Interaction) -> int:
+    """Return how many calls it takes to send a write and to record its response."""
+    steps = 0
+
+    def count(frame: Any, event: str, arg: Any) -> None:
+        nonlocal steps
+        steps += event == "call"
+
+    sys.setprofile(count)
+    assert not cassette.sent_before(write.request)
+    cassette.record(write, begin(cassette, write))
+    sys.setprofile(None)
+    return steps
+
+
+@pytest.mark.parametrize("left", ["the cassette", "an unfinished recording"])
+def test_a_new_letter_takes_as_long_on_the_second_day_as_on_the_first(
+    tmp_path: Path, left: str
+) -> None:
+    """However many letters there are, none is compared with the new one."""
+    steps = []
+    for size in (20, 2000):
+        path = tmp_path / f"{size}.yaml"
+        update(path, *(letter(f"{number}") for number in range(size)))
+        if left != "the cassette":
+            path.rename(path.with_name(f"{size}.unfinished.yaml"))
+            update(path, old())
+        with opened(path, "update") as cassette:
+            steps_of(cassette, letter("first"))  # which reads the old ones once
+            steps.append(steps_of(cassette, letter("second")))
+
+    assert steps[0] == steps[1]
+
+
+def test_failures_and_changing_headers_take_as_long_as_on_the_first_day(tmp_path: Path) -> None:
+    """The old responses to an address are read once, not for each of the new ones."""
+    steps = []
+    for size in (20, 1000):
+        path = tmp_path / f"{size}.yaml"
+        update(path, *(old(f"{number}") for number in range(size)))
+        with opened(path, "update") as cassette:
+
+            def record(number: int, status: int, cassette: Cassette = cassette) -> None:
+                request = replace(get("/0"), headers=(("x-request-id", f"{number}"),))
+                cassette.record(answered(request, status=status))
+
+            record(1, 503)
+            record(2, 200)
+            count = 0
+
+            def profile(frame: Any, event: str, arg: Any) -> None:
+                nonlocal count
+                count += event == "call"
+
+            sys.setprofile(profile)
+            record(3, 503)
+            record(4, 200)
+            sys.setprofile(None)
+            steps.append(count)
+
+    assert steps[0] == steps[1]
+
+
 @pytest.fixture
 def writing(service: FaultyService) -> Any:
     """A live session that may write, at a service that is no stand-in of this process."""

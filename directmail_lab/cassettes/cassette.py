@@ -34,7 +34,7 @@ from .files import FileRecording, read_cassette
 from .library import cassette_name, find_cassette, new_cassette_path
 from .matching import Matching
 from .player import Call, Player
-from .recorder import Ending, Recorder, Written, unfinished_files
+from .recorder import Begun, Ending, Recorder, Written, open_recorder, unfinished_files
 from .users import User, differing, recorded_user, user_of
 
 BeforeRecord = Callable[[Interaction], Interaction | None]
@@ -284,11 +284,43 @@ class Cassette:
                 return False
             return not self._player.played[attempts[0]]
 
-    def record(self, interaction: Interaction) -> Written | None:
+    def begin(self, request: Request, at: datetime, *, attempt: int = 1) -> Begun | None:
+        """Record a write before it is sent, as one to which no response came.
+
+        So a later run knows of it, even if this process is killed before the response comes.
+        Returns None if ``before_record`` leaves it out, or if the recording has ended.
+
+        Raises
+        ------
+        CassetteError
+            It cannot be recorded, so it must not be sent.
+        """
+        recorder = self._recorder
+        if recorder is None:
+            return None
+        recorder.refuse_if_forked(request)
+        reason = "the recording ended before a response came"
+        none = Response(0, reason, no_response="interrupted")
+        interaction = self._changed(Interaction(request, none, at, None, attempt))
+        if interaction is None:
+            return None
+        with self._lock:
+            try:
+                return recorder.begin(interaction)
+            except OSError as error:
+                raise self._not_written(error, f" The {request.method} was not sent.") from None
+
+    def drop(self, begun: Begun) -> None:
+        """Drop a write that was recorded before it was sent, since it was not sent."""
+        with self._lock, suppress(OSError):
+            begun.recorder.drop(begun)
+
+    def record(self, interaction: Interaction, begun: Begun | None = None) -> Written | None:
         """Redact an interaction and append it. After this returns, a kill does not lose it.
 
-        The response's body must be decoded; its headers are changed to fit. Returns None if
-        ``before_record`` left the interaction out, or the recording has ended.
+        The response's body must be decoded; its headers are changed to fit. It replaces the write
+        that was ``begun``. Returns None if ``before_record`` left the interaction out, or the
+        recording has ended.
 
         Raises
         ------
@@ -301,10 +333,12 @@ class Cassette:
                 f"Cassette {self.name!r} was opened to replay.",
                 f"Open it with record({self.name!r}) to add to it.",
             )
-        if self._before_record is not None:
-            if (changed := _changed(interaction, self._before_record)) is None:
-                return None
-            interaction = changed
+        changed = self._changed(interaction)
+        if changed is None:
+            if begun is not None:
+                self.drop(begun)
+            return None
+        interaction = changed
         self.compare_user(interaction)
         request = interaction.request
         response = normalize_headers(interaction.response, method=request.method)
@@ -317,7 +351,7 @@ class Cassette:
                 with suppress(CassetteError):  # somebody else records it
                     self.resume()
             try:
-                recorded = self._recorder.append(interaction)
+                recorded = self._recorder.append(interaction, begun)
                 if is_late:
                     self.close()
             except OSError as error:
@@ -327,6 +361,12 @@ class Cassette:
             self._warn_if_alike(request, recorded.request)
         # Only the result of ``before_record`` was searched, so the original may not be clean.
         return recorded._replace(is_clean=recorded.is_clean and self._before_record is None)
+
+    def _changed(self, interaction: Interaction) -> Interaction | None:
+        """Return what ``before_record`` makes of an interaction."""
+        if self._before_record is None:
+            return interaction
+        return _changed(interaction, self._before_record)
 
     def recording(self) -> FileRecording:
         """Return the recording so far; of a recording ``aside``, only the new interactions."""
@@ -456,7 +496,7 @@ class Cassette:
         )
 
     def _open_recorder(self) -> Recorder:
-        recorder = Recorder(
+        recorder = open_recorder(
             self.path,
             redactor=self._redactor,
             metadata=self._metadata,
@@ -488,13 +528,13 @@ class Cassette:
                 "replaces. A replay cannot tell them apart, and plays their responses in order."
             )
 
-    def _not_written(self, error: OSError) -> CassetteError:
+    def _not_written(self, error: OSError, what_now: str = "") -> CassetteError:
         advice = "Make room on the disk, or set DIRECTMAIL_CASSETTES to another folder."
         if isinstance(error, PermissionError):
             advice = f"Close {self.path} in other programs, or record to a folder of your own."
         return CassetteError(
-            f"Cassette {self.name!r} could not be written ({error.strerror}). Everything recorded "
-            "before is safe.",
+            f"Cassette {self.name!r} could not be written ({error.strerror}).{what_now} "
+            "Everything recorded before is safe.",
             advice,
         )
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Hashable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from difflib import SequenceMatcher
@@ -316,6 +316,17 @@ class Player:
             if found:
                 return found
         return []
+
+    def same(self, request: Request) -> Hashable:
+        """Return what redacted requests that are the same have in common.
+
+        If functions of a person decide, it is the request itself.
+        """
+        compared = self._matching.compared(request)
+        if self._matching.checks:
+            return compared
+        form = next(self._matching.forms(compared, [self._base_url]))
+        return form, self._matching.accept(compared)
 
     def _matches(self, request: Request, call: Call) -> bool:
         from .vcr_files import matches

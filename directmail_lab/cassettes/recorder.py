@@ -1,20 +1,23 @@
-"""Record interactions as they happen: each is in the file before the caller gets the response.
+"""Record interactions as they happen: each is in the file before the caller has the response.
 
-`Recorder` keeps the cassette locked, and replaces the old file when everything was recorded again.
-Only the process that opened a recorder writes to it.
+`open_recorder` locks the cassette. Its recorder writes to the cassette's own file, or to another
+one that takes its place when everything was recorded again. Only the process that opened a recorder
+writes to it.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+import weakref
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import Final, Literal, NamedTuple
+from tempfile import SpooledTemporaryFile
+from typing import Any, Final, Literal, NamedTuple
 
 from ..errors import CassetteError, CassetteFormatError, CassetteInUseError
 from ..exchange.bodies import missing_body
@@ -32,6 +35,7 @@ Ending = Literal["merge", "replace", "aside"]
 
 # Room for a usual interaction: a file this near to its limit is full.
 _SPARE_BYTES: Final = 1024**2
+_SPOOL_BYTES: Final = 1024**2
 
 
 class Written(NamedTuple):
@@ -52,40 +56,46 @@ class Written(NamedTuple):
     is_clean: bool
 
 
+@dataclass(eq=False, slots=True)
+class Begun:
+    """A write that is in the file before it is sent, until its response replaces it."""
+
+    recorder: Recorder
+    interaction: Interaction
+    index: int
+
+
+_Key = tuple[Hashable, bool, bool]
+"""What equal requests have in common, and whether a response to them is a fallback or a refusal."""
+
 _runs: Final[dict[Path, tuple[Version | None, int]]] = {}
 """For each cassette that this process recorded: the version that it left, and how many of the
 interactions are from runs before its last one."""
 
 
 class Recorder:
-    """Appends redacted interactions to a cassette, and keeps it locked until `close`.
+    """Appends redacted interactions to a file, and keeps the cassette locked until `close`.
 
-    At the first interaction, a cassette in another program's layout is redacted and rewritten. The
-    old file stays until the new one is complete. A forked child neither writes nor closes.
-
-    A run is what one process records to one file, until `record(…)` as a statement begins
-    another. The interactions of earlier runs can be replaced, those of the same run cannot. What is
-    replaced is dropped by readers at once, and from the file at `close`: see `layout.MARK`.
+    What is replaced is dropped by readers at once, and from the file at `close`: see `layout.MARK`.
+    A file that another program changes is left to it, and the recording goes on in another one.
 
     Parameters
     ----------
+    path, file
+        The cassette's file, and the file that is written.
+    recording
+        The cassette's recording when it was opened.
+    locks
+        Releases the locks.
     matching
         Tells which requests are the same.
-    updates
-        Whether everything is recorded again: a new interaction replaces those of earlier runs to
-        the same request. The others stay, as in vcrpy.
-    aside
-        Whether the new interactions are written to another file, until `close` puts it in place.
-        That file has them all.
     notice
-        Called with a sentence if another program replaced or removed the file.
+        Called with a sentence if another program changed the file.
 
     Attributes
     ----------
     recording
-        The cassette's recording when it was opened.
-    old_count
-        How many of its interactions are from earlier runs.
+        As given.
     closed
         Whether the recording has ended and the lock was released.
     """
@@ -93,48 +103,57 @@ class Recorder:
     def __init__(
         self,
         path: Path,
+        file: Path,
+        recording: FileRecording,
+        locks: ExitStack,
         *,
         redactor: Redactor,
         metadata: Mapping[str, object],
         notice: Callable[[str], None],
         matching: Matching,
-        updates: bool = False,
-        aside: bool = False,
     ) -> None:
-        with ExitStack() as locks:
-            self._path = self._file = locks.enter_context(locked(path))
-            self.recording = FileRecording(path.stem, path=path)
-            if version_of(self._path) is not None:
-                self.recording = read_cassette(self._path)
-            if aside and len(self.recording):
-                self._file = locks.enter_context(locked(_unused(self._path)))
-            self._locks = locks.pop_all()
+        self._path = path
+        self._file = file
+        self.recording = recording
+        self._locks = locks
         # If a field was once redacted in a cassette, later recordings to it redact it too.
-        self._redactor = redactor.extended(self.recording.redact)
+        self._redactor = redactor.extended(recording.redact)
         self._metadata = metadata
         self._notice = notice
         self._matching = matching
-        self._aside = aside
-        self._updates = updates and not aside
         self._writer: LineWriter | None = None
         self._process = os.getpid()
         self.closed = False
-        self.old_count = len(self.recording)
+        # The indexes of what was replaced, and of writes that were begun and are to be dropped.
         self._replaced: set[int] = set()
-        self._asked: set[int] = set()
+        self._dropped: set[int] = set()
+        self._begun: list[Begun] = []
+        self._letters = _Letters()
+        self._asked: set[_Key] = set()
+        self._unfinished: dict[Path, tuple[Version | None, Player, FileRecording]] = {}
 
-    def continue_run(self) -> None:
-        """Go on with the run that this process recorded last, if the file is as it was left."""
-        version, old_count = _runs.get(self._path, (None, self.old_count))
-        if self._writer is None and version == self.recording.version:
-            self.old_count = old_count
+    # -- write -----------------------------------------------------------------------------------
 
-    def append(self, interaction: Interaction) -> Written | None:
-        """Redact an interaction and write it. After this returns, a kill does not lose it.
+    def begin(self, interaction: Interaction) -> Begun | None:
+        """Write a request before it is sent, as one to which no response came.
 
         Returns None if the recording has ended.
         """
-        if os.getpid() != self._process:
+        if self.closed or self._is_forked:
+            return None
+        text, written = self._text_of(self._prepared(interaction))
+        writer = self._writer_for(text)
+        begun = Begun(self, written, writer.count)
+        self._append(writer, text, written, ())
+        self._begun.append(begun)
+        return begun
+
+    def append(self, interaction: Interaction, begun: Begun | None = None) -> Written | None:
+        """Redact an interaction and write it. After this returns, a kill does not lose it.
+
+        It replaces the write that was ``begun``. Returns None if the recording has ended.
+        """
+        if self._is_forked:
             return None
         if self.closed:  # while the request was in flight
             self._notice(
@@ -142,36 +161,186 @@ class Recorder:
                 f"recorded, so a later run does not know of the {interaction.request.method}."
             )
             return None
-        if self._updates and self._file == self._path and fails(interaction.response):
-            interaction = replace(interaction, is_fallback=True)
+        interaction = self._prepared(interaction)
+        text, written = self._text_of(interaction)
+        writer = self._writer_for(text)
+        if writer.size + len(text) > MAX_FILE_BYTES:
+            response = interaction.response
+            response = replace(response, body=missing_body(len(response.body)))
+            text, _ = self._text_of(replace(interaction, response=response))
+        key = self._key_of(written)
+        replaced = self._replaced_by(written, key)
+        self._append(writer, text, written, {*replaced, *self._places_of(begun), *self._dropped})
+        self._dropped.clear()
+        if key is not None:
+            self._asked.add(key)
+        if begun in self._begun:
+            self._begun.remove(begun)
+        return Written(self._number(), written.request, written is interaction)
+
+    def drop(self, begun: Begun) -> None:
+        """Drop a write that was begun and not sent."""
+        if self.closed or self._is_forked or begun not in self._begun:
+            return
+        self._begun.remove(begun)
+        writer = self._writer
+        if writer is not None and begun.index == writer.count - 1 and writer.withdraw():
+            self._letters.forget([begun.index])
+        else:
+            self._dropped.add(begun.index)
+
+    @property
+    def _is_forked(self) -> bool:
+        return os.getpid() != self._process
+
+    def _text_of(self, interaction: Interaction) -> tuple[bytes, Interaction]:
         text, written = self._redactor.redacted_text(interaction, layout.interaction_text)
+        return text.encode(), written
+
+    def _writer_for(self, text: bytes) -> LineWriter:
+        """Return the writer of a file that nobody else has changed, and that has room."""
         if self._writer is None:
             self._writer = self._open_writer()
         elif not self._writer.is_in_place():
-            changed, self._writer = self._writer, self._open_beside(self._lost())
-            changed.release()
-        size = len(text.encode())
-        if self._writer.size + size > MAX_FILE_BYTES and self._replaced:
+            self._move_beside()
+        if self._writer.size + len(text) > MAX_FILE_BYTES and self._replaced:
             self._writer.release()
             self._writer = None
-            self._writer = self._open_compact(self._reread())
-        if self._writer.size + size > MAX_FILE_BYTES:
-            response = interaction.response
-            response = replace(response, body=missing_body(len(response.body)))
-            interaction = replace(interaction, response=response)
-            text, _ = self._redactor.redacted_text(interaction, layout.interaction_text)
-        replaced = self._replaced_by(written)
-        if replaced:
-            text = layout.mark_line([each + 1 for each in replaced], self._writer.count) + text
-        self._writer.append(text)
-        self._replaced.update(replaced)
-        is_final = self._file == self._path and not (self._updates and self.old_count)
-        number = self._writer.count if is_final else None
-        return Written(number, written.request, written is interaction)
+            self._compact()
+            self._writer = self._open_writer()
+        return self._writer
 
-    @property
-    def has_recorded(self) -> bool:
-        return self._writer is not None
+    def _append(
+        self, writer: LineWriter, text: bytes, written: Interaction, dropped: Collection[int]
+    ) -> None:
+        """Write the text of an interaction, with a mark of what it replaces.
+
+        What is known of the file changes only after it was written: a full disk changes nothing.
+        """
+        mark = ""
+        if dropped:
+            mark = layout.mark_line([index + 1 for index in sorted(dropped)], writer.count)
+        writer.append(mark.encode() + text)
+        self._replaced.update(dropped)
+        self._letters.forget(dropped)
+        if is_write(written.request):
+            self._letters.add(writer.count - 1, text)
+
+    def _prepared(self, interaction: Interaction) -> Interaction:
+        """Return an interaction as it is recorded, before its secrets are removed."""
+        return interaction
+
+    def _key_of(self, written: Interaction) -> _Key | None:  # noqa: ARG002
+        """Return what an interaction has replaced once it is written, or None."""
+        return None
+
+    def _replaced_by(self, new: Interaction, key: _Key | None) -> Iterable[int]:  # noqa: ARG002
+        """Return the indexes of the interactions of earlier runs that a new one replaces."""
+        return ()
+
+    def _number(self) -> int | None:
+        """Return the number of the last interaction, if it is final."""
+        return None
+
+    def _places_of(self, begun: Begun | None) -> list[int]:
+        """Return the index of a write that was begun, maybe by an earlier recorder of this file."""
+        if begun is None:
+            return []
+        if begun.recorder is self:
+            return [begun.index]
+        for index in range(len(self.recording) - 1, -1, -1):
+            if self.recording.interactions[index] == begun.interaction:
+                return [index]
+        return []
+
+    # -- the file --------------------------------------------------------------------------------
+
+    def _open_writer(self) -> LineWriter:
+        """Open the file for the first interaction, or another one if somebody has changed it."""
+        raise NotImplementedError
+
+    def _compact(self) -> None:
+        """Write the file anew, without what was replaced, and count from there."""
+        recording = read_cassette(self._file)
+        count = len(recording) + len(self._replaced)
+        gone = self._replaced | self._dropped
+        left = [index for index in range(count) if index not in gone]
+        self._rewrite(recording)
+        self._renumber({index: at for at, index in enumerate(left)})
+
+    def _renumber(self, moved: Mapping[int, int]) -> None:
+        """Follow the interactions to their new places in a file that was written anew."""
+        self._replaced.clear()
+        self._dropped.clear()
+        self._letters.renumber(moved)
+        self._begun = [each for each in self._begun if each.index in moved]
+        for each in self._begun:
+            each.index = moved[each.index]
+
+    def _rewrite(self, recording: FileRecording, *, as_written: bool = True) -> None:
+        """Write a compact copy of the file in our layout, in its place."""
+        count = len(recording) + len(self._replaced)
+        indexes = [index for index in range(count) if index not in self._replaced]
+        parts = zip(indexes, recording.parts(as_written=as_written), strict=True)
+        left = (part for index, part in parts if index not in self._dropped)
+        metadata = self._metadata_of(recording)
+        write_cassette(self._file, metadata, left, self._redactor, version=recording.version)
+
+    def _metadata_of(self, recording: FileRecording) -> Mapping[str, object]:
+        return recording.metadata
+
+    def _new_file(self, path: Path) -> LineWriter:
+        """Create a file with the cassette's permissions."""
+        writer = LineWriter(path, header_text(self._metadata, self._redactor))
+        with suppress(OSError):
+            shutil.copymode(self._path, path)
+        return writer
+
+    # -- a file that another program changes -----------------------------------------------------
+
+    def _own_start(self) -> tuple[int, int]:
+        """Return the index of this run's first interaction, and its place in the file."""
+        return 0, 0
+
+    def _move_beside(self) -> None:
+        """Continue in another file, because another program changed this one."""
+        changed = self._writer
+        assert changed is not None, "the caller has just asked it"
+        self._writer = self._open_beside(self._lost(changed))
+        changed.release()
+
+    def _lost(self, changed: LineWriter) -> dict[int, bytes]:
+        """Return what this run has written and the cassette's path no longer leads to, by index.
+
+        If the file itself was overwritten, that is known of writes alone.
+        """
+        first, start = self._own_start()
+        if not changed.is_elsewhere():
+            return self._letters.texts()
+        found = layout.INTERACTION.finditer(changed.read(start))
+        texts = {first + at: each[0] for at, each in enumerate(found)}
+        return {index: text for index, text in texts.items() if index not in self._replaced}
+
+    def _open_beside(self, lost: Mapping[int, bytes]) -> LineWriter:
+        """Open another file, which begins with what this run has written before."""
+        changed, beside = self._file, _unused(self._path)
+        beside.parent.mkdir(parents=True, exist_ok=True)
+        writer = self._new_file(beside)
+        kept = {index: text for index, text in lost.items() if index not in self._dropped}
+        for text in kept.values():
+            writer.append(text)
+        self._renumber({index: at for at, index in enumerate(kept)})
+        self._file = beside
+        self._notice_changed(changed, f"The recording continues in {beside}.")
+        return writer
+
+    def _notice_changed(self, file: Path, what_now: str) -> None:
+        self._notice(
+            f"Another program has {file} open, or has created, changed, replaced or removed it, "
+            f"while cassette {self._path.stem!r} was recorded. {what_now}"
+        )
+
+    # -- what earlier runs recorded --------------------------------------------------------------
 
     @cached_property
     def _old(self) -> Player:
@@ -189,31 +358,7 @@ class Recorder:
 
     def _old_responses(self, request: Request) -> list[Call]:
         """Return the interactions of earlier runs to a request that were not replaced."""
-        if not self.old_count:
-            return []
-        found = self._old.find_all(request)
-        return [each for each in found if self.old_count > each[-1] not in self._replaced]
-
-    def _replaced_by(self, new: Interaction) -> list[int]:
-        """Return the indexes of the interactions that a new one replaces."""
-        if not (self._updates and self.old_count) or self._file != self._path:
-            return []
-        if (key := hash(new.request)) in self._asked:
-            return []
-        is_refused = is_write(new.request) and not may_be_done(new.response)
-        if not (new.is_fallback or is_refused):  # it replaces all
-            self._asked.add(key)
-        with suppress(CassetteFormatError):  # a damaged interaction stays
-            responses = self._old_responses(new.request)
-            if new.is_fallback:
-                responses = [each for each in responses if fails(self._response(each))]
-            if is_refused:  # what may have been carried out is not forgotten
-                responses = [each for each in responses if not may_be_done(self._response(each))]
-            return sorted(index for attempts in responses for index in attempts)
-        return []
-
-    def _response(self, attempts: Call) -> Response:
-        return self.recording.interactions[attempts[-1]].response
+        return self._old.find_all(request)
 
     def sent_before(self, write: Request) -> list[tuple[FileRecording, int]]:
         """Return when earlier runs sent a write, in order: the file and the number in it.
@@ -225,24 +370,41 @@ class Recorder:
         for recording, attempts in self._earlier(write):
             response = recording.interactions[attempts[-1]].response
             is_own = recording is self.recording
-            is_replayed = is_own and not self._updates and response.no_response is None
-            if may_be_done(response) and not is_replayed:
+            if may_be_done(response) and not (is_own and self._replays(response)):
                 found.append((recording, attempts[-1] + 1))
         return found
 
+    def _replays(self, response: Response) -> bool:
+        return response.no_response is None
+
     def keep(self, write: Request) -> None:
         """Keep what earlier runs recorded of a write, if this run sends the same one, too."""
-        self._asked.add(hash(self._redactor.request(write)))
+        self._asked.add((self._old.same(self._redactor.request(write)), False, False))
 
     def _earlier(self, write: Request) -> Iterator[tuple[FileRecording, Call]]:
         """Yield what earlier runs recorded of a write, also in the files that they left."""
         for file in unfinished_files(self._path):
             if file != self._file:
-                left = read_cassette(file)
-                for attempts in self._player_of(left).find_all(write):
+                player, left = self._player_of_unfinished(file)
+                for attempts in player.find_all(write):
                     yield left, attempts
         for attempts in self._old_responses(write):
             yield self.recording, attempts
+
+    def _player_of_unfinished(self, file: Path) -> tuple[Player, FileRecording]:
+        """Return the player of a file that an earlier run left; it is read once."""
+        version = version_of(file)
+        known = self._unfinished.get(file)
+        if known is None or known[0] != version:
+            left = read_cassette(file)
+            known = self._unfinished[file] = version, self._player_of(left), left
+        return known[1:]
+
+    # -- ask and close ---------------------------------------------------------------------------
+
+    @property
+    def has_recorded(self) -> bool:
+        return self._writer is not None
 
     def refuse_if_full(self) -> None:
         """Raise `CassetteError` if the file has no room for another interaction."""
@@ -254,11 +416,22 @@ class Recorder:
                 "Record under another name.",
             )
 
+    def refuse_if_forked(self, request: Request) -> None:
+        """Raise `CassetteError` for a write in a forked process, which cannot record it."""
+        if self._is_forked and is_write(request):
+            raise CassetteError(
+                f"This process was forked while cassette {self._path.stem!r} was recorded, and "
+                f"cannot add to it. The {request.method} was not sent.",
+                "Send it in the process that records, or start this one with "
+                'multiprocessing.set_start_method("spawn") and its own session.',
+            )
+
+    def continue_run(self) -> None:
+        """Go on with the run that this process recorded last, if the file is as it was left."""
+
     def current(self) -> FileRecording:
         """Return the recording so far; of a recording that stands aside, only what is new."""
-        if self._writer is not None:
-            return read_cassette(self._file)
-        return self.recording if self._file == self._path else FileRecording(self._path.stem)
+        raise NotImplementedError
 
     @property
     def aside(self) -> Path | None:
@@ -271,75 +444,174 @@ class Recorder:
         What was replaced is dropped from the file. If that is not possible, its readers still drop
         it. A recording aside replaces the old file, is merged into it, or stays where it is.
         """
-        if self.closed or os.getpid() != self._process:
+        if self.closed or self._is_forked:
             return False
         self.closed = True
         with self._locks:
             try:
-                self._close_file(ending)
+                if self._writer is not None:
+                    self._close_file(self._writer, ending)
             finally:
-                if self._file == self._path:
-                    left = self.old_count - len(self._replaced)
-                    _runs[self._path] = version_of(self._path), left
+                self._end_run()
             if ending != "aside":
                 self._file = self._path
         return self.has_recorded
 
-    def _close_file(self, ending: Ending) -> None:
-        if self._writer is None:
-            return
-        if not self._writer.is_in_place():
-            changed = self._writer
-            if lost := self._lost():
+    def _close_file(self, writer: LineWriter, ending: Ending) -> None:
+        if not writer.is_in_place():
+            lost = self._lost(writer)
+            if lost:
                 self._writer = self._open_beside(lost)
                 self._writer.close()
             else:
                 self._notice_changed(self._file, "It stays as it is now.")
-            changed.release()
+            writer.release()
             return
-        self._writer.close()
+        writer.close()
         # If a copy is not possible, the marks say the same, and a later recording makes the copy.
         with suppress(OSError, CassetteInUseError, CassetteFormatError):
-            if self._replaced and self._file == self._path:
-                self._rewrite(read_cassette(self._path))
-        if self._aside and self.aside and ending != "aside":
-            try:
-                self._put_in_place(keeps_others=ending == "merge")
-            # Somebody has the file, or an old interaction cannot be read.
-            except (CassetteInUseError, CassetteFormatError) as error:
-                self._notice(f"{error.what} The new recording is in {self._file}.")
+            if self._replaced or self._dropped:
+                self._rewrite(read_cassette(self._file))
+        self._put_in_place(ending)
+
+    def _put_in_place(self, ending: Ending) -> None:
+        """Let the file take the place of the cassette's, if it is another one."""
+
+    def _end_run(self) -> None:
+        """Note what a run leaves."""
+
+
+class _Letters:
+    """The texts of the writes of a run, in case another program overwrites the file."""
+
+    def __init__(self) -> None:
+        self._file: SpooledTemporaryFile[bytes] | None = None
+        self._places: dict[int, tuple[int, int]] = {}
+
+    def add(self, index: int, text: bytes) -> None:
+        if self._file is None:
+            self._file = SpooledTemporaryFile(max_size=_SPOOL_BYTES)  # noqa: SIM115 (kept open)
+            weakref.finalize(self, self._file.close)
+        start = self._file.seek(0, os.SEEK_END)
+        self._file.write(text)
+        self._places[index] = start, len(text)
+
+    def forget(self, indexes: Iterable[int]) -> None:
+        for index in indexes:
+            self._places.pop(index, None)
+
+    def renumber(self, moved: Mapping[int, int]) -> None:
+        self._places = {moved[at]: place for at, place in self._places.items() if at in moved}
+
+    def texts(self) -> dict[int, bytes]:
+        """Return each text by the index of its interaction."""
+        texts = {}
+        for index, (start, size) in self._places.items():
+            assert self._file is not None, "it has what the places lead to"
+            self._file.seek(start)
+            texts[index] = self._file.read(size)
+        return texts
+
+
+class OwnFileRecorder(Recorder):
+    """Appends to the cassette's own file.
+
+    At the first interaction, a cassette in another program's layout is redacted and rewritten.
+
+    A run is what one process records to one file, until `record(…)` as a statement begins
+    another. The interactions of earlier runs can be replaced, those of the same run cannot.
+
+    Parameters
+    ----------
+    updates
+        Whether everything is recorded again: a new interaction replaces those of earlier runs to
+        the same request. The others stay, as in vcrpy.
+    """
+
+    def __init__(self, *args: Any, updates: bool, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._updates = updates
+        self._old_count = len(self.recording)
+
+    @property
+    def _is_moved(self) -> bool:
+        """Whether another program changed the cassette's file, so that another one is written."""
+        return self._file != self._path
+
+    def continue_run(self) -> None:
+        version, old_count = _runs.get(self._path, (None, self._old_count))
+        if self._writer is None and version == self.recording.version:
+            self._old_count = old_count
+
+    def _prepared(self, interaction: Interaction) -> Interaction:
+        if self._updates and not self._is_moved and fails(interaction.response):
+            return replace(interaction, is_fallback=True)
+        return interaction
+
+    def _old_responses(self, request: Request) -> list[Call]:
+        if not self._old_count:
+            return []
+        found = super()._old_responses(request)
+        return [each for each in found if self._old_count > each[-1] not in self._replaced]
+
+    def _key_of(self, written: Interaction) -> _Key | None:
+        if not (self._updates and self._old_count) or self._is_moved:
+            return None
+        is_refused = is_write(written.request) and not may_be_done(written.response)
+        return self._old.same(written.request), written.is_fallback, is_refused
+
+    def _replaced_by(self, new: Interaction, key: _Key | None) -> Iterable[int]:
+        if key is None or key in self._asked or (key[0], False, False) in self._asked:
+            return
+        _, is_fallback, is_refused = key
+        with suppress(CassetteFormatError):  # a damaged interaction stays
+            for attempts in self._old_responses(new.request):
+                old = self.recording.interactions[attempts[-1]].response
+                if is_fallback and not fails(old):
+                    continue
+                if is_refused and may_be_done(old):  # which is not forgotten
+                    continue
+                yield from attempts
+
+    def _replays(self, response: Response) -> bool:
+        return not self._updates and super()._replays(response)
+
+    def _number(self) -> int | None:
+        is_final = not (self._is_moved or self._begun or (self._updates and self._old_count))
+        if not is_final or self._writer is None:
+            return None
+        return self._writer.count - len(self._replaced)
 
     def _open_writer(self) -> LineWriter:
-        """Open the file for the first interaction, or another one if somebody has changed it."""
-        recording = self.recording
-        version = recording.version if self._file == self._path else None
         self._file.parent.mkdir(parents=True, exist_ok=True)  # somebody may have removed it
+        recording = self.recording
         try:
-            if version is None:
-                header = header_text(self._metadata, self._redactor)
-                return self._new_file(self._file, header)
-            return self._open_compact(recording)
+            if recording.version is None:
+                return self._new_file(self._file)
+            is_same = recording.redact == self._redactor.redact and not recording.is_third_party
+            is_ready = is_same and recording.is_compact and not self._new_base_urls
+            if recording.clean_bytes and not is_ready:
+                self._rewrite(recording, as_written=is_same)
+                recording = self._reread()
+            header = header_text(self._metadata, self._redactor)
+            return LineWriter(self._path, header, version=recording.version, loaded=recording)
         except (CassetteInUseError, FileExistsError, FileNotFoundError, PermissionError):
-            return self._open_beside()
+            return self._open_beside({})
 
-    def _open_compact(self, recording: FileRecording) -> LineWriter:
-        """Open the cassette's file to append to it. It is written anew first if it must be."""
-        is_same = recording.redact == self._redactor.redact and not recording.is_third_party
-        if recording.clean_bytes and not (
-            is_same and recording.is_compact and not self._new_base_urls
-        ):
-            self._rewrite(recording, as_written=is_same)
-            recording = self._reread()
-        header = header_text(self._metadata, self._redactor)
-        return LineWriter(self._path, header, version=recording.version, loaded=recording)
+    def _compact(self) -> None:
+        old_count = self._old_count - self._count_of_replaced()
+        super()._compact()
+        self._reread()
+        self._old_count = old_count
 
     def _reread(self) -> FileRecording:
-        """Return what the file has now, and begin to count from there."""
-        self.recording = read_cassette(self._path)
-        self.old_count -= len(self._replaced)
-        self._replaced.clear()
+        self.recording = read_cassette(self._file)
         vars(self).pop("_old", None)
         return self.recording
+
+    def _count_of_replaced(self) -> int:
+        """Return how many interactions of earlier runs were replaced."""
+        return sum(index < self._old_count for index in self._replaced)
 
     @property
     def _new_base_urls(self) -> list[object]:
@@ -347,55 +619,56 @@ class Recorder:
         base_url = self._metadata.get("base_url")
         return [] if base_url in (None, *self.recording.base_urls) else [base_url]
 
-    def _rewrite(self, recording: FileRecording, *, as_written: bool = True) -> None:
-        """Write a compact copy of the cassette's file in our layout, in its place."""
+    def _metadata_of(self, recording: FileRecording) -> Mapping[str, object]:
         # Without the addresses that everything was replaced of: a stand-in has another port daily.
         uris = [uri for (_, uri), *_ in recording.addresses()]
         named = [each for each in recording.base_urls if any(u.startswith(each) for u in uris)]
         base_url, *others = [*(named or recording.base_urls[:1]), *self._new_base_urls] or [None]
         metadata = {**self._metadata, **recording.metadata, "base_url": base_url}
-        metadata["other_base_urls"] = others
-        if not others:
-            del metadata["other_base_urls"]
-        parts, version = recording.parts(as_written=as_written), recording.version
+        metadata.pop("other_base_urls", None)
+        if others:
+            metadata["other_base_urls"] = others
         if recording.is_edited:
             self._notice(f"{self._path} was edited, so it is written anew: comments are not kept.")
-        write_cassette(self._path, metadata, parts, self._redactor, version=version)
+        return metadata
 
-    def _new_file(self, path: Path, header: str) -> LineWriter:
-        """Create a file with the cassette's permissions."""
-        writer = LineWriter(path, header)
-        with suppress(OSError):
-            shutil.copymode(self._path, path)
-        return writer
+    def _own_start(self) -> tuple[int, int]:
+        if self._is_moved:
+            return super()._own_start()
+        return self._old_count, self.recording.bytes_before(self._old_count)
 
-    def _lost(self) -> str:
-        """Return what this run has written to a file that its path no longer leads to."""
-        assert self._writer is not None, "the caller has just asked it"
-        is_own = self._file == self._path
-        return self._writer.lost(self.recording.bytes_before(self.old_count) if is_own else 0)
+    def current(self) -> FileRecording:
+        return self.recording if self._writer is None else read_cassette(self._file)
 
-    def _open_beside(self, lost: str = "") -> LineWriter:
-        """Continue in another file, because another program changed this one.
+    def _end_run(self) -> None:
+        if not self._is_moved:
+            left = self._old_count - self._count_of_replaced()
+            _runs[self._path] = version_of(self._path), left
 
-        It begins with what this run has written before.
-        """
-        changed, beside = self._file, _unused(self._path)
-        beside.parent.mkdir(parents=True, exist_ok=True)
-        writer = self._new_file(beside, header_text(self._metadata, self._redactor))
-        for each in layout.INTERACTION.finditer(lost.encode()):
-            writer.append(each[0].decode())
-        self._file = beside
-        self._notice_changed(changed, f"The recording continues in {beside}.")
-        return writer
 
-    def _notice_changed(self, file: Path, what_now: str) -> None:
-        self._notice(
-            f"Another program has {file} open, or has created, changed, replaced or removed it, "
-            f"while cassette {self._path.stem!r} was recorded. {what_now}"
-        )
+class AsideRecorder(Recorder):
+    """Writes to another file, until `close` puts it in the place of the cassette's."""
 
-    def _put_in_place(self, *, keeps_others: bool) -> None:
+    def _open_writer(self) -> LineWriter:
+        self._file.parent.mkdir(parents=True, exist_ok=True)  # somebody may have removed it
+        try:
+            return self._new_file(self._file)
+        except (FileExistsError, FileNotFoundError, PermissionError):
+            return self._open_beside({})
+
+    def current(self) -> FileRecording:
+        return read_cassette(self._file) if self.has_recorded else FileRecording(self._path.stem)
+
+    def _put_in_place(self, ending: Ending) -> None:
+        if ending == "aside":
+            return
+        try:
+            self._replace_old(keeps_others=ending == "merge")
+        # Somebody has the file, or an old interaction cannot be read.
+        except (CassetteInUseError, CassetteFormatError) as error:
+            self._notice(f"{error.what} The new recording is in {self._file}.")
+
+    def _replace_old(self, *, keeps_others: bool) -> None:
         """Replace the old file.
 
         With ``keeps_others``, its interactions that were not recorded again are kept.
@@ -412,6 +685,38 @@ class Recorder:
         whole = chain(others if keeps_others else (), new)
         write_cassette(self._path, new.metadata, whole, self._redactor, version=old.version)
         patiently(self._file.unlink)
+
+
+def open_recorder(
+    path: Path, *, updates: bool = False, aside: bool = False, **options: Any
+) -> Recorder:
+    """Lock a cassette, and return its recorder.
+
+    Parameters
+    ----------
+    updates
+        See `OwnFileRecorder`.
+    aside
+        Whether the new interactions of a cassette that has some are written to another file. That
+        file gets them all.
+    options
+        See `Recorder`.
+    """
+    with ExitStack() as locks:
+        file = locks.enter_context(locked(path))
+        recording = FileRecording(path.stem, path=path)
+        if version_of(file) is not None:
+            recording = read_cassette(file)
+        if aside and len(recording):
+            beside = locks.enter_context(locked(_unused(file)))
+            return AsideRecorder(file, beside, recording, locks.pop_all(), **options)
+        return OwnFileRecorder(
+            *(file, file, recording, locks.pop_all()), updates=updates and not aside, **options
+        )
+
+
+def _is_refused(interaction: Interaction) -> bool:
+    return is_write(interaction.request) and not may_be_done(interaction.response)
 
 
 def unfinished_files(path: Path) -> list[Path]:

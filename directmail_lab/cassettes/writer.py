@@ -19,6 +19,7 @@ from .files import FileRecording
 from .library import Version, create, patiently, version_of
 
 _FSYNC_EVERY_S: Final = 1.0
+_COMPARED_BYTES: Final = 4096
 _OPEN_FLAGS: Final = os.O_RDWR | getattr(os, "O_BINARY", 0)
 _NEW_FLAGS: Final = os.O_CREAT | os.O_EXCL
 
@@ -64,6 +65,9 @@ class LineWriter:
         # Size and count are set in one step, so that Ctrl-C cannot come between them.
         self._state = 0, 0
         self._tail_bytes = 0
+        # What the file ends with, and the state before that.
+        self._end = b""
+        self._before: tuple[int, int] | None = None
         is_new = version is None
         try:
             flags = _OPEN_FLAGS | _NEW_FLAGS * is_new
@@ -77,7 +81,7 @@ class LineWriter:
                 os.lseek(self._file, self.size, os.SEEK_SET)
             else:
                 self._truncate()
-                self._state = self._write(header), 0
+                self._state = self._write(header.encode()), 0
         except BaseException:
             if self._file != -1:
                 os.close(self._file)
@@ -101,15 +105,48 @@ class LineWriter:
             return False
         # The first write removes the tail, and Ctrl-C may interrupt it.
         tail_bytes = there.st_size - self.size
-        return os.path.samestat(there, self._opened) and tail_bytes in (0, self._tail_bytes)
+        is_same = os.path.samestat(there, self._opened) and tail_bytes in (0, self._tail_bytes)
+        # Another program may have written as many bytes.
+        return is_same and self.read(self.size - len(self._end)) == self._end
 
-    def append(self, text: str) -> None:
+    def is_elsewhere(self) -> bool:
+        """Return whether the path no longer leads to this file."""
+        try:
+            return not os.path.samestat(self._path.stat(), self._opened)
+        except OSError:
+            return True
+
+    def read(self, start: int) -> bytes:
+        """Return what was written from a position on."""
+        os.lseek(self._file, start, os.SEEK_SET)
+        parts = []
+        left = self.size - start
+        while left > 0 and (part := os.read(self._file, left)):
+            parts.append(part)
+            left -= len(part)
+        os.lseek(self._file, self.size, os.SEEK_SET)
+        return b"".join(parts)
+
+    def append(self, text: bytes) -> None:
         """Write the lines of one interaction."""
+        before = self._state
         self._state = self._write(text), self._state[1] + 1
+        self._before = before
+        self._end = text[-_COMPARED_BYTES:]
         now = time.monotonic()
         if now - self._synced_at >= _FSYNC_EVERY_S:
             self._synced_at = now
             os.fsync(self._file)
+
+    def withdraw(self) -> bool:
+        """Remove the last interaction again; return False if that is not possible."""
+        if self._before is None:
+            return False
+        self._state = self._before
+        self._before = None
+        self._end = b""
+        self._truncate()
+        return True
 
     def close(self) -> None:
         """Write the line that closes the recording, sync the file to disk, and close it.
@@ -121,7 +158,7 @@ class LineWriter:
             os.lseek(self._file, 0, os.SEEK_SET)
             with open(self._file, "rb", closefd=False) as whole:
                 digest = hashlib.file_digest(whole, "sha256")
-            self._write(layout.end_line(self.count, digest.hexdigest()))
+            self._write(layout.end_line(self.count, digest.hexdigest()).encode())
             os.fsync(self._file)
         finally:
             os.close(self._file)
@@ -139,9 +176,9 @@ class LineWriter:
         with open(self._file, "rb", closefd=False) as whole:
             return whole.read(max(0, self.size - start)).decode(errors="replace")
 
-    def _write(self, text: str) -> int:
+    def _write(self, text: bytes) -> int:
         """Write after the last whole interaction, and return the new length of the file."""
-        data = memoryview(text.encode())
+        data = memoryview(text)
         size = self.size + len(data)
         if self._tail_bytes:
             self._truncate()
@@ -184,9 +221,10 @@ def write_cassette(
         try:
             for part in parts:
                 if isinstance(part, bytes):
-                    writer.append(part.decode())
+                    writer.append(part)
                 else:
-                    writer.append(redactor.redacted_text(part, layout.interaction_text)[0])
+                    text, _ = redactor.redacted_text(part, layout.interaction_text)
+                    writer.append(text.encode())
         finally:
             writer.close()
 

@@ -28,8 +28,12 @@ NoResponse = Literal[
     "read_error",
     "write_error",
     "protocol_error",
+    "interrupted",
 ]
-"""Why no response came: the connection failed, timed out, or did not carry valid HTTP."""
+"""Why no response came: the connection failed, timed out, or did not carry valid HTTP.
+
+``"interrupted"`` is in a cassette while a write is sent, and stays there if the process is killed.
+"""
 
 NO_RESPONSE_KINDS: Final[tuple[NoResponse, ...]] = get_args(NoResponse)
 
