@@ -19,6 +19,7 @@ import pytest
 from hypothesis import assume, given, settings, strategies as st
 from key_search import traces
 
+from directmail_lab.cassettes.files import Foreign
 from directmail_lab.cassettes.layout import interaction_text
 from directmail_lab.credentials import ApiKey
 from directmail_lab.errors import CassetteError, CredentialError
@@ -28,7 +29,6 @@ from directmail_lab.redaction import (
     REDACTED,
     Redactor,
     has_placeholder,
-    redact_foreign,
 )
 from directmail_lab.redaction.key import KeySearch
 from directmail_lab.redaction.personal import count_personal
@@ -239,9 +239,9 @@ def test_a_credential_of_any_letters_is_known_by_its_place() -> None:
         Request("GET", ME, (("X-Api-Key", secret),)),
     ):
         echo = Response(200, "", (), json.dumps([secret, quote(secret)]).encode())
-        redacted, _ = redact_foreign([Interaction(request, echo)])
+        redacted = Foreign([Interaction(request, echo)])[0]
 
-        assert redacted[0].response.body == f'["{REDACTED}", "{REDACTED}"]'.encode()
+        assert redacted.response.body == f'["{REDACTED}", "{REDACTED}"]'.encode()
 
 
 @given(key=keys, text=st.text(max_size=300))

@@ -62,11 +62,15 @@ class Played(NamedTuple):
         The number of its interaction, from 1.
     request
         The request that it was played for, redacted.
+    is_original
+        Whether the response may contain credentials: another program recorded it, and it is only
+        for the caller of the replay.
     """
 
     number: int
     request: Request
     response: Response
+    is_original: bool = False
 
 
 class Cassette:
@@ -234,13 +238,11 @@ class Cassette:
                 self._player.mark(attempts)
         if attempts is not None and (repeats or not is_played):
             self.on_played(request)
-            response_to, method = self._recording.response, request.method
             played = [
-                Played(index + 1, request, response_to(index + 1, method))
+                self._played(index + 1, request)
                 for index in (attempts[-1:] if is_played else attempts)
             ]
-            response = self.as_recorded(played[-1]) or played[-1].response
-            if (missing := shown_missing(response.body)) is None:
+            if (missing := shown_missing(played[-1].response.body)) is None:
                 return played
             failure = self._player.missing_body(request, missing)
             self.on_unmatched(failure)
@@ -251,6 +253,14 @@ class Cassette:
         refusal = self._player.refusal(request, is_played=is_played)
         self.on_unmatched(refusal)
         raise refusal
+
+    def _played(self, number: int, request: Request) -> Played:
+        """Return a response to play: with ``like``, as another program recorded it."""
+        if self._matching.like:
+            original = self._recording.original(number, request.method)
+            if original is not None:
+                return Played(number, request, original, is_original=True)
+        return Played(number, request, self._recording.response(number, request.method))
 
     def _is_new_failure(self, attempts: Call) -> bool:
         """Return whether no response came, if these attempts were not played yet."""
@@ -266,15 +276,6 @@ class Cassette:
     def interaction_of(self, played: Played) -> Interaction:
         """Return the whole interaction of a response that was played."""
         return self._recording.decoded(played.number)
-
-    def as_recorded(self, played: Played) -> Response | None:
-        """Return a played response as another program recorded it, with its credentials.
-
-        It is only for the caller of the replay. None for our own recordings, and without ``like``.
-        """
-        if not self._matching.like:
-            return None
-        return self._recording.original(played.number, played.request.method)
 
     def has_unplayed(self, request: Request) -> bool:
         """Return whether a request has a response that was not played yet."""

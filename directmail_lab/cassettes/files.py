@@ -50,16 +50,54 @@ _PERCENT: Final = "{desc}: {percentage:.0f} % {bar}"
 
 
 @final
-class Originals(Hidden):
-    """Responses with their credentials, hidden from repr, pickle, copy and ``vars()``."""
+class Foreign(Hidden, Sequence[Interaction]):
+    """Another program's interactions, without credentials.
 
-    __slots__ = ("__responses",)
+    All are redacted when the first one is asked for. A replay that is ``like="vcrpy"`` asks only
+    for the requests and for the original responses. The originals are hidden from repr, pickle,
+    copy and ``vars()``.
+    """
 
-    def __init__(self, interactions: Iterable[Interaction]) -> None:
-        self.__responses = [each.response for each in interactions]
+    __slots__ = ("__recorded", "__redacted", "__requests", "redactor")
 
-    def __getitem__(self, index: int) -> Response:
-        return self.__responses[index]
+    def __init__(self, recorded: list[Interaction]) -> None:
+        self.redactor = Redactor()
+        # All first, since the service may have echoed them elsewhere.
+        self.redactor.learn_all(recorded)
+        self.__recorded = recorded
+        self.__requests = [redact_foreign(each.request, self.redactor) for each in recorded]
+        self.__redacted: list[Interaction] | None = None
+
+    def __len__(self) -> int:
+        return len(self.__recorded)
+
+    def __getitem__(self, index: Any) -> Any:
+        if self.__redacted is None:
+            redacted = map(self.redactor.interaction, self.__recorded)
+            both = zip(redacted, self.__requests, strict=True)
+            self.__redacted = [replace(each, request=request) for each, request in both]
+        return self.__redacted[index]
+
+    def request(self, index: int) -> Request:
+        return self.__requests[index]
+
+    def original(self, index: int) -> Response:
+        """Return a response with its credentials."""
+        return self.__recorded[index].response
+
+    def lines(self) -> Iterator[Line]:
+        """Yield what an index needs of each interaction."""
+        for each, request in zip(self.__recorded, self.__requests, strict=True):
+            yield line_of_interaction(replace(each, request=request))
+
+    def for_reading(self, index: int) -> Interaction:
+        """Return an interaction without a body or a reason, whose headers are not redacted."""
+        recorded = self.__recorded[index]
+        response = replace(recorded.response, reason="", body=b"")
+        return replace(recorded, request=self.__requests[index], response=response)
+
+    def fallbacks(self) -> frozenset[int]:
+        return frozenset(at for at, each in enumerate(self.__recorded) if each.is_fallback)
 
 
 @dataclass(eq=False)
@@ -90,7 +128,7 @@ class FileRecording(Recording):
     redactor
         Knows the credentials in another program's file.
     originals
-        Another program's responses, unchanged, with their credentials.
+        Another program's interactions, which also have their responses with their credentials.
     version
         The file's version (`library.version_of`) before it was read; None if there is no file.
     """
@@ -107,7 +145,7 @@ class FileRecording(Recording):
     is_edited: bool = False
     fallbacks: frozenset[int] = field(default=frozenset(), repr=False)
     redactor: Redactor = field(default_factory=Redactor, repr=False)
-    originals: Originals | None = field(default=None, repr=False)
+    originals: Foreign | None = field(default=None, repr=False)
     version: Version | None = field(default=None, repr=False)
 
     @property
@@ -199,25 +237,38 @@ class FileRecording(Recording):
 
         It contains its credentials, and is only for the caller of a replay. None for our own files.
         """
-        return None if self.originals is None else _decoded(self.originals[number - 1], method)
+        if self.originals is None:
+            return None
+        return _decoded(self.originals.original(number - 1), method)
+
+    def for_reading(self, number: int) -> Interaction:
+        """Return an interaction whose `Reading` is to be redacted; its body may be missing."""
+        recorded = self.interactions
+        if isinstance(recorded, Foreign):
+            return recorded.for_reading(number - 1)
+        return recorded[number - 1]
 
     def request(self, index: int) -> Request:
         """Return the request of an interaction by its index."""
         recorded = self.interactions
-        return recorded.request(index) if isinstance(recorded, Lines) else recorded[index].request
+        if isinstance(recorded, Lines | Foreign):
+            return recorded.request(index)
+        return recorded[index].request
 
     def accepts_of(self, indexes: Iterable[int]) -> set[object]:
         """Return what the requests with these indexes accept, each once, for comparing."""
         recorded = self.interactions
         if isinstance(recorded, Lines):
             return {recorded.accept(index) for index in indexes}
-        return {header(recorded[index].request.headers, "accept") for index in indexes}
+        return {header(self.request(index).headers, "accept") for index in indexes}
 
     def addresses(self) -> Iterable[Line]:
         """Return the method, the address and the attempt of each interaction."""
         recorded = self.interactions
         if isinstance(recorded, Lines):
             return recorded.addresses()
+        if isinstance(recorded, Foreign):
+            return recorded.lines()
         return map(line_of_interaction, recorded)
 
 
@@ -389,16 +440,16 @@ def _parse_whole(data: bytes, path: Path, progress: Progress) -> FileRecording:
             _REPAIR.format(path),
         )
     kind, metadata, interactions, problem = _load_whole(left, path, progress)
-    originals = Originals(interactions)
-    interactions, redactor = redact_foreign(interactions)
-    about, base_url = _about(metadata, interactions, path)
+    foreign = Foreign(interactions)
+    about, base_url = _about(metadata, [foreign.for_reading(0)] if foreign else [], path)
     is_edited = kind == "vcrpy" and str(about.get("recorded_with")).startswith(layout.WRITER)
-    about = {name: redactor.text(v) if isinstance(v, str) else v for name, v in about.items()}
+    redact = foreign.redactor.text
+    about = {name: redact(v) if isinstance(v, str) else v for name, v in about.items()}
     if is_edited:
-        problem = _CHANGED if b"\n# end: " in data else _not_closed(len(interactions))
+        problem = _CHANGED if b"\n# end: " in data else _not_closed(len(foreign))
     return FileRecording(
         path.stem,
-        interactions,
+        foreign,
         base_url,
         problem,
         path,
@@ -407,9 +458,9 @@ def _parse_whole(data: bytes, path: Path, progress: Progress) -> FileRecording:
         clean_bytes=len(data),
         is_compact=False,
         is_edited=is_edited,
-        fallbacks=frozenset(at for at, each in enumerate(interactions) if each.is_fallback),
-        redactor=redactor,
-        originals=None if is_edited else originals,
+        fallbacks=foreign.fallbacks(),
+        redactor=foreign.redactor,
+        originals=None if is_edited else foreign,
     )
 
 

@@ -251,7 +251,9 @@ class PlayedRecording(MemoryRecording):
             address = played.request.method, played.request.uri
             self._played.append((cassette.name, played.number, address, attempt))
             if self._file.is_third_party:
-                self._readings.append(self._reading(len(self)))
+                interaction = _as_sent(self._file.for_reading(played.number), address, attempt)
+                reading = self._reading_of(interaction, cassette.name, played.number)
+                self._readings.append(reading.redacted(self._file.redactor))
             return len(self)
 
     def __len__(self) -> int:

@@ -145,6 +145,10 @@ class Redactor(Hidden):
         """Remove the credentials of a request wherever they are repeated, from now on."""
         self._learn(_secrets_of(request))
 
+    def learn_all(self, interactions: Iterable[Interaction]) -> None:
+        """Remove the credentials of requests and responses wherever they are repeated."""
+        self._learn(chain.from_iterable(map(_secrets_in, interactions)))
+
     def without_keys(self, interaction: Interaction) -> Interaction:
         """Return what `interaction` returns, faster if there is nothing to remove."""
         self._learn()
@@ -376,20 +380,12 @@ def _decoded(body: bytes, content_type: str) -> tuple[str, str]:
     raise ValueError("in a charset that cannot be searched")
 
 
-def redact_foreign(interactions: Iterable[Interaction]) -> tuple[list[Interaction], Redactor]:
-    """Return the interactions of another program without credentials, and the redactor.
+def redact_foreign(request: Request, redactor: Redactor) -> Request:
+    """Return another program's request without credentials.
 
-    Credentials are recognised by their place: an ``Authorization`` of one part, an ``api_key``, an
-    ``X-Api-Key``. They are all learned first, since the service may have echoed them elsewhere. The
-    scheme of an ``Authorization`` is kept: ``Bearer <REDACTED>``.
+    The scheme of an ``Authorization`` is kept: ``Bearer <REDACTED>``.
     """
-    recorded, redactor = list(interactions), Redactor()
-    for each in recorded:
-        redactor.learn_from(each.request)
-    return [_with_schemes(redactor.interaction(each), each.request) for each in recorded], redactor
-
-
-def _with_schemes(redacted: Interaction, request: Request) -> Interaction:
+    redacted = redactor.request(request)
     schemes = [
         (name, f"{scheme[1]} {REDACTED}")
         for name, value in request.headers
@@ -397,8 +393,7 @@ def _with_schemes(redacted: Interaction, request: Request) -> Interaction:
     ]
     if not schemes:
         return redacted
-    headers = (*redacted.request.headers, *schemes)
-    return replace(redacted, request=replace(redacted.request, headers=headers))
+    return replace(redacted, headers=(*redacted.headers, *schemes))
 
 
 def carries_credentials(request: Request) -> bool:
@@ -432,11 +427,12 @@ def _repeated_cookies(interaction: Interaction) -> list[str]:
     ]
     pairs += [v.partition(";")[0] for name, v in response.headers if name.lower() == "set-cookie"]
     values = [pair.partition("=")[2].strip(' "') for pair in pairs]
-    if not any(len(value) >= _LONG_ENOUGH for value in values):
+    values = [each for each in values if len(each) >= _LONG_ENOUGH]
+    if not values:
         return []
     texts = [value for name, value in response.headers if name.lower() not in _DROPPED]
-    repeated = response.body + "\n".join(texts).encode()
-    return [each for each in values if len(each) >= _LONG_ENOUGH and each.encode() in repeated]
+    repeated = "\n".join(texts)
+    return [each for each in values if each in repeated or each.encode() in response.body]
 
 
 def _secrets_in_address(request: Request) -> Iterator[str]:

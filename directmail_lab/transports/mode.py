@@ -152,8 +152,6 @@ class ModeTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         """Observe each attempt, and return the response to the last one.
 
         If no response came to it, raise the client's error for that.
-
-        A response that another program recorded may contain credentials. Only the caller gets them.
         """
         assert mode.cassette is not None
         for each in played:
@@ -163,9 +161,6 @@ class ModeTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
             self.sent_writes.add_played(request, mode.recording, mode.cassette)
         if failure := httpx_error(each.response, request):
             raise lost_response(request, failure) or failure
-        if (original := mode.cassette.as_recorded(each)) is not None:
-            observed, response = response, httpx_response(original)
-            response.extensions.update(observed.extensions)
         return response
 
     def _kept(self, request: httpx.Request, earlier: SentWrite, mode: Mode) -> httpx.Response:

@@ -87,7 +87,7 @@ class Observer:
         played: Played,
     ) -> None:
         """Add a response that a cassette played to a recording."""
-        _hide_key(response, self.redactor.text)
+        _hide_key(response, self.redactor.text, keeps_cookies=played.is_original)
         call = call_of(request)
         call.state.attempt += 1
         number = recording.add_played(cassette, played, attempt=call.state.attempt)
@@ -104,12 +104,17 @@ class Observer:
                 _log.exception("An on_reading callback failed")
 
 
-def _hide_key(response: httpx.Response, redacted: Callable[[str], str]) -> None:
-    """Remove the key from the reason phrase and the cookies, and control characters from both."""
+def _hide_key(
+    response: httpx.Response, redacted: Callable[[str], str], *, keeps_cookies: bool = False
+) -> None:
+    """Remove the key from the reason phrase and the cookies, and control characters from both.
+
+    The caller of a replay may need the cookies that another program recorded.
+    """
     if (reason := response.reason_phrase) not in _USUAL_REASONS:
         shown = CONTROLS.sub(" ", redacted(reason))
         response.extensions["reason_phrase"] = shown.encode("ascii", "replace")
-    if "set-cookie" in response.headers:
+    if "set-cookie" in response.headers and not keeps_cookies:
         cookies = response.headers.get_list("set-cookie")
         if redacted("\n".join(cookies)) != "\n".join(cookies):
             del response.headers["set-cookie"]
