@@ -819,6 +819,8 @@ def test_a_curl_command_fills_the_form_without_its_credentials(
         ("{base}/v1 -d $'caf\\xc3\\xa9 \\ud83d\\ude00 C:\\New'", "POST", "/v1", "café 😀 C:\\New"),
         ("{base}/v1\\\n/lists -d 'a\\\nb'\n -XPUT", "PUT", "/v1/lists", "a\\\nb"),
         ("{base}/v1 -d a \\\n", "POST", "/v1", "a"),
+        ("{base}/v1?a=1#b \\\n  # -d a=1 \\\n  -XPUT", "PUT", "/v1?a=1#b", ""),
+        ("-X PUT {base}/v1 -X PATCH", "PATCH", "/v1", ""),
         ("{base}/v1?a=1&b=2 -H 'Accept:' -H 'X-Note;'", "GET", "/v1?a=1&b=2", ""),
         ("{base}/v1 -F 'a=\"x;y\";type=text/csv'", "POST", "/v1", "text/csv\r\n\r\nx;y\r\n"),
         ("{base}/v1 -F 'to=Bern' -F file=@a.pdf", "POST", "/v1", 'name="to"\r\n\r\nBern\r\n'),
@@ -853,6 +855,7 @@ def test_the_usual_options_of_curl_are_read(
         ("--oauth2-bearer=k-1234", "--oauth2-bearer"),
         ("--capath /etc/k-1234 -H 'Authorization k-1234'", "--capath, a header without a colon"),
         ("-H @k.txt", "-H @k.txt"),
+        ("https://other.test/k-1234", "another address"),
     ],
 )
 def test_a_part_of_a_curl_command_that_is_left_out_is_named(
@@ -870,6 +873,21 @@ def test_a_part_of_a_curl_command_that_is_left_out_is_named(
     assert filled["uri"] == f"{service.base_url}/v1/a"
     assert filled["notes"] == f"These options were left out: {left_out}."
     assert "k-1234" not in repr(page.messages[-1])
+
+
+@pytest.mark.parametrize(
+    "option",
+    ["netrc-file ~/.netrc", "output-dir /tmp/a", "stderr /tmp/b", "etag-save /c", "preproxy a/b"],
+)
+def test_the_value_of_an_option_is_not_taken_for_the_address(
+    browsed: Callable[..., Page], connected: Session, service: FaultyService, option: str
+) -> None:
+    """The form names the option, and not its value."""
+    page = browsed(connected)
+    filled = page.ask("curl", f"curl --{option} {service.base_url}/v1/a".encode())
+
+    assert filled["uri"] == f"{service.base_url}/v1/a"
+    assert filled["notes"] == f"These options were left out: --{option.split()[0]}."
 
 
 def test_a_pasted_body_that_the_form_cannot_show_is_left_out_and_the_form_says_so(
@@ -895,6 +913,8 @@ def test_a_pasted_body_that_the_form_cannot_show_is_left_out_and_the_form_says_s
             for option in ("$'/\\xff'", "/v1 -H $'X: \\xff'", "-F $'\\xff=1'", "-F $'a=@\\xff'")
         ],
         ('curl ^"http://127.0.0.1/v1^" ^\n -H ^"A: b^"', "Copy it again as a command for bash."),
+        ('curl http://127.0.0.1/v1 -d "{""a"": 1}"', "Copy it again as a command for bash."),
+        ("curl http://127.0.0.1/v1 `\n -d a", "Copy it again as a command for bash."),
         ("wget /v1", "This curl command cannot be read."),
     ],
 )

@@ -12,50 +12,96 @@ from urllib.parse import quote_plus
 from ..errors import DirectMailLabError
 from ..http import httpx
 
-_words = str.split
-_SHORT: Final = dict(
-    zip(
-        "XHdFGIuUbETAeomxwDcKsSvigfNLk#",
-        _words(
-            "request header data form get head user proxy-user cookie cert upload-file user-agent "
-            "referer output max-time proxy write-out dump-header cookie-jar config silent "
-            "show-error verbose include globoff fail no-buffer location insecure progress-bar"
-        ),
-        strict=True,
-    )
+_SHORT: Final = {
+    "#": "progress-bar",
+    "A": "user-agent",
+    "C": "continue-at",
+    "D": "dump-header",
+    "E": "cert",
+    "F": "form",
+    "G": "get",
+    "H": "header",
+    "I": "head",
+    "K": "config",
+    "L": "location",
+    "N": "no-buffer",
+    "P": "ftp-port",
+    "Q": "quote",
+    "S": "show-error",
+    "T": "upload-file",
+    "U": "proxy-user",
+    "X": "request",
+    "Y": "speed-limit",
+    "b": "cookie",
+    "c": "cookie-jar",
+    "d": "data",
+    "e": "referer",
+    "f": "fail",
+    "g": "globoff",
+    "i": "include",
+    "k": "insecure",
+    "m": "max-time",
+    "o": "output",
+    "r": "range",
+    "s": "silent",
+    "t": "telnet-option",
+    "u": "user",
+    "v": "verbose",
+    "w": "write-out",
+    "x": "proxy",
+    "y": "speed-time",
+    "z": "time-cond",
+}
+"""The long names of short options. Others take no value, and are left out."""
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_DATA: Final = _words("data data-ascii data-raw data-binary data-urlencode json")
+_CREDENTIALS: Final = _words(
+    "user proxy-user cookie oauth2-bearer cert key pass aws-sigv4 proxy-pass proxy-header "
+    "tlsuser tlspassword"
 )
-_DATA: Final = frozenset(_words("data data-ascii data-raw data-binary data-urlencode json"))
-_CREDENTIALS: Final = frozenset(
-    _words(
-        "user proxy-user cookie oauth2-bearer cert key pass aws-sigv4 proxy-pass proxy-header "
-        "tlsuser tlspassword"
-    )
-)
-_READ: Final = _DATA | {"", *_words("url request header get head form form-string")}
+_READ: Final = _DATA | {"", "url", "request", "header", "get", "head", "form", "form-string"}
 # Options that only change what curl shows, or that ask for what the session does anyway.
-_WITHOUT_EFFECT: Final = frozenset(
-    _words(
-        "silent show-error verbose include globoff path-as-is compressed fail no-buffer "
-        "progress-bar output write-out dump-header http1.1 http2"
-    )
+_WITHOUT_EFFECT: Final = _words(
+    "silent show-error verbose include globoff path-as-is compressed fail no-buffer "
+    "progress-bar output write-out dump-header http1.1 http2"
 )
-_OTHERS_WITH_VALUE: Final = _words(
-    "upload-file user-agent referer output max-time proxy write-out dump-header cookie-jar config "
-    "connect-timeout retry retry-delay cacert resolve cert-type key-type capath connect-to "
-    "interface limit-rate max-redirs noproxy proto range request-target retry-max-time socks5 "
-    "trace trace-ascii unix-socket url-query"
+# All of curl 7.88 and later: the word after another option may be the address.
+_WITH_VALUE: Final = _words(
+    "abstract-unix-socket alt-svc aws-sigv4 cacert capath cert cert-type ciphers config "
+    "connect-timeout connect-to continue-at cookie cookie-jar create-file-mode crlfile curves "
+    "data data-ascii data-binary data-raw data-urlencode delegation dns-interface dns-ipv4-addr "
+    "dns-ipv6-addr dns-servers doh-url dump-header ech egd-file engine etag-compare etag-save "
+    "expect100-timeout form form-string ftp-account ftp-alternative-to-user ftp-method ftp-port "
+    "ftp-ssl-ccc-mode happy-eyeballs-timeout-ms haproxy-clientip header hostpubmd5 hostpubsha256 "
+    "hsts interface ip-tos ipfs-gateway json keepalive-cnt keepalive-time key key-type krb "
+    "libcurl limit-rate local-port login-options mail-auth mail-from mail-rcpt max-filesize "
+    "max-redirs max-time netrc-file noproxy oauth2-bearer output output-dir parallel-max "
+    "parallel-max-host pass pinnedpubkey preproxy proto proto-default proto-redir proxy "
+    "proxy-cacert proxy-capath proxy-cert proxy-cert-type proxy-ciphers proxy-crlfile "
+    "proxy-header proxy-key proxy-key-type proxy-pass proxy-pinnedpubkey proxy-service-name "
+    "proxy-tls13-ciphers proxy-tlsauthtype proxy-tlspassword proxy-tlsuser proxy-user proxy1.0 "
+    "pubkey quote random-file range rate referer request request-target resolve retry retry-delay "
+    "retry-max-time sasl-authzid service-name sigalgs socks4 socks4a socks5 socks5-gssapi-service "
+    "socks5-hostname speed-limit speed-time stderr telnet-option tftp-blksize time-cond tls-max "
+    "tls13-ciphers tlsauthtype tlspassword tlsuser trace trace-ascii trace-config unix-socket "
+    "upload-file upload-flags url url-query user user-agent variable vlan-priority write-out"
 )
-_WITH_VALUE: Final = (_READ - {"get", "head"}) | _CREDENTIALS | {*_OTHERS_WITH_VALUE}
 
 # The parts of a command for bash. A line that begins with an option belongs to the line before it,
 # although a backslash is missing there.
 _BARE: Final = r"(?:[^\s'\"\\;|&<>$]|\$(?!['\"]))+"
 _PART: Final = re.compile(
-    r"(?P<joined>\\(?:\r?\n|\Z))|(?P<space>[ \t]+|\s+(?=-))|'(?P<plain>[^']*)'"
-    r"|\$'(?P<ansi>(?:[^'\\]|\\.)*)'|\$?\"(?P<double>(?:[^\"\\]|\\.)*)\"|\\(?P<escaped>.)"
+    r"(?P<joined>\\(?:\r?\n|\Z))|(?P<comment>(?<!\S)#[^\r\n]*)|(?P<space>[ \t]+|\s+(?=-))"
+    r"|'(?P<plain>[^']*)'|\$'(?P<ansi>(?:[^'\\]|\\.)*)'|\$?\"(?P<double>(?:[^\"\\]|\\.)*)\"|\\(?P<escaped>.)"
     rf"|(?P<bare>{_BARE}(?:&{_BARE})*)|(?P<end>[\r\n;|&<>])",
     re.DOTALL,
 )
+_COMMENTS_BEFORE: Final = re.compile(r"\A(?:\s*#[^\n]*\n)+")
 _IN_DOUBLE_QUOTES: Final = re.compile(r"\\(?:\r?\n|([$`\"\\]))")
 # An escape of bash between $' and ': two halves of one character, a character, a byte, or a letter.
 _ANSI_ESCAPE: Final = re.compile(
@@ -64,7 +110,21 @@ _ANSI_ESCAPE: Final = re.compile(
     r"|x(?P<hex>[\da-fA-F]{1,2})|(?P<octal>[0-7]{1,3})|(?P<letter>.))",
     re.DOTALL,
 )
-_LETTERS: Final = dict(zip("abeEfnrtv\\'\"?", "\a\b\x1b\x1b\f\n\r\t\v\\'\"?", strict=True))
+_LETTERS: Final = {
+    "a": "\a",
+    "b": "\b",
+    "e": "\x1b",
+    "E": "\x1b",
+    "f": "\f",
+    "n": "\n",
+    "r": "\r",
+    "t": "\t",
+    "v": "\v",
+    "\\": "\\",
+    "'": "'",
+    '"': '"',
+    "?": "?",
+}
 _QUOTED: Final = re.compile(r'"((?:[^"\\]|\\.)*)"', re.DOTALL)
 _ABOUT_FIELD: Final = re.compile(r"\s*(type|filename|headers|encoder)=(.*)", re.DOTALL)
 
@@ -125,9 +185,10 @@ def read_curl(text: str) -> CurlCommand:
 
 
 def _read(text: str) -> CurlCommand:
-    words, rest = _split(text)
-    # A command for Windows' cmd has carets before its quotes and at the ends of its lines.
-    if words[:1] != ["curl"] or any(word.startswith("^") for word in words):
+    words, rest = _split(_COMMENTS_BEFORE.sub("", text))
+    # A command for Windows has carets before its quotes, and carets or backticks at the ends of its
+    # lines.
+    if words[:1] != ["curl"] or any(word.startswith(("^", "`")) for word in words):
         raise _unreadable()
     options = list(_options(iter(words[1:])))
     sent = [option for option in options if not option.is_of_file]
@@ -139,8 +200,10 @@ def _read(text: str) -> CurlCommand:
     def values(*names: str) -> list[str]:
         return [value for _, name, value in sent if name in names]
 
-    urls = values("", "url")
-    url = next((each for each in urls if "/" in each), urls[0] if urls else "")
+    urls = sorted(values("", "url"), key=_unlikely_address)
+    url = urls[0] if urls else ""
+    if len(urls) > 1:
+        left_out.append("another address")
     headers = list(_headers(values("header")))
     left_out += ["a header without a colon"] * any(
         ":" not in value and value[-1:] != ";" for value in values("header")
@@ -154,9 +217,16 @@ def _read(text: str) -> CurlCommand:
     headers += [(name, value) for name, value in types.items() if name.lower() not in given]
     is_post = any(name in _DATA or name.startswith("form") for _, name, _ in options)
     usual = "HEAD" if values("head") else "POST" if is_post and not values("get") else "GET"
-    method = next(iter(values("request")), usual)
+    method = [usual, *values("request")][-1]
     has_credentials = any(option.name in _CREDENTIALS for option in options)
     return CurlCommand(method.upper(), url, headers, body, has_credentials, left_out)
+
+
+def _unlikely_address(word: str) -> int:
+    """Return how unlikely a word is the address; of several, the likeliest comes first."""
+    if "://" in word:
+        return 0
+    return 1 if "/" in word else 2
 
 
 def _split(text: str) -> tuple[list[str], str]:
@@ -165,14 +235,17 @@ def _split(text: str) -> tuple[list[str], str]:
     rest = ""
     text = text.lstrip()
     at = 0
+    kind = None
     is_new = True
     while part := _PART.match(text, at):
+        if kind == part.lastgroup == "double":  # cmd of Windows doubles a quote in quotes
+            return [], ""
         kind = part.lastgroup
         at = part.end()
         if kind == "end":
             rest = text[at:].strip()
             break
-        if kind == "space":
+        if kind in ("space", "comment"):
             is_new = True
         elif kind != "joined":
             if is_new:
