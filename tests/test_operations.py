@@ -163,6 +163,27 @@ def test_many_words_below_a_list_are_ids_except_for_actions() -> None:
     assert {*operations_of(words + asking).values()} == {"/v1/tags/{id}", *asking}
 
 
+@pytest.mark.parametrize(
+    ("paths", "ids"),
+    [
+        ("/shops/acme/orders /shops/globex/orders /shops/hooli/orders", "acme globex hooli"),
+        ("/shops/acme/orders /shops/globex/orders", ""),
+        ("/at/acme/orders /at/globex/orders /at/hooli/orders /at/wayne/orders", ""),
+        ("/shops/17/eu/orders /shops/acme/us/orders", "17 acme"),
+        ("/shops/17/settings /shops/acme/settings", "17 acme"),
+        ("/shops/17/orders /shops/17 /shops/acme/orders /shops/initech", "17 acme initech"),
+        ("/shops/17/orders /shops/initech", "17"),
+        ("/analysis/acme/orders /analysis/globex/orders /analysis/hooli/orders", ""),
+    ],
+)
+def test_a_word_is_an_id_by_what_follows_it_and_its_siblings(paths: str, ids: str) -> None:
+    """Each rule by its example; two words alike, and words not below a list, are not enough."""
+    told = operations_of(paths.split())
+    found = {path.split("/")[2] for path, operation in told.items() if "/{id}" in operation}
+
+    assert found == set(ids.split())
+
+
 COLLECTIONS = "list letter campaign template contact segment tag folder invoice report domain file"
 RPC = "auth.test chat.post chat.update users.info users.list files.list pins.add team.info dnd.end"
 

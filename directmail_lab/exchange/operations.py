@@ -111,7 +111,6 @@ _Route = tuple[str, ...]
 _ID: Final = "/{id}"
 # A segment with its slash, and a verb that ends it: `/models`, `/{id}`, `:embed`.
 _TOKEN: Final = re.compile(r"/[^/]*?(?=:[a-z][A-Za-z]+(?:/|$))|:[^/]+|/[^/]*|[^/]+")
-_PLURAL: Final = re.compile(r"/.*[^su]s")
 # Names that many APIs accept in place of an id.
 _COMMON: Final = re.compile(
     r"/(me|self|current|mine|search|count|all|new|latest|batch|bulk|default)"
@@ -120,6 +119,12 @@ _COMMON: Final = re.compile(
 # snake_case, and tokens that are not segments.
 _NAME: Final = re.compile(r"/(v?\d.*|[a-z]+([A-Z][a-z]+)+|[a-z]+(_[a-z\d]+)+|\{id\}|)|[^/].*")
 _MOST_SEGMENTS: Final = 20
+# How many words with one shape are ids, and how many that nothing follows are no actions.
+_LEAST_ALIKE_BELOW_A_LIST: Final = 3
+_LEAST_ALIKE_ELSEWHERE: Final = 5
+_LEAST_WITHOUT_MORE: Final = 8
+_IES: Final = re.compile(r"(?<!mov)(?<!cook)(?<!ser)(?<!spec)ies$")
+_PLURAL: Final = re.compile(r"(?<=ss|sh|ch)es$|(?<=x)es$|(?<![sui])s$")
 
 
 def operations_of(paths: Iterable[str], templates: Collection[str] = ()) -> dict[str, str]:
@@ -162,40 +167,93 @@ def _ids(routes: Collection[_Route]) -> set[_Route]:
     return {each for each in ids if len(each) == shortest}
 
 
-def _ids_among(siblings: dict[str, set[_Route]], parent: str) -> set[str]:
+_Words = dict[str, set[_Route]]
+"""The words below one parent, each with the routes that follow it."""
+
+
+def _ids_among(siblings: _Words, parent: str) -> set[str]:
     """Return which of the words below a parent are ids, by the routes that follow each."""
-    is_list = _PLURAL.fullmatch(parent) is not None
-    beside = siblings.get(_ID, set())
     words = {
         token: tails
         for token, tails in siblings.items()
         if not (_COMMON.fullmatch(token) or _NAME.fullmatch(token))
     }
-    # If the parent is not a list, `/lists` and `/list/{id}` are lists themselves.
-    lists = set() if is_list else {w for w, tails in words.items() if _is_list(w, tails)}
-    # What follows a word, such as `*/orders`. Several words with the same shape are ids.
-    shapes = {word: set(map(_shape, words[word])) for word in words.keys() - lists}
+    after_ids = siblings.get(_ID, set())
+    is_list = _is_plural(parent)
+    ids = _with_one_shape(words, after_ids, is_list=is_list)
+    ids |= _followed_as_ids_are(words, after_ids)
+    if is_list:
+        ids |= _followed_by_nothing_else(words, after_ids, ids)
+        ids |= _many_that_end(words)
+    return ids
+
+
+def _with_one_shape(words: _Words, after_ids: set[_Route], *, is_list: bool) -> set[str]:
+    """Return the words that several others are like: the same plurals and verbs follow them.
+
+    ``/shops/acme/orders``, ``/shops/globex/orders`` and ``/shops/hooli/orders`` are enough, since
+    ``shops`` is a list. Elsewhere it takes five, and a word that is a list itself does not count:
+    ``/v1/letters/{id}`` and ``/v1/contacts/{id}`` are two lists. One word is enough if an id is
+    like it: ``/shops/{id}/eu/orders`` makes ``acme`` in ``/shops/acme/us/orders`` an id.
+    """
+    shapes = {}
+    for word, tails in words.items():
+        if is_list or not _is_list(word, tails):
+            shapes[word] = {_shape(tail) for tail in tails}
     counts = Counter(shape for each in shapes.values() for shape in each)
-    least = 3 if is_list else 5
+    least = _LEAST_ALIKE_BELOW_A_LIST if is_list else _LEAST_ALIKE_ELSEWHERE
     telling = {shape for shape, count in counts.items() if count >= least}
-    telling |= set(map(_shape, beside))
-    ids = {word for word, each in shapes.items() if any(map(any, each & telling))}
-    named = {tail for tail in beside if any(token != _ID for token in tail)}
-    ids |= {word for word, tails in words.items() if tails & named}
-    if is_list and ids:  # a word followed by nothing else than these ids is one: `/shops/initech`
-        known = beside.union(*[words[word] for word in ids])
-        ids |= {word for word in words if words[word] <= known}
+    telling |= {_shape(tail) for tail in after_ids}
+    telling = {shape for shape in telling if any(shape)}
+    return {word for word, each in shapes.items() if each & telling}
+
+
+def _followed_as_ids_are(words: _Words, after_ids: set[_Route]) -> set[str]:
+    """Return the words that a name follows which also follows an id.
+
+    ``/shops/{id}/settings`` makes ``acme`` in ``/shops/acme/settings`` an id.
+    """
+    named = {tail for tail in after_ids if any(token != _ID for token in tail)}
+    return {word for word, tails in words.items() if tails & named}
+
+
+def _followed_by_nothing_else(words: _Words, after_ids: set[_Route], ids: set[str]) -> set[str]:
+    """Return the words below a list that only that follows which follows its words that are ids.
+
+    If ``acme`` is an id by ``/shops/acme/orders``, and ``/shops/acme`` was requested too, then so
+    is ``initech`` in ``/shops/initech``.
+    """
+    if not ids:
+        return set()
+    known = after_ids.union(*[words[word] for word in ids])
+    return {word for word, tails in words.items() if tails <= known}
+
+
+def _many_that_end(words: _Words) -> set[str]:
+    """Return the words below a list that nothing follows, if they are too many for actions.
+
+    Eight of ``/tags/spring``, ``/tags/summer``, … are enough. Seven may be ``/tags/export``, ….
+    """
     leaves = {word for word, tails in words.items() if tails == {()}}
-    return ids | leaves if is_list and len(leaves) >= 8 else ids
+    return leaves if len(leaves) >= _LEAST_WITHOUT_MORE else set()
 
 
 def _shape(tail: _Route) -> _Route:
     """Return a route with only its plurals and verbs, which are certainly names."""
-    return tuple([t if _PLURAL.fullmatch(t) or t[0] == ":" else "" for t in tail])
+    return tuple([token if _is_plural(token) or token[0] == ":" else "" for token in tail])
 
 
 def _is_list(word: str, tails: set[_Route]) -> bool:
-    return _PLURAL.fullmatch(word) is not None or any(tail[:1] == (_ID,) for tail in tails)
+    return _is_plural(word) or any(tail[:1] == (_ID,) for tail in tails)
+
+
+def _is_plural(token: str) -> bool:
+    return token.startswith("/") and singular(token) != token
+
+
+def singular(name: str) -> str:
+    """Return the singular of a name: ``list`` for ``lists``, ``company`` for ``companies``."""
+    return _PLURAL.sub("", _IES.sub("y", name))
 
 
 def pattern_of(template: str) -> re.Pattern[str]:

@@ -26,12 +26,12 @@ from ..contract import MEANINGS
 from ..display import Progress, ProgressBar, plural, ranges
 from ..errors import CassetteError
 from ..exchange.bodies import read_form, read_json_body, shown_missing
-from ..exchange.operations import operations_of, pattern_of, query_of
+from ..exchange.operations import operations_of, pattern_of, query_of, singular
 from ..exchange.values import Request, Response, header
 from ..redaction.key import REDACTED
 from ..sources import Source, named_paths, recordings_of
 from . import shapes
-from .shapes import Components, Schema, grouped, is_value, schema_of, singular
+from .shapes import Components, Schema, grouped, is_value, schema_of
 
 _METHODS: Final = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
 # Response headers that OpenAPI describes elsewhere, or that say nothing about the service.

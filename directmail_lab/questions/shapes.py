@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, TypeVar
 
 from ..cassettes import Recording
+from ..exchange.operations import singular
 from ..sources import describe as describe_source
 
 _T = TypeVar("_T")
@@ -44,8 +45,6 @@ _FORMATS: Final = {
 }
 # Fields of an object that wraps the requested data.
 _ENVELOPE: Final = frozenset({"data", "items", "results", "records", "entries"})
-_IES: Final = re.compile(r"(?<!mov)(?<!cook)(?<!ser)(?<!spec)ies$")
-_PLURAL: Final = re.compile(r"(?<=ss|sh|ch)es$|(?<=x)es$|(?<![sui])s$")
 _TYPES: Final = {bool: "boolean", dict: "object", int: "integer", list: "array", str: "string"}
 # Numbers, hex digits, UUIDs, texts with an "@" or a space, such as a person's name, telephone
 # numbers, and redaction's "<…>".
@@ -215,11 +214,6 @@ def resolved(value: Any) -> Any:
     elif isinstance(types, list) and len(types) == 1:
         value = value | {"type": types[0]}
     return {name: resolved(each) for name, each in value.items()}
-
-
-def singular(name: str) -> str:
-    """Return the singular of a name: ``list`` for ``lists``, ``company`` for ``companies``."""
-    return _PLURAL.sub("", _IES.sub("y", name))
 
 
 def notes_on(recordings: Iterable[Recording]) -> list[str]:
