@@ -11,12 +11,13 @@ dm.findings(["tour", dm.session(), Path("more")])
 dm.openapi(Path("tour.har"))
 dm.record("tour", record_mode="all")
 dm.replay("tour", repeat="strict", timing=0.5)
-status: int = dm.post("/v1/letters", json={}).status_code
+status: int = dm.post("/v1/letters", json={}, if_sent="keep").status_code
 
 dm.findings(3.5)  # type: ignore[arg-type]
 dm.openapi(3.5)  # type: ignore[arg-type]
 dm.record("tour", record_mode="sometimes")  # type: ignore[arg-type]
 dm.connect(cassette="tour", record_mode="sometimes")  # type: ignore[arg-type]
+dm.post("/v1/letters", if_sent="never")  # type: ignore[arg-type]
 dm.replay("tour", repeat="never")  # type: ignore[arg-type]
 dm.replay("tour", timing="slowly")  # type: ignore[arg-type]
 dm.connect(pace="fast")  # type: ignore[arg-type]

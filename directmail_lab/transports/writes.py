@@ -175,7 +175,7 @@ class SentWrites:
             if cassette is not self._cassette:
                 self._cassette = cassette
                 self._asked.clear()
-            kept = self._kept(request, cassette, self._asked[here, keys[0]])
+            kept = self._kept(request, recording, cassette, self._asked[here, keys[0]])
             self._asked[here, keys[0]] += 1
             if kept is None:
                 for key in keys:
@@ -212,7 +212,11 @@ class SentWrites:
                 self._sent.setdefault(key, []).append(write)
 
     def _kept(
-        self, request: httpx.Request, cassette: Cassette | None, asked: int
+        self,
+        request: httpx.Request,
+        recording: MemoryRecording,
+        cassette: Cassette | None,
+        asked: int,
     ) -> SentWrite | None:
         """Return the earlier write to return, given how often this execution asked before."""
         if is_sent_again(request) or not (cassette is None or cassette.refuses_repeats):
@@ -221,12 +225,12 @@ class SentWrites:
         if request.extensions.get(IF_SENT) == "keep":
             kept = earlier[asked] if asked < len(earlier) else None
             if kept is not None and kept.interaction() is None:
-                raise _already_sent(request, kept, cassette)
+                raise _already_sent(request, kept, recording, cassette)
             if kept is not None and cassette is not None:
                 cassette.keep(request_value(request))
             return kept
         if earlier and origin_of(str(request.url)) not in stand_ins():
-            raise _already_sent(request, earlier[-1], cassette)
+            raise _already_sent(request, earlier[-1], recording, cassette)
         return None
 
 
@@ -264,10 +268,11 @@ def is_compared(request: httpx.Request) -> bool:
 
     A large body, or one of unknown size, is sent as it is read.
     """
+    if not is_write(request) or call_of(request).state.sent is Sent.REDIRECTED:
+        return False
     size = request.headers.get("content-length", "")
-    is_known = size.isdecimal() and int(size) <= MAX_UNPACKED_BYTES
-    is_redirected = call_of(request).state.sent is Sent.REDIRECTED
-    return is_write(request) and not is_redirected and (is_known or body_of(request) is not None)
+    is_small = size.isdecimal() and int(size) <= MAX_UNPACKED_BYTES
+    return is_small or body_of(request) is not None
 
 
 def sent_when(write: SentWrite) -> str:
@@ -277,19 +282,23 @@ def sent_when(write: SentWrite) -> str:
 
 
 def _already_sent(
-    request: httpx.Request, write: SentWrite, cassette: Cassette | None
+    request: httpx.Request,
+    write: SentWrite,
+    recording: MemoryRecording,
+    cassette: Cassette | None,
 ) -> AlreadySentError:
-    recording = write.recording()
+    path = recording.redactor.text(recording.path_of(request_value(request)))
+    file = write.recording()
     name, where = "", "in this kernel"
-    if write.execution is None and recording is not None:
-        name = recording.name
+    if write.execution is None and file is not None:
+        name = file.name
         where = f"interaction {write.number} of cassette {name!r}"
     cell = None if write.execution is None else write.execution.cell
     if cell is not None:
         where = f"by cell [{cell}]"
     return AlreadySentError(
-        f"{request.method} {request.url.path} was sent before, {sent_when(write)}, {where}. It was "
-        "not sent again.",
+        f"{request.method} {path} was sent before, {sent_when(write)}, {where}. It was not sent "
+        "again.",
         _advice(request, write, cassette),
         cassette=name,
         cell=cell,

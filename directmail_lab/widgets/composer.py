@@ -30,7 +30,7 @@ from ..redaction.key import has_placeholder
 from ..sessions import Session
 from ..settings import origin_of
 from ..transports.extensions import Sent, call_of
-from ..transports.writes import IF_SENT, sent_when
+from ..transports.writes import IF_SENT, SentWrite, sent_when
 from .browser_data import MAX_SHOWN_BYTES, describe_message, digest_of
 from .curl import read_curl
 from .history import locate
@@ -63,7 +63,7 @@ class Composer:
         self._is_sending = threading.Lock()
         self._last: _Sending | None = None
         self._task: asyncio.Future[httpx.Response] | None = None
-        self._to_confirm: dict[str, tuple[_Sending, str]] = {}
+        self._to_confirm: dict[str, tuple[_Sending, int]] = {}
         self._refused: dict[str, Session] = {}
         self._seen = _Seen(None)
         self._loop: _LoopThread | None = None
@@ -132,8 +132,9 @@ class Composer:
         token, url = secrets.token_urlsafe(), request.url
         address = session.recording.redactor.text(f"{url.netloc.decode()}{url.raw_path.decode()}")
         size, before = plural(len(request.content), "byte"), _sent_before(session, request)
-        self._to_confirm = {token: ((session, request), before)}
-        question = f"Send {request.method} to {address} with {size}? {before}"
+        self._to_confirm = {token: ((session, request), len(before))}
+        again = f"It was sent before, {sent_when(before[-1])}. " if before else ""
+        question = f"Send {request.method} to {address} with {size}? {again}"
         respond({"question": f"{question}It may change something there.", "token": token})
 
     def _confirmed(self, token: str) -> _Sending | None:
@@ -144,7 +145,9 @@ class Composer:
             raise DirectMailLabError(
                 "Nothing was sent: another session is open since the question.", "Send it again."
             )
-        if _sent_before(session, request) != before:  # only what the question says is confirmed
+        if (
+            len(_sent_before(session, request)) != before
+        ):  # only what the question says is confirmed
             raise DirectMailLabError(
                 "Nothing was sent: since the question, this write was sent, or the mode has "
                 "changed.",
@@ -333,10 +336,8 @@ def _is_replayed(session: Session, request: httpx.Request) -> bool:
     return session.mode == "replay" or has_response
 
 
-def _sent_before(session: Session, request: httpx.Request) -> str:
-    """Return a sentence about a write that was sent before, or an empty string."""
-    before = session._transport.sent_writes.before(request, session._open_cassette)
-    return f"It was sent before, {sent_when(before[-1])}. " if before else ""
+def _sent_before(session: Session, request: httpx.Request) -> list[SentWrite]:
+    return session._transport.sent_writes.before(request, session._open_cassette)
 
 
 def _aborted(request: httpx.Request) -> str:
