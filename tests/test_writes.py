@@ -6,9 +6,11 @@ import json
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import every_client
 import pytest
 from faulty_service import FaultyService
 from IPython.core.interactiveshell import InteractiveShell
@@ -18,6 +20,7 @@ import directmail_lab as dm
 from directmail_lab import settings
 from directmail_lab.cassettes import read_cassette
 from directmail_lab.errors import AlreadySentError
+from directmail_lab.pytest_plugin.patched import patched
 
 GUIDE = (Path(__file__).parent.parent / "notebooks" / "writes.md").read_text(encoding="utf-8")
 LETTERS = "POST /v1/letters"
@@ -225,6 +228,25 @@ def test_a_kept_response_says_nothing_new(run: Run, account: FaultyService) -> N
 
     assert seen_again == seen
     assert run(left) == left_before
+
+
+@pytest.mark.parametrize("client", sorted({*every_client.CLIENTS} - {"boto3"}))
+def test_a_client_of_any_library_sends_a_letter_once(
+    run: Run, account: FaultyService, client: str
+) -> None:
+    """The error has the block that sends the letter again, since there is no ``if_sent``.
+
+    boto3 goes the same way, but has credentials of its own, which this service refuses.
+    """
+    asked = every_client.Asked("POST", f"{account.base_url}/v1/letters", b"{}")
+    InteractiveShell.instance().user_ns["send"] = partial(every_client.CLIENTS[client], asked)
+    with patched(dm.session()._take_senders()):
+        run("send()")
+        with pytest.raises(Exception, match="was sent before") as refused:
+            run("send()")
+
+    assert account.requests[LETTERS] == 1
+    assert 'record_mode="all"' in str(refused.value)
 
 
 # -- in a real kernel ------------------------------------------------------------------------------
