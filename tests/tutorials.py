@@ -24,7 +24,10 @@ from nbclient import NotebookClient
 from nbformat.v4 import new_output
 
 from directmail_lab import sessions
+from directmail_lab.cassettes import read_cassette
+from directmail_lab.cassettes.writer import write_cassette
 from directmail_lab.credentials import ApiKey
+from directmail_lab.redaction import Redactor
 from directmail_lab.sessions import Session
 from directmail_lab.settings import API_KEY_VARIABLE, BASE_URL_VARIABLE
 from directmail_lab.transports.recording import RecordingTransport
@@ -80,9 +83,12 @@ def record(name: str, path: Path) -> None:
             partial(RecordingTransport, timer=clock.timer),
         ),
         Session(service.base_url, ApiKey(service.api_key), pace="off") as session,
-        session.record(path, record_mode="once", metadata={"service": _SAID, "started_at": _AT}),
+        session.record(path, record_mode="once"),
     ):
         RECORDINGS[name](session, service, clock.pass_s)
+    recorded = read_cassette(path)
+    about = {"started_at": _AT, "service": _SAID, "base_url": recorded.base_url}
+    write_cassette(path, about, recorded.interactions, Redactor())
 
 
 def _first_look(session: Session, _: FaultyService, pass_s: _PassTime) -> None:
