@@ -103,8 +103,7 @@ def known_keys(*, remembered_for: Iterable[str] = ()) -> frozenset[str]:
     Parameters
     ----------
     remembered_for
-        Base addresses. Their keys in the keyring are included: before files are shared, for
-        example.
+        Entries of the keyring, whose keys are included: before files are shared, for example.
     """
     # `valuerefs` returns a list, so other threads may add keys meanwhile.
     holders = [reference() for reference in _holders.valuerefs()]
@@ -172,20 +171,20 @@ def _warn_of_cells_with(key: ApiKey) -> None:
 
 
 @hide_frames
-def find_api_key(api_key: ApiKey | None = None, *, base_url: str) -> ApiKey:
+def find_api_key(api_key: ApiKey | None = None, *, entry: str) -> ApiKey:
     """Return the key: ``api_key``, else ``DIRECTMAIL_API_KEY``, else the one in the keyring.
 
     Parameters
     ----------
-    base_url
-        The address that the key is for. The keyring keeps one key for each address.
+    entry
+        The keyring's entry for the key; see `settings.keyring_entry`.
 
     Raises
     ------
     CredentialError
         No key was found, or HTTP Basic cannot carry it. The message never repeats it.
     """
-    key = api_key or as_api_key(variable(API_KEY_VARIABLE)) or remembered_api_key(base_url)
+    key = api_key or as_api_key(variable(API_KEY_VARIABLE)) or remembered_api_key(entry)
     if key is None:
         raise CredentialError(
             "No API key was found.",
@@ -219,10 +218,19 @@ def prompt_api_key(prompt: Callable[[str], str] = getpass.getpass) -> ApiKey:
         ) from None
 
 
-def remembered_api_key(base_url: str) -> ApiKey | None:
-    """Return the key that the keyring keeps for an address, or None."""
+def has_keyring() -> bool:
+    """Return whether a keyring works on this machine."""
     try:
-        text = _keyring().get_password(_SERVICE, base_url)
+        _keyring()
+    except Exception:
+        return False
+    return True
+
+
+def remembered_api_key(entry: str) -> ApiKey | None:
+    """Return the key that the keyring keeps in an entry (see `settings.keyring_entry`), or None."""
+    try:
+        text = _keyring().get_password(_SERVICE, entry)
     except Exception:
         # With no keyring, or a locked or broken one, login() asks for the key.
         return None
@@ -230,8 +238,8 @@ def remembered_api_key(base_url: str) -> ApiKey | None:
 
 
 @hide_frames  # a backend's error may contain the key
-def remember_api_key(key: ApiKey, *, base_url: str) -> None:
-    """Keep the key in the operating system's keyring, for an address.
+def remember_api_key(key: ApiKey, *, entry: str) -> None:
+    """Keep the key in an entry of the operating system's keyring.
 
     Raises
     ------
@@ -240,24 +248,24 @@ def remember_api_key(key: ApiKey, *, base_url: str) -> None:
     """
     ring = _keyring()
     try:
-        ring.set_password(_SERVICE, base_url, key.reveal())
+        ring.set_password(_SERVICE, entry, key.reveal())
     except Exception as error:
         raise CredentialError(
             f"The keyring did not store the key ({type(error).__name__}).", _INSTEAD
         ) from None
 
 
-def forget_api_key(base_url: str) -> None:
-    """Remove the key of an address from the keyring; do nothing if there is none.
+def forget_api_key(key: ApiKey, *, entry: str) -> None:
+    """Remove a key from the keyring; do nothing if the entry has none or another one.
 
     Raises
     ------
     CredentialError
         The keyring has a key that could not be removed.
     """
-    if remembered_api_key(base_url) is not None:
+    if remembered_api_key(entry) == key:
         with contextlib.suppress(Exception):
-            _keyring().delete_password(_SERVICE, base_url)
+            _keyring().delete_password(_SERVICE, entry)
             return
         raise CredentialError(
             "The key could not be removed from the keyring.",

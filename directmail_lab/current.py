@@ -35,7 +35,14 @@ from .http import httpx, request_value
 from .mode_change import Entered, ModeChange, Timing
 from .replaying import replay_in_place, replaying_session
 from .sessions import Session, SessionOptions
-from .settings import API_KEY_VARIABLE, BASE_URL_VARIABLE, choose_address, variable
+from .settings import (
+    API_KEY_VARIABLE,
+    BASE_URL_VARIABLE,
+    choose_address,
+    keyring_entries,
+    keyring_entry,
+    variable,
+)
 from .tracebacks import hide_frames
 from .transports.allowance import Pace
 
@@ -166,7 +173,7 @@ def connect(
         opened, start = replaying_session(cassette, base_url, **options)
     else:
         address = choose_address(base_url)
-        opened = Session(address, find_api_key(hidden, base_url=address), **options)
+        opened = Session(address, find_api_key(hidden, entry=keyring_entry(base_url)), **options)
     if start is not None:
         try:
             _record(opened, start, record_mode=mode, matching=matching)
@@ -258,8 +265,11 @@ def logout() -> None:
             if closing._sent in history:
                 del _current.histories[account]
                 history.clear()
+        key = closing.api_key
         closing.close()
-        forget_api_key(closing.base_url)
+        for entry in keyring_entries(closing.base_url):
+            if key is not None:
+                forget_api_key(key, entry=entry)
 
 
 # -- requests ------------------------------------------------------------------------------------
@@ -592,10 +602,10 @@ def _connect_with_key() -> bool:
         return True
     if not variable(API_KEY_VARIABLE):
         try:
-            address = choose_address()
+            entry = keyring_entry()
         except NotConnectedError:  # without an address, the keyring cannot be searched
             return False
-        if remembered_api_key(address) is None:
+        if remembered_api_key(entry) is None:
             return False
     connect()
     return True

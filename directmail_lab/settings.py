@@ -107,6 +107,8 @@ def is_loopback(host: str) -> bool:
         return host == "localhost" or host.endswith(".localhost")
 
 
+_MOST_USED: Final = 10
+
 Origin = tuple[str, str | None, int | None]
 """Scheme, host and port of an address."""
 
@@ -212,3 +214,51 @@ def choose_address(given: str | None = None) -> str:
         f"Call connect(base_url=…), or set {BASE_URL_VARIABLE}. "
         f"Configured regions: {', '.join(sorted(regions)) or 'none'}.",
     )
+
+
+# -- what belongs to an address ------------------------------------------------------------------
+
+
+def keyring_entry(given: str | None = None) -> str:
+    """Return the name of the keyring's entry for an address, or for the name of a region.
+
+    It is the address. If several regions have that address, as for two accounts, it is the address
+    and the name.
+    """
+    address = choose_address(given)
+    name = given if given is not None else variable(BASE_URL_VARIABLE)
+    names = [each for each, own in configured_regions().items() if own == address]
+    return f"{address} {name}" if len(names) > 1 and name in names else address
+
+
+def keyring_entries(address: str | None = None) -> set[str]:
+    """Return the names of all entries of the keyring for an address, or for all regions."""
+    regions = {name: own for name, own in configured_regions().items() if address in (None, own)}
+    entries = {*regions.values(), *map(keyring_entry, regions)}
+    return entries if address is None else entries | {address}
+
+
+def used_addresses() -> list[str]:
+    """Return the addresses that a form signed in to before, the last one first."""
+    file = _used_file()
+    if file is None:
+        return []
+    with suppress(OSError, ValueError):
+        return file.read_text(encoding="utf-8").split()
+    return []
+
+
+def note_used_address(address: str) -> None:
+    """Keep an address for `used_addresses`, but no stand-in's. It never contains a key."""
+    file = _used_file()
+    if file is None or is_loopback(urlsplit(address).hostname or ""):
+        return
+    others = [each for each in used_addresses() if each != address]
+    with suppress(OSError):  # they are only suggestions
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("\n".join([address, *others][:_MOST_USED]), encoding="utf-8")
+
+
+def _used_file() -> Path | None:
+    regions = regions_file()
+    return regions and regions.with_name("used-addresses.txt")

@@ -16,12 +16,22 @@ FIRST: Final = "01-first-look.ipynb"
 _COPY_NAME: Final = "directmail-lab-tutorials"
 
 
-def first_notebook(folder: Path) -> Path:
-    """Return the first notebook to open in a folder.
+def shared_notebook(folder: Path) -> Path | None:
+    """Return the first notebook of an unpacked zip of `share`; None for another folder.
 
-    If ``folder`` is an unpacked zip of `share`, or the ``notebooks`` in it, this is its first
-    notebook. Otherwise, it is the first tutorial, in the folder's ``notebooks`` or in a checkout
-    below the folder. If there are no tutorials, they are copied there; your files are kept.
+    ``folder`` is what was unpacked, or the ``notebooks`` in it.
+    """
+    for shared in (folder, folder.parent) if folder.name == "notebooks" else (folder,):
+        notebooks = sorted((shared / "notebooks").glob("*.ipynb"))
+        if notebooks and any(shared.glob("directmail_lab-*.whl")):
+            return notebooks[0]
+    return None
+
+
+def first_tutorial(folder: Path) -> Path:
+    """Return the first tutorial, in the folder's ``notebooks`` or in a checkout below the folder.
+
+    If there are no tutorials, they are copied there; your files are kept.
 
     Raises
     ------
@@ -30,10 +40,6 @@ def first_notebook(folder: Path) -> Path:
     ValueError
         A link leads out of the folder.
     """
-    for shared in (folder, folder.parent) if folder.name == "notebooks" else (folder,):
-        notebooks = sorted((shared / "notebooks").glob("*.ipynb"))
-        if notebooks and any(shared.glob("directmail_lab-*.whl")):
-            return notebooks[0]
     root, home = checkout(), folder
     if not (folder / "notebooks" / FIRST).is_file():
         if root is not None and root.is_relative_to(folder):

@@ -450,9 +450,26 @@ def test_lab_contacts_no_external_server(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_lab_starts_on_the_first_notebook_and_prints_its_address_last(tmp_path: Path) -> None:
+def test_the_lab_opens_the_folder_that_it_is_started_in(tmp_path: Path) -> None:
+    """No tutorials are copied there."""
+    folder = tmp_path / "reports"
+    folder.mkdir()
+    with started(tmp_path, "lab", "reports", "--no-browser", "--port", "0") as process:
+        printed = output_until(process, "?token=")
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+
+    assert f"Starting JupyterLab in {folder}; its address follows." in printed
+    assert "/lab?token=" in printed.splitlines()[-1]
+    assert list(folder.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_alone_the_command_starts_on_the_first_tutorial_and_prints_its_address_last(
+    tmp_path: Path,
+) -> None:
     """JupyterLab already listens when the address is printed."""
-    with started(tmp_path, "lab", "--no-browser", "--port", "0") as process:
+    with started(tmp_path, "--no-browser", "--port", "0") as process:
         printed = output_until(process, "?token=")
         address = printed.splitlines()[-1]
         response = httpx.get(address, timeout=60)

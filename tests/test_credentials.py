@@ -124,14 +124,16 @@ def test_an_argument_wins_over_the_environment_and_that_over_the_keyring(
     """The keyring has one key for each address. Without any key, the error says how to give one."""
     keyring(MemoryKeyring())
     with pytest.raises(CredentialError, match=r"login\(\), set DIRECTMAIL_API_KEY, or .*connect"):
-        find_api_key(base_url=ADDRESS)
-    remember_api_key(ApiKey("kept"), base_url=ADDRESS)
-    remember_api_key(ApiKey("us"), base_url="https://us.example.com")
-    kept = find_api_key(base_url=ADDRESS)
-    forget_api_key(ADDRESS)
+        find_api_key(entry=ADDRESS)
+    remember_api_key(ApiKey("kept"), entry=ADDRESS)
+    remember_api_key(ApiKey("us"), entry="https://us.example.com")
+    kept = find_api_key(entry=ADDRESS)
+    forget_api_key(ApiKey("us"), entry=ADDRESS)
+    assert find_api_key(entry=ADDRESS) == kept
+    forget_api_key(ApiKey("kept"), entry=ADDRESS)
     monkeypatch.setenv("DIRECTMAIL_API_KEY", "set")
-    in_environment = find_api_key(base_url=ADDRESS)
-    given = find_api_key(as_api_key("given"), base_url=ADDRESS)
+    in_environment = find_api_key(entry=ADDRESS)
+    given = find_api_key(as_api_key("given"), entry=ADDRESS)
 
     assert [each.reveal() for each in (given, in_environment, kept)] == ["given", "set", "kept"]
     assert remembered_api_key(ADDRESS) is None
@@ -154,8 +156,8 @@ def test_no_key_is_stored_without_a_working_keyring(
     if backends is None:
         monkeypatch.setitem(sys.modules, "keyring", None)
     with pytest.raises(CredentialError, match=reason):
-        remember_api_key(ApiKey(KEY), base_url=ADDRESS)
-    forget_api_key(ADDRESS)
+        remember_api_key(ApiKey(KEY), entry=ADDRESS)
+    forget_api_key(ApiKey(KEY), entry=ADDRESS)
 
     assert remembered_api_key(ADDRESS) is None
     assert not any(getattr(backend, "kept", None) for backend in backends or ())
@@ -166,10 +168,10 @@ def test_a_keyring_failure_is_reported_without_the_key(keyring: Any) -> None:
     locked = LockedKeyring()
     keyring(locked)
     with pytest.raises(CredentialError, match="did not store the key") as kept:
-        remember_api_key(ApiKey(KEY), base_url=ADDRESS)
+        remember_api_key(ApiKey(KEY), entry=ADDRESS)
     locked.kept["directmail-lab", ADDRESS] = KEY
     with pytest.raises(CredentialError, match="could not be removed from the keyring"):
-        forget_api_key(ADDRESS)
+        forget_api_key(ApiKey(KEY), entry=ADDRESS)
 
     assert KEY not in str(kept.value)
     assert kept.value.__context__ is None
@@ -263,7 +265,7 @@ def test_every_key_of_the_process_is_known_while_it_is_in_use(
 ) -> None:
     """Redaction needs the keys of sessions, the environment and, on request, the keyring."""
     keyring(MemoryKeyring())
-    remember_api_key(ApiKey("kept-for-the-address"), base_url=ADDRESS)
+    remember_api_key(ApiKey("kept-for-the-address"), entry=ADDRESS)
     monkeypatch.setenv("DIRECTMAIL_API_KEY", "of-the-environment")
     first, again = ApiKey("held-here-alone"), ApiKey("held-here-alone")
     del first

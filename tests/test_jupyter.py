@@ -18,7 +18,7 @@ from cassette_samples import answered, get, recorded, theirs
 
 import directmail_lab
 from directmail_lab import jupyter
-from directmail_lab.tutorials import first_notebook
+from directmail_lab.tutorials import first_tutorial
 from directmail_lab.widgets.browser_data import Row
 
 if TYPE_CHECKING:
@@ -235,7 +235,7 @@ def test_the_tutorials_are_not_copied_through_a_link(tmp_path: Path) -> None:
     (tmp_path / "root" / "directmail-lab-tutorials").symlink_to(tmp_path / "outside")
 
     with pytest.raises(ValueError, match="not in the subpath"):
-        first_notebook(tmp_path / "root")
+        first_tutorial(tmp_path / "root")
     assert not list((tmp_path / "outside").iterdir())
 
 

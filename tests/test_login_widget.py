@@ -16,7 +16,7 @@ import pytest
 from test_credentials import MemoryKeyring
 
 import directmail_lab as dm
-from directmail_lab import Session
+from directmail_lab import Session, settings
 from directmail_lab.cassettes import Cassette
 from directmail_lab.credentials import ApiKey
 from directmail_lab.errors import CredentialError, NotConnectedError
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from directmail_lab.standin import StandIn
 
+TYPED = ("mode", "address", "cassette", "key", "remember")
 SECRET = "k-7Qf2-not-to-be-seen"
 
 
@@ -38,7 +39,7 @@ class Page:
     def __init__(self, service: StandIn, **options: Any) -> None:
         self.form = LoginWidget(SignInRequest(**options))
         self.defaults = {"mode": "live", "address": service.base_url, "cassette": ""}
-        self.defaults["key"] = service.api_key
+        self.defaults |= {"key": service.api_key, "remember": ""}
         self.received: list[dict[str, Any]] = []
         self.form.send = lambda content, **_: self.received.append(content)
 
@@ -49,7 +50,7 @@ class Page:
 
     def sign_in(self, **typed: str) -> dict[str, Any]:
         values = self.defaults | typed
-        return self.send("sign_in", *(values[n] for n in ("mode", "address", "cassette", "key")))
+        return self.send("sign_in", *(values[n] for n in TYPED))
 
 
 @pytest.fixture
@@ -91,7 +92,7 @@ def test_signing_in_opens_the_current_session(page: Page) -> None:
         ({"address": ""}, "address", "Type the service's address"),
         ({"address": "https://k-7Qf2-not-to-be-seen@h"}, "address", "user name or password"),
         ({"address": "http://127.0.0.1:1"}, "address", "No server responds at http://127.0.0.1:1"),
-        ({"mode": "replay", "cassette": "../up"}, "cassette", "not a cassette's name"),
+        ({"mode": "replay", "cassette": "../up"}, "cassette", "There is no cassette 'up'"),
         ({"mode": "replay", "cassette": "none"}, "cassette", "There is no cassette 'none'"),
     ],
 )
@@ -293,7 +294,7 @@ def test_the_regions_are_offered(
     bad = show().send("hello")
 
     assert choices["regions"] == [("us", "https://us.example.com")]
-    assert choices["address"] == "https://us.example.com"
+    assert choices["address"] == "us"
     assert bad["choices"]["regions"] == []
     assert "would send the key unencrypted" in bad["problem"]["text"]
 
@@ -307,7 +308,7 @@ def test_the_form_is_filled_in_from_the_environment(
     choices = page.send("hello")["choices"]
     state = page.sign_in(address=choices["address"], key="")
 
-    assert choices["key_hint"] == "Leave it empty to use the key in DIRECTMAIL_API_KEY."
+    assert choices["key_sources"] == {service.base_url: "DIRECTMAIL_API_KEY"}
     assert state["account"]["title"] == "Signed in as Stand-in User"
     assert service.api_key not in json.dumps(page.received)
 
@@ -323,21 +324,63 @@ def keyring(monkeypatch: pytest.MonkeyPatch) -> dict[tuple[str, str], str]:
 def test_a_key_is_remembered_on_request_until_one_signs_out(
     show: Callable[..., Page], service: StandIn, keyring: dict[tuple[str, str], str]
 ) -> None:
-    """``login(remember=True)`` stores the key in the keyring, unless the service refuses it."""
-    page = show(remember=True, address=service.base_url)
-    page.sign_in(key="wrong")
-    after_refusal = dict(keyring)
+    """The box in the form stores the key in the keyring, unless the service refuses it."""
+    page = show(address=service.base_url)
+    offered = page.send("hello")["choices"]
+    page.sign_in(key="wrong", remember="yes")
     page.sign_in()
     after_sign_in = dict(keyring)
-    hint = page.send("hello")["choices"]["key_hint"]
+    page.sign_in(remember="yes")
+    remembered = dict(keyring)
+    sources = page.send("hello")["choices"]["key_sources"]
     without_typing = page.sign_in(address=f"{service.base_url}/", key="")
     page.send("sign_out")
 
-    assert after_refusal == {}
-    assert after_sign_in == {("directmail-lab", service.base_url): service.api_key}
-    assert hint == "Leave it empty to use the key in the keyring."
+    assert (offered["has_keyring"], offered["remember"]) == (True, False)
+    assert show(remember=True).send("hello")["choices"]["remember"]
+    assert after_sign_in == {}
+    assert remembered == {("directmail-lab", service.base_url): service.api_key}
+    assert sources == {service.base_url: "the keyring"}
     assert without_typing["account"]["title"] == "Signed in as Stand-in User"
     assert keyring == {}
+
+
+def test_two_accounts_at_one_address_have_two_keys(
+    show: Callable[..., Page],
+    service: StandIn,
+    keyring: dict[tuple[str, str], str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each has a name in the regions. The form and `connect` find the key by the name."""
+    regions = f"ours={service.base_url},theirs={service.base_url}"
+    monkeypatch.setenv("DIRECTMAIL_REGIONS", regions)
+    page = show()
+    first = page.send("hello")["choices"]
+    page.sign_in(address="theirs", remember="yes")
+    session = dm.connect("theirs")
+    with pytest.raises(CredentialError, match="No API key was found"):
+        dm.connect("ours")
+    after = page.send("hello")["choices"]
+    dm.logout()
+
+    assert first["address"] == "ours"
+    assert session.base_url == service.base_url
+    assert after["key_sources"] == {"ours": "", "theirs": "the keyring"}
+    assert keyring == {}
+
+
+def test_addresses_that_were_used_are_offered_and_a_stand_ins_is_not(
+    show: Callable[..., Page], tmp_path: Path
+) -> None:
+    """The newest is first, and a file has nothing but the addresses."""
+    for name in ("eu", "us", "eu"):
+        settings.note_used_address(f"https://{name}.example.com")
+    show().sign_in()
+    used = show().send("hello")["choices"]["used"]
+
+    assert used == ["https://eu.example.com", "https://us.example.com"]
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert [path.read_text().split() for path in files] == [used]
 
 
 def test_a_key_that_no_keyring_stores_is_reported_after_signing_in(
@@ -346,8 +389,11 @@ def test_a_key_that_no_keyring_stores_is_reported_after_signing_in(
     """The sign-in succeeds, and the key is not written to a plain file instead."""
     fail = types.SimpleNamespace(priority=0)
     monkeypatch.setitem(sys.modules, "keyring", types.SimpleNamespace(get_keyring=lambda: fail))
-    account = show(remember=True).sign_in()["account"]
+    page = show()
+    offered = page.send("hello")["choices"]["has_keyring"]
+    account = page.sign_in(remember="yes")["account"]
 
+    assert not offered
     assert "No keyring works on this machine" in account["note"]
 
 
@@ -355,7 +401,7 @@ def test_no_form_shows_or_keeps_the_key(page: Page, service: StandIn) -> None:
     """The key is not in its state, repr, attributes or messages, and no trait names the user."""
     form = page.form
     before = form.get_state()
-    parts = [text.encode() for text in ("live", service.base_url, "", service.api_key)]
+    parts = [text.encode() for text in ("live", service.base_url, "", service.api_key, "")]
     form._handle_custom_msg({"type": "sign_in"}, parts)
     seen = [form.get_state(), vars(form), repr(form), form._repr_mimebundle_(), page.received]
 

@@ -275,8 +275,9 @@ def test_a_reader_installs_and_runs_the_zip_offline(
     environment = {**without_key, "PYTHONPATH": str(installed)}
     code = """if True:
         from pathlib import Path
-        from directmail_lab.tutorials import first_notebook
-        print(*map(first_notebook, map(Path, ("tour", "tour/notebooks", "elsewhere"))))"""
+        from directmail_lab.tutorials import first_tutorial, shared_notebook
+        print(shared_notebook(Path("tour")), shared_notebook(Path("tour/notebooks")))
+        print(first_tutorial(Path("elsewhere")))"""
     opening = [sys.executable, "-c", code]
     opened = subprocess.run(
         opening, cwd=elsewhere, env=environment, check=True, capture_output=True

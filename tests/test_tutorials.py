@@ -24,7 +24,7 @@ from tutorials import (
 import directmail_lab as dm
 from directmail_lab.cassettes import read_cassette
 from directmail_lab.questions.audit import audit
-from directmail_lab.tutorials import FIRST, copy_tutorials, first_notebook
+from directmail_lab.tutorials import FIRST, copy_tutorials, first_tutorial
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -81,12 +81,12 @@ def without_counts(outputs: Iterable[Any]) -> list[Any]:
 
 def test_the_tutorials_are_copied_once_and_changes_are_kept(tmp_path: Path) -> None:
     """Only missing files are copied again."""
-    copied = first_notebook(tmp_path)
+    copied = first_tutorial(tmp_path)
     recording = copied.parents[1] / "cassettes" / "first-look.yaml"
     copied.write_text("changed")
     recording.unlink()
 
-    assert first_notebook(tmp_path) == copied
+    assert first_tutorial(tmp_path) == copied
     assert copied == tmp_path / "directmail-lab-tutorials" / "notebooks" / FIRST
     assert (copied.read_text(), recording.is_file()) == ("changed", True)
 

@@ -31,12 +31,13 @@ from .output import (
     refuse_existing,
     show,
 )
-from .programs import demo, lab, serve
+from .programs import NO_BROWSER, PORT, VERBOSE, demo, lab, open_tutorials, serve
 
 app = typer.Typer(
     name="directmail-lab",
     help="Explore a direct mail service's HTTP API in JupyterLab, with recorded sessions.",
-    epilog="Without a command, lab runs. Exit codes: 0 success, 1 something was found, 2 failure.",
+    epilog="Without a command, the tutorials open in JupyterLab. "
+    "Exit codes: 0 success, 1 something was found, 2 failure.",
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
 )
@@ -65,12 +66,15 @@ def main() -> None:
 def _start(
     context: typer.Context,
     version: bool = typer.Option(False, "--version", help="Print the version."),
+    port: int | None = PORT,
+    no_browser: bool = NO_BROWSER,
+    verbose: bool = VERBOSE,
 ) -> None:
     if version:
         typer.echo(f"directmail-lab {dm.__version__}")
         raise typer.Exit
     if context.invoked_subcommand is None:
-        lab(port=None, no_browser=False, verbose=False)
+        open_tutorials(port, no_browser, verbose)
 
 
 app.command()(lab)

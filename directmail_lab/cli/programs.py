@@ -17,7 +17,7 @@ import typer
 from ..cassettes.library import find_cassette, has_usable_home
 from ..readings.reset_unit import ResetUnit
 from ..settings import API_KEY_VARIABLE, BASE_URL_VARIABLE
-from ..tutorials import explore_cells, first_notebook, notebook_of
+from ..tutorials import explore_cells, first_tutorial, notebook_of, shared_notebook
 from .output import complete_cassette, one_of
 
 if TYPE_CHECKING:
@@ -36,24 +36,44 @@ _DEMO_CELLS = (
     'dm.replay("my-demo")\ndm.me()',
 )
 
-_PORT = typer.Option(None, min=0, max=65535, help="JupyterLab's port. By default, a free one.")
-_NO_BROWSER = typer.Option(False, "--no-browser", help="Do not open a browser.")
-_VERBOSE = typer.Option(False, "--verbose", help="Print JupyterLab's log.")
+PORT = typer.Option(None, min=0, max=65535, help="JupyterLab's port. By default, a free one.")
+NO_BROWSER = typer.Option(False, "--no-browser", help="Do not open a browser.")
+VERBOSE = typer.Option(False, "--verbose", help="Print JupyterLab's log.")
 
 
 # -- JupyterLab ----------------------------------------------------------------------------------
 
 
-def lab(port: int | None = _PORT, no_browser: bool = _NO_BROWSER, verbose: bool = _VERBOSE) -> None:
+def open_tutorials(port: int | None, no_browser: bool, verbose: bool) -> None:
     """Open JupyterLab with the first tutorial, or with the first notebook of an unpacked zip.
 
     Outside a checkout, the tutorials are first copied to a new folder; your files are kept.
     """
-    first = first_notebook(Path.cwd())
+    first = shared_notebook(Path.cwd()) or first_tutorial(Path.cwd())
     _run_jupyterlab(first.parents[1], f"notebooks/{first.name}", port, no_browser, verbose)
 
 
-def demo(port: int | None = _PORT, no_browser: bool = _NO_BROWSER) -> None:
+def lab(
+    folder: Path = typer.Argument(
+        Path(), exists=True, file_okay=False, help="By default, the folder you are in."
+    ),
+    port: int | None = PORT,
+    no_browser: bool = NO_BROWSER,
+    verbose: bool = VERBOSE,
+) -> None:
+    """Open JupyterLab in a folder of yours, or with the first notebook of an unpacked zip.
+
+    Without `lab`, the command opens the tutorials.
+    """
+    folder = folder.absolute()
+    shared = shared_notebook(folder)
+    if shared is None:
+        _run_jupyterlab(folder, "", port, no_browser, verbose)
+    else:
+        _run_jupyterlab(shared.parents[1], f"notebooks/{shared.name}", port, no_browser, verbose)
+
+
+def demo(port: int | None = PORT, no_browser: bool = NO_BROWSER) -> None:
     """Start the stand-in service, and open a notebook that is ready to sign in to it."""
     from ..standin import stand_in
 
@@ -71,10 +91,13 @@ def demo(port: int | None = _PORT, no_browser: bool = _NO_BROWSER) -> None:
 def lab_arguments(
     folder: Path, notebook: str, port: int | None, no_browser: bool, verbose: bool = False
 ) -> list[str]:
-    """Return the arguments that open a notebook in JupyterLab, without contacting the network."""
+    """Return the arguments that open a folder in JupyterLab, without contacting the network.
+
+    ``notebook`` is the one to open, or empty.
+    """
     return [
         f"--ServerApp.root_dir={folder}",
-        f"--LabApp.default_url=/lab/tree/{notebook}",
+        f"--LabApp.default_url=/lab{notebook and '/tree/'}{notebook}",
         "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
         "--LabApp.news_url=None",
         "--LabApp.extension_manager=readonly",

@@ -27,7 +27,7 @@ from tornado.web import HTTPError, authenticated
 
 from ..cassettes import FileRecording, read_cassette
 from ..errors import CassetteError, CassetteFormatError
-from ..tutorials import explore_cells, first_notebook, notebook_of
+from ..tutorials import explore_cells, first_tutorial, notebook_of
 from ..widgets.browser_data import handle_request, read_static
 
 _PLUGIN: Final = Path(__file__).with_name("plugin.js")
@@ -110,7 +110,7 @@ class NotebookHandler(APIHandler):
     async def _tutorials(self) -> str:
         root = _root_of(self.contents_manager)
         try:
-            first = await asyncio.to_thread(first_notebook, root)
+            first = await asyncio.to_thread(first_tutorial, root)
             return first.resolve().relative_to(root).as_posix()
         except (OSError, ValueError) as error:
             why = getattr(error, "strerror", None) or "a link leads out of it"

@@ -378,13 +378,13 @@ def _recording(path: Path, mode: RecordMode, settings: Settings, node: Node) -> 
     from ..credentials import ApiKey, find_api_key
     from ..errors import CassetteInUseError, CredentialError, NotConnectedError
     from ..sessions import Session
-    from ..settings import NO_ADDRESS, choose_address
+    from ..settings import NO_ADDRESS, choose_address, keyring_entry
 
     address, key = NO_ADDRESS, cast("ApiKey | None", None)
     # Patched clients have their own addresses and keys.
     with suppress(*((CredentialError, NotConnectedError) if settings.is_patched else ())):
         address = choose_address(settings.base_url)
-        key = find_api_key(base_url=address)
+        key = find_api_key(entry=keyring_entry(settings.base_url))
     session = Session(
         address,
         key,

@@ -32,7 +32,7 @@ from ..exchange.bodies import unpack
 from ..exchange.values import header
 from ..redaction.key import KeySearch
 from ..redaction.personal import count_personal
-from ..settings import BASE_URL_VARIABLE, configured_regions, variable
+from ..settings import BASE_URL_VARIABLE, keyring_entries, variable
 
 if TYPE_CHECKING:
     from ..exchange.values import Interaction
@@ -67,7 +67,7 @@ def search_for(base_urls: Iterable[str | None] = ()) -> KeySearch:
     """
     addresses = {variable(BASE_URL_VARIABLE), *base_urls}
     with suppress(DirectMailLabError):
-        addresses.update(configured_regions().values())
+        addresses |= keyring_entries()
     return KeySearch(known_keys(remembered_for=filter(None, addresses)) - {STAND_IN_KEY})
 
 

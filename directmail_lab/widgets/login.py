@@ -126,7 +126,7 @@ def _ask_at_terminal(request: SignInRequest) -> SignInRequest:
                 f"replay(…), or set {settings.BASE_URL_VARIABLE} and {settings.API_KEY_VARIABLE}.",
             )
         address = input("Service address: ")
-    address = settings.choose_address(address or None)
+    address = address or settings.choose_address()
     key = None if key_source(address) else credentials.prompt_api_key()
     return replace(request, address=address, key=key)
 
@@ -170,7 +170,7 @@ class LoginWidget(Widget):
             self.send({"type": "busy"})
             self._problem, self._notice = None, ""
             if kind == "sign_in":
-                self._sign_in(*typed[:4])
+                self._sign_in(*typed[:5])
             else:
                 if current_session() is self._session:
                     logout()
@@ -216,17 +216,25 @@ class LoginWidget(Widget):
         if self._account is not None and not self._busy.locked():
             self.update_page()
 
-    def _sign_in(self, mode: str, address: str, cassette: str, key: str) -> None:
+    def _sign_in(self, mode: str, address: str, cassette: str, key: str, remember: str) -> None:
         if mode != "replay":
             if not address:
                 raise errors.NotConnectedError("Type the service's address.")
-            if not key and not key_source(settings.choose_address(address)):
+            if not key and not key_source(address):
                 raise errors.CredentialError("Type your API key.")
-        typed = typed_api_key(key) if key else None
-        request = replace(self._request, mode=mode, address=address, cassette=cassette, key=typed)
+        request = replace(
+            self._request,
+            mode=mode,
+            address=address,
+            cassette=cassette,
+            key=typed_api_key(key) if key else None,
+            remember=remember == "yes",
+        )
         with _signing_in:
             self._session, self._account = sign_in(request)
             _accounts[self._session] = self._request, self._account
+        if mode != "replay":
+            settings.note_used_address(self._session.base_url)
 
     def _choices(self) -> dict[str, object]:
         """Return the form's choices and defaults."""
@@ -235,17 +243,18 @@ class LoginWidget(Widget):
             regions = settings.configured_regions()
         except errors.DirectMailLabError as error:
             self._problem = self._problem or explain(error)
-        given = request.address or settings.variable(settings.BASE_URL_VARIABLE)
-        address = regions.get(given or "", given) or next(iter(regions.values()), "")
-        source = key_source(address)
-        kept = "this computer's keyring" if request.remember else "the kernel's memory"
-        hint = f"Leave it empty to use the key in {source}." if source else ""
+        given = request.address or settings.variable(settings.BASE_URL_VARIABLE) or ""
+        named = [name for name, address in regions.items() if given in (name, address, "")]
+        address = given if given in regions else next(iter(named), given)
+        used = settings.used_addresses()
         return {
             "regions": list(regions.items()),
             "address": address,
+            "used": [each for each in used if each not in regions.values()],
             "cassettes": list(cassettes_by_name()),
-            "key_source": source,
-            "key_hint": hint or f"Kept in {kept}, and not in the notebook.",
+            "key_sources": {each: key_source(each) for each in {address, *regions, *used}},
+            "remember": request.remember,
+            "has_keyring": credentials.has_keyring(),
         }
 
 
@@ -275,12 +284,13 @@ def sign_in(request: SignInRequest) -> tuple[Session, dict[str, Any]]:
         detail = f"{count} from {session.base_url}{recorded}. No key, no network."
         return session, {"title": f"Replaying {session.cassette}", "detail": detail, "note": ""}
     address = settings.choose_address(request.address or None)
-    key = credentials.find_api_key(request.key, base_url=address)
+    entry = settings.keyring_entry(request.address or None)
+    key = credentials.find_api_key(request.key, entry=entry)
     name, tried = _try(address, key, request.options)
     waiting = record_without_key()
     session = connect(address, key, **request.options)
     session.recording.extend(tried)
-    notes = [_begin_to_record(waiting), _remember(request, address)]
+    notes = [_begin_to_record(waiting), _remember(request, entry)]
     first = tried.reading(1)
     return session, {
         "title": f"Signed in as {name}",
@@ -302,10 +312,18 @@ def _begin_to_record(waiting: ModeChange[Session] | None) -> str:
 
 
 def key_source(address: str) -> str:
-    """Return where a key is found if none is typed: a variable, the keyring, or ``""``."""
+    """Return where a key is found if none is typed: a variable, the keyring, or ``""``.
+
+    ``address`` is a base address, or the name of a region.
+    """
     if settings.variable(settings.API_KEY_VARIABLE):
         return settings.API_KEY_VARIABLE
-    return "the keyring" if address and credentials.remembered_api_key(address) is not None else ""
+    if not address:
+        return ""
+    with contextlib.suppress(errors.AddressError):
+        entry = settings.keyring_entry(address)
+        return "the keyring" if credentials.remembered_api_key(entry) is not None else ""
+    return ""
 
 
 def _try(address: str, key: ApiKey, options: SessionOptions) -> tuple[str, MemoryRecording]:
@@ -327,11 +345,11 @@ def _find_name(record: pd.DataFrame) -> str:
     return next(filter(None, names), "the account")[:80]
 
 
-def _remember(request: SignInRequest, address: str) -> str:
+def _remember(request: SignInRequest, entry: str) -> str:
     """Keep a typed key in the keyring if the user wants that; return a warning or ``""``."""
     if request.key is not None and request.remember:
         try:
-            credentials.remember_api_key(request.key, base_url=address)
+            credentials.remember_api_key(request.key, entry=entry)
         except errors.CredentialError as error:  # the sign-in itself succeeded
             return str(error)
     return ""

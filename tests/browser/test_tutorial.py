@@ -38,7 +38,7 @@ NOTEBOOKS = sorted(path.name for path in (ROOT / "notebooks").glob("[0-9]*.ipynb
 def lab(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tab]:
     """The page that the command's address opens. Requests to the outside are noted."""
     home = tmp_path_factory.mktemp("command")
-    with started(home, "directmail_lab", "lab", "--no-browser", "--port", "0", at=ROOT) as server:
+    with started(home, "directmail_lab", "--no-browser", "--port", "0", at=ROOT) as server:
         server.autosave_every(3600)  # must not change the repository's tutorials
         tab = new_tab(browser, server, width=1360, height=1000)
         tab.page.goto(server.address)

@@ -10,8 +10,10 @@ interface Choices {
   regions: [string, string][];
   cassettes: string[];
   address?: string;
-  key_hint?: string;
-  key_source?: string;
+  used: string[];
+  key_sources: Record<string, string>;
+  remember: boolean;
+  has_keyring: boolean;
 }
 
 interface View {
@@ -30,7 +32,10 @@ const MODES = {
   replay: { label: "Replay", about: "Responses come from a cassette: no key, no network." },
 };
 const OTHER = "";
-const NO_CHOICES: Choices = { regions: [], cassettes: [] };
+const NO_CHOICES: Choices = { regions: [], cassettes: [], used: [], key_sources: {}, remember: false, has_keyring: false };
+const REMEMBER =
+  "Once the service has accepted the key, this computer's keyring keeps it: the password manager of the system. " +
+  "You then sign in without typing it. Signing out removes it.";
 
 function makeField<Control extends HTMLElement>(id: string, name: string, label: string, control: Control) {
   const hint = make("div", { className: "dml-hint dml-soft", id: `${id}-${name}-hint` });
@@ -52,6 +57,14 @@ function makeModes(id: string) {
   return { row, about, radios: modes.map(([radio]) => radio) };
 }
 
+function makeRemember(id: string) {
+  const box = make("input", { type: "checkbox", id: `${id}-remember` });
+  const label = make("label", { htmlFor: box.id, textContent: "Remember this key" });
+  const row = make("div", { className: "dml-remember", title: REMEMBER }, box, label);
+  box.setAttribute("aria-description", REMEMBER);
+  return { row, box };
+}
+
 function makeTitle(id: string, textContent: string) {
   return make("div", { className: "dml-title", role: "heading", "aria-level": "2", id, textContent });
 }
@@ -71,9 +84,12 @@ function makeForm(id: string) {
   const status = make("div", { className: "dml-status dml-soft", role: "status" });
   const problem = make("div", { className: "dml-problem", role: "alert", id: `${id}-problem` });
   const root = make("form", { className: "dml-box dml-form", noValidate: true, "aria-labelledby": title.id });
+  const used = make("datalist", { id: `${id}-used` });
+  const remember = makeRemember(id);
+  fields.key.row.append(remember.row);
   const rows = Object.values(fields).map(({ row }) => row);
-  root.append(title, modes.row, ...rows, problem, div("dml-actions", submit, status));
-  return { root, modes, ...fields, submit, status, problem };
+  root.append(title, modes.row, ...rows, used, problem, div("dml-actions", submit, status));
+  return { root, modes, ...fields, used, remember, submit, status, problem };
 }
 
 function makeAccount(id: string, onSignOut: () => void) {
@@ -117,6 +133,10 @@ function arrange(view: View) {
   form.address.row.classList.toggle("dml-below", hasRegions);
   form.address.control.ariaLabel = hasRegions ? "Another service address" : null;
   form.key.row.hidden = !needsKey;
+  const source = choices.key_sources[fieldOf(form, "address")?.value.trim() ?? ""];
+  const kept = form.remember.box.checked ? "this computer's keyring" : "the kernel's memory";
+  form.key.hint.textContent = source ? `Leave it empty to use the key in ${source}.` : `Kept in ${kept}, and not in the notebook.`;
+  form.key.control.placeholder = source ? `the key in ${source}` : "";
   form.played.row.hidden = needsKey;
   const labels = needsKey ? ["Sign in", "Signing in…"] : ["Replay", "Opening…"];
   form.submit.textContent = labels[Number(view.busy)];
@@ -129,19 +149,21 @@ function fillSelect(select: HTMLSelectElement, options: [string, string][], sele
 }
 
 function showChoices(view: View, choices: Choices) {
-  const { region, address, key, played } = view.form;
+  const { region, address, used, remember, played } = view.form;
   const isFirst = view.choices === NO_CHOICES;
   view.choices = choices;
-  const regions = choices.regions.map(([name, url]): [string, string] => [url, `${name} — ${url}`]);
+  const regions = choices.regions.map(([name, url]): [string, string] => [name, `${name} — ${url}`]);
   const selected = isFirst ? choices.address : region.control.value;
   fillSelect(region.control, [...regions, [OTHER, "Another address…"]], selected);
   const cassettes = choices.cassettes.map((name): [string, string] => [name, name]);
   fillSelect(played.control, cassettes, played.control.value);
   played.hint.textContent = cassettes.length ? "The cassettes that were found." : "No cassette was found. Record one first.";
-  key.hint.textContent = choices.key_hint ?? "";
-  key.control.placeholder = choices.key_source ? `the key in ${choices.key_source}` : "";
+  used.replaceChildren(...choices.used.map((url) => new Option(url, url)));
+  if (choices.used.length) address.control.setAttribute("list", used.id);
+  remember.row.hidden = !choices.has_keyring;
   if (!isFirst) return;
-  if (!regions.some(([url]) => url === choices.address)) {
+  remember.box.checked = choices.remember;
+  if (!regions.some(([name]) => name === choices.address)) {
     address.control.value = choices.address ?? "";
     if (choices.address) region.control.value = OTHER;
   }
@@ -205,7 +227,7 @@ function signIn(view: View) {
   const { form } = view;
   const mode = selectedMode(form);
   const valueOf = (name: string) => fieldOf(form, name)?.value.trim() ?? "";
-  const texts = [mode, valueOf("address"), valueOf("cassette"), valueOf("key")];
+  const texts = [mode, valueOf("address"), valueOf("cassette"), valueOf("key"), form.remember.box.checked ? "yes" : ""];
   // The field is emptied before anything is sent, so that a saved page does not contain the key.
   view.key = form.key.control.value;
   form.key.control.value = "";
@@ -239,6 +261,7 @@ function render({ model, el }: Context) {
     event.preventDefault();
     signIn(view);
   });
+  form.root.addEventListener("input", () => arrange(view));
   form.root.addEventListener("change", ({ target }) => {
     if ((target as HTMLInputElement).type === "radio") showProblem(form, null);
     arrange(view);
