@@ -252,7 +252,7 @@ def test_a_key_in_an_earlier_cell_is_warned_of_once(
     monkeypatch.setenv("DIRECTMAIL_API_KEY", KEY)
     cells += [earlier, "dm.connect(url)"]
     with pytest.warns(UserWarning, match=r"The API key is in cell \[1\], so"):
-        find_api_key(base_url="https://api.example.com")
+        find_api_key(entry="https://api.example.com")
     as_api_key(KEY)  # a second warning would be an error
 
     cells.append(earlier)
