@@ -60,10 +60,12 @@ def shown(response: httpx.Response) -> dict[str, str] | None:
         picture = f'<img style="max-width: 100%" src="data:{media_type};base64,{data}">'
     elif recording.has_bodies(received.number):
         text = _first_lines(body_text(interaction.response.body))
-    pre = f'<pre style="white-space: pre-wrap">{html.escape(text)}</pre>' if text else ""
+    pre = (
+        f'<pre style="white-space: pre-wrap; padding: 0">{html.escape(text)}</pre>' if text else ""
+    )
     return {
         "text/plain": f"{head}\n{text}".rstrip(),
-        "text/html": f"<div><b>{html.escape(head)}</b></div>{pre}{picture}",
+        "text/html": f'<div style="font-weight: bold">{html.escape(head)}</div>{pre}{picture}',
     }
 
 

@@ -80,9 +80,10 @@ def whole_html(frame: pd.DataFrame) -> str:
     import pandas as pd
 
     with pd.option_context("display.max_colwidth", None):
-        table = frame.to_html(max_rows=_MOST_ROWS, na_rep="", justify="left", border=0)
+        table = frame.to_html(max_rows=_MOST_ROWS, na_rep="", border=0)
     # JupyterLab aligns cells right, which suits numbers.
-    table = table.replace("<td>", '<td style="text-align: left">')
+    for cell in ("th", "td"):
+        table = table.replace(f"<{cell}>", f'<{cell} style="text-align: left">')
     notes = " ".join(frame.attrs.get("notes", ()))
     return f"{table}<p>{html.escape(notes)}</p>" if notes else table
 
@@ -116,6 +117,16 @@ class ProgressBar(AbstractContextManager["ProgressBar"]):
         if self._bar is not None:
             # tqdm warns if a bar is more than full, and rounding may cause that.
             self._bar.update(min(self._done, self._bar.total or math.inf) - self._bar.n)
+
+    def extend(self, more: float, why: str) -> None:
+        """Let the bar go on: ``more`` is added to its total, and ``why`` describes it."""
+        self._options.update(total=self._options["total"] + more, desc=why)
+        if self._bar is None:
+            return
+        self._bar.total = self._options["total"]
+        if self._output is not None:  # tqdm's gauge has its own total
+            self._bar.container.children[1].max = self._bar.total
+        self._bar.set_description_str(why)
 
     def _show(self) -> None:
         try:

@@ -231,6 +231,26 @@ def test_an_interrupted_wait_ends_at_once_and_leaves_the_session_usable() -> Non
     assert service.statuses == [200, 200]
 
 
+def test_one_progress_bar_counts_on_over_all_waits_of_a_request() -> None:
+    """Another program may use up each new window first, and then a request waits again."""
+    bars: list[Mock] = []
+
+    def show(*_: object) -> Mock:
+        bars.append(Mock())
+        return bars[-1]
+
+    service = Service(Clock(), instead=[told(), told(), told(), httpx.Response(200)])
+    with client(service, progress=show, reset_unit="seconds_left") as paced_client:
+        assert paced_client.get(ME).status_code == 200
+
+    (bar,) = bars
+    waited_s = sum(call.args[0] for call in bar.update.call_args_list)
+    assert waited_s == pytest.approx(6.0, abs=0.1)
+    assert [call.args[0] for call in bar.extend.call_args_list] == pytest.approx([2, 2], abs=0.1)
+    assert "until the allowance renews" in bar.extend.call_args.args[1]
+    assert bar.close.call_count == 1
+
+
 def test_the_end_of_a_wait_is_known_while_the_request_waits() -> None:
     """The time is known by operation, and removed as soon as the request is sent."""
     service, seen = Service(Clock(), limit=1), []
@@ -253,7 +273,8 @@ def test_the_progress_bar_of_a_wait_fills_and_disappears_in_a_notebook(seen_s: f
     """tqdm leaves a red bar if one is closed early, so ours is filled first."""
     cell = nbformat.v4.new_code_cell(
         "from directmail_lab.transports.pacing import waiting_bar\n"
-        "bar = waiting_bar(2.0, 'until the allowance renews')\n"
+        "bar = waiting_bar(1.0, 'until the allowance renews')\n"
+        "bar.extend(1.0, 'until it renews again')\n"
         f"bar.update({seen_s})\n"
         "bar.close()"
     )

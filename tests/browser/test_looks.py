@@ -93,6 +93,26 @@ def test_every_text_is_readable_in_every_theme(
     assert texts == []
 
 
+@pytest.mark.parametrize("theme", ["Light", "Dark"])
+def test_a_cell_shows_a_response_and_whole_sentences(
+    new_page: Callable[..., Page], server: Server, theme: Theme
+) -> None:
+    """The start of a body and a table of findings have enough contrast, and no text is cut."""
+    server.set_theme(theme)
+    page = new_page(width=960, height=1600)
+    replay = "import directmail_lab as dm\ndm.replay('explore-an-unknown-api')\ndm.get('/v1/lists')"
+    run_notebook(page, server, "cells", replay, "dm.findings('explore-an-unknown-api')")
+    server.set_theme("Light")
+    outputs = page.locator(".jp-OutputArea-output")
+    expect(outputs.first).to_contain_text("200 OK · application/json · 257 bytes")
+    expect(outputs.nth(1).locator("td").nth(2)).to_have_css("text-align", "left")
+    contrasts = [each for output in outputs.all() for each, _ in output.evaluate(CONTRASTS)]
+
+    assert "GET /v1/lists/{id}: 200" in outputs.nth(1).inner_text()
+    assert len(contrasts) > 50
+    assert min(contrasts) >= READABLE
+
+
 def test_a_screen_reader_announces_each_part(
     page: Page, server: Server, service: FaultyService
 ) -> None:
