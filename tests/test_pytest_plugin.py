@@ -2085,6 +2085,7 @@ def test_a_forked_child_cannot_record(run: Run, account: StandIn) -> None:
 
 BLOCKS = """
     import asyncio, httpx, pytest, vcr
+    from pathlib import Path
 
     own = vcr.VCR(cassette_library_dir="tapes", path_transformer=vcr.VCR.ensure_suffix(".yaml"))
     URL = "https://api.example.test/v1/users/me"
@@ -2114,6 +2115,19 @@ BLOCKS = """
     def test_decorators():
         assert (one(), asyncio.run(two())) == ({"id": 7}, {"id": 8})
 
+    class Persister:
+        @staticmethod
+        def load_cassette(path, serializer):
+            text = Path(path).read_text().replace("{{user}}", "ann")
+            return vcr.serialize.deserialize(text, serializer)
+
+    def test_its_persister_and_matchers():
+        other = vcr.VCR(match_on=["method", "path"])
+        other.register_persister(Persister)
+        with other.use_cassette("tapes/ann.yaml") as cassette:
+            assert httpx.get("https://other.test/v1/users/ann").json() == {"id": 9}
+            assert cassette.write_protected and not cassette.dirty
+
     @own.use_cassette("one")
     def test_decorated():
         one()
@@ -2123,11 +2137,15 @@ BLOCKS = """
 
 
 def test_use_cassette_of_vcrpy_replays_in_the_session(pytester: pytest.Pytester, run: Run) -> None:
-    """Blocks and decorators of any VCR object, at the paths that vcrpy would use."""
+    """Blocks and decorators of any VCR object, at its paths, with its persister and matchers."""
     Path("tapes").mkdir()
     for name, number in (("one", 7), ("two", 8)):
         theirs(f"tapes/{name}.yaml", answered(body=json.dumps({"id": number})))
-    result = run(BLOCKS, passed=2, failed=1)
+    theirs("tapes/ann.yaml", answered(get("/v1/users/{{user}}"), '{"id": 9}'))
+    result = run(BLOCKS, passed=3, failed=1)
+    unpatched = run(BLOCKS.replace('"patch": True, ', ""), errors=4)
+
+    unpatched.stdout.fnmatch_lines(["directmail_for_vcr needs *"])
 
     result.stdout.fnmatch_lines(
         [

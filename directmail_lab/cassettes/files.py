@@ -440,27 +440,35 @@ def _parse_whole(data: bytes, path: Path, progress: Progress) -> FileRecording:
             _REPAIR.format(path),
         )
     kind, metadata, interactions, problem = _load_whole(left, path, progress)
+    recording = foreign_recording(interactions, path, kind, metadata)
+    recorded_with = str(recording.metadata.get("recorded_with"))
+    if kind == "vcrpy" and recorded_with.startswith(layout.WRITER):
+        problem = _CHANGED if b"\n# end: " in data else _not_closed(len(interactions))
+        recording = replace(recording, layout="lines", is_edited=True, originals=None)
+    return replace(recording, problem=problem, clean_bytes=len(data))
+
+
+def foreign_recording(
+    interactions: list[Interaction],
+    path: Path,
+    kind: Literal["json", "vcrpy", "har"] = "vcrpy",
+    metadata: object = None,
+) -> FileRecording:
+    """Return the recording of another program's interactions."""
     foreign = Foreign(interactions)
     about, base_url = _about(metadata, [foreign.for_reading(0)] if foreign else [], path)
-    is_edited = kind == "vcrpy" and str(about.get("recorded_with")).startswith(layout.WRITER)
     redact = foreign.redactor.text
-    about = {name: redact(v) if isinstance(v, str) else v for name, v in about.items()}
-    if is_edited:
-        problem = _CHANGED if b"\n# end: " in data else _not_closed(len(foreign))
     return FileRecording(
         path.stem,
         foreign,
         base_url,
-        problem,
-        path,
-        "lines" if is_edited else kind,
-        about,
-        clean_bytes=len(data),
+        path=path,
+        layout=kind,
+        metadata={name: redact(v) if isinstance(v, str) else v for name, v in about.items()},
         is_compact=False,
-        is_edited=is_edited,
         fallbacks=foreign.fallbacks(),
         redactor=foreign.redactor,
-        originals=None if is_edited else foreign,
+        originals=foreign,
     )
 
 

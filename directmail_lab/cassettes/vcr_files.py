@@ -19,13 +19,14 @@ from io import BytesIO
 from itertools import chain
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from unittest.mock import patch
 
 import yaml
 from vcr.cassette import CassetteContextDecorator
 from vcr.config import VCR
 from vcr.matchers import get_matchers_results
+from vcr.persisters.filesystem import FilesystemPersister
 from vcr.request import Request as VcrRequest
 from vcr.serialize import serialize
 from vcr.serializers import jsonserializer, yamlserializer
@@ -68,6 +69,7 @@ _MOST_CHARACTERS: Final = 1_000_000
 _ALIAS: Final = re.compile(r"\*[\w-]", re.ASCII)
 # Digits in base 60, such as 1:30:00, take PyYAML quadratic time.
 _LONGEST_BASE_60: Final = 100
+_SERIALIZERS: Final = (None, yamlserializer, jsonserializer)
 _TAGS: Final = ("str", "seq", "map", "int")
 _TEXT, _LIST, _OBJECT, _INTEGER = (f"tag:yaml.org,2002:{name}" for name in _TAGS)
 
@@ -217,12 +219,12 @@ def _not_safe(error: Exception) -> CassetteFormatError:
     return CassetteFormatError(f"It is not YAML that is safe to load ({name}{where}).")
 
 
-def text_of_suite(path: Path, deserialize: Callable[[Any], Any]) -> str:
-    """Return a file as vcrpy's serializer writes it, read by a suite's own function.
+def interactions_of_suite(path: Path, deserialize: Callable[[Any], Any]) -> list[Interaction]:
+    """Return the interactions in a file that a suite's own function reads.
 
     ``deserialize`` is that of a serializer for vcrpy, or takes the file's text and returns that of
-    a cassette. A file that is not text is passed as bytes. With a persister of its own, a suite's
-    serializer returns ``requests`` and ``responses`` in place of ``interactions``.
+    a cassette. A file that is not text is passed as bytes. A persister returns ``requests`` and
+    ``responses`` in place of ``interactions``.
 
     Raises
     ------
@@ -235,28 +237,45 @@ def text_of_suite(path: Path, deserialize: Callable[[Any], Any]) -> str:
         except UnicodeDecodeError:
             data = deserialize(path.read_bytes())
         if isinstance(data, str):
-            return data
-        is_split = "requests" in data
-        text: str = serialize(data, yamlserializer) if is_split else yamlserializer.serialize(data)
+            return load_cassette_text(data)[1]
+        if "requests" in data:
+            pairs = zip(data["requests"], data["responses"], strict=True)
+            entries = [{"request": request, "response": response} for request, response in pairs]
+        else:
+            entries = list(data["interactions"])
+    except CassetteFormatError:
+        raise
     except Exception as error:  # of the suite's code
         raise CassetteFormatError(
             f"{path}: deserialize raised {type(error).__name__}: {error}"
         ) from None
-    return text
+    with _unlogged(), uncollected():
+        return [_interaction(entry, number) for number, entry in enumerate(entries, 1)]
+
+
+class Block(NamedTuple):
+    """A ``use_cassette`` of vcrpy that is entered.
+
+    Attributes
+    ----------
+    match_on
+        The names of its matchers, and a suite's own functions.
+    deserialize
+        What reads its file; None if that is vcrpy's YAML or JSON.
+    """
+
+    path: Path
+    match_on: list[str | Matcher] | None
+    deserialize: Callable[[Any], Any] | None
 
 
 @contextmanager
-def blocks_replaced(opened: Callable[[str], AbstractContextManager[object]]) -> Iterator[None]:
-    """Let each ``use_cassette`` of vcrpy, as a block or as a decorator, enter another context.
-
-    ``opened`` takes the path of the cassette.
-    """
+def blocks_replaced(opened: Callable[[Block], AbstractContextManager[object]]) -> Iterator[None]:
+    """Let each ``use_cassette``, as a block or as a decorator, enter what ``opened`` returns."""
     entered: dict[int, AbstractContextManager[object]] = {}
 
     def enter(block: Any) -> Any:
-        given = block._args_getter()
-        transform = given.get("path_transformer") or str
-        context = opened(transform(given["path"]))
+        context = opened(_block(block._args_getter()))
         cassette = context.__enter__()
         entered[id(block)] = context
         return cassette
@@ -271,12 +290,28 @@ def blocks_replaced(opened: Callable[[str], AbstractContextManager[object]]) -> 
         yield
 
 
+def _block(given: Mapping[str, Any]) -> Block:
+    transform = given.get("path_transformer") or str
+    path = Path(transform(given["path"])).absolute()
+    names = {function: name for name, function in VCR().matchers.items()}
+    match_on = [names.get(each, each) for each in given.get("match_on") or ()]
+    persister = given.get("persister") or FilesystemPersister
+    serializer = given.get("serializer")
+    is_usual = persister is FilesystemPersister and serializer in _SERIALIZERS
+
+    def deserialize(_: object) -> Any:
+        requests, responses = persister.load_cassette(path, serializer)
+        return {"requests": requests, "responses": responses}
+
+    return Block(path, match_on or None, None if is_usual else deserialize)
+
+
 def _interaction(entry: Mapping[str, Any], number: int) -> Interaction:
     try:
         response, attempt = _response(entry), entry.get("attempt")
         return check_interaction(
             Interaction(
-                _request(VcrRequest._from_dict(entry["request"])),
+                _request(_vcr_request_of(entry["request"])),
                 response,
                 recorded_at_of(entry.get("recorded_at")) or _date_of(response),
                 elapsed_s_of(entry.get("elapsed_s")),
@@ -286,6 +321,10 @@ def _interaction(entry: Mapping[str, Any], number: int) -> Interaction:
         )
     except MALFORMED as error:
         raise unreadable(f"Interaction {number}", error) from None
+
+
+def _vcr_request_of(value: Any) -> VcrRequest:
+    return value if isinstance(value, VcrRequest) else VcrRequest._from_dict(value)
 
 
 def _date_of(response: Response) -> datetime | None:

@@ -34,7 +34,7 @@ pandas.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
 from itertools import chain
 from pathlib import Path
@@ -61,10 +61,9 @@ from .settings import (
     settings_of,
     words,
 )
-from .use import NOT_SENT, USE, Use
+from .use import NOT_SENT, USE, Use, read_recording
 
 if TYPE_CHECKING:
-    from ..cassettes import FileRecording
     from ..sessions import Session
 
 _UNUSED_OPTION: Final = "--directmail-unused"
@@ -352,25 +351,13 @@ def _replaying(path: Path, _: str, settings: Settings, node: Node) -> Session:  
     from ..settings import NO_ADDRESS
 
     if path.exists():
-        session, recording = replaying_session(_read(path, settings.deserialize))
+        session, recording = replaying_session(read_recording(path, settings.deserialize))
     else:  # a test that sends nothing needs no cassette
         session, recording = Session(NO_ADDRESS), FileRecording(path.stem, path=path)
     session._fix_writes(_WRITE_ADVICE)
     session._matching = settings.matching
     session.replay(recording, repeat=settings.repeat)
     return session
-
-
-def _read(path: Path, deserialize: Callable[[Any], Any] | None) -> FileRecording:
-    """Return the recording in a file; a suite's own function reads what we did not record."""
-    from ..cassettes.files import parse_cassette, read_cassette
-    from ..cassettes.layout import read_header
-
-    if deserialize is None or read_header(path.read_bytes()) is not None:
-        return read_cassette(path)
-    from ..cassettes.vcr_files import text_of_suite
-
-    return parse_cassette(text_of_suite(path, deserialize).encode(), path)
 
 
 def _recording(path: Path, mode: RecordMode, settings: Settings, node: Node) -> Session:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from inspect import isasyncgenfunction, isgeneratorfunction
 from pathlib import Path
@@ -24,7 +24,7 @@ from .settings import (
 )
 
 if TYPE_CHECKING:
-    from ..cassettes import Cassette, Ending
+    from ..cassettes import Cassette, Ending, FileRecording
     from ..errors import NotRecordedError
     from ..exchange.values import Request
     from ..sessions import Session
@@ -233,6 +233,20 @@ class Use:
             pytest.fail(message, pytrace=False)
         elif problem:
             warnings.warn(pytest.PytestWarning(message), stacklevel=2)
+
+
+def read_recording(path: Path, deserialize: Callable[[Any], Any] | None) -> FileRecording:
+    """Return the recording in a file; a suite's own function reads what we did not record."""
+    from ..cassettes import read_cassette
+
+    if deserialize is None:
+        return read_cassette(path)
+    from ..cassettes.files import foreign_recording, look_into
+    from ..cassettes.vcr_files import interactions_of_suite
+
+    if (ours := look_into(path)) is not None:
+        return ours
+    return foreign_recording(interactions_of_suite(path, deserialize), path)
 
 
 def counted(titles: Iterable[str]) -> Iterator[str]:

@@ -12,7 +12,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -20,10 +20,12 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from .settings import DEFAULT_MARK, OPTION, RUNNING, Node, cassette_folder, command_to_record
-from .use import USE, Use, show_warning
+from .use import USE, Use, read_recording, show_warning
 
 if TYPE_CHECKING:
     from ..cassettes import Cassette, FileRecording
+    from ..cassettes.matching import Matching
+    from ..cassettes.vcr_files import Block
     from ..errors import NotRecordedError
     from ..sessions import Session
 
@@ -86,11 +88,16 @@ def directmail_for_vcr(
     directmail: Session,  # noqa: ARG001
     pytestconfig: pytest.Config,
 ) -> Iterator[None]:
-    """Let each ``use_cassette`` of vcrpy, of any VCR object, replay its cassette in the session."""
+    """Let each ``use_cassette`` of vcrpy, of any VCR object, replay its cassette in the session.
+
+    The matchers, the serializer and the persister of the object stay.
+    """
     from ..cassettes.vcr_files import blocks_replaced
 
     vcr = VcrCassette(pytestconfig.stash[_STATE])  # the suite's own fixture may have the name
-    with blocks_replaced(lambda path: vcr.use_cassette(Path(path).absolute())):
+    if vcr._use is None or not vcr._use.settings.is_patched:
+        pytest.fail('directmail_for_vcr needs "patch": True in directmail_options.', pytrace=False)
+    with blocks_replaced(vcr._open_block):
         yield
 
 
@@ -152,6 +159,16 @@ class VcrCassette:
         return self.play_counts.total()
 
     @property
+    def write_protected(self) -> bool:
+        """Whether nothing is recorded."""
+        return self._cassette is None or not self._cassette.records
+
+    @property
+    def dirty(self) -> bool:
+        """Whether something was recorded."""
+        return not self.write_protected and len(self) > 0
+
+    @property
     def all_played(self) -> bool:
         """Whether every response was played."""
         return self.play_count == len(self)
@@ -170,18 +187,40 @@ class VcrCassette:
         The path is relative to the folder of the test file's cassettes. vcrpy's options have no
         effect.
         """
+        place = Path(path) if Path(path).is_absolute() else re.sub("[.]ya?ml$", "", str(path))
+        with self._open(place):
+            yield self
+
+    @contextmanager
+    def _open_block(self, block: Block) -> Iterator[VcrCassette]:
+        """Do the same for a ``use_cassette`` of vcrpy, with its matchers and its serializer."""
+        from ..cassettes.library import file_of
+        from ..cassettes.matching import Matching
+
+        use, place, matching = self._use, file_of(block.path), None
+        cassette: Path | FileRecording = place
+        if use is not None and use.settings.match_on is None:
+            matching = Matching(block.match_on, like=use.settings.like)
+        if block.deserialize is not None and place.is_file():
+            cassette = read_recording(place, block.deserialize)
+        with self._open(cassette, matching):
+            yield self
+
+    def _open(
+        self, cassette: str | Path | FileRecording, matching: Matching | None = None
+    ) -> AbstractContextManager[object]:
+        """Return a block in which a test replays another cassette, or records it."""
         from ..errors import CassetteNotFoundError
 
         if (use := self._use) is None:
-            pytest.fail(f"vcr.use_cassette({str(path)!r}) needs the fixture directmail.")
-        place = Path(path) if Path(path).is_absolute() else re.sub("[.]ya?ml$", "", str(path))
-        mode, options = use.cassette.record_mode, use.settings.given("redact", "before_record")
+            pytest.fail("vcr.use_cassette(…) needs the fixture directmail.")
+        session, mode = use.session, use.cassette.record_mode
         try:
-            change = (
-                use.session.replay(place, repeat=use.settings.repeat)
-                if mode == "none"
-                else use.session.record(place, record_mode=mode, **options)
-            )
+            if mode == "none":
+                change = session.replay(cassette, repeat=use.settings.repeat, matching=matching)
+            else:
+                options = use.settings.given("redact", "before_record")
+                change = session.record(cassette, record_mode=mode, matching=matching, **options)
         except CassetteNotFoundError as error:
             error.advice = f"Record this test: {use.command}"
             raise
@@ -189,11 +228,10 @@ class VcrCassette:
         def advise(error: NotRecordedError) -> None:
             error.advice = f"Record this test again: {command_to_record(use.node, 'all')}"
 
-        with change:
-            opened = use.session._open_cassette
-            assert opened is not None, "the session has just opened it"
-            opened.on_unmatched = advise
-            yield self
+        opened = session._open_cassette
+        assert opened is not None, "the session has just opened it"
+        opened.on_unmatched = advise
+        return change
 
     def rewind(self) -> None:
         """Play all responses again."""
