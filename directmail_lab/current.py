@@ -467,7 +467,8 @@ def record(
     request. A write that an earlier run may have carried out is refused with
     `AlreadySentError`: see ``if_sent`` in `request`. If the response to a write
     is lost, that is recorded too, but not if the kernel is killed before it
-    comes. A read to which no response came is not recorded.
+    comes. A read to which no response came is not recorded. A body that you
+    read only in part, or that broke off, is recorded as far as it came.
 
     The same notebook serves its author, who signs in and records, and its
     readers, who have no key. If neither the current session nor the environment

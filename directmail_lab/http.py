@@ -15,6 +15,7 @@ from .exchange.values import (
     NoResponse,
     Request,
     Response,
+    header,
     may_change,
     text_headers,
 )
@@ -76,10 +77,13 @@ def response_value(response: httpx.Response, body: bytes | None = None) -> Respo
 def httpx_response(stored: Response) -> httpx.Response:
     # For an empty reason phrase (HTTP/2 has none), httpx uses the usual one of the status.
     reason = {"reason_phrase": stored.reason.encode("ascii", "replace")} if stored.reason else {}
+    # As bytes: httpx encodes text as ASCII, and a recorded header may have other characters.
+    headers = [(name.encode(), value.encode()) for name, value in stored.headers]
+    if stored.broke_off and header(stored.headers, "content-length") is None:
+        headers.append((b"transfer-encoding", b"chunked"))  # else its end would seem the whole's
     return httpx.Response(
         stored.status,
-        # As bytes: httpx encodes text as ASCII, and a recorded header may have other characters.
-        headers=[(name.encode(), value.encode()) for name, value in stored.headers],
+        headers=headers,
         # A stream, as from the network, so that the client reads, times and closes it.
         stream=httpx.ByteStream(stored.body),
         extensions={"http_version": b"HTTP/1.1", **reason},
@@ -108,9 +112,9 @@ def kind_of_failure(error: BaseException) -> NoResponse | None:
     return next((kind for classes, kind in _NO_RESPONSE if isinstance(error, classes)), None)
 
 
-def httpx_error(stored: Response, request: httpx.Request) -> httpx.TransportError | None:
-    """Return the error to raise for a recorded response that did not come; None if it did."""
-    for error, kind in _NO_RESPONSE:
-        if kind == stored.no_response:
-            return error(stored.reason, request=request)
-    return None
+_ERRORS: Final = {kind: error for error, kind in reversed(_NO_RESPONSE)}
+
+
+def httpx_error(kind: NoResponse, text: str, request: httpx.Request) -> httpx.TransportError:
+    """Return the error to raise for a recorded response that did not come, or broke off."""
+    return _ERRORS[kind](text, request=request)

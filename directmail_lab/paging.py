@@ -322,7 +322,9 @@ class _Pager:
 
     def _checked(self, url: httpx.URL) -> httpx.URL:
         """Return a URL from a page, if it is on the session's server or the session replays."""
-        if self.session.mode == "replay" or origin_of(str(url)) == origin_of(self.session.base_url):
+        if self.session.mode == "replay" or origin_of(url) == origin_of(
+            parse_url(self.session.base_url)
+        ):
             return url
         place = f"{url.scheme}://{url.netloc.decode('ascii')}"
         raise AddressError(

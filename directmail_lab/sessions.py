@@ -306,7 +306,7 @@ class Session:
         inner: Transport = RecordingTransport(network, observe, recording, cassette, clock=clock)
         if self._allowances.pace != "off":
             options: dict[str, Any] = {"retry": self._retry, "clock": clock}
-            options["own_origin"] = origin_of(self.base_url)
+            options["own_origin"] = origin_of(parse_url(self.base_url))
             inner = PacingTransport(inner, self._allowances, **options)
         return Mode(name, inner, recording, cassette)
 

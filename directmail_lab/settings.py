@@ -9,7 +9,7 @@ import re
 import tomllib
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 from urllib.parse import urlsplit
 
 from .errors import AddressError, DirectMailLabError, NotConnectedError
@@ -115,11 +115,28 @@ Origin = tuple[str, str | None, int | None]
 _connected: Final[set[Origin]] = set()
 
 
-def origin_of(url: str) -> Origin:
+class ParsedUrl(Protocol):
+    """What an origin is read from, such as an `httpx.URL`."""
+
+    @property
+    def scheme(self) -> str: ...
+
+    @property
+    def host(self) -> str: ...
+
+    @property
+    def port(self) -> int | None: ...
+
+
+def origin_of(url: str | ParsedUrl) -> Origin:
     """Return the origin of an address. A key belongs to one origin."""
-    parts = urlsplit(url)
-    default = {"http": 80, "https": 443}.get(parts.scheme)
-    return parts.scheme, parts.hostname, parts.port or default
+    if isinstance(url, str):
+        parts = urlsplit(url)
+        return parts.scheme, parts.hostname, parts.port or _PORTS.get(parts.scheme)
+    return url.scheme, url.host, url.port or _PORTS.get(url.scheme)
+
+
+_PORTS: Final = {"http": 80, "https": 443}
 
 
 def trust_origin(base_url: str) -> None:

@@ -26,6 +26,10 @@ class _Handler(Handler):
             self._stream(range(3), service.goes_on)
         elif path == "/v1/endless":
             self._stream(iter(int, 1), service.closing)
+        elif path == "/v1/slow":
+            self._stream(range(5), service.closing, 0.1)
+        elif path.startswith("/v1/sized-"):
+            self._send_bytes(int(path.rpartition("-")[2]))
         elif path == "/v1/silent":
             service.closing.wait()
             self.close_connection = True
@@ -38,14 +42,21 @@ class _Handler(Handler):
         else:
             self.send(service.response_to(request))
 
-    def _stream(self, numbers: Any, pause: threading.Event) -> None:
+    def _send_bytes(self, size: int) -> None:
+        self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % size)
+        part = b"0123456789" * 100_000
+        while size > 0:
+            self.wfile.write(part[:size])
+            size -= len(part)
+
+    def _stream(self, numbers: Any, pause: threading.Event, pause_s: float = 0.01) -> None:
         """Send the events in chunks: the first at once, each later one after a pause."""
         head = b"Content-Type: text/event-stream\r\nTransfer-Encoding: chunked"
         self.wfile.write(b"HTTP/1.1 200 OK\r\n%s\r\n\r\n" % head)
         for number in numbers:
             event = _EVENT % number
             self.wfile.write(b"%x\r\n%s\r\n" % (len(event), event))
-            pause.wait(0.01 if pause is self.server.owner.closing else None)
+            pause.wait(pause_s if pause is self.server.owner.closing else None)
         self.wfile.write(b"0\r\n\r\n")
 
 

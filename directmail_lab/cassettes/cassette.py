@@ -24,7 +24,6 @@ from ..exchange.values import (
     Request,
     Response,
     check_interaction,
-    is_write,
     normalize_headers,
 )
 from ..redaction import Redactor
@@ -42,6 +41,12 @@ BeforeRecord = Callable[[Interaction], Interaction | None]
 
 # The cassettes next to which an unfinished recording was found, and the user told so.
 _noticed: Final[set[Path]] = set()
+
+_last_opened: Final[weakref.WeakValueDictionary[Path, Cassette]] = weakref.WeakValueDictionary()
+"""For each file, the cassette that this process opened last to record to it.
+
+It takes the responses that arrive after an earlier recording to the same file has ended.
+"""
 
 _log = logging.getLogger("directmail_lab")
 
@@ -263,10 +268,10 @@ class Cassette:
         return Played(number, request, self._recording.response(number, request.method))
 
     def _is_new_failure(self, attempts: Call) -> bool:
-        """Return whether no response came, if these attempts were not played yet."""
+        """Return whether no whole response came, if these attempts were not played yet."""
         if self._player.played[attempts[0]]:
             return False
-        return self._recording.interaction(attempts[-1] + 1).response.no_response is not None
+        return self._recording.interaction(attempts[-1] + 1).response.failure is not None
 
     @property
     def redactor(self) -> Redactor:
@@ -334,6 +339,9 @@ class Cassette:
                 f"Cassette {self.name!r} was opened to replay.",
                 f"Open it with record({self.name!r}) to add to it.",
             )
+        successor = _last_opened.get(self.path)
+        if self._recorder.closed and successor is not None and successor is not self:
+            return successor.record(interaction, begun)
         changed = self._changed(interaction)
         if changed is None:
             if begun is not None:
@@ -346,8 +354,7 @@ class Cassette:
         if response is not interaction.response:
             interaction = replace(interaction, response=response)
         with self._lock:
-            # A later run must know of a write, also if the recording ended before its response.
-            is_late = self._recorder.closed and is_write(request)
+            is_late = self._recorder.closed  # the recording ended while the response was on its way
             if is_late and not self.records_failures:
                 with suppress(CassetteError):  # somebody else records it
                     self.resume()
@@ -360,8 +367,7 @@ class Cassette:
             if recorded is None:
                 return None
             self._warn_if_alike(request, recorded.request)
-        # Only the result of ``before_record`` was searched, so the original may not be clean.
-        return recorded._replace(is_clean=recorded.is_clean and self._before_record is None)
+        return recorded
 
     def _changed(self, interaction: Interaction) -> Interaction | None:
         """Return what ``before_record`` makes of an interaction."""
@@ -497,6 +503,7 @@ class Cassette:
         )
 
     def _open_recorder(self) -> Recorder:
+        _last_opened[self.path] = self
         recorder = open_recorder(
             self.path,
             redactor=self._redactor,

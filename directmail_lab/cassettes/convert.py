@@ -179,7 +179,7 @@ def drop_failures(path: Path, *, after: int) -> None:
         kept = [
             each
             for number, each in enumerate(recording, 1)
-            if number <= after or not each.response.no_response
+            if number <= after or not each.response.failure
         ]
         if not kept:
             file.unlink()

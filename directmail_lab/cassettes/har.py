@@ -74,6 +74,7 @@ def _har_entry(interaction: Interaction) -> dict[str, Any]:
             "redirectURL": header(response.headers, "location") or "",
             **_har_message(response),
             **({"_no_response": response.no_response} if response.no_response else {}),
+            **({"_incomplete": response.incomplete} if response.incomplete else {}),
         },
         "cache": {},
         "timings": {"send": 0, "wait": elapsed_ms, "receive": 0},
@@ -205,7 +206,10 @@ def _response(entry: Mapping[str, Any], method: str, folder: Path) -> Response:
     coding = header(headers, "content-encoding")
     with suppress(ValueError):  # most programs save the decoded body, but unchanged headers
         body = unpack(body, coding) if coding else body
-    response = Response(int(entry["status"]), text_of(entry.get("statusText") or ""), headers, body)
+    reason, incomplete = entry.get("statusText") or "", entry.get("_incomplete") or ""
+    response = Response(
+        int(entry["status"]), text_of(reason), headers, body, incomplete=text_of(incomplete)
+    )
     return normalize_headers(response, method=method)
 
 

@@ -187,6 +187,9 @@ def interaction_text(interaction: Interaction) -> str:
     if response.no_response:
         marks, status = f"{marks}  no_response: {response.no_response}\n", NO_RESPONSE_STATUS
     marks += "  fallback: true\n" if interaction.is_fallback else ""
+    incomplete = ""
+    if response.incomplete:
+        incomplete = f', "incomplete": {_quoted(response.incomplete)}'
     return _one_line(
         f"- recorded_at: {_time(interaction.recorded_at)}\n"
         f"  elapsed_s: {_seconds(interaction.elapsed_s)}\n{marks}"
@@ -194,7 +197,7 @@ def interaction_text(interaction: Interaction) -> str:
         f'"body": {_body_text(request.body)}, "headers": {_headers_text(request.headers)}}}\n'
         f'  response: {{"status": {{"code": {status}, "message": '
         f'{_quoted(response.reason)}}}, "headers": {_headers_text(response.headers)}, '
-        f'"body": {{"string": {_body_text(response.body)}{_mark(response.body)}}}}}\n'
+        f'"body": {{"string": {_body_text(response.body)}{_mark(response.body)}}}{incomplete}}}\n'
     )
 
 
@@ -274,7 +277,7 @@ class Outline(NamedTuple):
 def outline_of(data: bytes, start: int) -> Outline | None:
     """Return the outline of the interaction at ``start``, which takes a third of reading all of it.
 
-    None if no response came, or if the lines are not as we write them.
+    None if no whole response came, or if the lines are not as we write them.
     """
     match = _ADDRESS.match(data, start)
     if match is None or match[4] is not None:
@@ -290,7 +293,7 @@ def outline_of(data: bytes, start: int) -> Outline | None:
         check_times(recorded_at, latency_s)
     except MALFORMED:
         return None
-    if type(status) is not int:
+    if type(status) is not int or "incomplete" in response:
         return None
     attempts = int(attempt or 1)
     return Outline(method.decode(), uri.decode(), status, raw, recorded_at, latency_s, attempts)
@@ -326,6 +329,7 @@ def response_of(value: Mapping[str, Any], kind: object = None) -> Response:
         reason,
         headers_of(value["headers"] or {}),
         body,
+        incomplete=text_of(value.get("incomplete", "")),
     )
 
 

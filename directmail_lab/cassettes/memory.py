@@ -108,24 +108,19 @@ class MemoryRecording(Recording):
         for number, reading in enumerate(other.readings(), 1):
             self.add(reading._replace(**changes), other._exchanges[number])
 
-    def add_body(self, number: int, body: bytes) -> None:
-        """Add the body of a response that was added before its body was read."""
+    def add_body(self, number: int, body: bytes, **changes: Any) -> None:
+        """Add the body of a response that was added before its body was read.
+
+        ``changes`` are the fields of its reading that are known only now.
+        """
         with self._lock:
+            if changes:
+                self._readings[number - 1] = self._readings[number - 1]._replace(**changes)
             exchange = self._exchanges.pop(number, None)
             if exchange is not None:
                 self._kept_bytes -= _size(exchange)
                 self._keep(number, exchange._replace(body=body))
         self._drop_oldest()
-
-    def cut_short(self, number: int, body: bytes, *, is_aborted: bool = False) -> Reading:
-        """Mark a response as cut short, because its connection broke or the caller dropped it.
-
-        The part of its body that arrived is kept. Returns its reading.
-        """
-        reading = self.reading(number)._replace(is_cut_short=True, is_aborted=is_aborted)
-        self._readings[number - 1] = reading
-        self.add_body(number, body)
-        return reading
 
     def last(self, path: str) -> Interaction | None:
         """Return the last response with status 200 to a read of a path, or None."""

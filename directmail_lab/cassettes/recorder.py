@@ -47,13 +47,10 @@ class Written(NamedTuple):
         Its number in the cassette, or None if that is not known before the recording is closed.
     request
         Its request as written.
-    is_clean
-        Whether nothing in it had to be redacted.
     """
 
     number: int | None
     request: Request
-    is_clean: bool
 
 
 @dataclass(eq=False, slots=True)
@@ -176,7 +173,7 @@ class Recorder:
             self._asked.add(key)
         if begun in self._begun:
             self._begun.remove(begun)
-        return Written(self._number(), written.request, written is interaction)
+        return Written(self._number(), written.request)
 
     def drop(self, begun: Begun) -> None:
         """Drop a write that was begun and not sent."""
@@ -375,7 +372,7 @@ class Recorder:
         return found
 
     def _replays(self, response: Response) -> bool:
-        return response.no_response is None
+        return response.failure is None
 
     def keep(self, write: Request) -> None:
         """Keep what earlier runs recorded of a write, if this run sends the same one, too."""

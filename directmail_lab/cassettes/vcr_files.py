@@ -403,7 +403,8 @@ def vcr_response(response: Response) -> dict[str, Any]:
     body: dict[str, object] = {"string": bytes(response.body)}
     if is_like_missing(response.body) and not isinstance(response.body, MissingBody):
         body[IS_RECORDED] = True
-    return {"status": status, "headers": headers, "body": body}
+    incomplete = {"incomplete": response.incomplete} if response.incomplete else {}
+    return {"status": status, "headers": headers, "body": body, **incomplete}
 
 
 def vcr_request(request: Request) -> VcrRequest:

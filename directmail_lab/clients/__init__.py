@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import suppress
 from contextvars import ContextVar
 from importlib import import_module
 from posixpath import normpath
@@ -19,6 +19,7 @@ from ..errors import DirectMailLabError
 from ..http import body_of, httpx, is_write, parse_url
 from ..settings import origin_of
 from ..tracebacks import clear_locals
+from ..transports.body import Body
 from ..transports.extensions import EXTENSION, Call, Sent, call_of
 from ..transports.mode import ModeTransport
 
@@ -59,17 +60,21 @@ class ClientsTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         self._begin(request)
         try:
-            return _noting_redirect(request, self._session.handle_request(request))
+            response = self._session.handle_request(request)
         except DirectMailLabError as error:
             failure = self.as_raised(error)
+        else:
+            return self._passed_on(request, response)
         raise failure
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         self._begin(request)
         try:
-            return _noting_redirect(request, await self._session.handle_async_request(request))
+            response = await self._session.handle_async_request(request)
         except DirectMailLabError as error:
             failure = self.as_raised(error)
+        else:
+            return self._passed_on(request, response)
         raise failure
 
     def _begin(self, request: httpx.Request) -> None:
@@ -82,18 +87,24 @@ class ClientsTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
             call.state.sent = Sent.REDIRECTED
         _redirected.set(None)
 
+    def _passed_on(self, request: httpx.Request, response: httpx.Response) -> httpx.Response:
+        """Note where a write is redirected to, and let an error of its body reach the test."""
+        body = response.stream
+        if isinstance(body, Body):
+            body.as_raised = self._raised
+        if response.has_redirect_location and is_write(request):
+            with suppress(httpx.InvalidURL, UnicodeError):
+                target = re.sub(r"[\x00-\x1f\x7f]", "", response.headers["location"])
+                _redirected.set(_place(request.method, request.url.join(target)))
+        return response
+
+    def _raised(self, error: BaseException) -> BaseException:
+        return self.as_raised(error) if isinstance(error, DirectMailLabError) else error
+
 
 # The method and the place to which a write of this thread or task was redirected last. A client
 # that follows redirects asks there next.
 _redirected: ContextVar[tuple[str, ...] | None] = ContextVar("redirected", default=None)
-
-
-def _noting_redirect(request: httpx.Request, response: httpx.Response) -> httpx.Response:
-    if response.has_redirect_location and is_write(request):
-        with suppress(httpx.InvalidURL, UnicodeError):
-            target = re.sub(r"[\x00-\x1f\x7f]", "", response.headers["location"])
-            _redirected.set(_place(request.method, request.url.join(target)))
-    return response
 
 
 def _place(method: str, url: httpx.URL) -> tuple[str, ...]:
@@ -103,37 +114,7 @@ def _place(method: str, url: httpx.URL) -> tuple[str, ...]:
     """
     path = _NOT_ASCII.sub("", url.path)
     end = "/" if path.endswith("/") else ""
-    return method, *map(str, origin_of(str(url))), normpath(path).strip("/") + end
-
-
-class Stream(httpx.SyncByteStream, httpx.AsyncByteStream):
-    """The body of another library's message, as a stream of httpx.
-
-    ``errors`` opens a context that converts the errors raised while the body is read.
-    """
-
-    def __init__(
-        self, body: Any, errors: Callable[[], AbstractContextManager[object]] = nullcontext
-    ) -> None:
-        self._body, self._errors = body, errors
-
-    def __iter__(self) -> Iterator[bytes]:
-        with self._errors():
-            yield from self._body
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        with self._errors():
-            async for part in self._body:
-                yield part
-                del part  # a traceback with locals would print what it echoes
-
-    def close(self) -> None:
-        if hasattr(self._body, "close"):
-            self._body.close()
-
-    async def aclose(self) -> None:
-        if hasattr(self._body, "aclose"):
-            await self._body.aclose()
+    return method, *map(str, origin_of(url)), normpath(path).strip("/") + end
 
 
 def url_of(text: str) -> httpx.URL:
@@ -161,7 +142,7 @@ def as_httpx(request: Any, send: Callable[[httpx.Request], Any] | None = None) -
         request.method,
         url_of(str(request.url)),
         headers=request.headers.raw,
-        stream=Stream(request.stream) if body is None else httpx.ByteStream(body),
+        stream=Body(request.stream) if body is None else httpx.ByteStream(body),
         extensions={**request.extensions, EXTENSION: Call(wants_key, send=send)},
     )
     if body is not None:
@@ -233,32 +214,28 @@ class Failure(NamedTuple):
     ----------
     name
         The name of its class, or an empty string.
-    in_body
-        Whether the head of the response had come.
     """
 
     name: str
     text: str
-    in_body: bool = False
 
     @classmethod
-    def of(cls, error: BaseException, *, in_body: bool) -> Self:
-        return cls(type(error).__name__, str(error), in_body)
+    def of(cls, error: BaseException) -> Self:
+        return cls(type(error).__name__, str(error))
 
     @classmethod
     def read(cls, text: str) -> Self:
         found = _FAILURE.fullmatch(text)
-        return cls("", text) if found is None else cls(found[2], found[3], bool(found[1]))
+        return cls("", text) if found is None else cls(found[1], found[2])
 
     @property
     def is_cut(self) -> bool:
         """Whether the connection ended before the body did."""
-        return (
-            self.name in _CUT or "complete message body" in self.text
-        )  # httpx has one name for all
+        # httpx has one name for all.
+        return self.name in _CUT or "complete message body" in self.text
 
     def __str__(self) -> str:
-        return f"{'body: ' if self.in_body else ''}{self.name}: {self.text}"
+        return f"{self.name}: {self.text}"
 
 
 class Exchange:
@@ -266,24 +243,24 @@ class Exchange:
 
     def __init__(self) -> None:
         self._error: BaseException | None = None
-        self._received: httpx.Response | None = None
 
     def _keep(
         self, error: BaseException, kind: type[httpx.RequestError], shown: BaseException
     ) -> httpx.RequestError:
         """Keep an error of the client's library, and return one of httpx that records it."""
         self._error = error
-        return kind(str(Failure.of(shown, in_body=self._received is not None)))
+        return kind(str(Failure.of(shown)))
 
-    def failure(self, error: httpx.RequestError) -> BaseException | None:
-        """Return what to raise for the session's error, or None if the body is to end too early."""
-        failed = Failure.read(str(error))
-        if failed.is_cut:
-            return None
+    def failure(self, error: httpx.RequestError) -> BaseException:
+        """Return what to raise for the session's error."""
         if self._error is not None:
             clear_locals(self._error)
             return self._error
-        return self._replayed(error, failed)
+        return self._replayed(error, Failure.read(str(error)))
+
+    def failure_in_body(self, error: httpx.RequestError) -> BaseException | None:
+        """Return what to raise, or None if the library raises its own: the body is too short."""
+        return None if Failure.read(str(error)).is_cut else self.failure(error)
 
     def _replayed(self, error: httpx.RequestError, failed: Failure) -> BaseException:
         """Return the error of the client's library for one that a replay raised."""
@@ -291,7 +268,7 @@ class Exchange:
 
 
 _CUT: Final = ("IncompleteRead", "ClientPayloadError")
-_FAILURE: Final = re.compile(r"(body: )?([A-Za-z]\w*): (.*)", re.DOTALL)
+_FAILURE: Final = re.compile(r"([A-Za-z]\w*): (.*)", re.DOTALL)
 _LONGEST_OF_HTTPX: Final = 65_536
 _NOT_ASCII: Final = re.compile("[^!-~]+")
 _CONTROLS: Final = re.compile(rb"[\r\n\0]+")

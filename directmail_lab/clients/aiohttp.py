@@ -11,7 +11,8 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, Final
+from functools import partial
+from typing import Any, Final, NamedTuple
 
 import aiohttp
 from aiohttp.client_proto import ResponseHandler
@@ -19,21 +20,25 @@ from aiohttp.connector import Connection
 
 from ..errors import DirectMailLabError
 from ..http import httpx
+from ..transports.body import Body
 from ..transports.extensions import EXTENSION, Call
-from . import ClientsTransport, Exchange, Failure, Stream, async_parts_of, head_of, url_of
+from . import ClientsTransport, Exchange, Failure, async_parts_of, url_of
 
 BaseConnector: Final = aiohttp.BaseConnector
 ClientSession: Final = aiohttp.ClientSession
 
 _Handler = Callable[[aiohttp.ClientRequest], Awaitable[aiohttp.ClientResponse]]
 
-_FRAMING: Final = (b"content-length", b"transfer-encoding")
+# The headers of a compressed body, which aiohttp decompresses.
+_OF_PACKED: Final = (b"content-encoding", b"content-length", b"transfer-encoding")
+
+_UNREAD_S: Final = 0.001
 
 # A ClientResponseError as text: 400, message='…', url='…'.
 _STATUS: Final = re.compile(r"(\d+), message=['\"](.*)['\"], url=", re.DOTALL)
 
 # The response for the connection that a task is about to open.
-_response: ContextVar[AsyncIterator[bytes] | None] = ContextVar("response", default=None)
+_response: ContextVar[_Coming | None] = ContextVar("response", default=None)
 
 # The first row that fits an error counts. A replay without the name of an error raises the last
 # class of a row.
@@ -98,10 +103,11 @@ async def connect(
     original: Callable[..., Any], connector: Any, request: Any, *args: Any, **kw: Any
 ) -> Any:
     """Return a connection in memory if there is a response for it."""
-    if (parts := _response.get()) is None:
+    coming = _response.get()
+    if coming is None:
         return await original(connector, request, *args, **kw)
     protocol = ResponseHandler(asyncio.get_running_loop())
-    protocol.connection_made(_Memory(protocol, parts))
+    protocol.connection_made(_Memory(protocol, coming))
     protocol.force_close()  # no other request may use it
     return Connection(connector, request.connection_key, protocol, asyncio.get_running_loop())
 
@@ -122,13 +128,14 @@ class _Exchange(Exchange):
         try:
             response = await session.handle_async_request(request)
         except httpx.RequestError as error:
-            failure = self.failure(error)
-            parts = _cut(self._received)
+            failure: BaseException | None = self.failure(error)
         else:
-            failure, parts = None, self._guarded(async_parts_of(response, self._request.method))
+            failure = None
         if failure is not None:
             raise failure
-        token = _response.set(parts)
+        parts = self._guarded(async_parts_of(response, self._request.method))
+        leave = partial(self._leave, response.stream)
+        token = _response.set(_Coming(parts, leave, response.aclose))
         try:
             return await self._handler(self._request)
         finally:
@@ -167,38 +174,54 @@ class _Exchange(Exchange):
         finally:  # responses and errors of aiohttp show the headers of the request
             if is_signed:
                 del headers["authorization"]
-        unpacked = (b"content-encoding", b"content-length")
-        is_changed = self._is_unpacked and "content-encoding" in raw.headers
-        is_changed &= self._request.method != "HEAD"
-        pairs = [p for p in raw.raw_headers if not (is_changed and p[0].lower() in unpacked)]
-        self._received = httpx.Response(
+        pairs = list(raw.raw_headers)
+        is_packed = self._is_unpacked and "content-encoding" in raw.headers
+        if is_packed and self._request.method != "HEAD":
+            pairs = [pair for pair in pairs if pair[0].lower() not in _OF_PACKED]
+            # In chunks, so that a body that breaks off has no end.
+            pairs.append((b"transfer-encoding", b"chunked"))
+        return httpx.Response(
             raw.status,
             headers=pairs,
-            stream=Stream(_Parts(raw), self._errors),
+            stream=Body(raw.content.iter_any(), self._translated, close=raw.close),
             extensions={
                 "reason_phrase": (raw.reason or "").encode("ascii", "replace"),
                 "http_version": b"HTTP/1.1",
             },
         )
-        return self._received
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
-        """Replace an error of aiohttp with one of httpx, and keep it."""
+        """Raise errors of aiohttp as errors of httpx, and keep them."""
         try:
             yield
         except (aiohttp.ClientError, OSError, asyncio.CancelledError) as error:
-            is_late = asyncio.get_running_loop().time() >= self._ends
-            if isinstance(error, asyncio.CancelledError) and not is_late:
+            failure = self._translated(error)
+            if failure is error:
                 raise
-            shown: BaseException = error
-            if isinstance(error, asyncio.CancelledError):  # aiohttp makes it a TimeoutError
-                shown = TimeoutError()
-            kind = next(kind for kind, classes in _KINDS if isinstance(shown, classes))
-            failure = self._keep(error, kind, shown)
         else:
             return
         raise failure
+
+    def _translated(self, error: BaseException) -> BaseException:
+        """Return the error of httpx for one of aiohttp, which is kept."""
+        shown = error
+        is_late = asyncio.get_running_loop().time() >= self._ends
+        if isinstance(error, asyncio.CancelledError) and is_late:
+            shown = TimeoutError()  # as aiohttp does
+        for kind, classes in _KINDS:
+            if isinstance(shown, classes):
+                return self._keep(error, kind, shown)
+        return error
+
+    def _leave(self, body: Any) -> None:
+        """Say that the client reads no further: by itself, or because it was cancelled."""
+        if not isinstance(body, Body):
+            return
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            body.end(self._translated(asyncio.CancelledError()))
+        body.leave()
 
     def _replayed(self, error: httpx.RequestError, failed: Failure) -> BaseException:
         kind: Any = getattr(aiohttp, failed.name, None)
@@ -224,7 +247,7 @@ class _Exchange(Exchange):
             async for part in parts:
                 yield part
         except httpx.RequestError as error:
-            failure = self.failure(error)
+            failure = self.failure_in_body(error)
         else:
             return
         if failure is not None:
@@ -253,47 +276,51 @@ class _Taken:
         self.parts.append(bytes(part))
 
 
-async def _cut(response: httpx.Response | None) -> AsyncIterator[bytes]:
-    """Yield the head of a response whose body does not come."""
-    response = response or httpx.Response(200)
-    pairs = [pair for pair in response.headers.raw if pair[0].lower() not in _FRAMING]
-    headers = [*pairs, (b"content-length", b"1")]
-    yield head_of(httpx.Response(response.status_code, headers=headers))
+class _Coming(NamedTuple):
+    """The parts of a response; what to call if the client reads no further, and at the end."""
 
-
-class _Parts:
-    """The parts of a response's body as they come."""
-
-    def __init__(self, raw: aiohttp.ClientResponse) -> None:
-        self._raw = raw
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        async for part in self._raw.content.iter_any():
-            yield part
-
-    async def aclose(self) -> None:
-        self._raw.close()
+    parts: AsyncIterator[bytes]
+    leave: Callable[[], object]
+    close: Callable[[], Awaitable[object]]
 
 
 class _Memory(asyncio.Transport):
     """A connection in memory: it drops what is written, and a protocol reads the response."""
 
-    def __init__(self, protocol: ResponseHandler, parts: AsyncIterator[bytes]) -> None:
+    def __init__(self, protocol: ResponseHandler, coming: _Coming) -> None:
         super().__init__()
-        self._protocol, self._may_read, self._is_closing = protocol, asyncio.Event(), False
+        self._protocol = protocol
+        self._leave = coming.leave
+        self._may_read = asyncio.Event()
         self._may_read.set()
-        self._reading = asyncio.ensure_future(self._read(parts))
+        self._is_closing = False
+        self._reading = asyncio.ensure_future(self._read(coming))
 
-    async def _read(self, parts: AsyncIterator[bytes]) -> None:
-        error: Exception | None = None
+    async def _read(self, coming: _Coming) -> None:
+        error: BaseException | None = None
         try:
-            async for part in parts:
+            async for part in coming.parts:
                 await self._may_read.wait()
                 self._protocol.data_received(part)
-        except Exception as failure:
+        except asyncio.CancelledError:
+            raise
+        except BaseException as failure:  # also pytest's own, which is no Exception
             error = failure
+        finally:
+            await coming.close()
         self._is_closing = True
+        payload = self._protocol._payload
+        # A body that is too short becomes an error, which would take what was not read yet.
+        while payload is not None and not payload.is_eof() and payload._buffer:
+            await asyncio.sleep(_UNREAD_S)
+        is_network_error = isinstance(error, OSError | aiohttp.ClientError)
+        if error is None or is_network_error or payload is None:
+            self._protocol.connection_lost(error)
+            return
+        # aiohttp would tell its caller only that the connection was lost.
+        payload.set_exception(error)
         self._protocol.connection_lost(error)
+        payload.set_exception(error)
 
     def write(self, data: object) -> None:
         pass
@@ -314,5 +341,6 @@ class _Memory(asyncio.Transport):
         if not self._is_closing:
             self._is_closing = True
             self._reading.cancel()
+            self._leave()
 
     abort = close

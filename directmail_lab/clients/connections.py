@@ -20,8 +20,9 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from ..http import httpx
+from ..transports.body import Body
 from ..transports.extensions import EXTENSION, Call
-from . import ClientsTransport, Exchange, Failure, Stream, head_of, parts_of, url_of
+from . import ClientsTransport, Exchange, Failure, parts_of, url_of
 
 _PART_BYTES: Final = 65_536
 _IS_SENDING: Final = "_directmail_lab_is_sending"
@@ -240,32 +241,43 @@ class _Exchange(Exchange):
             if raw.will_close:
                 connection.sock.close()
                 connection.sock = None
-        body = Stream(_Parts(raw), partial(self._errors, httpx.ReadTimeout, httpx.ReadError))
+        translate = partial(self._translated, httpx.ReadTimeout, httpx.ReadError)
         pairs = [(n.encode("latin-1"), v.encode("latin-1")) for n, v in raw.headers.items()]
         about = {"reason_phrase": raw.reason.encode("latin-1"), "http_version": b"HTTP/1.1"}
-        self._received = httpx.Response(raw.status, headers=pairs, stream=body, extensions=about)
-        return self._received
+        body = Body(_parts(raw), translate, close=raw.close)
+        return httpx.Response(raw.status, headers=pairs, stream=body, extensions=about)
 
     @contextmanager
     def _errors(
         self, slow: type[httpx.RequestError], broken: type[httpx.RequestError]
     ) -> Iterator[None]:
-        """Replace an error of the client's library with one of httpx, and keep it."""
+        """Raise errors of the client's library as errors of httpx, and keep them."""
         try:
             yield
         except Exception as error:
-            if isinstance(error, TimeoutError) or "Timeout" in type(error).__name__:
-                kind = slow
-            elif isinstance(error, OSError) or type(error).__module__.startswith("urllib3."):
-                kind = broken
-            elif isinstance(error, http_client.HTTPException):
-                kind = httpx.RemoteProtocolError
-            else:
+            failure = self._translated(slow, broken, error)
+            if failure is error:
                 raise
-            failure = self._keep(error, kind, error)
         else:
             return
         raise failure
+
+    def _translated(
+        self,
+        slow: type[httpx.RequestError],
+        broken: type[httpx.RequestError],
+        error: BaseException,
+    ) -> BaseException:
+        """Return the error of httpx for one of the client's library, which is kept."""
+        if isinstance(error, TimeoutError) or "Timeout" in type(error).__name__:
+            kind = slow
+        elif isinstance(error, OSError) or type(error).__module__.startswith("urllib3."):
+            kind = broken
+        elif isinstance(error, http_client.HTTPException):
+            kind = httpx.RemoteProtocolError
+        else:
+            return error
+        return self._keep(error, kind, error)
 
     def _replayed(self, error: httpx.RequestError, failed: Failure) -> BaseException:
         return _of_urllib3(self._connection, error, failed.text) or _of_python(error, failed)
@@ -279,15 +291,10 @@ class _Exchange(Exchange):
         return io.BufferedReader(_File(self._guarded(parts), response.close), _PART_BYTES)
 
     def broken_file(self, error: httpx.RequestError) -> io.BufferedIOBase:
-        """Return a file that fails: at once, or after the head of a response."""
-        head = b""
-        failed = Failure.read(str(error))
-        if failed.in_body or failed.is_cut:
-            response = self._received or httpx.Response(200, headers={"Content-Length": "1"})
-            head = head_of(response)
+        """Return a file that raises an error instead of the response."""
 
         def parts() -> Iterator[bytes]:
-            yield head
+            yield from ()
             raise error
 
         return io.BufferedReader(_File(self._guarded(parts())), _PART_BYTES)
@@ -296,7 +303,7 @@ class _Exchange(Exchange):
         try:
             yield from parts
         except httpx.RequestError as error:
-            failure = self.failure(error)
+            failure = self.failure_in_body(error)
         else:
             return
         if failure is not None:
@@ -327,17 +334,11 @@ class _File(io.RawIOBase):
         super().close()
 
 
-class _Parts:
-    """The parts of a response's body as they come; compressed ones stay compressed."""
-
-    def __init__(self, raw: http_client.HTTPResponse) -> None:
-        self._raw = raw
-        self.close = raw.close
-
-    def __iter__(self) -> Iterator[bytes]:
-        yield from iter(partial(self._raw.read1, _PART_BYTES), b"")
-        if self._raw.length:  # what is missing
-            raise http_client.IncompleteRead(b"", self._raw.length)
+def _parts(raw: http_client.HTTPResponse) -> Iterator[bytes]:
+    """Yield the parts of a body as they come; compressed ones stay compressed."""
+    yield from iter(partial(raw.read1, _PART_BYTES), b"")
+    if raw.length:  # what is missing
+        raise http_client.IncompleteRead(b"", raw.length)
 
 
 def _is_sending(connection: Any) -> bool:

@@ -11,8 +11,9 @@ import httpx2
 
 from ..http import httpx
 from ..tracebacks import hide_frames
+from ..transports.body import Body, Explain
 from ..transports.extensions import call_of
-from . import ClientsTransport, Stream, as_httpx
+from . import ClientsTransport, as_httpx
 
 
 def client(session: ClientsTransport, base_url: str, timeout_s: float) -> httpx2.Client:
@@ -60,48 +61,58 @@ class Httpx2Transport(httpx2.BaseTransport, httpx2.AsyncBaseTransport):
         self._session = session
 
     def handle_request(self, request: httpx2.Request, send: Any = None) -> httpx2.Response:
-        with _to_httpx2():
+        with _errors(_as_httpx2):
             return _httpx2_response(self._session.handle_request(as_httpx(request, send)))
 
     async def handle_async_request(
         self, request: httpx2.Request, send: Any = None
     ) -> httpx2.Response:
-        with _to_httpx2():
+        with _errors(_as_httpx2):
             sent = as_httpx(request, send)
             return _httpx2_response(await self._session.handle_async_request(sent))
 
 
-class _Body(Stream, httpx2.SyncByteStream, httpx2.AsyncByteStream):
+class _Body(Body, httpx2.SyncByteStream, httpx2.AsyncByteStream):
     """A body that httpx and httpx2 both accept."""
 
 
 def _httpx2_response(response: httpx.Response) -> httpx2.Response:
-    return httpx2.Response(response.status_code, **_parts(response, _to_httpx2))
+    return httpx2.Response(response.status_code, **_parts(response, _as_httpx2))
 
 
 def _httpx_response(response: httpx2.Response) -> httpx.Response:
-    return httpx.Response(response.status_code, **_parts(response, _to_httpx))
+    return httpx.Response(response.status_code, **_parts(response, _as_httpx))
 
 
-def _parts(response: Any, errors: Callable[[], Any]) -> dict[str, Any]:
-    body = _Body(response.stream, errors)
+def _parts(response: Any, translate: Explain) -> dict[str, Any]:
+    body = _Body(response.stream, translate)
     return {"headers": response.headers.raw, "stream": body, "extensions": response.extensions}
 
 
+def _translated(ours: Any, theirs: Any, error: BaseException) -> BaseException:
+    """Return the error of the same name in our library for one of theirs."""
+    if not isinstance(error, theirs.RequestError):
+        return error
+    kind = getattr(ours, type(error).__name__, ours.TransportError)
+    translated: BaseException = kind(str(error))
+    return translated
+
+
+_as_httpx = partial(_translated, httpx, httpx2)
+_as_httpx2 = partial(_translated, httpx2, httpx)
+
+
 @contextmanager
-def _errors(ours: Any, theirs: Any) -> Iterator[None]:
-    """Replace an error of their library with the error of the same name in ours."""
+def _errors(translate: Explain) -> Iterator[None]:
+    """Raise errors as ``translate`` returns them."""
     try:
         yield
-    except theirs.RequestError as error:
-        failure = getattr(ours, type(error).__name__, ours.TransportError)(str(error))
+    except (httpx.RequestError, httpx2.RequestError) as error:
+        failure = translate(error)
     else:
         return
     raise failure
 
-
-_to_httpx = partial(_errors, httpx, httpx2)
-_to_httpx2 = partial(_errors, httpx2, httpx)
 
 # -- clients that the code under test makes ------------------------------------------------------
 
@@ -112,7 +123,7 @@ def sender(
     """Return a function that sends a session's copy of ``request`` by the client's own method."""
 
     def send(signed: httpx.Request) -> httpx.Response:
-        with _to_httpx():
+        with _errors(_as_httpx):
             return _httpx_response(original(_copy(request, signed)))
 
     return send
@@ -124,7 +135,7 @@ def async_sender(
     """Return the asynchronous counterpart of `sender`."""
 
     async def send(signed: httpx.Request) -> httpx.Response:
-        with _to_httpx():
+        with _errors(_as_httpx):
             return _httpx_response(await original(_copy(request, signed)))
 
     return send

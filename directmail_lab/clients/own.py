@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Generator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from ..arguments import argument_error
@@ -15,7 +16,7 @@ from ..errors import AddressError, DirectMailLabError
 from ..exchange.operations import operation_of
 from ..http import NOT_AN_ADDRESS, httpx, parse_url
 from ..tracebacks import hide_frames, with_brief_traceback
-from ..transports.extensions import Sent, call_of, keep_body
+from ..transports.extensions import Sent, call_of
 from ..transports.network import lost_response
 
 _HEADERS: Final = {
@@ -90,7 +91,7 @@ class Client(_SessionClient, httpx.Client):
     @hide_frames
     def send(self, request: httpx.Request, **options: Any) -> httpx.Response:
         try:
-            return keep_body(super().send(request, **options))
+            return _unlinked(super().send(request, **options))
         except BaseException as error:
             if explained := _explain(error, request, self._redacted):
                 raise explained from None
@@ -103,11 +104,23 @@ class AsyncClient(_SessionClient, httpx.AsyncClient):
     @hide_frames
     async def send(self, request: httpx.Request, **options: Any) -> httpx.Response:
         try:
-            return keep_body(await super().send(request, **options))
+            return _unlinked(await super().send(request, **options))
         except BaseException as error:
             if explained := _explain(error, request, self._redacted):
                 raise explained from None
             raise
+
+
+def _unlinked(response: httpx.Response) -> httpx.Response:
+    """Return a response that was read without its stream.
+
+    httpx's stream refers to the response, so only the garbage collector would free them.
+    """
+    if response.is_closed:
+        with suppress(RuntimeError):  # only a client measures it
+            response.elapsed = response.elapsed  # httpx2 keeps it in the stream
+        response.stream = httpx.ByteStream(b"")
+    return response
 
 
 # As below, for a request that was to pass a proxy. {proxy} is its address.

@@ -40,6 +40,9 @@ NO_RESPONSE_KINDS: Final[tuple[NoResponse, ...]] = get_args(NoResponse)
 NOT_SENT_KINDS: Final[tuple[NoResponse, ...]] = ("connect_timeout", "connect_error")
 """The kinds after which the service has received nothing of the request."""
 
+LEFT: Final = "left"
+"""What `Response.incomplete` is if the caller read no further."""
+
 TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 """The valid names of headers (RFC 9110, section 5.6.2)."""
 
@@ -64,6 +67,9 @@ class Response:
 
     ``no_response`` says why no response came; the status is then 0, and ``reason`` describes the
     failure. A cassette's file has status 599 for it, since vcrpy cannot replay status 0.
+
+    ``incomplete`` says that the body has only what was read of it: `LEFT` if the caller left it,
+    and ``"read_timeout: the text of the error"`` if it broke off.
     """
 
     status: int
@@ -71,6 +77,18 @@ class Response:
     headers: Headers = ()
     body: bytes = b""
     no_response: NoResponse | None = None
+    incomplete: str = ""
+
+    @property
+    def broke_off(self) -> NoResponse | None:
+        """Why the body broke off, or None."""
+        kind = self.incomplete.partition(":")[0]
+        return next((each for each in NO_RESPONSE_KINDS if each == kind), None)
+
+    @property
+    def failure(self) -> NoResponse | None:
+        """Why no whole response came, or None."""
+        return self.no_response or self.broke_off
 
     def __repr__(self) -> str:
         if self.no_response:
@@ -104,8 +122,11 @@ class Interaction:
 def fails(response: Response) -> bool:
     """Return whether a response must not take the place of a success.
 
-    That is a response about the account, the allowance or a fault of the service, or none at all.
+    That is a response about the account, the allowance or a fault of the service, one that broke
+    off, or none at all.
     """
+    if response.failure:
+        return True
     return response.status in (0, 401, 403, 429) or response.status >= 500
 
 
@@ -183,6 +204,8 @@ def check_response(response: Response) -> Response:
     _check(
         response.no_response in (None, *NO_RESPONSE_KINDS), "its no_response is of no known kind"
     )
+    is_known = response.incomplete in ("", LEFT) or response.broke_off
+    _check(is_known, "its incomplete is of no known kind")
     return response
 
 
@@ -277,12 +300,15 @@ def normalize_headers(response: Response, *, method: str = "GET") -> Response:
     """Return a response whose headers fit its body, which httpx has decoded.
 
     The codings that httpx decodes are removed from ``Content-Encoding``, ``Transfer-Encoding`` is
-    removed, and ``Content-Length`` becomes the length of the body. The response to a HEAD request
-    stays unchanged.
+    removed, and ``Content-Length`` becomes the length of the body. It stays if the body broke off,
+    but not if that was compressed. The response to a HEAD request stays unchanged.
     """
     if method == "HEAD" or response.status in _BODILESS:
         return response
-    length = str(len(response.body))
+    length: str | None = str(len(response.body))
+    if response.broke_off:
+        is_packed = header(response.headers, "content-encoding") is not None
+        length = None if is_packed else header(response.headers, "content-length")
     fitting = [
         (name, _normalized(name.lower(), value, length) if name.lower() in _BODY_HEADERS else value)
         for name, value in response.headers
@@ -291,7 +317,7 @@ def normalize_headers(response: Response, *, method: str = "GET") -> Response:
     return response if headers == response.headers else replace(response, headers=headers)
 
 
-def _normalized(name: str, value: str, length: str) -> str | None:
+def _normalized(name: str, value: str, length: str | None) -> str | None:
     if name == "transfer-encoding":
         return None
     if name == "content-length":

@@ -16,8 +16,8 @@ from ..cassettes import FileRecording, Recording
 from ..display import CONTROLS
 from ..exchange.bodies import body_text, plain_text, shown_missing, shown_text
 from ..exchange.operations import operations_of, query_of
-from ..exchange.values import Interaction, header
-from ..readings.reading import CUT_SHORT, no_response_text
+from ..exchange.values import LEFT, Interaction, Response, header
+from ..readings.reading import ABORTED, CUT_SHORT, Reading, no_response_text
 from ..sources import Source, describe, is_many, named_paths, recording_of, recordings_of
 from .snippets import copy_as
 
@@ -140,11 +140,18 @@ def _row(recording: Recording, number: int, interaction: Interaction) -> tuple[o
         interaction.elapsed_s,
         _excerpt(response.body) if is_kept else None,
         reading.source if reading else "recorded",
-        no_response_text(none)
-        if (none := response.no_response)
-        else (CUT_SHORT if reading and reading.is_cut_short else None),
+        no_response_text(response.no_response)
+        if response.no_response
+        else _cut_text(response, reading),
         reading and reading.cassette_number,
     )
+
+
+def _cut_text(response: Response, reading: Reading | None) -> str | None:
+    """Return why a body is not whole, or None. Only a session's reading says so of its own."""
+    if response.incomplete == LEFT or (reading and reading.is_aborted):
+        return ABORTED
+    return CUT_SHORT if response.incomplete or (reading and reading.is_cut_short) else None
 
 
 def _excerpt(body: bytes) -> str:
@@ -164,7 +171,9 @@ def _excerpt(body: bytes) -> str:
 def view_of(recording: Recording, number: int) -> InteractionView:
     """Return a view of an interaction; raise the errors of `Recording.interaction`."""
     interaction, has_bodies = recording.interaction(number), recording.has_bodies(number)
-    return InteractionView(interaction, has_bodies, recording.reading(number).is_cut_short)
+    return InteractionView(
+        interaction, has_bodies, _cut_text(interaction.response, recording.reading(number))
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +182,7 @@ class InteractionView:
 
     interaction: Interaction
     has_bodies: bool = True
-    is_cut_short: bool = False
+    cut_text: str | None = None
 
     def as_curl(self) -> str:
         """Return a curl command that sends the request; the key is ``$DIRECTMAIL_API_KEY``."""
@@ -203,7 +212,7 @@ class InteractionView:
             status = f"{no_response_text(none)}: {response.reason}".rstrip(": ")
         status += "" if elapsed_s is None else f" after {elapsed_s:.3f} s"
         status += "" if at is None else f", {at:%Y-%m-%d %H:%M:%S} UTC"
-        status += f"; {CUT_SHORT}" if self.is_cut_short else ""
+        status += f"; {self.cut_text}" if self.cut_text else ""
         for title, message in ((f"{request.method} {request.uri}", request), (status, response)):
             headers = [": ".join(pair).replace("\n", " ") for pair in message.headers]
             body = body_text(message.body or b"") if self.has_bodies else "(it was not kept)"

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from ..contract import HEADERS, LIMIT_HEADER, REMAINING_HEADER
 from ..exchange.operations import operation_of
-from ..exchange.values import Interaction, NoResponse
+from ..exchange.values import LEFT, Interaction, NoResponse
 
 if TYPE_CHECKING:
     from ..redaction import Redactor
@@ -228,6 +228,8 @@ def reading_of(
         "recorded",
         cassette,
         attempt=interaction.attempt,
+        is_cut_short=bool(response.incomplete),
+        is_aborted=response.incomplete == LEFT,
         no_response=response.no_response,
         elsewhere=elsewhere,
     )

@@ -167,8 +167,12 @@ class Redactor(Hidden):
                 return interaction
         self._learn(_secrets_in(interaction))
         request, response = self.request(interaction.request), interaction.response
-        (reason,), headers, body = self._message([response.reason], response.headers, response.body)
-        response = replace(response, reason=reason, headers=headers, body=body)
+        texts, headers, body = self._message(
+            [response.reason, response.incomplete], response.headers, response.body
+        )
+        response = replace(
+            response, reason=texts[0], incomplete=texts[1], headers=headers, body=body
+        )
         return replace(interaction, request=request, response=response)
 
     @hide_frames
@@ -350,7 +354,11 @@ def _searched(interaction: Interaction) -> str | None:
         bodies = (request.body or b"").decode(), response.body.decode()
     except UnicodeDecodeError:
         return None
-    lower = lower_ascii("\n".join([request.method, request.uri, response.reason, *texts, *bodies]))
+    lower = lower_ascii(
+        "\n".join(
+            [request.method, request.uri, response.reason, response.incomplete, *texts, *bodies]
+        )
+    )
     return None if "\0" in lower or _is_opened(lower) else lower
 
 

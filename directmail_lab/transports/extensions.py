@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ..http import httpx
 
 if TYPE_CHECKING:
-    from ..cassettes import MemoryRecording, Recording
+    from ..cassettes import Recording
     from ..readings.reading import Reading
 
 EXTENSION: Final = "directmail_lab"
@@ -89,31 +88,18 @@ class Received:
         The recording that has the response.
     number
         Its number there, from 1.
-    keeper
-        The recording that gets the body once it is read; None if it already has the body.
     is_page
         Whether `pages` returned it. Then its only array of objects contains the records.
     """
 
     recording: Recording | None = None
     number: int = 0
-    keeper: MemoryRecording | None = None
     is_page: bool = False
 
     @property
     def reading(self) -> Reading | None:
         """The response's reading. In a replay, it is made only on demand."""
         return None if self.recording is None else self.recording.reading(self.number)
-
-    def add_body(self, body: bytes) -> None:
-        """Give the body to the recording, after it was read."""
-        if self.keeper is not None:
-            self.keeper.add_body(self.number, body)
-
-    def cut_short(self, body: bytes, *, is_aborted: bool) -> None:
-        """Keep the part of the body that arrived before the connection broke or was dropped."""
-        if self.keeper is not None:
-            self.keeper.cut_short(self.number, body, is_aborted=is_aborted)
 
 
 def call_of(request: Any) -> Call:
@@ -127,15 +113,3 @@ def call_of(request: Any) -> Call:
 def of(response: httpx.Response) -> Received:
     """Return the `Received` of a response."""
     return response.extensions.get(EXTENSION) or Received()
-
-
-def keep_body(response: httpx.Response) -> httpx.Response:
-    """Return the response, and let the session's recording keep its body if it was read."""
-    if response.is_closed:
-        if (received := of(response)).keeper is not None:
-            received.add_body(response.content)
-        with suppress(RuntimeError):  # only a client measures it
-            response.elapsed = response.elapsed  # httpx2 keeps it in the stream
-        # httpx's stream refers to the response, so only the garbage collector would free them.
-        response.stream = httpx.ByteStream(b"")
-    return response

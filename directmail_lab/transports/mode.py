@@ -6,12 +6,13 @@ import asyncio
 import math
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, Literal
 
 from ..cassettes import Cassette, MemoryRecording, Played
 from ..errors import AddressError, NotConnectedError
+from ..exchange.values import NoResponse, Response
 from ..http import httpx, httpx_error, httpx_response, is_write, request_value
 from ..tracebacks import warn_caller
 from . import Transport
@@ -144,7 +145,7 @@ class ModeTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
                 return await mode.inner.handle_async_request(request)
         if mode.latency_factor:
             await asyncio.sleep(_pause_s(mode, played[-1]))
-        if _was_cancelled(request, played[-1]):
+        if played[-1].response.no_response and _was_cancelled(request, played[-1]):
             await asyncio.sleep(_LONGEST_PAUSE_S)  # until the caller cancels it again
         return self._played(request, played, mode)
 
@@ -159,8 +160,12 @@ class ModeTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
             self._observe.played(mode.recording, request, response, mode.cassette, each)
         if mode.cassette.records and is_write(request):
             self.sent_writes.add_played(request, mode.recording, mode.cassette)
-        if failure := httpx_error(each.response, request):
-            raise lost_response(request, failure) or failure
+        stored = each.response
+        if stored.no_response is not None:
+            raise _failure_of(stored.no_response, stored.reason, request)
+        if stored.broke_off is not None:
+            failure = _failure_of(stored.broke_off, _text_of(stored), request)
+            response.stream = _BrokenBody(stored.body, failure, _was_cancelled(request, each))
         return response
 
     def _kept(self, request: httpx.Request, earlier: SentWrite, mode: Mode) -> httpx.Response:
@@ -187,6 +192,35 @@ class ModeTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         return response
 
 
+class _BrokenBody(httpx.SyncByteStream, httpx.AsyncByteStream):
+    """A recorded body that broke off: what arrived of it, then the error."""
+
+    def __init__(self, body: bytes, failure: Exception, was_cancelled: bool) -> None:
+        self._body = body
+        self._failure = failure
+        self._was_cancelled = was_cancelled
+
+    def __iter__(self) -> Iterator[bytes]:
+        yield self._body
+        raise self._failure
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        yield self._body
+        if self._was_cancelled:
+            await asyncio.sleep(_LONGEST_PAUSE_S)  # until the caller cancels it again
+        raise self._failure
+
+
+def _failure_of(kind: NoResponse, text: str, request: httpx.Request) -> Exception:
+    failure = httpx_error(kind, text, request)
+    return lost_response(request, failure) or failure
+
+
+def _text_of(stored: Response) -> str:
+    """Return the text of the error that ended a response."""
+    return stored.incomplete.partition(": ")[2] or stored.reason
+
+
 def _played_for(request: httpx.Request, mode: Mode) -> list[Played]:
     """Return the responses that the cassette plays for a request; none if it must be sent."""
     call = call_of(request)
@@ -208,7 +242,7 @@ def _was_cancelled(request: httpx.Request, played: Played) -> bool:
 
     A write of a session's own client is different: its outcome is unknown, which a replay says.
     """
-    reason = played.response.reason
+    reason = _text_of(played.response)
     is_own_write = is_write(request) and not call_of(request).is_foreign
     return reason == asyncio.CancelledError.__name__ and not is_own_write
 

@@ -7,11 +7,11 @@ import os
 import ssl
 import sys
 import urllib.request
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
 from functools import lru_cache
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from ..authentication import HEADER, header_value
 from ..errors import (
@@ -26,6 +26,7 @@ from ..http import httpx, is_write, kind_of_failure, parse_url, request_value
 from ..redaction.redactor import carries_credentials
 from ..settings import is_loopback, origin_of, variable
 from ..tracebacks import clear_locals, hide_frames, without_traceback
+from .body import Body
 from .extensions import Sent, call_of
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
 
     def __init__(self, base_url: str, api_key: ApiKey | None, allow_writes: bool) -> None:
         base = httpx.URL(base_url)
-        self._origin = origin_of(base_url)
+        self._origin = origin_of(base)
         self._api_key = api_key
         self.allow_writes = allow_writes
         self._proxy = None if api_key is None else _proxy_for(base)
@@ -148,7 +149,7 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
                 "This session has no key, and records only the clients of the code under test.",
                 "Set DIRECTMAIL_BASE_URL and DIRECTMAIL_API_KEY.",
             )
-        is_ours = origin_of(str(url)) == self._origin  # checked when the session was opened
+        is_ours = origin_of(url) == self._origin  # checked when the session was opened
         is_checked = is_ours or call.send is not None
         if not is_checked and parse_url(url).scheme != "https" and not is_loopback(url.host):
             raise AddressError(
@@ -214,9 +215,29 @@ def _received(
     *,
     on_interrupt: Callable[[], object] = lambda: None,
 ) -> httpx.Response:
+    """Return the response with a `Body` whose errors say what happened.
+
+    If it breaks off, the outcome of a write is unknown, as it is if no response arrives. The
+    traceback of a connection's error has no frames of httpx.
+    """
+
+    def explain(error: BaseException) -> BaseException:
+        if isinstance(error, KeyboardInterrupt):
+            on_interrupt()
+        if isinstance(error, httpx.RequestError | KeyboardInterrupt):
+            return lost_response(request, error) or without_traceback(error)
+        clear_locals(error)
+        return error
+
     if response.status_code in _REPEATING and response.has_redirect_location:
         call_of(request).state.sent = Sent.REDIRECTED
-    response.stream = _Body(request, response, on_interrupt=on_interrupt)
+    stream = response.stream
+    body = stream if isinstance(stream, Body) else Body(stream)
+    body.explain = explain
+    if "," in response.headers.get("content-encoding", ""):
+        # httpx would expand 893 bytes to 8 GB.
+        body.refusal = httpx.DecodingError("compressed more than once", request=request)
+    response.stream = body
     return response
 
 
@@ -231,71 +252,6 @@ async def _open_until_the_loop_ends(
 def _marked(pool: _Pool) -> _Pool:
     setattr(pool, IS_OF_SESSION, True)
     return pool
-
-
-class _Body(httpx.SyncByteStream, httpx.AsyncByteStream):
-    """The body of a live response.
-
-    If it breaks off, the outcome of a write is unknown, as it is if no response arrives. The
-    traceback of a connection's error has no frames of httpx. A body that is compressed more than
-    once is refused: httpx would expand 893 bytes to 8 GB.
-    """
-
-    def __init__(
-        self,
-        request: httpx.Request,
-        response: httpx.Response,
-        *,
-        on_interrupt: Callable[[], object] = lambda: None,
-    ) -> None:
-        self._request = request
-        self._on_interrupt = on_interrupt
-        self._stream: Any = response.stream
-        self._coding = response.headers.get("content-encoding", "")
-
-    def __iter__(self) -> Iterator[bytes]:
-        try:
-            self._refuse_double_compression()
-            yield from self._stream
-        except BaseException as error:
-            failure = self._explain(error)
-        else:
-            return
-        raise failure
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        try:
-            self._refuse_double_compression()
-            async for part in self._stream:
-                yield part
-                del part  # a traceback with locals would print what it echoes
-        except BaseException as error:
-            failure = self._explain(error)
-        else:
-            return
-        raise failure
-
-    def _explain(self, error: BaseException) -> BaseException:
-        if isinstance(error, KeyboardInterrupt):
-            self._on_interrupt()
-        if isinstance(error, httpx.RequestError | KeyboardInterrupt):
-            return lost_response(self._request, error) or without_traceback(error)
-        clear_locals(error)
-        return error
-
-    def _refuse_double_compression(self) -> None:
-        if "," in self._coding:
-            raise httpx.DecodingError("compressed more than once", request=self._request)
-
-    def close(self) -> None:
-        try:
-            self._stream.close()
-        except KeyboardInterrupt:
-            self._on_interrupt()
-            raise
-
-    async def aclose(self) -> None:
-        await self._stream.aclose()
 
 
 class OutcomeUnknownTimeoutError(OutcomeUnknownError, httpx.TimeoutException):

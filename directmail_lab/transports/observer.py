@@ -6,16 +6,15 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import Final
+from typing import Any, Final
 
 from ..cassettes import Cassette, MemoryRecording, Played, RawInteraction
 from ..display import CONTROLS
 from ..exchange.operations import below
-from ..exchange.values import NoResponse
 from ..http import body_of, httpx
-from ..readings.reading import Reading, ReadingSource, raw_values
+from ..readings.reading import Reading, raw_values
 from ..redaction import Redactor
-from .extensions import EXTENSION, Call, Received, call_of
+from .extensions import EXTENSION, CallState, Received, call_of
 
 _log: Final = logging.getLogger(__name__)
 
@@ -48,34 +47,42 @@ class Observer:
         *,
         at: float,
         elapsed_s: float | None,
-        source: ReadingSource = "live",
-        cassette: str | None = None,
-        cassette_number: int | None = None,
         body: bytes | None = None,
-        is_clean: bool = False,
-        no_response: NoResponse | None = None,
+        is_told: bool = True,
+        **about: Any,
     ) -> Received:
         """Add a response to a recording, and return its `Received`.
 
-        ``body`` is None if it was not read yet. ``is_clean`` says that the messages have no key.
+        ``body`` is None if it was not read yet; see `MemoryRecording.add_body`. ``about`` are other
+        fields of the reading. Without ``is_told``, the listeners wait for `tell`.
         """
         _hide_key(response, self.redactor.text)
-        call, raw = call_of(request), response.headers.raw
-        call.state.attempt += 1
-        path = below(request.url.raw_path.decode("ascii"), self.prefix)
+        state = call_of(request).state
+        state.attempt += 1
+        raw = response.headers.raw
         reading = Reading(
-            *(at, request.method, path, response.status_code, raw_values(raw), elapsed_s),
-            *(source, cassette, cassette_number, call.state.attempt),
-            no_response=no_response,
+            at,
+            request.method,
+            below(request.url.raw_path.decode("ascii"), self.prefix),
+            response.status_code,
+            raw_values(raw),
+            elapsed_s,
+            attempt=state.attempt,
+            elsewhere=recording.elsewhere(str(request.url)),
+            **about,
         )
-        if place := recording.elsewhere(str(request.url)):
-            reading = reading._replace(elsewhere=place)
-        sent, reason = body_of(request) or b"", response.reason_phrase
-        exchange = RawInteraction(request.url, request.headers.raw, sent, raw, reason, body)
-        reading = reading if is_clean else reading.redacted(self.redactor)
-        number = recording.add(reading, exchange)
-        received = Received(recording, number, recording if body is None else None)
-        self._call_listeners(call, response, received)
+        exchange = RawInteraction(
+            request.url,
+            request.headers.raw,
+            body_of(request) or b"",
+            raw,
+            response.reason_phrase,
+            body,
+        )
+        received = Received(recording, recording.add(reading.redacted(self.redactor), exchange))
+        self._note(state, response, received)
+        if is_told:
+            self.tell(received)
         return received
 
     def played(
@@ -88,17 +95,23 @@ class Observer:
     ) -> None:
         """Add a response that a cassette played to a recording."""
         _hide_key(response, self.redactor.text, keeps_cookies=played.is_original)
-        call = call_of(request)
-        call.state.attempt += 1
-        number = recording.add_played(cassette, played, attempt=call.state.attempt)
-        self._call_listeners(call, response, Received(recording, number))
+        state = call_of(request).state
+        state.attempt += 1
+        number = recording.add_played(cassette, played, attempt=state.attempt)
+        received = Received(recording, number)
+        self._note(state, response, received)
+        self.tell(received)
 
-    def _call_listeners(self, call: Call, response: httpx.Response, received: Received) -> None:
-        call.state.number = received.number
+    def _note(self, state: CallState, response: httpx.Response, received: Received) -> None:
+        state.number = received.number
         response.extensions[EXTENSION] = received
+
+    def tell(self, received: Received) -> None:
+        """Call the listeners with the reading of a response."""
         for listener in list(self.listeners.values()):
             try:
-                if reading := received.reading:
+                reading = received.reading
+                if reading is not None:
                     listener(reading)
             except Exception:  # a callback must not cost the caller a good response
                 _log.exception("An on_reading callback failed")

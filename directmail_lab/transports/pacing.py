@@ -23,7 +23,7 @@ from ..readings.reset_unit import UnitName
 from ..readings.sharing import SharedAllowances, name_of_shared
 from ..settings import Origin, origin_of
 from .allowance import Allowance, Pace
-from .extensions import call_of, keep_body, of
+from .extensions import call_of, of
 
 if TYPE_CHECKING:
     from . import Transport
@@ -181,7 +181,6 @@ class PacingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
                         return response
                     with suppress(httpx.RequestError), closing(response):
                         response.read()
-                        keep_body(response)
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         if call_of(request).is_foreign:
@@ -201,7 +200,6 @@ class PacingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
                     with suppress(httpx.RequestError):
                         async with aclosing(response):
                             await response.aread()
-                            keep_body(response)
 
 
 class _Attempts:
@@ -213,7 +211,7 @@ class _Attempts:
             "GET" if request.method == "HEAD" else request.method
         )  # HEAD and GET share an allowance
         url = request.url
-        is_own = transport.own_origin in (None, origin_of(str(url)))
+        is_own = transport.own_origin in (None, origin_of(url))
         place = "" if is_own else f"{url.scheme}://{url.netloc.decode('ascii')}"
         self._operation = f"{method} {place}{_operation_of(url.path)}"
         self._allowance = transport.allowances.of(self._operation)

@@ -3,35 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import aclosing, closing, contextmanager, suppress
+from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, replace
 from datetime import UTC, datetime
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final
 
 from ..cassettes import Cassette, MemoryRecording
-from ..errors import CassetteError, DirectMailLabError, OutcomeUnknownError
+from ..errors import CassetteError, DirectMailLabError
 from ..exchange.bodies import MAX_UNPACKED_BYTES, missing_body, unpack
-from ..exchange.values import (
-    Interaction,
-    Response,
-    header,
-    normalize_headers,
-)
-from ..http import (
-    httpx,
-    httpx_response,
-    is_write,
-    kind_of_failure,
-    request_value,
-    response_value,
-)
-from ..tracebacks import clear_locals, hide_frames
+from ..exchange.values import LEFT, Interaction, NoResponse, Response
+from ..http import httpx, is_write, kind_of_failure, request_value, response_value
 from . import Transport
-from .extensions import Received, Sent, call_of, of
-from .live_body import LiveBody, time_limit
+from .body import Body
+from .extensions import Received, Sent, call_of
 from .network import NOT_SENT
 from .observer import Observer
 
@@ -39,12 +24,7 @@ from .observer import Observer
 # as pytest's, say nothing about a response.
 _ENDS: Final = (Exception, KeyboardInterrupt, SystemExit, asyncio.CancelledError)
 
-
-class _Times(NamedTuple):
-    """When a response came, in seconds since the Unix epoch, and after how many seconds."""
-
-    at: float
-    elapsed_s: float
+_BODILESS: Final = (204, 304)
 
 
 @dataclass(eq=False, repr=False)
@@ -64,184 +44,204 @@ class RecordingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
     timer: Callable[[], float] = time.perf_counter
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
-        started = self.timer()
+        exchange = _Exchange(self, request)
         try:
             response = self.inner.handle_request(request)
         except _ENDS as error:
-            self._failed(request, started, error)
+            exchange.failed(error)
             raise
-        response.stream = body = self._body(request, response, started)
-        if self.cassette is None:
-            self._observe_live(request, response, self._times(started))
-            return response
-        # Without a local for the bytes: a traceback with locals would print what they echo.
-        with (
-            self._recording_failure(request, started),
-            closing(body),
-            time_limit(request, response, self.timer) as check,
-        ):
-            response.stream = httpx.ByteStream(b"".join(map(check, body)))
-        return self._record(self.cassette, request, response, self._times(started))
+        return exchange.received(response)
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        started = self.timer()
+        exchange = _Exchange(self, request)
         try:
             response = await self.inner.handle_async_request(request)
         except _ENDS as error:
-            self._failed(request, started, error)
+            exchange.failed(error)
             raise
-        response.stream = body = self._body(request, response, started)
-        if self.cassette is None:
-            self._observe_live(request, response, self._times(started))
-            return response
-        with self._recording_failure(request, started):
-            async with aclosing(body):
-                with time_limit(request, response, self.timer) as check:
-                    response.stream = httpx.ByteStream(b"".join([check(p) async for p in body]))
-        return self._record(self.cassette, request, response, self._times(started))
+        return exchange.received(response)
 
-    def _times(self, started: float) -> _Times:
-        elapsed_s = round(self.timer() - started, 6)
-        return _Times(self.clock(), elapsed_s)
 
-    def _observe_live(
-        self, request: httpx.Request, response: httpx.Response, times: _Times, **about: Any
-    ) -> Received:
-        return self.observe(self.recording, request, response, **times._asdict(), **about)
+class _Exchange:
+    """A request on its way, from its start to the end of its response.
 
-    def _body(self, request: httpx.Request, response: httpx.Response, started: float) -> LiveBody:
-        """Return the body of a response. If it breaks off, the part that arrived is kept."""
+    It begins when it is made. It ends in `failed` if no response comes, else in `_ended`.
+    """
 
-        def unpacked(body: bytes) -> bytes:
-            return unpack(body, response.headers.get("content-encoding", ""))
+    def __init__(self, transport: RecordingTransport, request: httpx.Request) -> None:
+        self._transport = transport
+        self._request = request
+        self._started = transport.timer()
 
-        def cut_short(body: bytes, *, is_aborted: bool) -> None:
-            received = of(response)
-            if not received.number:  # read for a cassette, which does not get a part
-                received = self._observe_live(request, response, self._times(started))
-            with suppress(ValueError):
-                body = unpacked(body)
-            received.cut_short(body, is_aborted=is_aborted)
+    def _time(self) -> None:
+        """Note when the response came."""
+        self._elapsed_s = round(self._transport.timer() - self._started, 6)
+        self._at = self._transport.clock()
 
-        def complete(body: bytes) -> None:
-            with suppress(ValueError):  # not compressed as its headers say
-                of(response).add_body(unpacked(body))
+    def _observe(self, response: httpx.Response, **about: Any) -> Received:
+        transport = self._transport
+        return transport.observe(
+            transport.recording,
+            self._request,
+            response,
+            at=self._at,
+            elapsed_s=self._elapsed_s,
+            **about,
+        )
 
-        # The session's own clients keep what httpx decoded: see `keep_body`.
-        is_kept_here = self.cassette is None and call_of(request).is_foreign
-        return LiveBody(response, cut_short, complete if is_kept_here else None)
+    # -- a response came -------------------------------------------------------------------------
 
-    def _failed(self, request: httpx.Request, started: float, error: BaseException) -> None:
+    def received(self, response: httpx.Response) -> httpx.Response:
+        """Return the response with a body that is kept, and recorded, as its caller reads it."""
+        self._time()
+        self._observed = self._observe(response, is_told=self._transport.cassette is None)
+        # Without the body, which refers to this exchange.
+        self._head = response_value(response, b"")
+        stream = response.stream
+        body = stream if isinstance(stream, Body) else Body(stream)
+        body.length = self._length(response)
+        body.ended = self._ended
+        response.stream = body
+        if body.length == 0:
+            body.end()
+        return response
+
+    def _length(self, response: httpx.Response) -> int | None:
+        if self._request.method == "HEAD" or response.status_code in _BODILESS:
+            return 0
+        length = response.headers.get("content-length", "")
+        return int(length) if length.isdecimal() else None
+
+    def _ended(self, body: Body, error: BaseException | None) -> None:
+        """Keep the body, and record the response, before the caller sees its end.
+
+        A session that only sends keeps no part of a body that its caller left.
+        """
+        transport = self._transport
+        if transport.cassette is None and isinstance(error, GeneratorExit):
+            return
+        recorded = self._recorded(body, error)
+        changes: dict[str, Any] = {}
+        if recorded.incomplete:
+            changes["is_cut_short"] = True
+            changes["is_aborted"] = not isinstance(error, Exception)
+        try:
+            changes |= self._write(recorded)
+        except CassetteError as failure:
+            if error is None or isinstance(error, GeneratorExit):
+                failure.add_note(
+                    f"The service had responded with {recorded.status} to the "
+                    f"{self._request.method}: the request was carried out, and only its recording "
+                    "failed. interactions() has the response."
+                )
+                raise
+            error.add_note(f"This could not be recorded: {failure}")
+        except KeyboardInterrupt:  # redacting a long body takes a while
+            self._write(replace(recorded, body=missing_body(body.size)))
+            raise
+        finally:  # the session keeps the response even if it was not recorded
+            number = self._observed.number
+            transport.recording.add_body(number, recorded.body, **changes)
+            if transport.cassette is not None:
+                transport.observe.tell(self._observed)
+
+    def _recorded(self, body: Body, error: BaseException | None) -> Response:
+        """Return the response in the form to record: with a decoded body, or a placeholder."""
+        kept = body.kept
+        if kept is None:
+            plain: bytes = missing_body(body.size)
+        else:
+            plain = _decoded(kept, dict(self._head.headers).get("content-encoding", ""))
+        return replace(self._head, body=plain, incomplete=_why_incomplete(error))
+
+    # -- no response came ------------------------------------------------------------------------
+
+    def failed(self, error: BaseException) -> None:
         """Keep a request that was sent, although its caller gets no response."""
-        call, is_failure = call_of(request), isinstance(error, httpx.TransportError)
+        call = call_of(self._request)
+        is_failure = isinstance(error, httpx.TransportError)
         if call.state.sent is Sent.NOTHING or isinstance(error, DirectMailLabError):
             return  # it was not sent
         if isinstance(error, Exception) and not is_failure and call.send is not None:
             return  # a bug of another client, which may have sent nothing
-        times = self._times(started)
-        about = self._record_failure(request, times, error)
+        self._time()
+        about: dict[str, Any] = {}
+        no_response = self._no_response(error)
+        if no_response is not None:
+            try:
+                about = self._write(no_response)
+            except CassetteError as failure:
+                error.add_note(f"This could not be recorded: {failure}")
         if not is_failure:
-            received = self._observe_live(request, httpx.Response(0), times, **about)
-            received.cut_short(b"", is_aborted=True)
+            received = self._observe(httpx.Response(0), **about)
+            self._transport.recording.add_body(
+                received.number, b"", is_cut_short=True, is_aborted=True
+            )
         elif about:
-            self._observe_live(request, httpx.Response(0), times, body=b"", **about)
+            self._observe(httpx.Response(0), body=b"", **about)
 
-    @contextmanager
-    def _recording_failure(self, request: httpx.Request, started: float) -> Iterator[None]:
-        """Record that a response broke off."""
-        handled = sys.exception()
-        try:
-            yield
-        except BaseException as error:
-            clear_locals(error, handled)  # a part of the body may echo the key
-            self._record_failure(request, self._times(started), error)
-            raise
-
-    def _record_failure(
-        self, request: httpx.Request, times: _Times, error: BaseException
-    ) -> dict[str, Any]:
-        """Record a request to which no response came; return what a reading says about that.
+    def _no_response(self, error: BaseException) -> Response | None:
+        """Return the response to record for one that did not come, or None to record nothing.
 
         A write that was sent is always recorded, since it may have been carried out. A read is
         recorded only if the cassette asks for failures.
         """
-        cassette, kind = self.cassette, kind_of_failure(error)
-        if isinstance(error, OutcomeUnknownError):
-            kind = error.no_response
-        is_sent_write = is_write(request) and not isinstance(error, NOT_SENT)
+        cassette = self._transport.cassette
+        if cassette is None:
+            return None
+        kind = kind_of_failure(error)
+        is_sent_write = is_write(self._request) and not isinstance(error, NOT_SENT)
         if kind is None and (is_sent_write or not isinstance(error, Exception)):
-            kind = "read_error"  # interrupted, cancelled, or not to be decoded
-        if cassette is None or kind is None:
-            return {}
-        if not (is_sent_write or cassette.records_failures):
-            return {}
-        reason = str(error) if isinstance(error, httpx.TransportError) else type(error).__name__
-        try:
-            return self._write(cassette, request, Response(0, reason, no_response=kind), times)
-        except CassetteError as failure:
-            error.add_note(f"This could not be recorded: {failure}")
-            return {}
+            kind = "read_error"  # interrupted or cancelled
+        if kind is None or not (is_sent_write or cassette.records_failures):
+            return None
+        return Response(0, _text_of(error), no_response=kind)
 
-    def _write(
-        self, cassette: Cassette, request: httpx.Request, response: Response, times: _Times
-    ) -> dict[str, Any]:
+    # -- both ------------------------------------------------------------------------------------
+
+    def _write(self, response: Response) -> dict[str, Any]:
         """Record an interaction; return what a reading says about that."""
-        call, at = call_of(request), datetime.fromtimestamp(times.at, UTC)
-        sent, attempt = request_value(request), call.state.recorded + 1
-        written = cassette.record(Interaction(sent, response, at, times.elapsed_s, attempt))
+        cassette = self._transport.cassette
+        if cassette is None:
+            return {}
+        state = call_of(self._request).state
+        attempt = state.recorded + 1
+        sent = request_value(self._request)
+        at = datetime.fromtimestamp(self._at, UTC)
+        written = cassette.record(Interaction(sent, response, at, self._elapsed_s, attempt))
         if written is None:
             return {}
-        call.state.recorded = attempt  # what before_record leaves out does not count
+        state.recorded = attempt  # what before_record leaves out does not count
         return {
             "source": "recorded",
             "cassette": cassette.name,
             "cassette_number": written.number,
             "no_response": response.no_response,
-            "is_clean": written.is_clean,
         }
 
-    @hide_frames
-    def _record(
-        self, cassette: Cassette, request: httpx.Request, response: httpx.Response, times: _Times
-    ) -> httpx.Response:
-        """Record a response before the caller gets it, so that nothing seen is ever lost."""
-        recorded, response = _as_recorded(request, response)
-        about: dict[str, Any] = {}
-        try:
-            about = self._write(cassette, request, recorded, times)
-        except CassetteError as error:
-            error.add_note(
-                f"The service had responded with {recorded.status} to the {request.method}: "
-                "the request was carried out, and only its recording failed. interactions() has "
-                "the response."
-            )
-            raise
-        except KeyboardInterrupt as error:  # redacting a long body takes a while
-            self._record_failure(request, times, error)
-            raise
-        finally:  # the session keeps the response even if it was not recorded
-            self._observe_live(request, response, times, body=recorded.body, **about)
-        return response
 
-
-def _as_recorded(
-    request: httpx.Request, response: httpx.Response
-) -> tuple[Response, httpx.Response]:
-    """Return a response in the form to record, and in the form for the caller.
-
-    If it was compressed, both are what a replay will return: the decoded body, with matching
-    headers. If the body is too large or cannot be decoded, only the caller gets it.
-    """
-    recorded = response_value(response, b"".join(cast("httpx.ByteStream", response.stream)))
-    body, coding = recorded.body, header(recorded.headers, "content-encoding")
+def _decoded(body: bytes, coding: str) -> bytes:
+    """Return a body decompressed, or a placeholder if that is not possible, or it is too large."""
     try:
         plain = unpack(body, coding) if coding else body
-        # If the body is not compressed as its header says, httpx raises an error for the caller.
-        if len(plain) > MAX_UNPACKED_BYTES or (coding and body and plain is body):
-            raise ValueError
     except ValueError:
-        plain, coding = missing_body(len(body)), None
-    if plain is body and not coding:
-        return recorded, response
-    recorded = normalize_headers(replace(recorded, body=plain), method=request.method)
-    return recorded, httpx_response(recorded) if coding else response
+        return missing_body(len(body))
+    # If the body is not compressed as its header says, httpx raises an error for the caller.
+    is_wrong = bool(coding and body) and plain is body
+    if is_wrong or len(plain) > MAX_UNPACKED_BYTES:
+        return missing_body(len(body))
+    return plain
+
+
+def _why_incomplete(error: BaseException | None) -> str:
+    """Return what `Response.incomplete` is for a body that ended with an error."""
+    if error is None:
+        return ""
+    if isinstance(error, GeneratorExit):
+        return LEFT
+    kind: NoResponse = kind_of_failure(error) or "read_error"
+    return f"{kind}: {_text_of(error)}"
+
+
+def _text_of(error: BaseException) -> str:
+    return str(error) if isinstance(error, httpx.TransportError) else type(error).__name__

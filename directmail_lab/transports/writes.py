@@ -229,7 +229,7 @@ class SentWrites:
             if kept is not None and cassette is not None:
                 cassette.keep(request_value(request))
             return kept
-        if earlier and origin_of(str(request.url)) not in stand_ins():
+        if earlier and origin_of(request.url) not in stand_ins():
             raise _already_sent(request, earlier[-1], recording, cassette)
         return None
 

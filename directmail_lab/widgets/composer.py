@@ -225,7 +225,7 @@ class Composer:
             raise DirectMailLabError(
                 "The address of this curl command cannot be read.", "Correct it and paste again."
             ) from None
-        if origin_of(str(url)) != origin_of(session.base_url):
+        if origin_of(url) != origin_of(httpx.URL(session.base_url)):
             raise _elsewhere(session, url)
         headers = [pair for pair in command.headers if pair[0].lower() not in _SET_BY_SESSION]
         address = str(url.copy_with(userinfo=b""))
@@ -379,7 +379,7 @@ def _written(session: Session, shown: Recording, form: Any, body: bytes) -> http
         raise DirectMailLabError(
             "A header contains a character that cannot be sent.", "Correct the header."
         ) from None
-    if origin_of(str(request.url)) != origin_of(session.base_url):
+    if origin_of(request.url) != origin_of(httpx.URL(session.base_url)):
         raise _elsewhere(session, request.url)
     return request
 

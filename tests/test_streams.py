@@ -1,0 +1,322 @@
+"""Bodies that stream while a session records: the caller gets each part as it comes."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import http.client
+import tracemalloc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import aiohttp
+import boto3
+import botocore.config
+import httpx
+import httpx2
+import pytest
+import requests
+import urllib3
+from client_service import ClientService
+
+from directmail_lab.cassettes import Cassette, read_cassette
+from directmail_lab.errors import CassetteError
+from directmail_lab.exchange.values import LEFT
+from directmail_lab.pytest_plugin.patched import patched
+from directmail_lab.questions.interactions import interactions
+from directmail_lab.sessions import Session
+from directmail_lab.settings import NO_ADDRESS
+
+Take = Callable[[bytes], bool]
+"""Takes a part of a body, and returns whether the caller reads on."""
+
+
+def by_httpx(library: Any, url: str, take: Take, timeout_s: float) -> None:
+    with library.Client(timeout=timeout_s) as client, client.stream("GET", url) as response:
+        for part in response.iter_bytes():
+            if not take(part):
+                return
+
+
+def by_httpx_async(library: Any, url: str, take: Take, timeout_s: float) -> None:
+    async def read() -> None:
+        async with (
+            library.AsyncClient(timeout=timeout_s) as client,
+            client.stream("GET", url) as response,
+        ):
+            async for part in response.aiter_bytes():
+                if not take(part):
+                    return
+
+    asyncio.run(read())
+
+
+def by_requests(url: str, take: Take, timeout_s: float) -> None:
+    with requests.get(url, stream=True, timeout=timeout_s) as response:
+        for part in response.iter_content(None):
+            if not take(part):
+                return
+
+
+def by_urllib3(url: str, take: Take, timeout_s: float) -> None:
+    with urllib3.PoolManager(timeout=timeout_s, retries=False) as pool:
+        response = pool.request("GET", url, preload_content=False)
+        for part in response.stream(None):
+            if not take(part):
+                break
+        response.close()
+
+
+def by_http_client(url: str, take: Take, timeout_s: float) -> None:
+    parts = urlsplit(url)
+    connection = http.client.HTTPConnection(parts.netloc, timeout=timeout_s)
+    connection.request("GET", f"{parts.path}?{parts.query}")
+    response = connection.getresponse()
+    try:
+        while (part := response.read1(65_536)) and take(part):
+            pass
+    finally:
+        response.close()
+        connection.close()
+
+
+def by_aiohttp(url: str, take: Take, timeout_s: float) -> None:
+    async def read() -> None:
+        timeout = aiohttp.ClientTimeout(sock_read=timeout_s)
+        async with (
+            aiohttp.ClientSession(timeout=timeout) as client,
+            client.get(url) as response,
+        ):
+            async for part in response.content.iter_any():
+                if not take(part):
+                    return
+
+    asyncio.run(read())
+
+
+def by_boto3(url: str, take: Take, timeout_s: float) -> None:
+    parts = urlsplit(url)
+    client = boto3.client(
+        "s3",
+        endpoint_url=f"{parts.scheme}://{parts.netloc}",
+        aws_access_key_id="AKIAIOSFODNN7EXAMPLE",
+        aws_secret_access_key="secret",
+        region_name="eu-west-1",
+        config=botocore.config.Config(
+            read_timeout=timeout_s, retries={"max_attempts": 0}, s3={"addressing_style": "path"}
+        ),
+    )
+    bucket, _, key = parts.path.strip("/").partition("/")
+    body = client.get_object(Bucket=bucket, Key=key)["Body"]
+    try:
+        while (part := body.read(9)) and take(part):
+            pass
+    finally:
+        body.close()
+
+
+READERS: dict[str, Callable[[str, Take, float], None]] = {
+    "httpx": lambda *asked: by_httpx(httpx, *asked),
+    "httpx async": lambda *asked: by_httpx_async(httpx, *asked),
+    "httpx2": lambda *asked: by_httpx(httpx2, *asked),
+    "httpx2 async": lambda *asked: by_httpx_async(httpx2, *asked),
+    "requests": by_requests,
+    "urllib3": by_urllib3,
+    "http.client": by_http_client,
+    "aiohttp": by_aiohttp,
+    "boto3": by_boto3,
+}
+
+
+class Reader:
+    """Reads bodies with one client, and keeps what it read."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._read = READERS[name]
+        self.parts: list[bytes] = []
+
+    def read(
+        self, url: str, *, then: Callable[[], object] = int, most: int = 10**9, timeout_s: float = 5
+    ) -> bytes:
+        """Return a body, or its first parts. ``then`` is called after the first part."""
+        self.parts.clear()
+
+        def take(part: bytes) -> bool:
+            self.parts.append(part)
+            if len(self.parts) == 1:
+                then()
+            return len(self.parts) < most
+
+        self._read(url, take, timeout_s)
+        return b"".join(self.parts)
+
+
+@pytest.fixture(params=READERS)
+def reader(request: pytest.FixtureRequest) -> Reader:
+    """Read with each client."""
+    return Reader(request.param)
+
+
+@pytest.fixture
+def service() -> Iterator[ClientService]:
+    """A service with streams."""
+    with ClientService() as started:
+        yield started
+
+
+@contextmanager
+def leading(path: Path, mode: str) -> Iterator[Session]:
+    """Lead the clients that are made in the block through a session."""
+    with Session(NO_ADDRESS) as session, patched(session._take_senders()):
+        getattr(session, mode)(path)
+        yield session
+
+
+def test_the_parts_of_a_recorded_stream_come_as_they_are_sent(
+    reader: Reader, service: ClientService, tmp_path: Path
+) -> None:
+    """The service sends the second event only after the caller has the first."""
+    path, url = tmp_path / "events.yaml", f"{service.base_url}/v1/events"
+    service.goes_on.clear()
+    with leading(path, "record"):
+        recorded = reader.read(url, then=service.goes_on.set)
+        kept = read_cassette(path).interaction(1)
+    with leading(path, "replay"):
+        replayed = reader.read(url)
+
+    assert recorded == replayed == b"data: 0\n\ndata: 1\n\ndata: 2\n\n"
+    assert (kept.response.body, kept.response.incomplete) == (recorded, "")
+
+
+def test_a_timeout_is_for_each_part(reader: Reader, service: ClientService, tmp_path: Path) -> None:
+    """Five events 0.1 s apart take longer than a timeout of 0.3 s."""
+    with leading(tmp_path / "slow.yaml", "record"):
+        body = reader.read(f"{service.base_url}/v1/slow", timeout_s=0.3)
+
+    assert body.count(b"data: ") == 5
+
+
+def test_a_stream_that_its_caller_leaves_is_recorded_as_far_as_it_was_read(
+    reader: Reader, service: ClientService, tmp_path: Path
+) -> None:
+    """An endless stream returns after three parts; its replay has them, and then the end."""
+    path, url = tmp_path / "endless.yaml", f"{service.base_url}/v1/endless"
+    with leading(path, "record") as session:
+        read = reader.read(url, most=3)
+        problems = interactions(session)["problem"].tolist()
+    kept = read_cassette(path).interaction(1).response
+    with leading(path, "replay"):
+        replayed = reader.read(url)
+
+    assert kept.incomplete == LEFT
+    assert kept.body.startswith(read)
+    assert replayed == kept.body
+    assert problems == interactions(path)["problem"].tolist()
+    assert problems == ["aborted before the end of the response"]
+
+
+def test_what_arrived_before_a_connection_broke_is_replayed_with_the_error(
+    reader: Reader, service: ClientService, tmp_path: Path
+) -> None:
+    """The caller gets the same parts, then the error of its own library."""
+    if reader.name == "http.client":
+        pytest.skip("It tells only who asks for all of a body: see the next test.")
+    path, url = tmp_path / "cut.yaml", f"{service.base_url}/v1/cut"
+
+    def outcome() -> tuple[type, str, bytes]:
+        with pytest.raises(Exception) as caught:  # noqa: PT011 - of each library
+            reader.read(url)
+        return caught.type, str(caught.value), b"".join(reader.parts)
+
+    with leading(path, "record"):
+        recorded = outcome()
+    kept = read_cassette(path).interaction(1).response
+    with leading(path, "replay"):
+        replayed = outcome()
+
+    assert recorded == replayed
+    assert recorded[2] in (b"only this", b"")  # some libraries drop the rest
+    assert (kept.status, kept.body, kept.broke_off) == (200, b"only this", "protocol_error")
+
+
+def test_http_client_tells_a_replay_what_arrived(service: ClientService, tmp_path: Path) -> None:
+    """Code may go on with ``IncompleteRead.partial``."""
+    path, place = tmp_path / "cut.yaml", urlsplit(service.base_url).netloc
+
+    def partial() -> bytes:
+        connection = http.client.HTTPConnection(place, timeout=5)
+        connection.request("GET", "/v1/cut")
+        with pytest.raises(http.client.IncompleteRead) as caught:
+            connection.getresponse().read()
+        connection.close()
+        return caught.value.partial
+
+    with leading(path, "record"):
+        recorded = partial()
+    with leading(path, "replay"):
+        replayed = partial()
+
+    assert recorded == replayed == b"only this"
+
+
+@pytest.mark.parametrize("size", [20, 20_000, 2_000_000])
+def test_bodies_of_each_size_are_recorded_and_replayed(
+    reader: Reader, service: ClientService, tmp_path: Path, size: int
+) -> None:
+    """It is on disk before the caller sees the end."""
+    path, url = tmp_path / "sized.yaml", f"{service.base_url}/v1/sized-{size}"
+    with leading(path, "record"):
+        recorded = reader.read(url)
+        written = read_cassette(path).interaction(1).response.body
+    with leading(path, "replay"):
+        replayed = reader.read(url)
+
+    assert len(recorded) == size
+    assert hashlib.sha256(recorded).digest() == hashlib.sha256(written).digest()
+    assert recorded == replayed
+
+
+@pytest.mark.parametrize("path", ["/v1/events", "/v1/sized-20000"])
+def test_a_body_that_cannot_be_written_is_an_error_before_its_end(
+    reader: Reader,
+    service: ClientService,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    path: str,
+) -> None:
+    """A caller must not take a response for recorded that is not."""
+
+    def full(*_: object) -> None:
+        raise CassetteError("The disk is full.", "Make room.")
+
+    monkeypatch.setattr(Cassette, "record", full)
+    with leading(tmp_path / "full.yaml", "record"), pytest.raises(CassetteError, match="is full"):
+        reader.read(f"{service.base_url}{path}")
+
+
+@pytest.mark.slow
+def test_a_download_of_200_mb_takes_no_more_memory_than_the_limit(
+    service: ClientService, tmp_path: Path
+) -> None:
+    """The caller gets it all; the cassette has its size."""
+    path, size = tmp_path / "large.yaml", 200 * 1024**2
+    read = 0
+
+    def take(part: bytes) -> bool:
+        nonlocal read
+        read += len(part)
+        return True
+
+    with leading(path, "record"):
+        tracemalloc.start()
+        by_httpx(httpx, f"{service.base_url}/v1/sized-{size}", take, 30.0)
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+
+    assert read == size
+    assert peak < 100 * 1024**2
+    assert read_cassette(path).interaction(1).response.body == b"<not recorded: %d bytes>" % size
