@@ -468,7 +468,7 @@ def record(
     `AlreadySentError`: see ``if_sent`` in `request`. If the response to a write
     is lost, that is recorded too, but not if the kernel is killed before it
     comes. A read to which no response came is not recorded. A body that you
-    read only in part, or that broke off, is recorded as far as it came.
+    read only in part, or that broke off, is recorded up to there.
 
     The same notebook serves its author, who signs in and records, and its
     readers, who have no key. If neither the current session nor the environment

@@ -110,7 +110,7 @@ class Body(httpx.SyncByteStream, httpx.AsyncByteStream):
         return None if self.size > _MOST_KEPT_BYTES else b"".join(self._parts)
 
     def end(self, error: BaseException | None = None) -> None:
-        """Tell how the body ended, unless that was told before."""
+        """Call ``ended``, unless that was done before."""
         ended = self.ended
         self.ended = None
         if ended is not None:
