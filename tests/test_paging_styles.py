@@ -252,6 +252,18 @@ WARNED: dict[str, tuple[Style, Query, str, int]] = {
         r"3 of 7 records came\. \?offset=3 leads to a page that came before",
         3,
     ),
+    "an ignored page of one record": (
+        lambda *_: [{"id": 1}],
+        {"page": "1"},
+        r"1 record came\. \?page=2 leads to a page that came before",
+        1,
+    ),
+    "an ignored page of equal records": (
+        lambda *_: [{"s": "queued"}] * 3,
+        {"page": "1"},
+        r"3 records came\. \?page=2 leads to a page that came before",
+        3,
+    ),
     "an ignored token": (
         lambda *_: {"items": RECORDS[:3], "next_cursor": "a8f"},
         {},

@@ -244,15 +244,15 @@ class PageList:
     def ignores_the_number(self, page: Page) -> bool:
         """Return whether the service ignored a number, and sent records that came before.
 
-        Pages may be equal if each of their records is (``[{"status": "queued"}, …]``), or if they
-        state different numbers.
+        Pages may be equal if they state different numbers, or if all their records are equal and
+        there are more of them (``[{"status": "queued"}, {"status": "queued"}]``).
         """
         if self.asked is None or not self.asked.counts or not self.has_seen(page):
             return False
         _, stated = page.fields.get(_plain(self.asked.parameter), ("", None))
         records = page.records or []
-        are_alike = all(record == records[0] for record in records)
-        return stated != self.asked.value and not are_alike
+        are_alike = len(records) > 1 and all(record == records[0] for record in records)
+        return stated != self.asked.value and not (are_alike and self.says_more)
 
     def link_of(self, page: Page) -> Next | None:
         """Return the address or the token by which a page leads to another one, or None."""
@@ -397,6 +397,8 @@ def _parameter_of(name: str) -> str:
 def uncertain_token(page: Page) -> str | None:
     """Return the dotted path of what looks like a token of the next page, or None."""
     for path, value in leaves(page.body):
-        if path and _plain(str(path[-1])) in _UNCERTAIN_TOKENS and isinstance(value, str) and value:
+        plain = [_plain(str(name)) for name in path]
+        is_about_page = bool(plain) and _AROUND.issuperset(plain[:-1])
+        if is_about_page and plain[-1] in _UNCERTAIN_TOKENS and value and isinstance(value, str):
             return ".".join(map(str, path))
     return None
