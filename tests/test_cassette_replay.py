@@ -609,3 +609,16 @@ def test_an_empty_reason_phrase_replays_as_the_default_of_httpx(path: Path) -> N
     recorded(path, replace(silent, response=replace(silent.response, reason="")))
     with Session(BASE_URL) as session, session.replay(path):
         assert session.client.get(get().uri).reason_phrase == "OK"
+
+
+def test_a_client_has_the_cookies_of_a_replay(path: Path) -> None:
+    """Their values are stand-ins, which no request of the replay needs."""
+    response = replace(
+        answered().response, headers=(("Set-Cookie", "sid=s3cret-of-ann; Path=/; HttpOnly"),)
+    )
+    recorded(path, replace(answered(), response=response), answered(get("/next")))
+    with Session(BASE_URL) as session, session.replay(path):
+        session.client.get(get().uri)
+
+        assert session.client.cookies["sid"] == "<REDACTED>"
+        assert session.client.get(get("/next").uri).status_code == 200

@@ -317,7 +317,7 @@ def test_redacted_json_is_json_of_the_same_shape(
     assert redactor.text(once) == once
 
 
-NEVER_RECORDED = ("Authorization", "Proxy-Authorization", "Cookie", "Cookie2", "set-cookie")
+NEVER_RECORDED = ("Authorization", "Proxy-Authorization", "Cookie", "Cookie2")
 OF_CREDENTIALS = (
     *("X-Api-Key", "api_key", "DD-APPLICATION-KEY", "X-Auth-Token", "X-Amz-Security-Token"),
     *("Ocp-Apim-Subscription-Key", "X-Functions-Key", "X-Auth-Key", "X-Client-Secret"),
@@ -445,6 +445,111 @@ def test_a_password_is_removed_from_a_form_a_part_and_json(name: str, is_passwor
     for text in (form, part, body):
         expected = text.replace("hunter2", REDACTED) if is_password else text
         assert written_response(text.encode()).body.decode() == expected
+
+
+@pytest.mark.parametrize(
+    ("sent", "written"),
+    [
+        (f"sid={SECRET}", "sid=<REDACTED>"),
+        (f"sid={SECRET}; Path=/; Secure; HttpOnly", "sid=<REDACTED>; Path=/; Secure; HttpOnly"),
+        (
+            f'a="{SECRET};{SECRET}"; Max-Age=60; note={SECRET}; SameSite=Lax',
+            "a=<REDACTED>; Max-Age=60; SameSite=Lax",
+        ),
+        (
+            f"a=1; expires=Thu, 01 Jan 2026 00:00:00 GMT, b={SECRET}; path=/",
+            "a=<REDACTED>; expires=Thu, 01 Jan 2026 00:00:00 GMT; path=/",
+        ),
+        (f"a={SECRET}, b={SECRET}; Path=/, c={SECRET}", "a=<REDACTED>; Path=/"),
+        ("gone=; Max-Age=0", "gone=; Max-Age=0"),
+        (SECRET, REDACTED),
+    ],
+)
+def test_a_cookie_is_written_with_its_name_and_attributes_but_not_its_value(
+    sent: str, written: str
+) -> None:
+    """So a client of a replay has the cookie."""
+    redacted = Redactor().interaction(answered_with(ME, b"", ("set-cookie", sent)))
+
+    assert redacted.response.headers == (("set-cookie", written),)
+    assert Redactor().interaction(redacted) == redacted
+
+
+ISSUED, OTHER = "s3ss1on-Of-Account-A", "s3ss1on-Of-Account-B"
+
+
+def test_a_token_that_the_service_issues_gets_a_stand_in_of_its_own_where_it_is_used() -> None:
+    """In an address, a path, a header and a body: so a replay tells two accounts apart."""
+    redactor = Redactor()
+    for token, expected in ((ISSUED, "<REDACTED>"), (OTHER, "<REDACTED-2>")):
+        issued = redactor.interaction(answered_with(ME, f'{{"access_token": "{token}"}}'.encode()))
+        assert issued.response.body.decode() == f'{{"access_token": "{expected}"}}'
+        used = Request(
+            "POST", f"{ME}/{token}?session={token}", (("x-own", token),), f'["{token}"]'.encode()
+        )
+        written = redactor.request(used)
+        assert written.uri == f"{ME}/{expected}?session={expected}"
+        assert (written.headers, written.body) == (
+            (("x-own", expected),),
+            f'["{expected}"]'.encode(),
+        )
+        # The client of a replay sends the stand-in back, escaped or not.
+        quoted = Request(
+            "POST", f"{ME}/{quote(expected)}?session={quote(expected)}", *astuple(written)[2:]
+        )
+        assert Redactor().request(quoted) == written
+
+
+def test_a_credential_that_a_request_carries_is_removed_at_the_other_end_too() -> None:
+    """A form of S3 sends what an earlier response had: other names, the same values."""
+    redactor = Redactor()
+    fields = (
+        "key=uploads/2026/a-long-name-of-a-letter.pdf&x-amz-signature=0a1b2c3d4e5f"
+        "&policy=eyJleHBpcmF0aW9uIjoi"
+    )
+    sent = Request(
+        "POST", ME, (("content-type", "application/x-www-form-urlencoded"),), fields.encode()
+    )
+    written = redactor.request(sent)
+
+    assert written.body == fields.replace("0a1b2c3d4e5f", REDACTED).encode()
+    assert redactor.text('{"signed": "0a1b2c3d4e5f"}') == '{"signed": "<REDACTED>"}'
+
+
+@pytest.mark.parametrize(
+    "request_with",
+    [
+        lambda word: Request("GET", ME, (("Authorization", f"Bearer {word}"),)),
+        lambda word: Request("POST", ME, (), f'{{"password": "{word}"}}'.encode()),
+        lambda word: Request("GET", f"{ME}?api_key={word}"),
+    ],
+)
+@pytest.mark.parametrize("word", ["invalid_token", "undefined", "REQUIRED", "Not-Authorized"])
+def test_words_in_the_place_of_a_credential_are_kept_elsewhere(
+    request_with: Callable[[str], Request], word: str
+) -> None:
+    """A test of a wrong token would remove a word from every response."""
+    redactor = Redactor()
+    assert word not in repr(astuple(redactor.request(request_with(word))))
+
+    assert redactor.text(f'{{"error": "{word}"}}') == f'{{"error": "{word}"}}'
+
+
+@pytest.mark.parametrize(
+    ("key", "is_kept"),
+    [
+        ("uploads/2026/report-of-may.pdf", True),
+        ("uploads/${filename}/and-more", True),
+        ("a-long-name-of-a-letter.pdf", True),
+        ("7fK2xQ9zLr8TtVb3nWm5YcHs", False),
+        ("AbC/dEfGhIjKlMnOpQrStUv==", False),
+    ],
+)
+def test_the_key_of_an_object_is_no_credential(key: str, is_kept: bool) -> None:
+    """Storage services call the name of an object its key."""
+    form = Request("POST", ME, (), f"key={quote(key, safe='')}&n=1".encode())
+
+    assert (Redactor().request(form).body == form.body) is is_kept
 
 
 @pytest.mark.parametrize(

@@ -214,6 +214,24 @@ def dm_redactor(*rules: str) -> Any:
     return Redactor(redact=rules)
 
 
+def test_a_credential_that_is_learned_later_is_removed_from_what_was_written_before(
+    tmp_path: Path,
+) -> None:
+    """When the recording ends, it is nowhere in the file."""
+    token = "s3ss1on-0f-Ann-1"
+    path = tmp_path / "tour.yaml"
+    with opened(path, "update") as cassette:
+        cassette.record(old(f'{{"session": "{token}"}}'))
+        cassette.record(old("between", path="/1"))
+        headers = (("Authorization", f"Bearer {token}"),)
+        cassette.record(answered(replace(get(f"/2?session={token}"), headers=headers)))
+
+    assert token not in path.read_text()
+    assert bodies(path)[0] == ("/0", b'{"session": "<REDACTED>"}')
+    assert bodies(path)[2][0] == "/2?session=<REDACTED>"
+    assert read_cassette(path).problem is None
+
+
 # -- failures --------------------------------------------------------------------------------------
 
 

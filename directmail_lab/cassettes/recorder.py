@@ -126,6 +126,8 @@ class Recorder:
         self._dropped: set[int] = set()
         self._begun: list[Begun] = []
         self._letters = _Letters()
+        # How many credentials the redactor knew when it began to write.
+        self._learned: int | None = None
         self._asked: set[_Key] = set()
         self._unfinished: dict[Path, tuple[Version | None, Player, FileRecording]] = {}
 
@@ -217,6 +219,8 @@ class Recorder:
         mark = ""
         if dropped:
             mark = layout.mark_line([index + 1 for index in sorted(dropped)], writer.count)
+        if self._learned is None:
+            self._learned = self._redactor.learned
         writer.append(mark.encode() + text)
         self._replaced.update(dropped)
         self._letters.forget(dropped)
@@ -467,9 +471,16 @@ class Recorder:
         writer.close()
         # If a copy is not possible, the marks say the same, and a later recording makes the copy.
         with suppress(OSError, CassetteInUseError, CassetteFormatError):
-            if self._replaced or self._dropped:
-                self._rewrite(read_cassette(self._file))
+            has_secrets = self._has_late_secrets()
+            if self._replaced or self._dropped or has_secrets:
+                self._rewrite(read_cassette(self._file), as_written=not has_secrets)
         self._put_in_place(ending)
+
+    def _has_late_secrets(self) -> bool:
+        """Return whether a credential may be in the file that was learned after it was written."""
+        if self._redactor.learned == self._learned:
+            return False
+        return self._redactor.may_be_in(self._file.read_text("utf-8"))
 
     def _put_in_place(self, ending: Ending) -> None:
         """Let the file take the place of the cassette's, if it is another one."""

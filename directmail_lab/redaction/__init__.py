@@ -16,11 +16,13 @@ The threat model of this package:
   its contents are not searched.
 - **A key shorter than eight characters** cannot be told from other text: a key ``200`` is in every
   response. It is removed only where credentials are expected.
-- **Other credentials are recognised by their place.** ``Authorization`` and cookies are never
-  written. ``<REDACTED>`` replaces the value of a header whose name announces a credential, of
-  parameters and fields with exact names, and the user info of an address. It also replaces the key
-  there, so that a replay with another key finds the request. If the service echoes a credential of
-  a request, the echo is removed, too.
+- **Other credentials are recognised by their place.** ``Authorization`` and the values of cookies
+  are never written. ``<REDACTED>`` replaces the value of a header whose name announces a
+  credential, of parameters and fields with exact names, and the user info of an address. It also
+  replaces the key there, so that a replay with another key finds the request. A credential of a
+  request or a response is removed wherever else it is, when a recording ends also from what was
+  recorded before. The second one that the service issues becomes ``<REDACTED-2>``, and so on. Words
+  are no secret.
 - **A cassette, notebook or zip from a stranger** takes linear time here, whatever its contents.
 - **The caller is trusted**, and all keys of the process are known (`credentials.known_keys`).
 """

@@ -21,10 +21,17 @@ PLACEHOLDER: Final = "<API_KEY>"
 """Replaces the key. The service's document writes the key like this."""
 
 REDACTED: Final = "<REDACTED>"
-"""Replaces a credential that is recognised by its place, the key included."""
+"""Replaces a credential that is recognised by its place, the key included.
+
+The second one that the service issues in a recording becomes ``<REDACTED-2>``, and so on, so that
+each request in a replay still tells which of them it carries.
+"""
+
+_STAND_IN: Final = re.compile(r"<REDACTED(?:-\d{1,4})?>")
+_MOST_ISSUED: Final = 100
 
 REPLACED: Final = re.compile(
-    r"<(?:API_KEY|REDACTED|[^<>]+-[0-9a-f]{8}|not (?:searched|recorded): \d+ bytes)>"
+    r"<(?:API_KEY|REDACTED(?:-\d{1,4})?|[^<>]+-[0-9a-f]{8}|not (?:searched|recorded): \d+ bytes)>"
     r"|person-[0-9a-f]{8}@example\.invalid|\+999\d{9}(?!\d)"
 )
 """What replaces a value: a placeholder, or a pseudonym (see `personal`)."""
@@ -47,7 +54,7 @@ _BASE64_RUN, _SEGMENT_RUN = (
     for digits in ("A-Za-z0-9+/_-", "A-Za-z0-9+_-")
 )
 # The rest of an escape in front of a run: of `\u00e9` or `%41`, whose digits were removed with it.
-_TORN_ESCAPE: Final = re.compile(r"(?<!\\)(?:\\+[ux]?|%)(?=<(?:API_KEY|REDACTED)>)")
+_TORN_ESCAPE: Final = re.compile(r"(?<!\\)(?:\\+[ux]?|%)(?=<(?:API_KEY|REDACTED(?:-\d{1,4})?)>)")
 
 
 def has_placeholder(text: str) -> bool:
@@ -135,7 +142,7 @@ class _Forms(Hidden):
     long.
     """
 
-    __slots__ = ("__any", "__encoded", "__escapes", "__hints", "__placeholder")
+    __slots__ = ("__any", "__encoded", "__escapes", "__hints", "placeholder")
 
     def __init__(self, key: str, placeholder: str) -> None:
         hex_digits, digits = key.encode().hex(), list(_base64_digits(key))
@@ -146,7 +153,7 @@ class _Forms(Hidden):
         base64 = "|".join(map(_base64_pattern, digits))
         cases = set().union(*map(_cases, {*key, *marks}))
         codes = {f"{byte:02x}" for case in cases for byte in (*case.encode(), min(ord(case), 255))}
-        self.__placeholder = placeholder
+        self.placeholder = placeholder
         halves = chain.from_iterable(map(_halves, (*digits, *url_safe)))
         self.__hints = {*map(lower_ascii, (key, key.lower(), key.upper(), hex_digits, *halves))}
         # Each pattern begins with a literal: three such searches are faster than one for all.
@@ -173,10 +180,10 @@ class _Forms(Hidden):
         base64_run = _SEGMENT_RUN if _ADDRESS.fullmatch(text) else _BASE64_RUN
 
         def replaced(run: re.Match[str]) -> str:
-            return self.__placeholder if self.__encoded.search(run[0]) else run[0]
+            return self.placeholder if self.__encoded.search(run[0]) else run[0]
 
         text = base64_run.sub(replaced, _HEX_RUN.sub(replaced, text))
-        return _TORN_ESCAPE.sub("", self.__any.sub(self.__placeholder, text))
+        return _TORN_ESCAPE.sub("", self.__any.sub(self.placeholder, text))
 
 
 @final
@@ -186,10 +193,11 @@ class KeySearch(Hidden):
     It does not search for a key of fewer than eight characters: ``200`` is in every response.
     """
 
-    __slots__ = ("__forms",)
+    __slots__ = ("__forms", "__issued")
 
     def __init__(self, keys: Iterable[str] = ()) -> None:
         self.__forms: dict[str, _Forms] = {}
+        self.__issued = 0
         self.learn(keys)
 
     @property
@@ -203,6 +211,27 @@ class KeySearch(Hidden):
             if key not in self.__forms and _is_searchable(key):
                 # A new dict, since another thread may be searching.
                 self.__forms = {**self.__forms, key: _Forms(key, placeholder)}
+
+    def issue(self, key: str) -> None:
+        """Search for a credential that the service issued, too; each gets a stand-in of its own.
+
+        After 100 no more are learned: a service may issue one with each response.
+        """
+        if key not in self.__forms and _is_searchable(key) and self.__issued < _MOST_ISSUED:
+            self.__issued += 1
+            self.learn([key], REDACTED if self.__issued == 1 else f"<REDACTED-{self.__issued}>")
+
+    def stand_in(self, key: str) -> str:
+        """Return what replaces a credential that is recognised by its place."""
+        if _STAND_IN.fullmatch(key):
+            return key
+        forms = self.__forms.get(key)
+        return REDACTED if forms is None or forms.placeholder == PLACEHOLDER else forms.placeholder
+
+    @property
+    def count(self) -> int:
+        """How many keys it knows."""
+        return len(self.__forms)
 
     def join(self, other: KeySearch) -> None:
         """Search for the keys of another search, too."""

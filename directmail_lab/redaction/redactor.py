@@ -9,6 +9,7 @@ log messages while a session has a key.
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import re
 from base64 import b64decode
@@ -35,7 +36,17 @@ from .personal import FIELD, Pseudonyms, normalize
 
 # Headers that are never written: each is a credential, or as valuable as one.
 _AUTHORIZATION: Final = frozenset(("authorization", "proxy-authorization"))
-_DROPPED: Final = _AUTHORIZATION | {"cookie", "cookie2", "set-cookie", "set-cookie2"}
+_DROPPED: Final = _AUTHORIZATION | {"cookie", "cookie2", "set-cookie2"}
+_SETS_COOKIE: Final = "set-cookie"
+# A cookie's name, its value, and the attributes that are written with it. Several cookies in one
+# line have commas between them.
+_COOKIE: Final = re.compile(r"\s*([^=;,\s]{0,256}?)\s*=\s*([^;]*)(.*)", re.DOTALL)
+_ATTRIBUTE: Final = re.compile(
+    r";\s*(expires=(?:\w{3,9}, )?[\w :+-]{0,40}"
+    r"|(?:path|domain|max-age|samesite|priority)=[^;,]{0,256}"
+    r"|secure|httponly|partitioned)(?=\s*(?:[;,]|$))",
+    re.IGNORECASE,
+)
 # Headers that are written without their value: DD-API-KEY, X-Auth-Token, X-Amz-Security-Token.
 # These keep their value: X-CSRF-Token, X-Next-Page-Token, X-RateLimit-Remaining-Tokens.
 _CREDENTIAL_HEADER: Final = re.compile(
@@ -56,6 +67,13 @@ _CREDENTIAL_FIELD: Final = re.compile(
     "|[a-z0-9]*(?:password|passwd|passwort|pwd)(?:confirmation|confirm|again|repeat|[0-9])?"
 )
 _LONG_ENOUGH: Final = 16
+# A form names the object that it uploads in a field "key": a path in lower case, or a file.
+_OBJECT_NAME: Final = re.compile(
+    r"(?=[^/]*/)[a-z0-9._/ -]*|.*\$\{filename\}.*|[\w /-]+\.[a-z]{1,4}"
+)
+# Words, such as "invalid_token": they are no secret, and would be removed everywhere.
+_WORDS: Final = re.compile(r"(?:[a-z]+|[A-Z]+|[A-Z][a-z]+)(?:[._-](?:[a-z]+|[A-Z]+|[A-Z][a-z]+))*")
+_LONGEST_WORDS: Final = 40
 # S3, CloudFront and Azure sign addresses so. A person's signature has spaces.
 _SIGNATURE: Final = re.compile(r"[\w+/~-]{20,}=*", re.ASCII)
 # Each text with such a field contains one of these.
@@ -83,7 +101,7 @@ _OPENED_HINTS: Final = ("!!binary", "\\u0000")
 _USER_INFO_HINT: Final = re.compile(r"://[^/?#@\s\"'<>]+@", re.ASCII)
 _USER_INFO = re.compile(r"(?<=://)[^/?#@\s\"'<>\\]+(?=@)")
 # A placeholder in a URL that a client has escaped.
-_ESCAPED_PLACEHOLDER = re.compile("%3C(API_KEY|REDACTED)%3E", re.IGNORECASE)
+_ESCAPED_PLACEHOLDER = re.compile(r"%3C(API_KEY|REDACTED(?:-\d{1,4})?)%3E", re.IGNORECASE)
 # RFC 7235: a scheme and one token. Digest and AWS4 have parameters instead, and none is a key.
 _SCHEME = re.compile(r"\s*([A-Za-z][A-Za-z0-9-]{1,31}) ")
 _ONE_PART = re.compile(r"\s*([A-Za-z][\w-]*)\s+([A-Za-z0-9._~+/-]+=*)\s*")
@@ -166,9 +184,16 @@ class Redactor(Hidden):
             if lower is not None and not self._is_hinted_at(lower):
                 return interaction
         self._learn(_secrets_in(interaction))
-        request, response = self.request(interaction.request), interaction.response
+        self._learn(self._fields_of(interaction.request))
+        response = interaction.response
+        for secret in _fields_in(_readable(response.body, response.headers)):
+            self.__keys.issue(secret)
+        request = self.request(interaction.request)
         texts, headers, body = self._message(
-            [response.reason, response.incomplete], response.headers, response.body
+            [response.reason, response.incomplete],
+            response.headers,
+            response.body,
+            stand_in=self.__keys.stand_in,
         )
         response = replace(
             response, reason=texts[0], incomplete=texts[1], headers=headers, body=body
@@ -211,9 +236,25 @@ class Redactor(Hidden):
         if is_bare and not self._is_affected(request.uri):
             return request  # most requests of a replay
         self._learn(_secrets_of(request))
+        self._learn(self._fields_of(request))
         texts = [request.method, _ESCAPED_PLACEHOLDER.sub(r"<\1>", request.uri)]
         (method, uri), headers, body = self._message(texts, request.headers, request.body or b"")
         return Request(method, uri, headers, None if request.body is None else body)
+
+    def _fields_of(self, request: Request) -> Iterator[str]:
+        """Yield the credentials in the named fields of a request."""
+        yield from _fields_in(request.uri)
+        if request.body:
+            yield from _fields_in(_readable(request.body, request.headers))
+
+    @property
+    def learned(self) -> int:
+        """How many keys and credentials it knows."""
+        return self.__keys.count
+
+    def may_be_in(self, written: str) -> bool:
+        """Return whether a written text may have a key or a credential."""
+        return self.__keys.may_be_in(lower_ascii(written))
 
     @hide_frames
     def text(self, text: str) -> str:
@@ -261,10 +302,17 @@ class Redactor(Hidden):
         return replace(interaction, request=request, response=response)
 
     def _message(
-        self, texts: list[str], headers: Headers, body: bytes
+        self,
+        texts: list[str],
+        headers: Headers,
+        body: bytes,
+        stand_in: Callable[[str], str] = lambda _: REDACTED,
     ) -> tuple[list[str], Headers, bytes]:
-        """Return the redacted texts, headers and body of a message. The headers fit the body."""
-        written = self._body(body, headers) if body else body
+        """Return the redacted texts, headers and body of a message. The headers fit the body.
+
+        ``stand_in`` returns what replaces a credential in a named field of the body.
+        """
+        written = self._body(body, headers, stand_in) if body else body
         parts = self._texts([*texts, *chain.from_iterable(self._headers(headers))])
         headers = tuple(zip(parts[len(texts) :: 2], parts[len(texts) + 1 :: 2], strict=True))
         if written != body:
@@ -281,13 +329,20 @@ class Redactor(Hidden):
         masks = [_mask(name) for name, _ in headers]
         if not self.__personal and masks.count("") == len(masks):
             return headers
-        own = self.__personal.field if self.__personal else lambda _, value: value
-        kept = [
-            (*pair, mask) for pair, mask in zip(headers, masks, strict=True) if mask is not None
-        ]
-        return tuple([(name, value and (mask or own(name, value))) for name, value, mask in kept])
+        kept = []
+        for (name, value), mask in zip(headers, masks, strict=True):
+            if mask is None:
+                continue
+            if mask == _SETS_COOKIE:
+                value = _without_value(value)
+            elif mask:
+                value = value and mask
+            elif self.__personal:
+                value = value and self.__personal.field(name, value)
+            kept.append((name, value))
+        return tuple(kept)
 
-    def _body(self, body: bytes, headers: Headers) -> bytes:
+    def _body(self, body: bytes, headers: Headers, stand_in: Callable[[str], str]) -> bytes:
         """Return a redacted body. If something was removed from it, it is no longer compressed."""
         try:
             plain = unpack(body, header(headers, "content-encoding") or "")
@@ -299,7 +354,7 @@ class Redactor(Hidden):
         # UTF-16 without a declared charset.
         if "\0" in text and self.__keys.holds(text.replace("\0", "")):
             return missing_body(len(body), "searched")
-        written = self._text(text)
+        written = self._text(text, stand_in)
         return body if written == text else written.encode(charset)
 
     def _is_affected(self, text: str) -> bool:
@@ -317,24 +372,83 @@ class Redactor(Hidden):
         is_affected = self.__personal or self._is_affected("\n".join(texts))
         return list(map(self._text, texts)) if is_affected else texts
 
-    def _text(self, text: str) -> str:
+    def _text(self, text: str, stand_in: Callable[[str], str] = lambda _: REDACTED) -> str:
         if self._is_affected(text):
-            for pattern in (FIELD, _PART, *_JSON_FIELDS) if "=" in text else _JSON_FIELDS:
-                text = pattern.sub(_redacted_field, text)
+
+            def redacted_field(field: re.Match[str]) -> str:
+                before, _, value = field.groups()
+                if not _is_credential(field):
+                    return f"{before}{value}"
+                return f"{before}{stand_in(_unescaped(field))}"
+
+            for pattern in _field_patterns(text):
+                text = pattern.sub(redacted_field, text)
             text = _USER_INFO.sub(REDACTED, text)
             if self.__keys.holds(text):
                 text = self.__keys.removed_from(text)
         return self.__personal.text(text) if self.__personal else text
 
 
-def _redacted_field(field: re.Match[str]) -> str:
-    """Return a field of a form, a query or JSON, with ``<REDACTED>`` for a credential."""
-    before, name, value = field.groups()
+def _field_patterns(text: str) -> tuple[re.Pattern[str], ...]:
+    return (FIELD, _PART, *_JSON_FIELDS) if "=" in text else _JSON_FIELDS
+
+
+def _is_credential(field: re.Match[str]) -> bool:
+    """Return whether a field of a form, a query or JSON has a credential."""
+    _, name, value = field.groups()
     name = normalize(unquote(name))
-    is_long = name in ("key", "token") and len(value) >= _LONG_ENOUGH
-    is_signature = name in ("sig", "signature") and _SIGNATURE.fullmatch(unquote_plus(value))
-    is_credential = value and (is_long or is_signature or _CREDENTIAL_FIELD.fullmatch(name))
-    return f"{before}{REDACTED if is_credential else value}"
+    if name in ("key", "token"):
+        is_object = name == "key" and _OBJECT_NAME.fullmatch(unquote_plus(value))
+        return len(value) >= _LONG_ENOUGH and not is_object
+    if name in ("sig", "signature"):
+        return _SIGNATURE.fullmatch(unquote_plus(value)) is not None
+    return bool(value) and _CREDENTIAL_FIELD.fullmatch(name) is not None
+
+
+def _unescaped(field: re.Match[str]) -> str:
+    """Return the value of a field without the escapes of JSON or of a form."""
+    value = field[3]
+    if field.re in _JSON_FIELDS:
+        with contextlib.suppress(ValueError):
+            return str(json.loads(f'"{value}"'))
+        return value
+    return unquote_plus(value) if field.re is FIELD else value
+
+
+def _fields_in(text: str) -> Iterator[str]:
+    """Yield the credentials in the named fields of a text that are no words."""
+    if not any(map(lower_ascii(text).__contains__, _HINTS)):
+        return
+    for pattern in _field_patterns(text):
+        for field in pattern.finditer(text):
+            if _is_credential(field) and _teaches(_unescaped(field)):
+                yield _unescaped(field)
+
+
+def _teaches(secret: str) -> bool:
+    """Return whether a credential is removed wherever else it is."""
+    is_words = len(secret) <= _LONGEST_WORDS and _WORDS.fullmatch(secret) is not None
+    has_letter = any(map(str.isalpha, secret))
+    return has_letter and not is_words and not re.search(r"\s", secret)
+
+
+def _without_value(cookie: str) -> str:
+    """Return a ``Set-Cookie`` with its name and attributes, and a stand-in as its value."""
+    match = _COOKIE.fullmatch(cookie)
+    if match is None:
+        return REDACTED
+    name, value, rest = match.groups()
+    attributes = "".join(f"; {each}" for each in _ATTRIBUTE.findall(rest))
+    return f"{name}={value and REDACTED}{attributes}"
+
+
+def _readable(body: bytes, headers: Headers) -> str:
+    """Return a body as text to look for credentials; empty if it cannot be searched."""
+    try:
+        plain = unpack(body, header(headers, "content-encoding") or "")
+        return _decoded(plain, header(headers, "content-type") or "")[0]
+    except ValueError:
+        return ""
 
 
 @lru_cache(1000)  # without it, the same few names take a fifth of the time of a recording
@@ -342,6 +456,8 @@ def _mask(header_name: str) -> str | None:
     """Return ``<REDACTED>`` to replace a header's value, ``""`` to keep it, None to drop it."""
     if header_name.lower() in _DROPPED:
         return None
+    if header_name.lower() == _SETS_COOKIE:
+        return _SETS_COOKIE
     is_credential = _CREDENTIAL_HEADER.search(header_name) and not _OTHER_HEADER.search(header_name)
     return REDACTED if is_credential else ""
 
@@ -411,12 +527,13 @@ def carries_credentials(request: Request) -> bool:
 
 
 def _secrets_of(request: Request) -> Iterator[str]:
+    """Yield the credentials of a request that are no words."""
     for name, value in request.headers:
         if name.lower() in _AUTHORIZATION:
-            yield from _credentials(value)
-        elif _API_KEY.fullmatch(name) or (_mask(name) and not value.isalpha()):
+            yield from filter(_teaches, _credentials(value))
+        elif _mask(name) and _teaches(value):
             yield value
-    yield from _secrets_in_address(request)
+    yield from filter(_teaches, _secrets_in_address(request))
 
 
 def _secrets_in(interaction: Interaction) -> Iterator[str]:
