@@ -253,6 +253,8 @@ def test_a_file_that_is_not_there_is_said_to_be_missing() -> None:
         CassetteNotFoundError, match=rf"and no such file in {re.escape(str(Path.cwd()))}"
     ):
         find_cassette("tour.har")
+    with pytest.raises(CassetteNotFoundError, match=r"tour\.har'.* Name one that"):
+        find_cassette("tour.har")
 
 
 def test_yml_and_yaml_suffixes_are_equivalent(tmp_path: Path) -> None:

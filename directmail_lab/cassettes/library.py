@@ -19,6 +19,7 @@ from ..errors import CassetteError, CassetteInUseError, CassetteNotFoundError
 from ..settings import CASSETTES_VARIABLE, variable
 
 SUFFIXES: Final = (".yaml", ".yml", ".json")
+_NEVER_RECORDED: Final = (".json", ".har")
 _FOLDER: Final = "cassettes"
 # File systems allow 255 and 4,096; a lock file and an unfinished recording have longer names.
 _MAX_NAME_BYTES: Final = 230
@@ -79,12 +80,14 @@ def find_cassette(name: str | Path, first: Sequence[Path] = ()) -> Path:
     skipped = [] if isinstance(name, Path) else _skipped_folders()
     note = f" {_not_trusted(skipped[0])}" if skipped else ""
     places = " or ".join(map(str, folders)) or "any folder"
+    advice = "Name one that `directmail-lab cassette list` shows."
+    if Path(name).suffix.lower() not in _NEVER_RECORDED:
+        advice = f"Record it with record({title!r}), or n{advice[1:]}"
     if isinstance(name, str) and Path(name).suffix:
         places += f", and no such file in {Path.cwd()}"
     raise CassetteNotFoundError(
         f"There is no cassette {title!r} in {places}.{note}",
-        f"{hint}Record it with record({title!r}), or name one that `directmail-lab cassette list` "
-        "shows.",
+        f"{hint}{advice}",
     )
 
 
@@ -124,7 +127,7 @@ def new_cassette_path(name: str | Path, first: Sequence[Path] = ()) -> Path:
         and none is named, the cassette is new and Windows refuses its name, or the name ends in
         .json or .har: nothing can be appended to such files.
     """
-    if (suffix := Path(name).suffix.lower()) in (".json", ".har"):
+    if (suffix := Path(name).suffix.lower()) in _NEVER_RECORDED:
         raise CassetteError(
             "A recording is YAML, written line by line.",
             f"Name it without {suffix}, and convert it "
