@@ -152,7 +152,12 @@ def lists(monkeypatch: pytest.MonkeyPatch) -> Iterator[Lists]:
             response = body if isinstance(body, httpx.Response) else httpx.Response(200, json=body)
             for name in ("Limit", "Remaining", "Reset"):
                 response.headers[f"X-RateLimit-{name}"] = "300"
-            return response
+            # As from the network: a session records a response when its body has been read.
+            return httpx.Response(
+                response.status_code,
+                headers=response.headers,
+                stream=httpx.ByteStream(response.content),
+            )
 
         network = httpx.MockTransport(respond)
         monkeypatch.setattr(httpx, "HTTPTransport", lambda **_: network)

@@ -12,8 +12,10 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 import pytest
+from hypothesis import given, strategies as st
 
 import directmail_lab as dm
+from directmail_lab.exchange.next_page import Next, PageList, read_page
 
 RECORDS = [{"id": number, "name": f"n{number}"} for number in range(1, 8)]
 Query = dict[str, str]
@@ -385,6 +387,48 @@ def test_equal_pages_at_different_addresses_are_all_kept(
 ) -> None:
     """Records without an id may well be equal."""
     assert len(dm.frame(dm.pages(serve(style)))) == len(RECORDS)
+
+
+NAMES = st.sampled_from(
+    [
+        "next",
+        "next_page",
+        "links",
+        "meta",
+        "data",
+        "items",
+        "total",
+        "page",
+        "offset",
+        "limit",
+        "rel",
+    ]
+)
+VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.sampled_from(["", "next", "/x?page=2", "9" * 5000]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=4),
+    max_leaves=8,
+)
+
+
+@given(
+    body=VALUES,
+    query=st.dictionaries(NAMES, st.sampled_from(["1", "x", "9" * 5000]), max_size=2),
+    total=st.sampled_from(["7", "", "9" * 5000, "-1"]),
+)
+def test_no_page_breaks_the_reading_of_it(body: Any, query: Query, total: str) -> None:
+    """Whatever a service sends, a page is the last, or says how to request the next."""
+    page = read_page(
+        query, [("X-Total-Count", total), ("Content-Range", f"0-2/{total}")], None, body
+    )
+    pages = PageList()
+    answer = pages.next_of(page)
+
+    assert answer is None or isinstance(answer, Next)
+    assert pages.has_seen(page) is bool(page.records)
 
 
 def test_a_part_that_was_asked_for_is_whole(serve: Callable[[Style], str]) -> None:

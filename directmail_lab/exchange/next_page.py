@@ -49,6 +49,8 @@ _LIMITS: Final = _names("itemsperpage limit maxresults pagelimit top")
 # The names under which a body repeats the parameter "page".
 _PAGE_ALIASES: Final = _names("currentpage number")
 
+_MOST_DIGITS: Final = 18
+
 
 @dataclass(frozen=True, slots=True)
 class Next:
@@ -123,8 +125,9 @@ class Page:
     def size(self) -> int:
         """How many records were asked for, or how many a page has at most; 0 if not known."""
         for name, value in self.query.items():
-            if _plain(name) in _PAGE_SIZES | _LIMITS and value.isdecimal():
-                return int(value)
+            size = _integer(value)
+            if size is not None and _plain(name) in _PAGE_SIZES | _LIMITS:
+                return size
         return self.number(_PAGE_SIZES | _LIMITS)
 
 
@@ -147,11 +150,12 @@ def _add_header(page: Page, name: str, text: str) -> None:
     """Add what a header says: ``X-Total-Count``, ``X-WP-Total``, ``Content-Range``."""
     if name == "content-range":
         unit, _, total = text.partition("/")
-        if total.isdecimal() and not unit.startswith("bytes"):
-            page.fields["total"] = ("total", int(total))
+        if not unit.startswith("bytes"):
+            page.fields["total"] = ("total", _integer(total))
     elif name.startswith("x-"):
         written = re.sub("^x-(wp-|pagination-)?", "", name).replace("-", "_")
-        page.fields[_plain(written)] = (written, int(text) if text.isdecimal() else text)
+        number = _integer(text)
+        page.fields[_plain(written)] = (written, text if number is None else number)
 
 
 def _add_field(page: Page, path: Path, value: object) -> None:
@@ -168,7 +172,7 @@ def _add_field(page: Page, path: Path, value: object) -> None:
         return
     if name in ("link", "links") and isinstance(value, list):
         for each in value:
-            if isinstance(each, dict) and each.get("rel") == "next":
+            if isinstance(each, dict) and str(each.get("rel")).lower() == "next":
                 page.links.append(_link(str(each.get("href") or "")))
     elif name in _ADDRESSES:
         # Under these two names there may also be a number or a token.
@@ -183,6 +187,11 @@ def _is_address(value: object) -> bool:
 
 def _link(value: object) -> object:
     return Next(address=value) if value and isinstance(value, str) else value
+
+
+def _integer(text: str) -> int | None:
+    # Python refuses to parse thousands of digits.
+    return int(text) if text.isdecimal() and len(text) < _MOST_DIGITS else None
 
 
 def _plain(name: str) -> str:
@@ -345,8 +354,9 @@ class PageList:
         if named:
             return Counter(named, int(page.query[named]), self.page is not None)
         for name, value in page.query.items():
-            if value.isdecimal() and _plain(name) in _PAGE_NUMBERS | _OFFSETS:
-                return Counter(name, int(value), _plain(name) in _PAGE_NUMBERS)
+            number = _integer(value)
+            if number is not None and _plain(name) in _PAGE_NUMBERS | _OFFSETS:
+                return Counter(name, number, _plain(name) in _PAGE_NUMBERS)
         for plain, (name, value) in page.fields.items():
             is_other = plain == "number" and not page.number(_PAGE_COUNTS)
             if type(value) is int and plain in _PAGE_NUMBERS | _OFFSETS and not is_other:
@@ -377,7 +387,7 @@ def _address(page: Page) -> Next | None:
 
 def _token(page: Page) -> Next | None:
     for plain, (name, value) in page.fields.items():
-        is_token = isinstance(value, str | int) and not isinstance(value, bool) and value != ""
+        is_token = bool(value) and isinstance(value, str | int) and not isinstance(value, bool)
         parameter = _parameter_of(name)
         is_known = plain.removeprefix("next") in _TOKENS or parameter in page.query
         if plain.startswith("next") and is_token and is_known:
