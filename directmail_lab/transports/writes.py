@@ -320,7 +320,7 @@ def _advice(request: httpx.Request, write: SentWrite, cassette: Cassette | None)
     if not write.status:
         return f"Find out whether it was carried out. {again}"
     if request.extensions.get(IF_SENT) == "keep":
-        return f"Its response is no longer there. {again}"
+        return f"Its whole response is not known here. {again}"
     keep = option.format("keep")
     advice = f"To get its response back, and send only what was never sent: {keep}. {again}"
     if cassette is not None:

@@ -145,9 +145,8 @@ class Composer:
             raise DirectMailLabError(
                 "Nothing was sent: another session is open since the question.", "Send it again."
             )
-        if (
-            len(_sent_before(session, request)) != before
-        ):  # only what the question says is confirmed
+        # Only what the question says is confirmed.
+        if len(_sent_before(session, request)) != before:
             raise DirectMailLabError(
                 "Nothing was sent: since the question, this write was sent, or the mode has "
                 "changed.",
