@@ -118,7 +118,7 @@ def handle_request(recording: Recording, request: object) -> Reply:
                 about: dict[str, Any] = {"title": recording.title}
                 about |= {"base_url": recording.base_url, "total": len(recording)}
                 about |= {"fields": Row._fields, "rows": rows(recording, first, limit)}
-                return about | {"note": _note(recording)}, []
+                return about | {"note": _note(recording), "is_file": recording.path is not None}, []
             case {"action": "editor"}:
                 return {}, [read_static("codemirror.js").encode()]
             case {"action": "detail", "number": int(number)}:
@@ -246,7 +246,7 @@ def _row(recording: Recording, number: int) -> Row:
     return Row(
         time=None if math.isnan(reading.at) else round(reading.at * 1000, 3),
         method=reading.method,
-        path=path if len(path) <= _MAX_PATH else f"{path[:_MAX_PATH]}…",
+        path=path if len(path) <= _MAX_PATH else f"{path[: _MAX_PATH - 20]}…{path[-20:]}",
         status=reading.status or None,
         remaining=reading.remaining,
         ms=None if reading.elapsed_s is None else round(reading.elapsed_s * 1000, 3),

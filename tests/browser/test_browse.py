@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import cassette_samples
@@ -325,9 +326,31 @@ def test_attempts_of_one_call_share_a_row_that_expands(page: Page, server: Serve
     command(page, "application:toggle-left-area")
     rows(root).nth(1).click()
     expect(root.get_by_role("heading", name="4 GET /v1/a")).to_be_visible()
-    path = rows(root).nth(1).locator(".dml-c-path span")
+    path = rows(root).nth(1).locator(".dml-c-path > span").first
 
     assert path.evaluate("span => span.scrollWidth <= span.clientWidth")
+
+
+def test_a_row_shows_the_end_of_its_path_and_that_it_was_recorded_again(
+    page: Page, server: Server
+) -> None:
+    """The beginning of a long path is cut, and a response in CSV has a table."""
+    table = replace(
+        typed("text/csv", "id,name\n1,Joe\n"), recorded_at=datetime(2027, 3, 4, tzinfo=UTC)
+    )
+    name = recorded(server, "again", answered(get(f"/v1/contacts/{'1' * 150}-the-end")), table)
+    root = browse(page, server, name)
+    end = rows(root).nth(0).locator(".dml-c-end")
+    expect(end).to_have_text("1111-the-end")
+    expect(rows(root).nth(1)).to_contain_text("recorded again on 4 March 2027")
+    expect(rows(root).nth(0)).not_to_contain_text("again")
+    opened(root, 2).get_by_role("tab", name="Table").click()
+    expect(root.get_by_role("cell", name="Joe")).to_be_visible()
+
+    assert end.evaluate("span => span.scrollWidth <= span.clientWidth")
+    assert end.evaluate(
+        "span => span.previousSibling.scrollWidth > span.previousSibling.clientWidth"
+    )
 
 
 def test_the_response_is_in_view_on_a_small_screen(

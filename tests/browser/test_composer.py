@@ -226,6 +226,12 @@ def test_a_slow_request_counts_up_and_is_aborted_by_one_key(
     response = root.get_by_role("region", name="Response")
 
     expect(response).to_contain_text("200 OK")
+    pane = response.locator("> .dml-b-pane")
+    expect(pane).to_have_css("opacity", "1")
+    address(root).fill("/v1/lists")  # the response is now that of an earlier request
+    expect(pane).to_have_css("opacity", "0.5")
+    page.keyboard.press("Control+Enter")
+    expect(pane).to_have_css("opacity", "1")
 
 
 def test_a_hostile_recording_cannot_put_markup_or_a_host_into_the_form(

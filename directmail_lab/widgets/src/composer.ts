@@ -71,7 +71,7 @@ export function createComposer({ send, loadEditor, onSent, onInsert, onLeave }: 
   const file = make("input", { type: "file", ariaLabel: "Body file" });
   const box = div("dml-b-editor");
   const untouched = soft("");
-  const editor = createEditor({ parent: box, label: "Body text", onChange: () => ((bodyChanged = dirty = true), onChange()) }, loadEditor);
+  const editor = createEditor({ parent: box, label: "Body text", onChange: () => ((bodyChanged = dirty = true), mark(), onChange()) }, loadEditor);
   const formatting = makeButton("Format", () => format(), { title: "Format the JSON" });
   const bodyPanel = div("dml-e-body", untouched, fields.root, file, box);
   const tabs = createTabs("Request", [
@@ -97,6 +97,7 @@ export function createComposer({ send, loadEditor, onSent, onInsert, onLeave }: 
     if (target === address) onAddress(inputType);
     if (target === kind) onKind();
     dirty = true;
+    mark();
     onChange();
   });
   address.addEventListener("paste", (event) => {
@@ -112,7 +113,13 @@ export function createComposer({ send, loadEditor, onSent, onInsert, onLeave }: 
     return kind.value === "json" || kind.value === "text";
   }
 
+  /* Mark whether this is another request than the one whose response is shown. */
+  function mark() {
+    root.toggleAttribute("data-is-other", busy || dirty);
+  }
+
   function show() {
+    mark();
     setText(sending, "Send");
     sending.hidden = busy;
     aborting.hidden = !busy;
@@ -294,6 +301,7 @@ export function createComposer({ send, loadEditor, onSent, onInsert, onLeave }: 
     if (rest.token) return put(rest);
     if (problem) say(problem, allow);
     else dirty = false;
+    mark();
     onSent(number);
     hint();
   }

@@ -11,6 +11,8 @@ import type { Row } from "./protocol";
 
 const ROW_PX = 24;
 const SPARE_ROWS = 8;
+/* The end of a long path is never cut: it says which of many the row is about. */
+const [LONG_PATH, PATH_END] = [16, 12];
 const NAMES = COLUMNS.map(({ name }) => name);
 const [PATH, STATUS, TIMELINE] = ["path", "status", "timeline"].map((name) => NAMES.indexOf(name));
 
@@ -36,6 +38,8 @@ export function createList({ passes, onSelect, onOpen, onCompare, onToggle }: Li
   const lastOf = new Map<number, number>();
   const unanswered = new Map<string, number>();
   const opened = new Set<number>();
+  // Of a file: the numbers of the first rows of a later day.
+  const days = new Map<number, string>();
   const nodes: ReturnType<typeof makeRow>[] = [];
   let shown: number[] = [];
   let [selected, before]: (number | null)[] = [null, null];
@@ -67,16 +71,17 @@ export function createList({ passes, onSelect, onOpen, onCompare, onToggle }: Li
 
   function makeRow() {
     const cells = makeCells("gridcell");
-    const path = make("span");
+    const [path, pathEnd] = [make("span"), make("span", { className: "dml-c-end" })];
+    const again = make("span", { className: "dml-c-again dml-soft" });
     const folding = makeButton("", (event) => {
       event.stopPropagation();
       toggle(node.number);
       grid.focus({ preventScroll: true }); // this button's node may belong to another row now
     }, { className: "dml-b-attempts", tabIndex: -1 });
-    cells[PATH].append(path, folding);
+    cells[PATH].append(path, pathEnd, folding, again);
     const bar = cells[TIMELINE].appendChild(make("div"));
     const root = make("div", { className: "dml-b-row", role: "row" }, ...cells);
-    const node = { root, cells, bar, path, folding, number: 0 };
+    const node = { root, cells, bar, path, pathEnd, again, folding, number: 0 };
     root.addEventListener("click", ({ ctrlKey, metaKey }) => {
       if (isHead(node.number)) return;
       select(node.number);
@@ -87,7 +92,7 @@ export function createList({ passes, onSelect, onOpen, onCompare, onToggle }: Li
   }
 
   function showRow(node: ReturnType<typeof makeRow>, position: number) {
-    const { root, cells, bar, path, folding } = node;
+    const { root, cells, bar, path, pathEnd, again, folding } = node;
     const number = (node.number = shown[position]);
     const row = rows[number - 1];
     const tries = attempts.get(number);
@@ -97,7 +102,11 @@ export function createList({ passes, onSelect, onOpen, onCompare, onToggle }: Li
     root.setAttribute("aria-rowindex", String(position + 2));
     root.setAttribute("aria-selected", String(number === selected || number === compared));
     cells.forEach((cell, i) => i !== PATH && i !== TIMELINE && setText(cell, textOf(i, number)));
-    setText(path, textOf(PATH, number));
+    const wholePath = textOf(PATH, number);
+    const end = wholePath.length > LONG_PATH && !isHead(number) ? wholePath.length - PATH_END : wholePath.length;
+    setText(path, wholePath.slice(0, end));
+    setText(pathEnd, wholePath.slice(end));
+    setText(again, days.get(number) ?? "");
     folding.hidden = !tries;
     if (tries) {
       root.setAttribute("aria-expanded", String(opened.has(number)));
@@ -122,10 +131,17 @@ export function createList({ passes, onSelect, onOpen, onCompare, onToggle }: Li
     const tracks: Record<string, string> = { path: `minmax(8em, ${rest})`, timeline: "minmax(60px, 1fr)" };
     const template = NAMES.filter((_, i) => has[i]).map((name) => tracks[name] ?? "max-content").join(" ");
     if (grid.style.gridTemplateColumns !== template) grid.style.gridTemplateColumns = template;
-    widestCells.forEach((cell, i) => i !== TIMELINE && setText(cell, textOf(i, widest[i]) + (i === PATH && attempts.size ? " ▾ 9×" : "")));
+    widestCells.forEach((cell, i) => i !== TIMELINE && setText(cell, i === PATH ? widestPath() : textOf(i, widest[i])));
     for (const cells of [heads, widestCells, ...nodes.map((node) => node.cells)]) {
       cells.forEach((cell, i) => (cell.hidden = !has[i]));
     }
+  }
+
+  /* The widest path, with what stands after it, as text. */
+  function widestPath() {
+    const texts = [textOf(PATH, widest[PATH]), ...[...days].map(([number, day]) => `${textOf(PATH, number)}   ${day}`)];
+    const longest = texts.reduce((longest, text) => (text.length > longest.length ? text : longest));
+    return attempts.size ? `${longest} ▾ 9×` : longest;
   }
 
   function draw() {
@@ -199,7 +215,15 @@ export function createList({ passes, onSelect, onOpen, onCompare, onToggle }: Li
     for (const each of all.slice(0, -1)) lastOf.set(each, number);
   }
 
-  function add(added: Row[]) {
+  /* An interaction that was recorded on a later day than those before says so. */
+  function addDay(row: Row, number: number) {
+    const day = row.time !== null && Math.floor(row.time / 864e5);
+    if (day === false || day <= Math.floor(until / 864e5) || until === -Infinity) return;
+    const text = new Date(row.time!).toLocaleDateString("en-GB", { day: "numeric", month: "long", year: "numeric", timeZone: "UTC" });
+    days.set(number, `recorded again on ${text}`);
+  }
+
+  function add(added: Row[], isFile: boolean) {
     // If the list begins with earlier sessions, scroll down to the last one.
     const follows = rows.length === 0 ? added[0]?.mark === "session" : grid.scrollTop + grid.clientHeight >= grid.scrollHeight - ROW_PX;
     for (const row of added) {
@@ -210,6 +234,7 @@ export function createList({ passes, onSelect, onOpen, onCompare, onToggle }: Li
         const least = widest[i] === undefined ? 0 : textOf(i, widest[i]).length;
         if (textOf(i, number).length > least) widest[i] = number;
       });
+      if (isFile) addDay(row, number);
       if (row.time === null) continue;
       since = Math.min(since, row.time - (row.ms ?? 0));
       until = Math.max(until, row.time);
@@ -223,7 +248,7 @@ export function createList({ passes, onSelect, onOpen, onCompare, onToggle }: Li
 
   function clear() {
     rows.length = widest.length = shown.length = 0;
-    for (const each of [attempts, lastOf, unanswered, opened]) each.clear();
+    for (const each of [attempts, lastOf, unanswered, opened, days]) each.clear();
     [selected, before, compared, since, until] = [null, null, null, Infinity, -Infinity];
     draw();
   }

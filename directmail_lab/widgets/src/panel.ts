@@ -145,7 +145,7 @@ export function createBrowser(root: HTMLElement, { send, loadEditor, onChange, o
     }
   }
 
-  function show(part: { title: string; base_url: string | null; note: string | null; total: number; fields: string[]; rows: unknown[][]; sends?: boolean }) {
+  function show(part: { title: string; base_url: string | null; note: string | null; total: number; fields: string[]; rows: unknown[][]; sends?: boolean; is_file?: boolean }) {
     const rows = rowsOf(part.fields, part.rows);
     baseUrl = part.base_url ?? "";
     sends = Boolean(part.sends);
@@ -154,7 +154,7 @@ export function createBrowser(root: HTMLElement, { send, loadEditor, onChange, o
     note = part.note || "";
     response.inserting.hidden = sends || !onSelect; // the form has such a button
     writing.hidden = response.editing.hidden = composer.root.hidden = lower.hidden = !sends;
-    list.add(rows);
+    list.add(rows, Boolean(part.is_file));
     // An empty part is the last one, even if the total is greater.
     total = rows.length ? part.total : list.rows.length;
     whole.style.setProperty("--dml-rows", String(total));

@@ -25,6 +25,9 @@ export interface ResponseOptions {
 const definitions = (pairs: Pair[]) =>
   make("dl", {}, ...pairs.flatMap(([name, textContent]) => [make("dt", { textContent: name }), make("dd", { textContent })]));
 
+/* The media types of tables as text, which frame() reads. */
+const CSV = /^(text|application)\/(csv|tab-separated-values)$/;
+
 export function createResponse({ send, loadEditor, hint, onWhole, onEdit, onInsert, onClose }: ResponseOptions) {
   let shown: Details | null = null;
   let tabled = 0;
@@ -101,7 +104,7 @@ export function createResponse({ send, loadEditor, hint, onWhole, onEdit, onInse
     tabs.label("headers", `Headers (${response.headers.length})`);
     sentHead.replaceChildren(make("p", { className: "dml-b-uri", textContent: `${row.method} ${uri}` }), definitions(request.headers));
     sentBody.show(request.body, buffers[0]);
-    tabs.hide("table", response.body.kind !== "json");
+    tabs.hide("table", response.body.kind !== "json" && !CSV.test(response.body.media_type));
     comparison.replaceChildren(soft(HOW_TO_COMPARE));
     tabs.show(tabs.isHidden(tabs.current()) || tabs.current() === "compare" ? "body" : tabs.current());
   }
