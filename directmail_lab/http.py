@@ -23,9 +23,12 @@ from .exchange.values import (
 
 def is_write(request: httpx.Request) -> bool:
     """Return whether a request's method, or one that overrides it, may change something."""
+    query = request.url.query.decode("ascii")
     # This runs for each live request, and few have a header that overrides the method.
-    headers = [each for each in request.headers.raw if b"method" in each[0].lower()]
-    return may_change(request.method, request.url.query.decode("ascii"), text_headers(headers))
+    for name, _ in request.headers.raw:
+        if b"method" in name.lower():
+            return may_change(request.method, query, text_headers(request.headers.raw))
+    return may_change(request.method, query)
 
 
 NOT_AN_ADDRESS: Final = (

@@ -96,8 +96,9 @@ class ClientService(LoopbackServer):
                 return Response(302, "Found", (("Location", "/v1/users/me?moved"),))
             case "elsewhere":
                 return Response(307, "Temporary Redirect", (("Location", "/v1/rows"),))
-            case "packed":
-                headers = (("Content-Type", "text/csv"), ("Content-Encoding", "gzip"))
+            case "packed" | "x-packed" as name:
+                coding = name.replace("packed", "gzip") if name.startswith("x") else "gzip"
+                headers = (("Content-Type", "text/csv"), ("Content-Encoding", coding))
                 return Response(200, "OK", headers, gzip.compress(b"a,b\n" * 999, mtime=0))
             case "badly-packed":
                 return Response(200, "OK", (("Content-Encoding", "gzip"),), b"not gzip")

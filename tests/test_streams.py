@@ -320,3 +320,15 @@ def test_a_download_of_200_mb_takes_no_more_memory_than_the_limit(
     assert read == size
     assert peak < 100 * 1024**2
     assert read_cassette(path).interaction(1).response.body == b"<not recorded: %d bytes>" % size
+
+
+def test_x_gzip_is_gzip(service: ClientService, tmp_path: Path) -> None:
+    """The older name of the coding (RFC 9110) is stored decompressed, too."""
+    path = tmp_path / "packed.yaml"
+    with leading(path, "record"):
+        recorded = requests.get(f"{service.base_url}/v1/x-packed", timeout=5).text
+    kept = read_cassette(path).interaction(1).response
+    with leading(path, "replay"):
+        replayed = requests.get(f"{service.base_url}/v1/x-packed", timeout=5).text
+
+    assert recorded == replayed == kept.body.decode() == "a,b\n" * 999

@@ -87,7 +87,8 @@ class MemoryRecording(Recording):
             self._keep(number, exchange)
             # Last, since the number of readings is the number of interactions for other threads.
             self._readings.append(reading)
-        self._drop_oldest()
+        if exchange.body is not None:
+            self._drop_oldest()
         return number
 
     def add_played(self, cassette: Cassette, played: Played, *, attempt: int) -> int:

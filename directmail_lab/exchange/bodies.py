@@ -337,7 +337,9 @@ def unpack(body: bytes, coding: str = "") -> bytes:
         The body cannot be decompressed, or is too large (`TooLargeError`). The message says why in
         a few words, and quotes nothing of the body.
     """
-    names = [name for name in re.findall(r"[\w-]+", coding.lower()) if name != "identity"]
+    # x-gzip is gzip (RFC 9110, section 8.4.1.3).
+    listed = re.findall(r"[\w-]+", coding.lower().replace("x-gzip", "gzip"))
+    names = [name for name in listed if name != "identity"]
     for _ in range(_MAX_CODINGS + 1):
         if len(body) > MAX_UNPACKED_BYTES:
             raise TooLargeError("larger than 64 MB")

@@ -82,6 +82,8 @@ class Response:
     @property
     def broke_off(self) -> NoResponse | None:
         """Why the body broke off, or None."""
+        if not self.incomplete:
+            return None
         kind = self.incomplete.partition(":")[0]
         return next((each for each in NO_RESPONSE_KINDS if each == kind), None)
 
@@ -260,16 +262,25 @@ def is_write(request: Request) -> bool:
 
 def may_change(method: str, query: str, headers: Headers = ()) -> bool:
     """Return what `is_write` returns, given the parts of a request."""
-    pairs = [*headers]
+    if method.strip().upper() not in SAFE_METHODS:
+        return True
+    pairs = list(headers)
     if "%" in query or "method" in query.lower():
         pairs += parse_qsl(query.replace(";", "&"), keep_blank_values=True)
-    overrides = [v for name, v in pairs if name.strip().lower().replace("_", "-") in _OVERRIDES]
-    return not SAFE_METHODS.issuperset([each.strip().upper() for each in (method, *overrides)])
+    for name, value in pairs:
+        is_override = name.strip().lower().replace("_", "-") in _OVERRIDES
+        if is_override and value.strip().upper() not in SAFE_METHODS:
+            return True
+    return False
 
 
 def text_headers(raw: Iterable[tuple[bytes, bytes]]) -> Headers:
     """Return headers as text: names in lower case, values decoded as UTF-8 or else Latin-1."""
-    return tuple([(name.decode("latin-1").lower(), _text(value)) for name, value in raw])
+    pairs = list(raw)
+    try:
+        return tuple([(name.decode("latin-1").lower(), value.decode()) for name, value in pairs])
+    except UnicodeDecodeError:
+        return tuple([(name.decode("latin-1").lower(), _text(value)) for name, value in pairs])
 
 
 def _text(value: bytes) -> str:
@@ -292,7 +303,9 @@ def header(headers: Headers, name: str) -> str | None:
 _BODILESS: Final = frozenset({204, 304})
 # The codings that httpx decodes. br and zstd each need a package.
 _MODULES: Final = (("br", "brotli"), ("br", "brotlicffi"), ("zstd", "zstandard"))
-_DECODED: Final = {"gzip", "deflate", "identity"} | {c for c, name in _MODULES if find_spec(name)}
+_DECODED: Final = {"gzip", "x-gzip", "deflate", "identity"} | {
+    c for c, name in _MODULES if find_spec(name)
+}
 _BODY_HEADERS: Final = frozenset({"content-encoding", "transfer-encoding", "content-length"})
 
 

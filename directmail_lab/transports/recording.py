@@ -95,8 +95,11 @@ class _Exchange:
         """Return the response with a body that is kept, and recorded, as its caller reads it."""
         self._time()
         self._observed = self._observe(response, is_told=self._transport.cassette is None)
+        self._coding = response.headers.get("content-encoding", "")
         # Without the body, which refers to this exchange.
-        self._head = response_value(response, b"")
+        self._head = Response(response.status_code)
+        if self._transport.cassette is not None:
+            self._head = response_value(response, b"")
         stream = response.stream
         body = stream if isinstance(stream, Body) else Body(stream)
         body.length = self._length(response)
@@ -120,7 +123,9 @@ class _Exchange:
         transport = self._transport
         if transport.cassette is None and isinstance(error, GeneratorExit):
             return
-        recorded = self._recorded(body, error)
+        kept = body.kept
+        plain = missing_body(body.size) if kept is None else _decoded(kept, self._coding)
+        recorded = replace(self._head, body=plain, incomplete=_why_incomplete(error))
         changes: dict[str, Any] = {}
         if recorded.incomplete:
             changes["is_cut_short"] = True
@@ -144,15 +149,6 @@ class _Exchange:
             transport.recording.add_body(number, recorded.body, **changes)
             if transport.cassette is not None:
                 transport.observe.tell(self._observed)
-
-    def _recorded(self, body: Body, error: BaseException | None) -> Response:
-        """Return the response in the form to record: with a decoded body, or a placeholder."""
-        kept = body.kept
-        if kept is None:
-            plain: bytes = missing_body(body.size)
-        else:
-            plain = _decoded(kept, dict(self._head.headers).get("content-encoding", ""))
-        return replace(self._head, body=plain, incomplete=_why_incomplete(error))
 
     # -- no response came ------------------------------------------------------------------------
 
