@@ -465,10 +465,12 @@ def record(
     A response with status 401, 403, 429 or 5xx does not replace a success: it
     is recorded, and replayed only while there is no other response to its
     request. A write that an earlier run may have carried out is refused with
-    `AlreadySentError`: see ``if_sent`` in `request`. If the response to a write
-    is lost, that is recorded too, but not if the kernel is killed before it
-    comes. A read to which no response came is not recorded. A body that you
-    read only in part, or that broke off, is recorded up to there.
+    `AlreadySentError`: see ``if_sent`` in `request`. A write is in the
+    cassette before it is sent, as one to which no response came, until its
+    response replaces that: so a later run knows of it even if the kernel is
+    killed. If it cannot be written there, it is not sent. A read to which no
+    response came is not recorded. A body that you read only in part, or that
+    broke off, is recorded up to there.
 
     The same notebook serves its author, who signs in and records, and its
     readers, who have no key. If neither the current session nor the environment

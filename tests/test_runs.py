@@ -678,6 +678,102 @@ def test_a_mode_that_replays_sends_no_write_again_whose_response_was_lost(
     assert 'if_sent="keep"' not in str(refused.value)
 
 
+LETTER_IN_A_CHILD = """
+import os, signal, sys, threading
+from directmail_lab.sessions import Session
+
+base_url, key, delay_s, url = sys.argv[1:]
+with Session(base_url, key, allow_writes=True) as session:
+    session.record("tour")
+    print("ready", flush=True)
+    kill = threading.Timer(float(delay_s), os.kill, (os.getpid(), signal.SIGKILL))
+    kill.start()
+    session.post("/v1/letters", json={"to": url})
+    kill.cancel()
+    print("sent", flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.parametrize("kills", [pytest.param(40, marks=pytest.mark.slow), 3])
+def test_a_letter_whose_process_was_killed_is_sent_once_and_known(
+    service: FaultyService, kills: int
+) -> None:
+    """At each moment: before it is in the cassette, while it is sent, and after its response."""
+    for number in range(kills):
+        to = f"person {number}"
+        command = [sys.executable, "-c", LETTER_IN_A_CHILD, service.base_url, service.api_key]
+        delay_s = 0.012 * number / kills
+        sent_before = service.requests["POST /v1/letters"]
+        subprocess.run([*command, str(delay_s), to], capture_output=True, timeout=60, check=False)
+        was_sent = service.requests["POST /v1/letters"] - sent_before
+        with Cassette("tour", record_mode="update", notice=lambda _: None) as cassette:
+            body = httpx.Request("POST", service.base_url, json={"to": to}).content
+            request = Request("POST", f"{service.base_url}/v1/letters", (), body)
+            is_known = bool(cassette.sent_before(request))
+
+        assert was_sent <= 1
+        assert is_known or not was_sent
+
+
+@pytest.mark.posix("fork")
+def test_a_forked_child_sends_no_write_and_says_that_it_records_nothing(
+    writing: Session, service: FaultyService, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It cannot add to the file, so a later run would not know of its letters."""
+    writing.record("tour")
+    writing.me()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a fork of several threads
+        pid = os.fork()
+    if not pid:
+        code = 1
+        try:
+            writing.me()
+            send(writing)
+        except CassetteError as error:
+            is_said = "What it sends is not recorded" in caplog.text
+            code = 0 if is_said and "was not sent" in str(error) else 2
+        finally:
+            os._exit(code)
+
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    assert service.requests["POST /v1/letters"] == 0
+    writing.close()
+    assert len(read_cassette(TOUR)) == 1
+
+
+def test_a_write_that_cannot_be_recorded_is_not_sent(
+    writing: Session, service: FaultyService
+) -> None:
+    """The disk is full. Once there is room, it is sent."""
+    resource = pytest.importorskip("resource")
+    writing.record("tour")
+    writing.me()
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (TOUR.stat().st_size + 10, limits[1]))
+    try:
+        with pytest.raises(CassetteError, match="The POST was not sent"):
+            send(writing)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert service.requests["POST /v1/letters"] == 0
+
+    assert send(writing) == 201
+    assert service.requests["POST /v1/letters"] == 1
+
+
+def test_a_write_without_a_connection_leaves_nothing_in_the_cassette(writing: Session) -> None:
+    """Nothing was sent, so it is not known as sent."""
+    with Session("http://127.0.0.1:9", ApiKey("k" * 20), allow_writes=True) as session:
+        session.record("elsewhere")
+        with pytest.raises(httpx.ConnectError):
+            send(session)
+    path = Path("cassettes/elsewhere.yaml")
+
+    assert not path.exists() or len(read_cassette(path)) == 0
+
+
 @pytest.mark.parametrize("error", [RuntimeError, SystemExit, KeyboardInterrupt])
 def test_a_write_that_any_error_interrupts_is_recorded(
     writing: Session, monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
@@ -707,10 +803,10 @@ def test_a_write_is_recorded_although_its_recording_is_interrupted(
     writing.record("tour")
     record, interrupts = Cassette.record, [KeyboardInterrupt]
 
-    def interrupted(cassette: Cassette, interaction: Interaction) -> Any:
+    def interrupted(*args: Any) -> Any:
         if interrupts:
             raise interrupts.pop()
-        return record(cassette, interaction)
+        return record(*args)
 
     monkeypatch.setattr(Cassette, "record", interrupted)
     with pytest.raises(KeyboardInterrupt):

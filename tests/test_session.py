@@ -21,7 +21,7 @@ from cassette_samples import BASE_URL, answered, recorded
 
 import directmail_lab as dm
 from directmail_lab.credentials import ApiKey, known_keys
-from directmail_lab.exchange.values import Response
+from directmail_lab.exchange.values import Request, Response, header
 from directmail_lab.sessions import Session
 from directmail_lab.standin import STAND_IN_KEY, stand_in
 from directmail_lab.transports.extensions import of
@@ -375,6 +375,26 @@ def test_an_error_in_a_callback_loses_no_response(
     assert len(heard) == 1
     assert len(live.recording) == 2
     assert "on_reading" in caplog.text
+
+
+def test_a_cookie_of_a_replay_is_never_sent(
+    live: Session, service: FaultyService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its value is a stand-in. The client's other cookies are sent."""
+    sent: list[str | None] = []
+    respond = service.response_to
+
+    def response_to(request: Request) -> Response:
+        sent.append(header(request.headers, "cookie"))
+        return respond(request)
+
+    monkeypatch.setattr(service, "response_to", response_to)
+    live.client.cookies.set("sid", "<REDACTED>")
+    live.me()
+    live.client.cookies.set("lang", "de")
+    live.me()
+
+    assert sent == [None, "lang=de"]
 
 
 def test_a_key_in_a_reason_phrase_or_a_cookie_is_not_shown(

@@ -301,20 +301,23 @@ class Cassette:
         CassetteError
             It cannot be recorded, so it must not be sent.
         """
-        recorder = self._recorder
-        if recorder is None:
+        if self._recorder is None:
             return None
-        recorder.refuse_if_forked(request)
+        self._recorder.refuse_if_forked(request)
         reason = "the recording ended before a response came"
         none = Response(0, reason, no_response="interrupted")
-        interaction = self._changed(Interaction(request, none, at, None, attempt))
+        interaction = self._as_recorded(Interaction(request, none, at, None, attempt))
         if interaction is None:
             return None
         with self._lock:
+            is_late = self._resume_if_late()
             try:
-                return recorder.begin(interaction)
+                begun = self._recorder.begin(interaction)
+                if is_late:
+                    self.close()
             except OSError as error:
                 raise self._not_written(error, f" The {request.method} was not sent.") from None
+            return begun
 
     def drop(self, begun: Begun) -> None:
         """Drop a write that was recorded before it was sent, since it was not sent."""
@@ -342,7 +345,7 @@ class Cassette:
         successor = _last_opened.get(self.path)
         if self._recorder.closed and successor is not None and successor is not self:
             return successor.record(interaction, begun)
-        changed = self._changed(interaction)
+        changed = self._as_recorded(interaction)
         if changed is None:
             if begun is not None:
                 self.drop(begun)
@@ -354,10 +357,7 @@ class Cassette:
         if response is not interaction.response:
             interaction = replace(interaction, response=response)
         with self._lock:
-            is_late = self._recorder.closed  # the recording ended while the response was on its way
-            if is_late and not self.records_failures:
-                with suppress(CassetteError):  # somebody else records it
-                    self.resume()
+            is_late = self._resume_if_late()
             try:
                 recorded = self._recorder.append(interaction, begun)
                 if is_late:
@@ -369,11 +369,20 @@ class Cassette:
             self._warn_if_alike(request, recorded.request)
         return recorded
 
-    def _changed(self, interaction: Interaction) -> Interaction | None:
+    def _as_recorded(self, interaction: Interaction) -> Interaction | None:
         """Return what ``before_record`` makes of an interaction."""
         if self._before_record is None:
             return interaction
         return _changed(interaction, self._before_record)
+
+    def _resume_if_late(self) -> bool:
+        """Return whether the recording ended while a request was on its way; continue it then."""
+        if self._recorder is None or not self._recorder.closed:
+            return False
+        if not self.records_failures:
+            with suppress(CassetteError):  # somebody else records it
+                self.resume()
+        return True
 
     def recording(self) -> FileRecording:
         """Return the recording so far; of a recording ``aside``, only the new interactions."""

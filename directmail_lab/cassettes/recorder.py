@@ -120,6 +120,7 @@ class Recorder:
         self._matching = matching
         self._writer: LineWriter | None = None
         self._process = os.getpid()
+        self._said_forked = False
         self.closed = False
         # The indexes of what was replaced, and of writes that were begun and are to be dropped.
         self._replaced: set[int] = set()
@@ -153,6 +154,12 @@ class Recorder:
         It replaces the write that was ``begun``. Returns None if the recording has ended.
         """
         if self._is_forked:
+            if not self._said_forked:
+                self._said_forked = True
+                self._notice(
+                    f"This process was forked while cassette {self._path.stem!r} was recorded. "
+                    "What it sends is not recorded."
+                )
             return None
         if self.closed:  # while the request was in flight
             self._notice(
@@ -248,7 +255,7 @@ class Recorder:
         if begun is None:
             return []
         if begun.recorder is self:
-            return [begun.index]
+            return [begun.index] if begun in self._begun else []
         for index in range(len(self.recording) - 1, -1, -1):
             if self.recording.interactions[index] == begun.interaction:
                 return [index]

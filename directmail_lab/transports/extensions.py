@@ -45,12 +45,15 @@ class CallState:
     number
         The number of the last response in the recording of the session's mode, from 1; 0 if there
         is none. An aborted request has a number, too.
+    before_sending
+        Called before the current request is sent. If it raises an error, nothing is sent.
     """
 
     sent: Sent = Sent.NOTHING
     attempt: int = 0
     recorded: int = 0
     number: int = 0
+    before_sending: Callable[[], None] | None = None
 
 
 @dataclass(eq=False, repr=False, slots=True)

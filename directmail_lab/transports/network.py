@@ -23,6 +23,7 @@ from ..errors import (
 )
 from ..exchange.operations import operation_of
 from ..http import httpx, is_write, kind_of_failure, parse_url, request_value
+from ..redaction import has_placeholder
 from ..redaction.redactor import carries_credentials
 from ..settings import is_loopback, origin_of, variable
 from ..tracebacks import clear_locals, hide_frames, without_traceback
@@ -158,8 +159,12 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
             )
         if is_write(request):
             self._refuse_write(request, call.state.sent)
+            if call.state.before_sending is not None:
+                call.state.before_sending()
         if call.state.sent is Sent.NOTHING:
             call.state.sent = Sent.REQUEST
+        if "<REDACTED" in request.headers.get("cookie", ""):
+            request = _without_stand_ins(request)
         if not (is_ours and call.wants_key and self._api_key):
             return request
         if HEADER in request.headers or (
@@ -207,6 +212,23 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         if own is not None:
             await own[1].aclose()
         self.close()
+
+
+def _without_stand_ins(request: httpx.Request) -> httpx.Request:
+    """Return a request without the cookies that a replay set: see `directmail_lab.redaction`."""
+    pairs = request.headers["cookie"].split("; ")
+    kept = [pair for pair in pairs if not has_placeholder(pair)]
+    headers = request.headers.copy()
+    del headers["cookie"]
+    if kept:
+        headers["cookie"] = "; ".join(kept)
+    return httpx.Request(
+        request.method,
+        request.url,
+        headers=headers,
+        stream=request.stream,
+        extensions=request.extensions,
+    )
 
 
 def _received(

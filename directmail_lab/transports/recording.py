@@ -9,7 +9,7 @@ from dataclasses import KW_ONLY, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from ..cassettes import Cassette, MemoryRecording
+from ..cassettes import Begun, Cassette, MemoryRecording
 from ..errors import CassetteError, DirectMailLabError
 from ..exchange.bodies import MAX_UNPACKED_BYTES, missing_body, unpack
 from ..exchange.values import LEFT, Interaction, NoResponse, Response
@@ -72,6 +72,17 @@ class _Exchange:
         self._transport = transport
         self._request = request
         self._started = transport.timer()
+        self._begun: Begun | None = None
+        records_write = transport.cassette is not None and is_write(request)
+        call_of(request).state.before_sending = self._begin if records_write else None
+
+    def _begin(self) -> None:
+        """Record a write before it is sent: a kill must not let a later run send it again."""
+        cassette = self._transport.cassette
+        assert cassette is not None, "only then it is called"
+        at = datetime.fromtimestamp(self._transport.clock(), UTC)
+        attempt = call_of(self._request).state.recorded + 1
+        self._begun = cassette.begin(request_value(self._request), at, attempt=attempt)
 
     def _time(self) -> None:
         """Note when the response came."""
@@ -168,6 +179,8 @@ class _Exchange:
                 about = self._write(no_response)
             except CassetteError as failure:
                 error.add_note(f"This could not be recorded: {failure}")
+        elif self._begun is not None and self._transport.cassette is not None:
+            self._transport.cassette.drop(self._begun)  # no connection was made
         if not is_failure:
             received = self._observe(httpx.Response(0), **about)
             self._transport.recording.add_body(
@@ -204,7 +217,8 @@ class _Exchange:
         attempt = state.recorded + 1
         sent = request_value(self._request)
         at = datetime.fromtimestamp(self._at, UTC)
-        written = cassette.record(Interaction(sent, response, at, self._elapsed_s, attempt))
+        interaction = Interaction(sent, response, at, self._elapsed_s, attempt)
+        written = cassette.record(interaction, self._begun)
         if written is None:
             return {}
         state.recorded = attempt  # what before_record leaves out does not count
