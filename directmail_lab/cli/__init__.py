@@ -35,7 +35,8 @@ from .programs import NO_BROWSER, PORT, VERBOSE, demo, lab, open_tutorials, serv
 
 app = typer.Typer(
     name="directmail-lab",
-    help="Explore a direct mail service's HTTP API in JupyterLab, with recorded sessions.",
+    help="Explore a direct mail service's HTTP API in JupyterLab: sign in, record to a cassette, "
+    "and replay it with no key and no network.",
     epilog="Without a command, the tutorials open in JupyterLab. "
     "Exit codes: 0 success, 1 something was found, 2 failure.",
     context_settings={"help_option_names": ["-h", "--help"]},
