@@ -1,7 +1,7 @@
 """Explore a direct mail service's API in JupyterLab.
 
-You sign in, which opens a session. It can record to a cassette, a file with
-each request and its response, and replay it with no key and no network.
+You sign in, which opens a session. It can record to a cassette, which is a
+file, and replay the cassette later with no key and no network.
 
 The calls of a day, in order. `help(dm.login)` explains one of them.
 
