@@ -172,20 +172,18 @@ def _by_operation(frame: pd.DataFrame, *, is_timed: bool) -> list[tuple[str, pd.
 
 def _allowances_of(table: pd.DataFrame) -> pd.Series[str]:
     """Return the name of each reading's allowance: its operation, or the one that it shares."""
-    names = table["method"] + " " + table["operation"]
+    names = (table["method"] + " " + table["operation"]).tolist()
+    # At another server, an operation begins with the origin, and has its own allowance.
+    own = table[["limit", "remaining"]].mask(table["operation"].str.contains("://"))
     sharing = SharedAllowances()
-    limits: list[int | None] = []
-    for name, limit, left in zip(names, table["limit"], table["remaining"], strict=True):
-        # At another server, an operation begins with the origin, and has its own allowance.
-        is_known = not (pd.isna(limit) or pd.isna(left) or "://" in name)
-        limits.append(int(limit) if is_known else None)
-        if is_known:
-            sharing.observe(name, int(limit), int(left))
-    allowances = [
-        name_of_shared(limit) if limit is not None and sharing.is_shared(limit) else name
-        for name, limit in zip(names, limits, strict=True)
-    ]
-    return pd.Series(allowances, table.index)
+    for name, limit, left in zip(
+        names, own["limit"].tolist(), own["remaining"].tolist(), strict=True
+    ):
+        if limit is not pd.NA and left is not pd.NA:
+            sharing.observe(name, limit, left)
+    limits = own["limit"].dropna().unique()
+    shared = {limit: name_of_shared(limit) for limit in limits if sharing.is_shared(limit)}
+    return own["limit"].map(shared).astype("string").fillna(pd.Series(names, table.index))
 
 
 def _days(times: pd.Series[pd.Timestamp]) -> pd.Series[float]:
