@@ -2,7 +2,8 @@
 
 ::
 
-    ModeTransport         the session's mode replays a response, or passes the request on to
+    ModeTransport         the session's mode replays a response, or passes the request on, unless
+                          it is a write that was sent before (writes.py), to
     PacingTransport       waits for the allowance, repeats failed reads
     RecordingTransport    keeps every response; writes it to a cassette
     NetworkTransport      refuses unsafe requests; adds the key; sends

@@ -323,7 +323,7 @@ def _advice(request: httpx.Request, write: SentWrite, cassette: Cassette | None)
         return f"Its whole response is not known here. {again}"
     keep = option.format("keep")
     advice = f"To get its response back, and send only what was never sent: {keep}. {again}"
-    if cassette is not None:
+    if write.execution is None:
         advice += (
             " It may be another one: of another account, or different only in what redaction, "
             "ignore or match_on leave out."
