@@ -57,8 +57,12 @@ _ALIKE: Final = 0.7
 
 _DTYPES: Final[dict[str, Any]] = {
     "number": "Int64",
-    **dict.fromkeys(("operation", "part", "path", "change"), "string"),
-    **dict.fromkeys(("recorded", "now"), "object"),
+    "operation": "string",
+    "part": "string",
+    "path": "string",
+    "change": "string",
+    "recorded": "object",
+    "now": "object",
     "new_path": "string",
 }
 
@@ -115,7 +119,8 @@ def drift(cassette: str | Path, *, ignore: Iterable[str] = ()) -> pd.DataFrame:
         The cassette cannot be found or read.
     """
     patterns = check_names("ignore", ignore)
-    session, recording = current(), recording_of(cassette)
+    session = current()
+    recording = recording_of(cassette)
     paths = {recording.path_of(each.request) for each in recording}
     operations = operations_of(paths, named_paths())
 
@@ -133,10 +138,11 @@ def drift(cassette: str | Path, *, ignore: Iterable[str] = ()) -> pd.DataFrame:
             differences = compare(recorded, again, ignore=patterns)
             rows += [(number, operation, *difference) for difference in differences]
     table = pd.DataFrame(rows, columns=list(_DTYPES), dtype=object).astype(_DTYPES)
-    sent, unchanged = len(reads), "" if rows else ", all responses as recorded"
-    notes = [f"{plural(sent, 'request')} sent{unchanged}."]
-    notes += [f"Not sent: {', '.join(not_sent)}."] if not_sent else []
-    table.attrs.update(sent=sent, not_sent=not_sent, notes=notes)
+    unchanged = "" if rows else ", all responses as recorded"
+    notes = [f"{plural(len(reads), 'request')} sent{unchanged}."]
+    if not_sent:
+        notes.append(f"Not sent: {', '.join(not_sent)}.")
+    table.attrs.update(sent=len(reads), not_sent=not_sent, notes=notes)
     return with_whole_cells(table)
 
 
@@ -173,12 +179,18 @@ def _is_whole(text: str) -> bool:
 
 def _send_again(session: Session, recording: Recording, recorded: Interaction) -> Interaction:
     """Send a request again; raise `UnauthorizedError` if the service now refuses the key."""
-    request, status = recorded.request, recorded.response.status
-    chosen = [pair for pair in request.headers if pair[0].lower() in _RESENT and _is_whole(pair[1])]
-    path, query = recording.path_of(request).lstrip("/"), query_of(request.uri)
-    address = f"{session.base_url}/{path}" + (f"?{query}" if query else "")
-    response = session.request(request.method, address, headers=chosen)
-    if response.status_code in _REFUSED and status not in _REFUSED:
+    request = recorded.request
+    address = f"{session.base_url}/{recording.path_of(request).lstrip('/')}"
+    query = query_of(request.uri)
+    if query:
+        address += f"?{query}"
+    headers = [
+        (name, value)
+        for name, value in request.headers
+        if name.lower() in _RESENT and _is_whole(value)
+    ]
+    response = session.request(request.method, address, headers=headers)
+    if response.status_code in _REFUSED and recorded.response.status not in _REFUSED:
         session.check(response)
     return Interaction(request, response_value(response))
 
@@ -212,12 +224,14 @@ def compare(
     ``id``, or else by position. A body that was not recorded is not compared. If the statuses
     differ and one of them is an error, only the statuses are compared. For ``ignore``, see `drift`.
     """
-    old, new = _parts(recorded), _parts(now)
+    old = _parts(recorded)
+    new = _parts(now)
     if shown_missing(recorded.response.body):
         old.pop("body", None)
         new.pop("body", None)
     if old["status"] != new["status"] and max(old["status"], new["status"]) >= 400:
-        old, new = {"status": old["status"]}, {"status": new["status"]}
+        old = {"status": old["status"]}
+        new = {"status": new["status"]}
     found = _differences(old, new)
     return [each for each in found if not any(_matches(each, pattern) for pattern in ignore)]
 
@@ -234,9 +248,11 @@ def _parts(interaction: Interaction) -> dict[str, Any]:
     response = interaction.response
     headers: dict[str, Any] = {}
     for name, pairs in grouped(response.headers, lambda pair: pair[0].lower()).items():
+        if name in PASSING_HEADERS:
+            continue
         text = ", ".join(value for _, value in pairs)  # RFC 9110, section 5.2
-        if name not in PASSING_HEADERS:
-            headers[name] = int(text) if re.fullmatch(r"-?\d{1,30}", text, re.ASCII) else text
+        is_integer = re.fullmatch(r"-?\d{1,30}", text, re.ASCII)
+        headers[name] = int(text) if is_integer else text
     parts: dict[str, Any] = {"status": response.status, "header": headers}
     if interaction.request.method != "HEAD" and response.body:
         value, problem = read_json_body(response.headers, response.body)
@@ -249,10 +265,15 @@ def _differences(was: Any, now: Any) -> Iterator[Difference]:
     while waiting:  # a loop: a body may be nested deeply
         path, was, now = waiting.pop()
         if _type(was) != _type(now):
-            change = "null-turned" if now is None else "null-filled" if was is None else "retyped"
+            change = "retyped"
+            if now is None:
+                change = "null-turned"
+            elif was is None:
+                change = "null-filled"
             yield _difference(path, change, was, now)
         elif isinstance(was, dict | list):
-            old, new = _members(was), _members(now)
+            old = _members(was)
+            new = _members(now)
             yield from _removed_and_added(path, old, new)
             both = [name for name in old if name in new]
             waiting += [((*path, name), old[name], new[name]) for name in reversed(both)]
@@ -267,7 +288,8 @@ def _removed_and_added(
     added = {name: value for name, value in new.items() if name not in old}
     new_name = _new_name(removed, added) if path[:1] == ("body",) else None
     if new_name is not None:
-        (name, value), now = removed.popitem(), added.pop(new_name)
+        name, value = removed.popitem()
+        now = added.pop(new_name)
         new_path = _text((*path, new_name))
         yield _difference((*path, name), "possibly renamed", value, now, new_path)
     for name, value in removed.items():
@@ -283,7 +305,9 @@ def _difference(path: _Path, change: str, *values: Any) -> Difference:
 def _text(path: _Path) -> str:
     """Return a path below its part as text: ``lists[id=7].name``."""
     text = "".join(name if name.startswith("[") else f".{name}" for name in path[1:])
-    return text.removeprefix(".") or {"body": "$"}.get(path[0], path[0])
+    if not text:
+        return "$" if path[0] == "body" else path[0]
+    return text.removeprefix(".")
 
 
 def _members(value: dict[str, Any] | list[Any]) -> dict[str, Any]:
@@ -293,8 +317,10 @@ def _members(value: dict[str, Any] | list[Any]) -> dict[str, Any]:
     members: dict[str, Any] = {}
     for position, element in enumerate(value):
         number = element.get("id") if isinstance(element, dict) else None
-        label = f"[id={number}]" if type(number) in (int, str) else ""
-        members[f"[{position}]" if not label or label in members else label] = element
+        label = f"[id={number}]"
+        if type(number) not in (int, str) or label in members:
+            label = f"[{position}]"
+        members[label] = element
     return members
 
 
@@ -311,10 +337,12 @@ def _new_name(removed: dict[str, Any], added: dict[str, Any]) -> str | None:
     """
     if not len(removed) == len(added) == 1:
         return None
-    (name, value), (new_name, now) = *removed.items(), *added.items()
+    [(name, value)] = removed.items()
+    [(new_name, now)] = added.items()
+    if name.startswith("[") or _type(value) != _type(now):
+        return None
     is_alike = value == now or SequenceMatcher(None, name, new_name).ratio() >= _ALIKE
-    is_field = _type(value) == _type(now) and not name.startswith("[")
-    return new_name if is_alike and is_field else None
+    return new_name if is_alike else None
 
 
 def _is_volatile(name: str) -> bool:

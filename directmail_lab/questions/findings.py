@@ -16,10 +16,7 @@ from ..contract import ME_PATH, TYPICAL_LIMIT
 from ..display import Progress, ProgressBar, ranges, with_whole_cells
 from ..exchange.bodies import read_json_body, shown_missing
 from ..exchange.operations import operations_of
-from ..exchange.values import (
-    Response,
-    header,
-)
+from ..exchange.values import Response, header
 from ..readings.reading import Reading, is_exhausted
 from ..sources import Source, named_paths, recordings_of
 from .shapes import ANY_NAME, Schema, grouped, notes_on, schema_of
@@ -113,15 +110,20 @@ class _Response:
         """``"JSON"``, ``"no body"``, or another body's media type."""
         if not self.has_body:
             return "a body that was not kept"
+        if not self.response.body:
+            return "no body"
+        if self.json[1] is None:
+            return "JSON"
         media_type = header(self.response.headers, "Content-Type") or "no content type"
-        kind = "JSON" if self.json[1] is None else media_type.partition(";")[0].strip()[:100]
-        return kind if self.response.body else "no body"
+        return media_type.partition(";")[0].strip()[:100]
 
     @property
     def versions(self) -> list[str]:
         """Signs of other versions: the status of such a path, and names of headers."""
-        names = [name for name in _VERSION_HEADERS if header(self.response.headers, name)]
-        return [str(self.status), *names] if _OTHER_VERSION.match(self.reading.path) else names
+        signs = [name for name in _VERSION_HEADERS if header(self.response.headers, name)]
+        if _OTHER_VERSION.match(self.reading.path):
+            signs.insert(0, str(self.status))
+        return signs
 
 
 _Responses = Sequence[_Response]
@@ -140,8 +142,8 @@ def _responses(recording: Recording, progress: Progress) -> Iterator[_Response]:
             continue  # no response came
         if reading.elsewhere:
             continue  # another server says nothing about the service
-        response, has_body = interaction.response, recording.has_bodies(number)
-        has_body &= shown_missing(response.body) is None
+        response = interaction.response
+        has_body = recording.has_bodies(number) and not shown_missing(response.body)
         yield _Response(recording.name, number, address, reading, response, has_body)
 
 
@@ -169,12 +171,12 @@ def _rows(
     no_key = f'get("{ME_PATH}", auth=None)'
     nowhere = 'get("/v1/nowhere")'
     version_2 = 'get("/v2/users/me")'
-    sign_in, older = 'connect("https://…"), then me()', "drift(…), on an older cassette"
+    sign_in = 'connect("https://…"), then me()'
     known = 'get("/v1/…") with a known path'
     return [
         _row("other operations", "1, 4", known, others, _codes, by="operation"),
         _row("resources and their fields", "2", known, other_json, _fields, by="operation"),
-        _row("states and transitions", "3", older),
+        _row("states and transitions", "3", "drift(…), on an older cassette"),
         _row("regional base addresses", "4", sign_in, every, _codes, by="address"),
         _row("the user's record", "4", "me()", mine, _fields),
         _row("answer to a missing or invalid key", "5", no_key, unauthorized, _kinds, by="status"),
@@ -226,10 +228,11 @@ def _grouped(responses: _Responses, by: str, words: Callable[[_Responses], str])
 def _unit(recordings: Sequence[Recording]) -> tuple[str, str]:
     """Return what is known about the unit of Reset, and how sure it is."""
     evidence = [recording.evidence for recording in recordings]
-    known = {each.unit: f"{each.unit}. {each.why}" for each in evidence}
-    known.pop("undetermined", None)
-    sure = "certain" if len(known) == 1 else "undecided"
-    return " ".join(known.values() or [each.why for each in evidence]), sure
+    known = {each.unit: each.why for each in evidence if each.unit != "undetermined"}
+    if not known:
+        return " ".join(each.why for each in evidence), "undecided"
+    seen = " ".join(f"{unit}. {why}" for unit, why in known.items())
+    return seen, "certain" if len(known) == 1 else "undecided"
 
 
 # -- descriptions of responses -----------------------------------------------------------------
@@ -269,12 +272,14 @@ def in_words(schema: Schema) -> str:
 
 def _described(schema: Schema, path: str) -> list[str]:
     required = schema.get("required", ())
-    parts = {
-        f".{name}{'' if name in required else '?'}": part
-        for name, part in schema.get("properties", {}).items()
-    }
-    others = {"additionalProperties": f".{ANY_NAME}", "items": "[]"}
-    parts |= {name: schema[word] for word, name in others.items() if word in schema}
+    parts = {}
+    for name, part in schema.get("properties", {}).items():
+        mark = "" if name in required else "?"
+        parts[f".{name}{mark}"] = part
+    if "additionalProperties" in schema:
+        parts[f".{ANY_NAME}"] = schema["additionalProperties"]
+    if "items" in schema:
+        parts["[]"] = schema["items"]
     leaves = [leaf for name, part in parts.items() for leaf in _described(part, path + name)]
     words = " or ".join(schema.get("type", ()))
     return leaves or [f"{path} {words}".removeprefix(".").strip()]

@@ -76,12 +76,16 @@ class Document(dict[str, Any]):
 
     def _repr_html_(self) -> str:
         style = ' style="text-align:left"'  # in each cell: JupyterLab has a style for cells
-        head = "".join(f"<th{style}>{name}</th>" for name in ("operation", "responses", "recorded"))
-        rows = ("".join(f"<td{style}>{cell}</td>" for cell in row) for row in self.rows)
-        body = "".join(f"<tr>{row}</tr>" for row in (head, *rows))
-        only = ", ".join(self.get("x-only-404", ()))
-        about = self["info"]["description"] + (f" Nothing but 404: {only}." if only else "")
-        return f"<table>{body}</table><p>{html.escape(about)}</p>"
+        table = ""
+        for name in ("operation", "responses", "recorded"):
+            table += f"<th{style}>{name}</th>"
+        for row in self.rows:
+            table += "</tr><tr>"
+            table += "".join(f"<td{style}>{cell}</td>" for cell in row)
+        about = self["info"]["description"]
+        if "x-only-404" in self:
+            about += f" Nothing but 404: {', '.join(self['x-only-404'])}."
+        return f"<table><tr>{table}</tr></table><p>{html.escape(about)}</p>"
 
 
 class _Dumper(yaml.SafeDumper):
@@ -161,21 +165,27 @@ def _document(
         raise CassetteError(" ".join([f"There are no interactions in {names}.", *notes]))
     made = f"Made from {plural(len(calls), 'recorded interaction')}; x-seen counts them."
     operations = operations_of({call.path for call in calls}, given)
-    templates = {p: each if each in given else _template(each) for p, each in operations.items()}
+    templates = {}
+    for path, operation in operations.items():
+        templates[path] = operation if operation in given else _template(operation)
     found = {templates[call.path] for call in calls if call.status != "404"}
-    unknown = sorted({*templates.values()} - found)
     groups = grouped(calls, lambda call: (templates[call.path], call.method))
     known = {key: groups[key] for key in sorted(groups) if key[0] in found}
-    schemes = dict(scheme for recording in recordings for scheme in _security(recording))
     document = Document(
         openapi="3.1.0",
         info={"title": title, "version": version, "description": " ".join([made, *notes])},
         servers=_servers(calls),
-        **({"security": [{name: []} for name in schemes]} if schemes else {}),
-        **_described(known),
-        **({"x-only-404": unknown} if unknown else {}),
     )
+    schemes: dict[str, dict[str, str]] = {}
+    for recording in recordings:
+        schemes.update(_security(recording))
+    if schemes:
+        document["security"] = [{name: []} for name in schemes]
+    document.update(_described(known))
     document["components"]["securitySchemes"] = schemes
+    only_404 = sorted(set(templates.values()) - found)
+    if only_404:
+        document["x-only-404"] = only_404
     document.rows = [_row(template, same) for (template, _), same in known.items()]
     return document
 
@@ -199,7 +209,8 @@ def _calls(recording: Recording, progress: Progress) -> Iterator[_Call]:
     base_url = recording.base_url or ""
     for number, each in enumerate(recording, 1):
         progress(1)
-        request, response = each.request, each.response
+        request = each.request
+        response = each.response
         if not response.status:
             continue  # no response came
         address = urlsplit(request.uri)
@@ -207,15 +218,19 @@ def _calls(recording: Recording, progress: Progress) -> Iterator[_Call]:
         server = base_url if f"{base_url}/".startswith(f"{origin}/") else origin
         path = f"/{recording.path_of(request).removeprefix('/')}"
         path = path.replace("{", "%7B").replace("}", "%7D")
-        method, status = request.method.lower(), response.status
-        method = method if method in _METHODS else f"x-{method}"
-        code = str(status) if 100 <= status < 600 else "default"
-        pairs = parse_qsl(address.query, keep_blank_values=True) if address.query else ()
-        query = [pair for pair in pairs if pair[1] != REDACTED]
-        named = [(name.lower(), value) for name, value in response.headers]
-        headers = [(_NAMES.get(name, name), v) for name, v in named if name not in _LEFT_OUT]
+        method = request.method.lower()
+        if method not in _METHODS:
+            method = f"x-{method}"
+        status = str(response.status) if 100 <= response.status < 600 else "default"
+        parameters = parse_qsl(address.query, keep_blank_values=True)
+        query = [pair for pair in parameters if pair[1] != REDACTED]
+        headers = []
+        for name, value in response.headers:
+            lower = name.lower()
+            if lower not in _LEFT_OUT:
+                headers.append((_NAMES.get(lower, lower), value))
         yield _Call(
-            recording, number, request, response, server, path, method, code, query, headers
+            recording, number, request, response, server, path, method, status, query, headers
         )
 
 
@@ -225,11 +240,13 @@ def _security(recording: Recording) -> Iterator[tuple[str, dict[str, str]]]:
         yield from IN_OPENAPI.items()
         return
     for each in recording:
-        sent, challenge = each.request.headers, header(each.response.headers, "WWW-Authenticate")
-        if scheme := _TOKEN.match((header(sent, "Authorization") or challenge or "").lower()):
+        sent = each.request.headers
+        challenge = header(each.response.headers, "WWW-Authenticate") or ""
+        scheme = _TOKEN.match((header(sent, "Authorization") or challenge).lower())
+        if scheme:
             yield scheme[0], {"type": "http", "scheme": scheme[0]}
-        query = parse_qsl(query_of(each.request.uri))
-        for where, pairs in (("header", sent), ("query", query)):
+        places = {"header": sent, "query": parse_qsl(query_of(each.request.uri))}
+        for where, pairs in places.items():
             for name, value in pairs:
                 if value == REDACTED and _TOKEN.fullmatch(name):
                     yield name, {"type": "apiKey", "in": where, "name": name}
@@ -237,7 +254,6 @@ def _security(recording: Recording) -> Iterator[tuple[str, dict[str, str]]]:
 
 def _row(template: str, calls: Sequence[_Call]) -> tuple[str, ...]:
     """Return the row of an operation in a document's table."""
-    statuses = sorted(Counter(call.status for call in calls).items())
     links = []
     for recording, here in grouped(calls, lambda call: call.recording).items():
         numbers = ranges(call.number for call in here)
@@ -249,7 +265,9 @@ def _row(template: str, calls: Sequence[_Call]) -> tuple[str, ...]:
             text = f'<a href="{address}#{shown}">{text}</a>'
         links.append(text)
     name = html.escape(f"{calls[0].request.method} {template}")
-    return name, ", ".join(f"{status} ({n:,})" for status, n in statuses), "; ".join(links)
+    statuses = Counter(call.status for call in calls)
+    counts = ", ".join(f"{status} ({count:,})" for status, count in sorted(statuses.items()))
+    return name, counts, "; ".join(links)
 
 
 def _address_of(path: Path) -> str:
@@ -293,10 +311,13 @@ def _described(known: dict[tuple[str, str], list[_Call]]) -> dict[str, Any]:
     headers = _texts([call.headers for call in calls])
     for name in headers.keys() & MEANINGS:
         headers[name] = {"description": MEANINGS[name], **headers[name]}
-    schemas, taken = Components(), dict[str, int]()
-    paths: dict[str, dict[str, Any]] = {}
+    schemas = Components()
+    responses = {}
     limited = [call for call in calls if call.status == "429"]
-    responses = {"TooManyRequests": _response(limited, "error", schemas)} if limited else {}
+    if limited:
+        responses["TooManyRequests"] = _response(limited, "error", schemas)
+    paths: dict[str, dict[str, Any]] = {}
+    taken: dict[str, int] = {}
     for (template, method), same in known.items():
         name = _unused(_NO_WORD.sub("_", f"{method}{template}").strip("_"), taken)
         operation = {"operationId": name} | _operation(template, same, schemas)
@@ -317,29 +338,30 @@ def _servers(calls: Iterable[_Call]) -> list[dict[str, str]]:
 
 
 def _operation(template: str, calls: Sequence[_Call], schemas: Components) -> dict[str, Any]:
-    pattern, names = pattern_of(template), re.findall(r"{(\w+)}", template)
-    matches = [pattern.fullmatch(call.path) for call in calls]
-    ids = [zip(names, map(unquote, match.groups()), strict=True) for match in matches if match]
-    sent: dict[str, list[_Pairs]] = {"path": [*ids], "query": [call.query for call in calls]}
+    pattern = pattern_of(template)
+    names = re.findall(r"{(\w+)}", template)
+    ids: list[_Pairs] = []
+    for call in calls:
+        match = pattern.fullmatch(call.path)
+        if match:
+            ids.append(zip(names, map(unquote, match.groups()), strict=True))
+    parameters = [{"name": name, "in": "path", **about} for name, about in _texts(ids).items()]
+    queries = _texts([call.query for call in calls])
+    parameters += [{"name": name, "in": "query", **about} for name, about in queries.items()]
     words = [word for word in re.split("[/:]", template) if not _NO_NAME.fullmatch(word)]
     name = words[-1] if words else "object"
     if template.endswith(("}", "/me")) or calls[0].method == "post":
         name = singular(name)
-    statuses = sorted(grouped(calls, lambda call: call.status).items())
     content = _content([call.request for call in calls], name, "Request", schemas)
     is_required = all(call.request.body for call in calls)
     operation = {
         "tags": words[:1],
         "x-seen": len(calls),
-        "parameters": [
-            {"name": name, "in": where, **about}
-            for where, pairs in sent.items()
-            for name, about in _texts(pairs).items()
-        ],
+        "parameters": parameters,
         "requestBody": {"required": is_required, "content": content} if content else {},
         "responses": {
             status: _LIMITED if status == "429" else _response(same, name, schemas)
-            for status, same in statuses
+            for status, same in sorted(grouped(calls, lambda call: call.status).items())
         },
     }
     return {part: value for part, value in operation.items() if value}
@@ -367,7 +389,8 @@ def _content(
     messages: Iterable[_Message], name: str, kind: str, schemas: Components
 ) -> dict[str, Any]:
     """Return the media type objects of bodies, with schemas named after ``name``."""
-    by_type = grouped(filter(_has_body, messages), _media_type)
+    with_body = [each for each in messages if each.body and not shown_missing(each.body)]
+    by_type = grouped(with_body, _media_type)
     return {
         media_type: {"schema": schemas.refer(_body_schema(media_type, same), name, kind)}
         for media_type, same in sorted(by_type.items())
@@ -375,64 +398,70 @@ def _content(
 
 
 def _media_type(message: _Message) -> str:
-    declared = (header(message.headers, "Content-Type") or "").partition(";")[0].strip().lower()
+    declared = header(message.headers, "Content-Type") or ""
+    declared = declared.partition(";")[0].strip().lower()
     return declared if _MEDIA_TYPE.fullmatch(declared) else "*/*"
-
-
-def _has_body(message: _Message) -> bool:
-    return bool(message.body) and shown_missing(message.body) is None
 
 
 def _body_schema(media_type: str, messages: Sequence[_Message]) -> Schema:
     if media_type in _FORMS:
-        forms = [_values(read_form(media_type, each.body or b"")) for each in messages]
-        return schema_of([{n: v if v[1:] else v[0] for n, v in form.items()} for form in forms])
-    is_json = _JSON.fullmatch(media_type) is not None
-    read = [read_json_body(each.headers, each.body or b"") for each in messages]
-    # Plain text such as "7" is JSON too. In a body of another type, only objects and arrays count.
-    values = [v for v, problem in read if not problem and (is_json or isinstance(v, dict | list))]
-    if len(values) == len(read):
+        return schema_of([_form(read_form(media_type, each.body or b"")) for each in messages])
+    is_json = _JSON.fullmatch(media_type)
+    values = []
+    for each in messages:
+        value, problem = read_json_body(each.headers, each.body or b"")
+        # Text such as "7" is JSON too. In a body of another type, only objects and arrays count.
+        if not problem and (is_json or isinstance(value, dict | list)):
+            values.append(value)
+    if len(values) == len(messages):
         return schema_of(values)
-    if (
-        is_json or values or "xml" in media_type
-    ):  # JSON Schema cannot describe XML without more knowledge
+    # JSON Schema cannot describe XML without more knowledge.
+    if is_json or values or "xml" in media_type:
         return {}
-    return {"type": ["string"]} | ({} if _TEXT.search(media_type) else {"format": "binary"})
+    if _TEXT.search(media_type):
+        return {"type": ["string"]}
+    return {"type": ["string"], "format": "binary"}
+
+
+def _form(fields: _Pairs) -> dict[str, object]:
+    """Return the value of each field of a form, or the list of its values if it has several."""
+    form: dict[str, object] = {}
+    for name, same in grouped(fields, itemgetter(0)).items():
+        values = [_value(text) for _, text in same]
+        form[name] = values if len(values) > 1 else values[0]
+    return form
 
 
 # -- parameters and headers --------------------------------------------------------------------
 
 
-def _values(pairs: _Pairs) -> dict[str, list[object]]:
-    """Return parameters or headers with lists of values; ``"7"`` becomes 7, ``"true"`` True."""
-    return {
-        name: [_value(text) for _, text in same]
-        for name, same in grouped(pairs, itemgetter(0)).items()
-    }
-
-
 def _value(text: str) -> object:
+    """Return the JSON value of a text: ``"7"`` becomes 7, ``"true"`` True. Others stay texts."""
     return json.loads(text) if _PLAIN_VALUE.fullmatch(text) else text
 
 
-def _texts(messages: Iterable[_Pairs]) -> dict[str, dict[str, Any]]:
+def _texts(messages: Sequence[_Pairs]) -> dict[str, dict[str, Any]]:
     """Return the parameter or header objects of the messages, by name."""
     # By name: in how many messages it is, and its values, each once.
-    counts, values = Counter[str](), dict[str, dict[str, None]]()
-    repeated, total = set[str](), 0
+    counts = Counter[str]()
+    values: dict[str, dict[str, None]] = {}
+    repeated = set[str]()
     for pairs in messages:
-        total += 1
         names = set[str]()
         for name, text in pairs:
             values.setdefault(name, {})[text] = None
-            (repeated if name in names else names).add(name)
+            if name in names:
+                repeated.add(name)
+            names.add(name)
         counts.update(names)
     texts = {}
-    for name in sorted(name for name in values if not is_value(name)):
-        schema = schema_of(list(map(_value, values[name])))
+    for name in sorted(values):
+        if is_value(name):
+            continue
+        schema = schema_of([_value(text) for text in values[name]])
         if len(schema["type"]) > 1:
             schema = {"type": ["string"]}
         if name.endswith("[]") or name in repeated:
             schema = {"type": ["array"], "items": schema}
-        texts[name] = {"required": counts[name] == total, "schema": schema}
+        texts[name] = {"required": counts[name] == len(messages), "schema": schema}
     return texts

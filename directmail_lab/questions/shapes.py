@@ -78,9 +78,9 @@ def schema_of(values: Sequence[object], *, depth: int = 0) -> Schema:
     names that are values themselves become ``additionalProperties``. It describes 30 levels.
     """
     schema = _typed(map(type_of, values))
-    formats = (_format_of(value) for value in values if isinstance(value, str))
-    first = next(formats, None)
-    if first is not None and all(each == first for each in formats):
+    texts = [value for value in values if isinstance(value, str)]
+    first = _format_of(texts[0]) if texts else None
+    if first is not None and all(_format_of(text) == first for text in texts):
         schema["format"] = first
     if depth == _DEEPEST:
         return schema
@@ -93,7 +93,8 @@ def schema_of(values: Sequence[object], *, depth: int = 0) -> Schema:
         schema.setdefault("properties", {})[name] = inner
         if len(members) == len(objects):
             schema.setdefault("required", []).append(name)
-    if elements := [each for value in values if isinstance(value, list) for each in value]:
+    elements = [each for value in values if isinstance(value, list) for each in value]
+    if elements:
         schema["items"] = schema_of(elements, depth=depth + 1)
     return schema
 
@@ -103,7 +104,9 @@ def _typed(types: Iterable[str]) -> Schema:
     names = set(types)
     if "number" in names:  # which includes integers
         names.discard("integer")
-    return {"type": sorted(names, key=lambda name: (name == "null", name))} if names else {}
+    if not names:
+        return {}
+    return {"type": sorted(names, key=lambda name: (name == "null", name))}
 
 
 def _fields(objects: Sequence[dict[str, object]]) -> dict[str, list[tuple[str, object]]]:
@@ -155,12 +158,14 @@ class Components(dict[str, Schema]):
     def _key(self, schema: Schema, name: str, kind: str) -> str:
         """Return the name of the component that this schema merges with, or of a new one."""
         for key, other in self.items():
-            if merged := _merged(other, schema):
+            merged = _merged(other, schema)
+            if merged:
                 self[key] = merged
                 return key
         word = "".join(part[:1].upper() + part[1:] for part in re.split(r"[^A-Za-z0-9]+", name))
-        names = (word + ending for ending in ("", kind, *map(str, range(2, len(self) + 3))))
-        key = next(each for each in names if each and each not in self)
+        endings = ["", kind, *range(2, len(self) + 3)]
+        names = [f"{word}{ending}" for ending in endings]
+        key = next(name for name in names if name and name not in self)
         self[key] = schema
         return key
 
@@ -170,26 +175,34 @@ def _merged(one: Schema, other: Schema) -> Schema | None:
 
     Two schemas describe one thing if they differ only in null, formats and optional fields.
     """
-    types, others = ({*each.get("type", ())} - {"null"} for each in (one, other))
+    types = set(one.get("type", ())) - {"null"}
+    other_types = set(other.get("type", ())) - {"null"}
     merged = one | other | _typed([*one.get("type", ()), *other.get("type", ())])
-    if not types or not others:
+    if not types or not other_types:
         return merged
-    mine, theirs = one.get("properties", {}), other.get("properties", {})
-    both = {name: _merged(mine[name], theirs[name]) for name in mine.keys() & theirs.keys()}
+    fields = one.get("properties", {})
+    other_fields = other.get("properties", {})
+    both = {
+        name: _merged(fields[name], other_fields[name]) for name in fields if name in other_fields
+    }
     items = _merged(one.get("items", {}), other.get("items", {}))
-    required, and_theirs = one.get("required", []), other.get("required", [])
+    required = one.get("required", [])
+    other_required = other.get("required", [])
     are_of_one_thing = (
-        (types == others or types | others == {"integer", "number"})
-        and all(one.get(word) == other.get(word) for word in ("$ref", "additionalProperties"))
-        and both.keys() >= {*required, *and_theirs}
-        and None not in (items, *both.values())
+        (types == other_types or types | other_types == {"integer", "number"})
+        and one.get("$ref") == other.get("$ref")
+        and one.get("additionalProperties") == other.get("additionalProperties")
+        and both.keys() >= {*required, *other_required}
+        and items is not None
+        and None not in both.values()
     )
     if not are_of_one_thing:
         return None
     if one.get("format") != other.get("format"):
         del merged["format"]
-    merged["items"], merged["properties"] = items, mine | theirs | both
-    merged["required"] = [name for name in required if name in and_theirs]
+    merged["items"] = items
+    merged["properties"] = fields | other_fields | both
+    merged["required"] = [name for name in required if name in other_required]
     return {word: value for word, value in merged.items() if value}
 
 

@@ -79,7 +79,7 @@ def copy_as(
         There is no such kind.
     """
     check_choice("kind", kind, ("curl", "httpx", "request"))
-    recorded, body = interaction.request, interaction.request.body or b""
+    recorded = interaction.request
     if urlsplit(recorded.uri).scheme not in ("http", "https"):
         raise CassetteError("This request has no http address, so it cannot be sent again.")
     # Spaces and non-ASCII characters are percent-encoded here, as a client would on sending.
@@ -93,8 +93,10 @@ def copy_as(
     key_left_out = _KEY_LEFT_OUT if has_key else _NO_KEY
     has_key = has_key and kind != "request" and origin_of(url) in trusted_origins()
     is_kept = has_bodies or recorded.method in SAFE_METHODS
+    body = recorded.body or b""
     if len(body) > _MAX_BODY_BYTES:
-        body, is_kept = b"", False
+        body = b""
+        is_kept = False
     texts = [url, body.decode("latin-1"), *(value for _, value in headers)]
     notes = {
         "A header that is not plain text is left out.": len(sendable) < len(headers),
@@ -106,25 +108,23 @@ def copy_as(
     if kind == "curl":
         code = _as_curl(request, has_key=has_key)
     elif kind == "httpx":
-        key = [IN_PYTHON] if has_key else []
-        key += [f"headers={list(sendable)!r}"] if sendable else []
-        key += [f"content={body!r}"] if body else []
-        arguments = [_literal(request.method), _literal(url), *key]
-        imports = "import os\n\nimport httpx" if has_key else "import httpx"
-        code = f"{imports}\n\n{_as_python('httpx.request', arguments)}"
+        code = _as_httpx(request, has_key=has_key)
     else:
         code = _as_cell(request, interaction.response, base_url)
     return "".join(f"# {note}\n" for note, applies in notes.items() if applies) + code
 
 
 def _as_curl(request: Request, *, has_key: bool) -> str:
-    method = f"--request {shlex.quote(request.method)}"
-    words = [f"curl --globoff --path-as-is {'--head' if request.method == 'HEAD' else method}"]
-    words += [IN_CURL] if has_key else []
-    # curl drops "Name:". "Name;" makes it send a header without a value.
-    headers = [f"{name}: {value}" if value else f"{name};" for name, value in request.headers]
-    words += [f"--header {shlex.quote(each)}" for each in headers]
-    pipe, body = "", request.body or b""
+    method = "--head" if request.method == "HEAD" else f"--request {shlex.quote(request.method)}"
+    words = [f"curl --globoff --path-as-is {method}"]
+    if has_key:
+        words.append(IN_CURL)
+    for name, value in request.headers:
+        # curl drops "Name:". "Name;" makes it send a header without a value.
+        line = f"{name}: {value}" if value else f"{name};"
+        words.append(f"--header {shlex.quote(line)}")
+    pipe = ""
+    body = request.body or b""
     text = plain_text(body)
     if text and text.replace("\n", "").isprintable():
         words.append(f"--data-raw {shlex.quote(text)}")
@@ -135,24 +135,46 @@ def _as_curl(request: Request, *, has_key: bool) -> str:
     return pipe + " \\\n  ".join(words)
 
 
+def _as_httpx(request: Request, *, has_key: bool) -> str:
+    imports = "import httpx"
+    arguments = [_literal(request.method), _literal(request.uri)]
+    if has_key:
+        imports = "import os\n\nimport httpx"
+        arguments.append(IN_PYTHON)
+    if request.headers:
+        arguments.append(f"headers={list(request.headers)!r}")
+    if request.body:
+        arguments.append(f"content={request.body!r}")
+    return f"{imports}\n\n{_as_python('httpx.request', arguments)}"
+
+
 def _as_cell(request: Request, response: Response, base_url: str) -> str:
-    path, query = path_below(request.uri, base_path(base_url)), query_of(request.uri)
+    path = path_below(request.uri, base_path(base_url))
+    query = query_of(request.uri)
     params = parse_qsl(query, keep_blank_values=True)
     # If a name has no "=", or a value is not UTF-8, the query stays in the address, unchanged.
     if unquote_to_bytes(query.replace("+", " ")) != "&".join(map("=".join, params)).encode():
-        path, params = f"{path}?{query}", []
-    body, headers = request.body or b"", request.headers
-    options = [f"params={_as_dict(params)}"] if params else []
+        path = f"{path}?{query}"
+        params = []
+    if request.method in ("GET", "POST"):
+        function = f"dm.{request.method.lower()}"
+        arguments = [_literal(path)]
+    else:
+        function = "dm.request"
+        arguments = [_literal(request.method), _literal(path)]
+    if params:
+        arguments.append(f"params={_as_dict(params)}")
+    body = request.body or b""
+    headers = request.headers
     value, problem = read_json(body)
-    if problem is None and (header(headers, "content-type") or "") == "application/json":
+    if problem is None and header(headers, "content-type") == "application/json":
         headers = tuple(pair for pair in headers if pair[0].lower() != "content-type")
-        options += [f"json={_literal(value)}"]
+        arguments.append(f"json={_literal(value)}")
     elif body:
-        options += [f"content={body!r}"]
-    options += [f"headers={_as_dict(headers)}"] if headers else []
-    function = {"GET": "dm.get", "POST": "dm.post"}.get(request.method, "dm.request")
-    method = [_literal(request.method)] if function == "dm.request" else []
-    code = _as_python(function, [*method, _literal(path), *options])
+        arguments.append(f"content={body!r}")
+    if headers:
+        arguments.append(f"headers={_as_dict(headers)}")
+    code = _as_python(function, arguments)
     if read_json_body(response.headers, response.body)[1] is not None:
         return code
     on_error = ', on_error="keep"' if response.status >= 400 else ""
