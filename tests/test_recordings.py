@@ -469,9 +469,13 @@ def test_a_full_cassette_refuses_before_anything_is_sent(
 
 @pytest.mark.parametrize("encoding", [None, "gzip"])
 def test_the_caller_gets_a_body_that_is_too_large_to_record(
-    service: FaultyService, live: Session, monkeypatch: pytest.MonkeyPatch, encoding: str | None
+    service: FaultyService,
+    live: Session,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    encoding: str | None,
 ) -> None:
-    """The cassette has the body's size instead, and replaying it raises an error that says so."""
+    """The cassette has the body's size instead: recording warns, and a replay is an error."""
     monkeypatch.setattr("directmail_lab.transports.recording.MAX_UNPACKED_BYTES", 1_000)
     with live.record("tour"), service.fault(body="x" * 1_001, encoding=encoding):
         whole = live.get("/v1/lists").text
@@ -483,6 +487,7 @@ def test_the_caller_gets_a_body_that_is_too_large_to_record(
     (row,) = dm.interactions("tour").itertuples()
 
     assert whole == "x" * 1_001
+    assert "has GET /v1/lists without the body of its response (not recorded: " in caplog.text
     assert no.value.reason == "no_body"
     assert pd.isna(row.bytes)
     assert row.excerpt.startswith("(not recorded: ")
@@ -490,6 +495,21 @@ def test_the_caller_gets_a_body_that_is_too_large_to_record(
     assert detail(read_cassette(Path("cassettes/tour.yaml")), 1)[0]["response"]["body"]["kind"] == (
         "absent"
     )
+
+
+def test_a_body_that_cannot_be_stored_fails_a_test(
+    service: FaultyService, live: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its replay would fail, and advise to record it again."""
+    monkeypatch.setattr("directmail_lab.transports.recording.MAX_UNPACKED_BYTES", 1_000)
+    live.record("tour")
+    assert live._open_cassette is not None
+    live._open_cassette.records_failures = True  # as in a test
+    with (
+        service.fault(body="x" * 1_001),
+        pytest.raises(dm.errors.CassetteError, match="without the body"),
+    ):
+        live.get("/v1/lists")
 
 
 NOT_RECORDED = pytest.raises(dm.errors.NotRecordedError, match=r"not (recorded|searched): \d+")

@@ -367,7 +367,20 @@ class Cassette:
             if recorded is None:
                 return None
             self._warn_if_alike(request, recorded.request)
+        self._report_missing_body(recorded)
         return recorded
+
+    def _report_missing_body(self, recorded: Written) -> None:
+        """Call ``notice``, or raise `CassetteError` in a test, if a body could not be stored."""
+        missing = shown_missing(recorded.body)
+        if missing is None:
+            return
+        title = f"{recorded.request.method} {self._recording.path_of(recorded.request)}"
+        what = f"Cassette {self.name!r} has {title} without the body of its response {missing}."
+        advice = "Record a smaller body, or one in UTF-8, with before_record=…."
+        if self.records_failures:
+            raise CassetteError(f"{what} A replay would fail.", advice)
+        self._notice(f"{what} A replay of it fails. {advice}")
 
     def _as_recorded(self, interaction: Interaction) -> Interaction | None:
         """Return what ``before_record`` makes of an interaction."""

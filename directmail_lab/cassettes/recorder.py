@@ -47,10 +47,13 @@ class Written(NamedTuple):
         Its number in the cassette, or None if that is not known before the recording is closed.
     request
         Its request as written.
+    body
+        The body of its response as written: a placeholder if it could not be stored.
     """
 
     number: int | None
     request: Request
+    body: bytes
 
 
 @dataclass(eq=False, slots=True)
@@ -173,7 +176,7 @@ class Recorder:
         if writer.size + len(text) > MAX_FILE_BYTES:
             response = interaction.response
             response = replace(response, body=missing_body(len(response.body)))
-            text, _ = self._text_of(replace(interaction, response=response))
+            text, written = self._text_of(replace(interaction, response=response))
         key = self._key_of(written)
         replaced = self._replaced_by(written, key)
         self._append(writer, text, written, {*replaced, *self._places_of(begun), *self._dropped})
@@ -182,7 +185,7 @@ class Recorder:
             self._asked.add(key)
         if begun in self._begun:
             self._begun.remove(begun)
-        return Written(self._number(), written.request)
+        return Written(self._number(), written.request, written.response.body)
 
     def drop(self, begun: Begun) -> None:
         """Drop a write that was begun and not sent."""

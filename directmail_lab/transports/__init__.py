@@ -12,9 +12,9 @@ A replay uses only the first. On the way back, the head of a response passes the
 order, and its `Body` (body.py) goes to the client as it comes. When the body ends, it first calls
 the recording transport, which keeps it and writes the interaction.
 
- The transports share what they know about a request in its `Call`, and
-about a response in its `Received` (extensions.py). Each class has both ``handle_request`` and
-``handle_async_request``, so one stack serves the synchronous and the asynchronous client.
+The transports share what they know about a request in its `Call`, and about a response in its
+`Received` (extensions.py). Each class has both ``handle_request`` and ``handle_async_request``, so
+one stack serves the synchronous and the asynchronous client.
 """
 
 from __future__ import annotations
