@@ -191,6 +191,8 @@ def interaction(
         (interaction(f"/{KEY}"), "address"),
         (interaction(Authorization=BASIC), "request headers"),
         (interaction(Cookie="s=1"), "request headers"),
+        (interaction(**{"X-Vault-Token": "s=1"}), "request headers"),
+        (interaction(**{"X-Next-Page-Token": "s=1"}), ""),
         (interaction(body=f"a={KEY}".encode()), "request body"),
         (interaction(reply=f'{{"k": "{KEY}"}}'.encode()), "response body"),
         (interaction(Authorization="Basic <API_KEY>"), ""),

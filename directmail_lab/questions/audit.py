@@ -32,6 +32,7 @@ from ..exchange.bodies import unpack
 from ..exchange.values import header
 from ..redaction.key import KeySearch
 from ..redaction.personal import count_personal
+from ..redaction.redactor import mask_header
 from ..settings import BASE_URL_VARIABLE, keyring_entries, variable
 
 if TYPE_CHECKING:
@@ -334,8 +335,6 @@ _FORMS: Final = {
     "a bearer token": r"(?i)\bbearer\s{1,9}(?P<secret>[\w.~+/-]{16,})",
     "credentials in an address": r"://(?P<secret>[^\s/?#@:\"'<>\\]{0,256}:[^\s/?#@\"'<>\\]{0,256}"
     r"|(?=[^\s/@]{0,99}\d)[^\s/?#@:\"'<>\\]{16,256})@",
-    "a credential in a header": r"(?i)(?:\A|\0\n)(?:(?:proxy-)?authorization"
-    r"|(?:set-)?cookie|(?:x-)?api-key): (?!basic )(?P<secret>[^\r\n\0]+)",
     "an api_key parameter": r"(?i)[?&;]api[-_]?key=(?P<secret>[^&;#\s\"'<>\\]+)",
 }
 # A text of that form contains one of these, in lower case.
@@ -348,9 +347,9 @@ _HINTS: Final = {
     "a signed token (JWT)": ["eyj"],
     "a bearer token": ["bearer"],
     "credentials in an address": ["@"],
-    "a credential in a header": ["authorization", "cookie", "key"],
     "an api_key parameter": ["key"],
 }
+_HEADER: Final = re.compile(r"(?:\A|\0\n)([\w-]{1,99}): (?!(?i:basic) )([^\r\n\0]+)")
 _BASIC = re.compile(r"(?i)\bbasic\s{1,9}([A-Za-z0-9+/_-]{8,})")
 # The arguments of a call that takes a key.
 _CALL = re.compile(
@@ -409,6 +408,10 @@ def credentials_in(text: str) -> Iterator[str]:
         found = re.finditer(form, text) if has_any(_HINTS[what]) else ()
         if any(not _is_placeholder(match["secret"][:512]) for match in found):
             yield what
+    # The same headers that a recording is written without.
+    headers = _HEADER.findall(text) if ": " in text else ()
+    if any(mask_header(name) != "" and not _is_placeholder(each[:512]) for name, each in headers):
+        yield "a credential in a header"
     if "basic" in lower and any(map(_is_basic, _BASIC.findall(text))):
         yield "credentials of HTTP Basic"
     if has_any(_NAME_HINTS) and any(map(_is_key_beside_name, _ASSIGNMENT.finditer(text))):

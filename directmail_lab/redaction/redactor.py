@@ -326,7 +326,7 @@ class Redactor(Hidden):
 
     def _headers(self, headers: Headers) -> Headers:
         """Return the headers that may be written, with ``<REDACTED>`` for credentials."""
-        masks = [_mask(name) for name, _ in headers]
+        masks = [mask_header(name) for name, _ in headers]
         if not self.__personal and masks.count("") == len(masks):
             return headers
         kept = []
@@ -452,7 +452,7 @@ def _readable(body: bytes, headers: Headers) -> str:
 
 
 @lru_cache(1000)  # without it, the same few names take a fifth of the time of a recording
-def _mask(header_name: str) -> str | None:
+def mask_header(header_name: str) -> str | None:
     """Return ``<REDACTED>`` to replace a header's value, ``""`` to keep it, None to drop it."""
     if header_name.lower() in _DROPPED:
         return None
@@ -522,7 +522,9 @@ def redact_foreign(request: Request, redactor: Redactor) -> Request:
 
 def carries_credentials(request: Request) -> bool:
     """Return whether a request has a credential in its headers or its address."""
-    is_in_header = any(name.lower() in _AUTHORIZATION or _mask(name) for name, _ in request.headers)
+    is_in_header = any(
+        name.lower() in _AUTHORIZATION or mask_header(name) for name, _ in request.headers
+    )
     return is_in_header or any(_secrets_in_address(request))
 
 
@@ -531,7 +533,7 @@ def _secrets_of(request: Request) -> Iterator[str]:
     for name, value in request.headers:
         if name.lower() in _AUTHORIZATION:
             yield from filter(_teaches, _credentials(value))
-        elif _mask(name) and _teaches(value):
+        elif mask_header(name) and _teaches(value):
             yield value
     yield from filter(_teaches, _secrets_in_address(request))
 
@@ -598,7 +600,7 @@ _LOGGED_HEADER = re.compile(r"(b?(['\"])([\w-]{1,99})\2, b?)(['\"]).*?(?:\4(?=[,
 
 
 def _logged_header(match: re.Match[str]) -> str:
-    is_credential = _mask(match[3]) != ""
+    is_credential = mask_header(match[3]) != ""
     return f"{match[1]}{match[4]}{REDACTED}{match[4]}" if is_credential else match[0]
 
 
