@@ -66,7 +66,8 @@ def read_json(
     """
     if not content.strip():
         return None, "is empty"
-    if (text := _decode(content, charset)) is None:
+    text = _decode(content, charset)
+    if text is None:
         return None, "is neither UTF-8 nor in the character set that it declares"
     try:
         # int() refuses NaN and Infinity.
@@ -129,10 +130,10 @@ def _pick(value: Any, done: list[str], left: list[str]) -> tuple[Any, dict[str, 
     while isinstance(value, dict) and count > 0 and ".".join(left[:count]) not in value:
         count -= 1
     if not isinstance(value, dict) or count == 0:
-        typed, reached = ".".join(done + left), ".".join(done)
+        reached = f"Its {'.'.join(done)!r}" if done else "It"
         raise DirectMailLabError(
-            f"record_path {typed!r} is not in this body. "
-            f"{f'Its {reached!r}' if done else 'It'} {_members_of(value)}.",
+            f"record_path {'.'.join(done + left)!r} is not in this body. "
+            f"{reached} {_members_of(value)}.",
             "Name another path, or use record_path=None for the whole body.",
         )
     name = ".".join(left[:count])
@@ -191,13 +192,12 @@ def read_multipart(body: bytes) -> list[Part]:
     for piece in pieces:
         head, blank_line, content = piece.removeprefix(b"\r\n").partition(b"\r\n\r\n")
         if blank_line:
-            parts.append(
-                Part(head, _first(_FIELD_NAME, head) or "", _first(_FILE_NAME, head), content)
-            )
+            name = _parameter(_FIELD_NAME, head) or ""
+            parts.append(Part(head, name, _parameter(_FILE_NAME, head), content))
     return parts
 
 
-def _first(pattern: re.Pattern[bytes], head: bytes) -> str | None:
+def _parameter(pattern: re.Pattern[bytes], head: bytes) -> str | None:
     match = pattern.search(head)
     return None if match is None else match[1].decode("utf-8", "replace")
 
@@ -246,11 +246,12 @@ def plain_text(body: bytes) -> str | None:
 
 def _decode(content: bytes, charset: str | None) -> str | None:
     """Return a body as text: in the UTF-8, -16 or -32 that is detected, else in its charset."""
-    for encoding in filter(None, (json.detect_encoding(content), charset)):
+    for encoding in (json.detect_encoding(content), charset):
         # A service may declare any of Python's codecs. "undefined" and "idna" raise a UnicodeError
         # that is not a UnicodeDecodeError; "base64" raises a LookupError.
         with suppress(UnicodeError, LookupError):
-            return content.decode(encoding)
+            if encoding:
+                return content.decode(encoding)
     return None
 
 
@@ -266,7 +267,8 @@ _MISSING: Final = re.compile(rb"<not (?:recorded|searched): (\d{1,18}|\?) bytes>
 
 def body_text(body: bytes) -> str:
     """Return indented JSON, with letters instead of their escapes, or any other text unchanged."""
-    if missing := shown_missing(body):
+    missing = shown_missing(body)
+    if missing:
         return missing
     text = plain_text(body)
     if text is None:
@@ -299,13 +301,17 @@ def missing_body(
 
 def missing_bytes(bodies: Iterable[bytes | None]) -> list[int | None]:
     """Return the sizes of the missing bodies among these bodies, in bytes or None."""
-    found = filter(None, (_MISSING.fullmatch(body) for body in bodies if body))
-    return [None if match[1] == b"?" else int(match[1]) for match in found]
+    sizes = []
+    for body in bodies:
+        match = _MISSING.fullmatch(body or b"")
+        if match:
+            sizes.append(None if match[1] == b"?" else int(match[1]))
+    return sizes
 
 
 def is_like_missing(body: bytes | None) -> bool:
     """Return whether a body reads like a placeholder. A service may send such a text itself."""
-    return body is not None and body.startswith(b"<not ") and bool(_MISSING.fullmatch(body))
+    return body is not None and _MISSING.fullmatch(body) is not None
 
 
 def shown_missing(body: bytes | None) -> str | None:
@@ -343,8 +349,10 @@ def unpack(body: bytes, coding: str = "") -> bytes:
     for _ in range(_MAX_CODINGS + 1):
         if len(body) > MAX_UNPACKED_BYTES:
             raise TooLargeError("larger than 64 MB")
-        found = (name for name, magic in _MAGIC.items() if body.startswith(magic))
-        name = names.pop() if names else next(found, "")
+        if names:
+            name = names.pop()
+        else:
+            name = next((name for name, magic in _MAGIC.items() if body.startswith(magic)), "")
         if not name or not body.startswith(_MAGIC.get(name, b"")) or plain_text(body) is not None:
             return body
         body = _open(body, name)
@@ -378,7 +386,8 @@ def _open(body: bytes, name: str) -> bytes:
 def _inflate(body: bytes, wbits: int, limit: int) -> bytes:
     """Return the contents of all members of a gzip file, and the data after the last one."""
     parts: list[bytes] = []
-    at, reader = 0, zlib.decompressobj(wbits)
+    at = 0
+    reader = zlib.decompressobj(wbits)
     while at < len(body) and limit > 0:
         if reader.eof:
             if not body.startswith(_MAGIC["gzip"], at):

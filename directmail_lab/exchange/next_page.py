@@ -272,7 +272,7 @@ class PageList:
     @property
     def is_short(self) -> bool:
         """Whether fewer records came than the list has, from its start on."""
-        start = self._first_counter.number if self._first_counter else 0
+        start = self._first_number or 0
         return self.received is not None and start <= 1 and self.received < self.total
 
     def _statements(self) -> tuple[Callable[[Page], Next | None], ...]:
@@ -325,7 +325,9 @@ class PageList:
         page_count = page.number(_PAGE_COUNTS)
         last_page = page.number(_LAST_PAGES)
         if page_count and number is not None:
-            said["pages"] = number + self._is_from_zero < page_count
+            # Three pages are 0, 1 and 2, or 1, 2 and 3.
+            last_of_count = page_count - 1 if self._first_number == 0 else page_count
+            said["pages"] = number < last_of_count
         if last_page and number is not None:
             said["last page"] = number < last_page
         announced = {name for name, has_more in said.items() if has_more}
@@ -333,7 +335,8 @@ class PageList:
         if announced:
             return True
         certain = {*self._trusted, "pages", "last page"}
-        return False if len(said) > 1 or not certain.isdisjoint(said) else None
+        is_certain = len(said) > 1 or not certain.isdisjoint(said)
+        return False if is_certain else None
 
     def _is_below_total(self, page: Page, counter: Counter | None) -> bool:
         """Return whether the records up to this page are fewer than the total."""
@@ -341,12 +344,13 @@ class PageList:
             return (self.received or 0) < self.total
         end = counter.number + len(page.records or ())
         # A list may count from 1. Then record 7 of 7 is still to come when the next number is 7.
-        is_from_one = self._first_counter is not None and self._first_counter.number == 1
-        return end - is_from_one < self.total
+        if self._first_number == 1:
+            end -= 1
+        return end < self.total
 
     @property
-    def _is_from_zero(self) -> bool:
-        return self._first_counter is not None and self._first_counter.number == 0
+    def _first_number(self) -> int | None:
+        return self._first_counter.number if self._first_counter else None
 
     def counter(self, page: Page) -> Counter | None:
         """Return the parameter that counts pages or records, as the caller or the page names it."""

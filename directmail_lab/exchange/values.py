@@ -84,8 +84,7 @@ class Response:
         """Why the body broke off, or None."""
         if not self.incomplete:
             return None
-        kind = self.incomplete.partition(":")[0]
-        return next((each for each in NO_RESPONSE_KINDS if each == kind), None)
+        return _known_kind(self.incomplete.partition(":")[0])
 
     @property
     def failure(self) -> NoResponse | None:
@@ -143,13 +142,23 @@ def may_be_done(response: Response) -> bool:
 
 def no_response(kind: object, reason: str = "") -> Response | None:
     """Return the value for a response that did not come, or None if there is no such kind."""
-    known = next((each for each in NO_RESPONSE_KINDS if each == kind), None)
+    known = _known_kind(kind)
     return known and Response(0, reason, no_response=known)
 
 
+def _known_kind(kind: object) -> NoResponse | None:
+    return next((each for each in NO_RESPONSE_KINDS if each == kind), None)
+
+
 MALFORMED: Final = (
-    *(AttributeError, CassetteFormatError, IndexError, KeyError, OverflowError, RecursionError),
-    *(TypeError, ValueError),
+    AttributeError,
+    CassetteFormatError,
+    IndexError,
+    KeyError,
+    OverflowError,
+    RecursionError,
+    TypeError,
+    ValueError,
 )
 """The errors of reading an interaction whose values do not have the expected form."""
 
@@ -302,11 +311,11 @@ def header(headers: Headers, name: str) -> str | None:
 # RFC 9110: these statuses have no body. The headers of a 304 describe a body that is not sent.
 _BODILESS: Final = frozenset({204, 304})
 # The codings that httpx decodes. br and zstd each need a package.
-_MODULES: Final = (("br", "brotli"), ("br", "brotlicffi"), ("zstd", "zstandard"))
-_DECODED: Final = {"gzip", "x-gzip", "deflate", "identity"} | {
-    c for c, name in _MODULES if find_spec(name)
-}
-_BODY_HEADERS: Final = frozenset({"content-encoding", "transfer-encoding", "content-length"})
+_DECODED: Final = {"gzip", "x-gzip", "deflate", "identity"}
+if find_spec("brotli") or find_spec("brotlicffi"):
+    _DECODED.add("br")
+if find_spec("zstandard"):
+    _DECODED.add("zstd")
 
 
 def normalize_headers(response: Response, *, method: str = "GET") -> Response:
@@ -322,18 +331,20 @@ def normalize_headers(response: Response, *, method: str = "GET") -> Response:
     if response.broke_off:
         is_packed = header(response.headers, "content-encoding") is not None
         length = None if is_packed else header(response.headers, "content-length")
-    fitting = [
-        (name, _normalized(name.lower(), value, length) if name.lower() in _BODY_HEADERS else value)
-        for name, value in response.headers
-    ]
-    headers = tuple([(name, value) for name, value in fitting if value is not None])
-    return response if headers == response.headers else replace(response, headers=headers)
-
-
-def _normalized(name: str, value: str, length: str | None) -> str | None:
-    if name == "transfer-encoding":
-        return None
-    if name == "content-length":
-        return length
-    codings = (coding.strip() for coding in value.split(","))
-    return ", ".join(coding for coding in codings if coding.lower() not in _DECODED) or None
+    headers = []
+    for name, value in response.headers:
+        fitting: str | None = value
+        match name.lower():
+            case "transfer-encoding":
+                fitting = None
+            case "content-length":
+                fitting = length
+            case "content-encoding":
+                codings = [coding.strip() for coding in value.split(",")]
+                left = [coding for coding in codings if coding.lower() not in _DECODED]
+                fitting = ", ".join(left) or None
+        if fitting is not None:
+            headers.append((name, fitting))
+    if tuple(headers) == response.headers:
+        return response
+    return replace(response, headers=tuple(headers))

@@ -133,11 +133,14 @@ def chart_rate_limits(source: Source | Iterable[Source] | pd.DataFrame = None) -
         chart = Chart(1.2, f"{title}. {message}".removeprefix(". "))
         chart.text(0.5, 0.5, chart.alt_text, ha="center", va="center")
         return chart
-    title, shown = _title(frame, len(operations)), dict(operations[: len(_SERIES)])
+    title = _title(frame, len(operations))
+    shown = dict(operations[: len(_SERIES)])
     last = {name: _describe_last(readings) for name, readings in shown.items()}
+    alt_text = title
+    if "recorded" in frame.attrs:
+        alt_text += f", recorded {frame.attrs['recorded']}"
     lines = "; ".join(f"{name}: {text}" for name, text in last.items())
-    when = f", recorded {frame.attrs['recorded']}" if "recorded" in frame.attrs else ""
-    chart = Chart(1.0 + 1.45 * len(shown), f"{title}{when}. {lines}.")
+    chart = Chart(1.0 + 1.45 * len(shown), f"{alt_text}. {lines}.")
     panels = chart.subplots(len(shown), squeeze=False, sharex=True)[:, 0]
     for axes, color, name in zip(panels, _SERIES, shown, strict=False):
         _draw_panel(axes, shown[name], color)
@@ -145,8 +148,10 @@ def chart_rate_limits(source: Source | Iterable[Source] | pd.DataFrame = None) -
         axes.set_title(last[name], loc="right")
     x = pd.concat(list(shown.values()))["x"]
     _label_x(panels[-1], x.min(), x.max(), is_timed=is_timed)
-    legends = [zip(*axes.get_legend_handles_labels(), strict=True) for axes in panels]
-    entries = {label: handle for legend in legends for handle, label in legend}
+    entries: dict[str, Any] = {}
+    for axes in panels:
+        handles, labels = axes.get_legend_handles_labels()
+        entries.update(zip(labels, handles, strict=True))
     chart.legend(entries.values(), entries.keys(), loc="outside lower left", ncols=4)
     chart.suptitle(title, x=0.01, ha="left", fontsize=12, fontweight="bold")
     return chart
@@ -154,18 +159,22 @@ def chart_rate_limits(source: Source | Iterable[Source] | pd.DataFrame = None) -
 
 def _title(frame: pd.DataFrame, operations: int) -> str:
     source = frame.attrs.get("source") or plural(len(frame), "reading")
-    title, refused = f"Requests left in the window: {source}", len(_refused(frame))
+    title = f"Requests left in the window: {source}"
     if operations > len(_SERIES):
         title += f", {len(_SERIES)} of {operations} operations"
-    return f"{title}, {refused:,} refused" if refused else title
+    refused = len(_refused(frame))
+    if refused:
+        title += f", {refused:,} refused"
+    return title
 
 
 def _by_operation(frame: pd.DataFrame, *, is_timed: bool) -> list[tuple[str, pd.DataFrame]]:
     """Return pairs of an operation and its readings sorted by ``x``; most readings first."""
-    table = frame.assign(
-        x=_days(frame["at"]) if is_timed else np.arange(1.0, len(frame) + 1),
-        renews_x=_days(frame["reset_at"]) if is_timed else np.nan,
-    ).sort_values("x", kind="stable")
+    if is_timed:
+        table = frame.assign(x=_days(frame["at"]), renews_x=_days(frame["reset_at"]))
+    else:
+        table = frame.assign(x=np.arange(1.0, len(frame) + 1), renews_x=np.nan)
+    table = table.sort_values("x", kind="stable")
     groups = table.groupby(_allowances_of(table), sort=False)
     return sorted(groups, key=lambda group: -len(group[1]))
 
@@ -215,8 +224,9 @@ def _draw_panel(axes: Axes, readings: pd.DataFrame, color: str) -> None:
     # a stable sort the gap comes before a reading at the same x.
     gaps = pd.DataFrame({"x": windows["end"], "remaining": np.nan})
     points = readings.dropna(subset=["remaining"])[["x", "remaining"]].astype(float)
-    parts = [part for part in (gaps, points) if len(part)] or [points]  # pandas 2 warns otherwise
-    line = pd.concat(parts).sort_values("x", kind="stable")
+    if len(gaps) and len(points):  # pandas 2 warns about empty ones
+        points = pd.concat([gaps, points])
+    line = points.sort_values("x", kind="stable")
     marker = "o" if len(line) <= _MOST_MARKED_POINTS else ""
     axes.step(*line.to_numpy().T, where="post", color=color, marker=marker, markersize=3.5)
     _mark(axes, _refused(readings), "x", _REFUSED, "refused, nothing left")
@@ -238,8 +248,9 @@ def _windows(readings: pd.DataFrame) -> pd.DataFrame:
     known = readings.dropna(subset=["renews_x", "remaining"])
     is_new = (known["remaining"].diff() > 0) | (known["x"] >= known["renews_x"].shift())
     windows = known.groupby(is_new.fillna(False).cumsum())
-    begin, renewal = windows["x"].min(), windows["renews_x"].min()
-    return pd.DataFrame({"begin": begin, "end": renewal.clip(upper=begin.shift(-1))})
+    begin = windows["x"].min()
+    end = windows["renews_x"].min().clip(upper=begin.shift(-1))
+    return pd.DataFrame({"begin": begin, "end": end})
 
 
 def _mark(axes: Axes, readings: pd.DataFrame, marker: str, color: str, label: str) -> None:

@@ -73,14 +73,16 @@ def _row(
     """Return a row of the result, given how many responses were checked and which ones violate."""
     verdict = "violated" if len(violating) else "holds"
     if not checked:
-        verdict, detail = "not observed", "no response has these headers"
-    counts = checked, len(violating), tuple(map(int, violating))
-    return rule, _STATEMENTS[rule], operation, verdict, *counts, detail
+        verdict = "not observed"
+        detail = "no response has these headers"
+    numbers = tuple(map(int, violating))
+    return rule, _STATEMENTS[rule], operation, verdict, checked, len(numbers), numbers, detail
 
 
 def _check_headers(frame: pd.DataFrame, groups: dict[Any, Any]) -> Iterator[tuple[object, ...]]:
     is_wrong = frame[["limit", "remaining", "reset"]].isna().any(axis=1).to_numpy()
-    problems, numbers = frame["problem"].fillna("").to_numpy(), frame.index.to_numpy()
+    problems = frame["problem"].fillna("").to_numpy()
+    numbers = frame.index.to_numpy()
     for operation, rows in groups.items():
         wrong = numbers[rows][is_wrong[rows]]
         others = set("; ".join(set(problems[rows])).split("; ")) - _OTHER_PROBLEMS
@@ -90,10 +92,12 @@ def _check_headers(frame: pd.DataFrame, groups: dict[Any, Any]) -> Iterator[tupl
 
 def _check_remaining(frame: pd.DataFrame, groups: dict[Any, Any]) -> Iterator[tuple[object, ...]]:
     is_larger = frame["remaining"] > frame["limit"]
-    is_known, numbers = is_larger.notna().to_numpy(), frame.index.to_numpy()
+    is_known = is_larger.notna().to_numpy()
     is_wrong = is_larger.fillna(False).to_numpy(bool)
+    numbers = frame.index.to_numpy()
     for operation, rows in groups.items():
-        known, wrong = int(is_known[rows].sum()), numbers[rows][is_wrong[rows]]
+        known = int(is_known[rows].sum())
+        wrong = numbers[rows][is_wrong[rows]]
         yield _row(2, operation, known, wrong, f"larger in {len(wrong)} of {known}")
 
 
@@ -102,25 +106,31 @@ def _check_majority(frame: pd.DataFrame, groups: dict[Any, Any]) -> tuple[object
     limits = frame["limit"].to_numpy("float64", na_value=np.nan)
     left_s = (frame["reset_at"] - frame["at"]).dt.total_seconds().to_numpy()
     is_first = (frame["remaining"] == frame["limit"] - 1).fillna(False).to_numpy(bool)
-    known = {operation: rows[~np.isnan(limits[rows])] for operation, rows in groups.items()}
-    known = {operation: rows for operation, rows in known.items() if len(rows)}
-    windows_s = {
-        operation: _window_s(left_s[rows], is_first[rows]) for operation, rows in known.items()
-    }
-    above = [
-        operation
-        for operation, rows in known.items()
-        if limits[rows[-1]] * TYPICAL_WINDOW_S
-        > TYPICAL_LIMIT * (windows_s[operation] or TYPICAL_WINDOW_S)
-    ]
-    detail = f"true of {len(known) - len(above)} of {len(known)} operations seen"
-    if None in windows_s.values():
+    operations = 0
+    checked = 0
+    above: dict[str, Any] = {}
+    is_assumed = False
+    for operation, group in groups.items():
+        rows = group[~np.isnan(limits[group])]
+        if not len(rows):
+            continue
+        operations += 1
+        checked += len(rows)
+        window_s = _window_s(left_s[rows], is_first[rows])
+        if window_s is None:
+            window_s = TYPICAL_WINDOW_S
+            is_assumed = True
+        if limits[rows[-1]] * TYPICAL_WINDOW_S > TYPICAL_LIMIT * window_s:
+            above[operation] = rows
+    detail = f"true of {operations - len(above)} of {operations} operations seen"
+    if is_assumed:
         detail += f" (a window whose length is not known is taken as {TYPICAL_WINDOW_S:g} s)"
-    detail += f"; above: {', '.join(above)}" if above else ""
-    is_violated = 2 * len(above) >= len(known)
-    violating = [known[operation] for operation in above] if is_violated else []
-    numbers = frame.index.to_numpy()[np.sort(np.concatenate([np.array([], int), *violating]))]
-    return _row(3, pd.NA, sum(map(len, known.values())), numbers, detail)
+    if above:
+        detail += f"; above: {', '.join(above)}"
+    violating: Any = ()
+    if above and 2 * len(above) >= operations:
+        violating = frame.index[np.sort(np.concatenate(list(above.values())))]
+    return _row(3, pd.NA, checked, violating, detail)
 
 
 def _window_s(left_s: Any, is_first: Any) -> float | None:

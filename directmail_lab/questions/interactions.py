@@ -21,14 +21,22 @@ from ..readings.reading import ABORTED, CUT_SHORT, Reading, no_response_text
 from ..sources import Source, describe, is_many, named_paths, recording_of, recordings_of
 from .snippets import copy_as
 
-_COLUMNS: Final = (
-    *("cassette", "at", "method", "path", "query", "operation", "status", "attempt"),
-    *("content_type", "bytes", "elapsed_s", "excerpt", "source", "problem", "cassette_number"),
-)
-_DTYPES: Final = dict.fromkeys(_COLUMNS, "string") | {
-    **dict.fromkeys(("status", "attempt", "bytes", "cassette_number"), "Int64"),
+_DTYPES: Final = {
+    "cassette": "string",
     "at": "datetime64[us, UTC]",
+    "method": "string",
+    "path": "string",
+    "query": "string",
+    "operation": "string",
+    "status": "Int64",
+    "attempt": "Int64",
+    "content_type": "string",
+    "bytes": "Int64",
     "elapsed_s": "Float64",
+    "excerpt": "string",
+    "source": "string",
+    "problem": "string",
+    "cassette_number": "Int64",
 }
 _EXCERPT_CHARACTERS: Final = 80
 
@@ -116,16 +124,23 @@ def _with_operations(frame: pd.DataFrame, source: object) -> pd.DataFrame:
 def _frame(recording: Recording, *, is_one_of_many: bool = False) -> pd.DataFrame:
     rows = [_row(recording, number, each) for number, each in enumerate(recording, 1)]
     index = pd.RangeIndex(1, len(rows) + 1, name="number")
-    frame = pd.DataFrame(rows, index, _COLUMNS).astype(_DTYPES)
+    frame = pd.DataFrame(rows, index, list(_DTYPES)).astype(_DTYPES)
     if is_one_of_many:
-        return frame.assign(cassette=pd.array([recording.name] * len(rows), "string"))
-    return frame if recording.path is None else frame.drop(columns=["cassette", "cassette_number"])
+        frame["cassette"] = pd.array([recording.name] * len(rows), "string")
+    elif recording.path is not None:
+        frame = frame.drop(columns=["cassette", "cassette_number"])
+    return frame
 
 
 def _row(recording: Recording, number: int, interaction: Interaction) -> tuple[object, ...]:
-    request, response = interaction.request, interaction.response
-    path, is_kept = recording.path_of(request), recording.has_bodies(number)
+    request = interaction.request
+    response = interaction.response
+    path = recording.path_of(request)
+    is_kept = recording.has_bodies(number)
     reading = recording.reading(number) if recording.path is None else None
+    problem = _cut_text(response, reading)
+    if response.no_response:
+        problem = no_response_text(response.no_response)
     return (
         reading and reading.cassette,
         interaction.recorded_at,
@@ -140,9 +155,7 @@ def _row(recording: Recording, number: int, interaction: Interaction) -> tuple[o
         interaction.elapsed_s,
         _excerpt(response.body) if is_kept else None,
         reading.source if reading else "recorded",
-        no_response_text(response.no_response)
-        if response.no_response
-        else _cut_text(response, reading),
+        problem,
         reading and reading.cassette_number,
     )
 
@@ -151,18 +164,22 @@ def _cut_text(response: Response, reading: Reading | None) -> str | None:
     """Return why a body is not whole, or None. Only a session's reading says so of its own."""
     if response.incomplete == LEFT or (reading and reading.is_aborted):
         return ABORTED
-    return CUT_SHORT if response.incomplete or (reading and reading.is_cut_short) else None
+    if response.incomplete or (reading and reading.is_cut_short):
+        return CUT_SHORT
+    return None
 
 
 def _excerpt(body: bytes) -> str:
-    if missing := shown_missing(body):
+    missing = shown_missing(body)
+    if missing:
         return missing
     text = plain_text(body)
     if text is None:
         return "(binary)"
     line = CONTROLS.sub(" ", " ".join(text[: 4 * _EXCERPT_CHARACTERS].split()))
-    is_long = len(line) > _EXCERPT_CHARACTERS
-    return line[: _EXCERPT_CHARACTERS - 1] + "…" if is_long else line
+    if len(line) > _EXCERPT_CHARACTERS:
+        return line[: _EXCERPT_CHARACTERS - 1] + "…"
+    return line
 
 
 # -- one in full -------------------------------------------------------------------------------
@@ -170,10 +187,9 @@ def _excerpt(body: bytes) -> str:
 
 def view_of(recording: Recording, number: int) -> InteractionView:
     """Return a view of an interaction; raise the errors of `Recording.interaction`."""
-    interaction, has_bodies = recording.interaction(number), recording.has_bodies(number)
-    return InteractionView(
-        interaction, has_bodies, _cut_text(interaction.response, recording.reading(number))
-    )
+    interaction = recording.interaction(number)
+    cut_text = _cut_text(interaction.response, recording.reading(number))
+    return InteractionView(interaction, recording.has_bodies(number), cut_text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,14 +221,19 @@ class InteractionView:
 
     def _texts(self) -> Iterator[tuple[str, str, str]]:
         """Yield the title, headers and body of the request, then of the response."""
-        request, response = self.interaction.request, self.interaction.response
-        elapsed_s, at = self.interaction.elapsed_s, self.interaction.recorded_at
-        status = f"{response.status} {response.reason}".rstrip()
-        if none := response.no_response:
-            status = f"{no_response_text(none)}: {response.reason}".rstrip(": ")
-        status += "" if elapsed_s is None else f" after {elapsed_s:.3f} s"
-        status += "" if at is None else f", {at:%Y-%m-%d %H:%M:%S} UTC"
-        status += f"; {self.cut_text}" if self.cut_text else ""
+        request = self.interaction.request
+        response = self.interaction.response
+        if response.no_response:
+            why = no_response_text(response.no_response)
+            status = f"{why}: {response.reason}".rstrip(": ")
+        else:
+            status = f"{response.status} {response.reason}".rstrip()
+        if self.interaction.elapsed_s is not None:
+            status += f" after {self.interaction.elapsed_s:.3f} s"
+        if self.interaction.recorded_at is not None:
+            status += f", {self.interaction.recorded_at:%Y-%m-%d %H:%M:%S} UTC"
+        if self.cut_text:
+            status += f"; {self.cut_text}"
         for title, message in ((f"{request.method} {request.uri}", request), (status, response)):
             headers = [": ".join(pair).replace("\n", " ") for pair in message.headers]
             body = body_text(message.body or b"") if self.has_bodies else "(it was not kept)"

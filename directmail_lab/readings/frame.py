@@ -14,7 +14,6 @@ from ..exchange.operations import operations_of
 from .reading import LAST_S, Reading, parse_counts, problem_of
 from .reset_unit import UnitName, renewal_time
 
-# Hidden so that the counts fit a terminal of 80 characters. The operation nearly repeats the path.
 _NAT: Final = int(np.iinfo(np.int64).min)
 
 
@@ -71,22 +70,22 @@ def frame_of(
     known = _operations(rows, paths) if operations is None else operations
     parsed = {texts: parse_counts(texts) for texts in {row.raw[:3] for row in rows}}
     counts = [parsed[row.raw[:3]] for row in rows]
-    limit, remaining, reset, problem = zip(*counts, strict=True) if counts else ((),) * 4
+    problems = [problem_of(row, each.problem) for row, each in zip(rows, counts, strict=True)]
     columns: dict[str, Any] = {
         "at": _times([row.at for row in rows]),
         "method": _texts([row.method for row in rows]),
         "path": _texts([row.path for row in rows]),
         "operation": _texts([row.operation if row.elsewhere else known[row.path] for row in rows]),
         "status": np.array([row.status for row in rows], dtype=np.int64),
-        "limit": _counts(limit),
-        "remaining": _counts(remaining),
-        "reset": _counts(reset),
+        "limit": _counts([each.limit for each in counts]),
+        "remaining": _counts([each.remaining for each in counts]),
+        "reset": _counts([each.reset for each in counts]),
         "reset_at": _times([None if row.elsewhere else renewal_time(row, unit) for row in rows]),
         "elapsed_s": np.array([row.elapsed_s for row in rows], dtype=np.float64),
         "source": _texts([row.source for row in rows]),
         "cassette": _texts([row.cassette for row in rows]),
         "cassette_number": _counts([row.cassette_number for row in rows]),
-        "problem": _texts(list(map(problem_of, rows, problem))),
+        "problem": _texts(problems),
     }
     # Not a RangeIndex: Dask cannot read one that has a name from Parquet.
     index = np.arange(1, len(rows) + 1) if numbers is None else np.array(numbers, dtype=np.int64)
@@ -117,17 +116,13 @@ def _operations(rows: Iterable[Reading], paths: Collection[str]) -> dict[str, st
 
 
 def _times(seconds: Sequence[float | None]) -> Any:
-    microseconds = [
-        _microseconds(each) if each is not None and 0 <= each <= LAST_S else _NAT
-        for each in seconds
-    ]
-    return pd.array(np.array(microseconds, dtype=np.int64), dtype="datetime64[us, UTC]")
-
-
-def _microseconds(seconds: float) -> int:
-    """Return whole microseconds, rounded as `datetime.fromtimestamp` does for an interaction."""
-    fraction, whole = math.modf(seconds)
-    return int(whole) * 1_000_000 + round(fraction * 1e6)
+    microseconds = np.full(len(seconds), _NAT, dtype=np.int64)
+    for position, each in enumerate(seconds):
+        if each is not None and 0 <= each <= LAST_S:
+            # Rounded as `datetime.fromtimestamp` does for an interaction.
+            fraction, whole = math.modf(each)
+            microseconds[position] = int(whole) * 1_000_000 + round(fraction * 1e6)
+    return pd.array(microseconds, dtype="datetime64[us, UTC]")
 
 
 def _texts(texts: Sequence[str | None]) -> Any:

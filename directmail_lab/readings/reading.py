@@ -63,9 +63,13 @@ def raw_values(
     """Return the headers that a `Reading` keeps, from pairs of text or from ``headers.raw``."""
     found: dict[str, str] = {}
     for name, value in headers:
-        if field := _FIELDS[bytes if isinstance(name, bytes) else str].get(name.lower()):
-            text = (value if isinstance(value, str) else value.decode("latin-1")).strip(" \t")
-            found[field] = f"{found[field]}, {text}" if field in found else text
+        kind = bytes if isinstance(name, bytes) else str
+        field = _FIELDS[kind].get(name.lower())
+        if field is None:
+            continue
+        text = value.decode("latin-1") if isinstance(value, bytes) else value
+        text = text.strip(" \t")
+        found[field] = f"{found[field]}, {text}" if field in found else text
     return RawValues(**found)
 
 
@@ -138,7 +142,8 @@ class Reading(NamedTuple):
     def redacted(self, redactor: Redactor) -> Reading:
         """Return the reading without the key, which a service may have put in a header."""
         texts = [self.path, self.elsewhere, *[value or "" for value in self.raw]]
-        if (redacted := redactor.texts(texts)) == texts:
+        redacted = redactor.texts(texts)
+        if redacted == texts:
             return self
         path, elsewhere, *values = redacted
         raw = RawValues(*[old and new for old, new in zip(self.raw, values, strict=True)])
@@ -185,7 +190,7 @@ class Reading(NamedTuple):
     @property
     def problem(self) -> str | None:
         """What is wrong with the three headers or the response; it does not quote their values."""
-        return problem_of(self, parse_counts(self.raw[:3])[3])
+        return problem_of(self, parse_counts(self.raw[:3]).problem)
 
     @property
     def retry_after_s(self) -> float | None:
@@ -217,7 +222,8 @@ def reading_of(
 
     ``path`` is the path of the request below the base address.
     """
-    at, response = interaction.recorded_at, interaction.response
+    at = interaction.recorded_at
+    response = interaction.response
     return Reading(
         math.nan if at is None else at.timestamp(),
         interaction.request.method,
@@ -261,18 +267,28 @@ def no_response_text(kind: NoResponse) -> str:
     return f"no response came ({kind.replace('_', ' ')})"
 
 
-def parse_counts(
-    sent: Sequence[str | None],
-) -> tuple[int | None, int | None, int | None, str | None]:
-    """Return limit, remaining, reset and what is wrong with them, or None."""
-    parsed = [_integer(text) for text in sent]
-    problems = [
-        f"{name} {fault}" for name, (_, fault) in zip(HEADERS, parsed, strict=True) if fault
-    ]
-    limit, remaining, reset = (number for number, _ in parsed)
+class Counts(NamedTuple):
+    """The three headers as integers, and what is wrong with them, or None."""
+
+    limit: int | None
+    remaining: int | None
+    reset: int | None
+    problem: str | None
+
+
+def parse_counts(sent: Sequence[str | None]) -> Counts:
+    """Return limit, remaining and reset as integers."""
+    numbers = []
+    problems = []
+    for name, text in zip(HEADERS, sent, strict=True):
+        number, fault = _integer(text)
+        numbers.append(number)
+        if fault:
+            problems.append(f"{name} {fault}")
+    limit, remaining, reset = numbers
     if limit is not None and remaining is not None and remaining > limit:
         problems.append(REMAINING_OVER_LIMIT)
-    return limit, remaining, reset, "; ".join(problems) or None
+    return Counts(limit, remaining, reset, "; ".join(problems) or None)
 
 
 def _integer(text: str | None) -> tuple[int | None, str]:
@@ -282,14 +298,18 @@ def _integer(text: str | None) -> tuple[int | None, str]:
     if text.isascii() and text.isdigit():
         # Python refuses to parse thousands of digits.
         number = int(text.lstrip("0")[:_INT64_DIGITS] or "0")
-        return (number, "") if number <= _INT64_MAX else (None, "is too large")
+        if number > _INT64_MAX:
+            return None, "is too large"
+        return number, ""
     if re.fullmatch("-[0-9]+", text):
         return None, "is negative"
     if _DECIMAL.fullmatch(text):
         return None, "is a decimal number"
     if parse_date(text) is not None:
         return None, "is a date"
-    return None, "has several values" if "," in text else "is not an integer"
+    if "," in text:
+        return None, "has several values"
+    return None, "is not an integer"
 
 
 def _number(text: str | None) -> float | None:

@@ -125,7 +125,9 @@ class ResetUnitInference:
             self._keep(near, f"reading {self._number} would mean an impossible time")
             if self._inferred == "undetermined":
                 self._observe_movement(value, reading)
-        elif date := parse_date(reading.raw.reset):
+            return
+        date = parse_date(reading.raw.reset)
+        if date is not None:
             self._keep([date[0]], f"reading {self._number} has a date of another form")
 
     def _observe_movement(self, value: float, reading: Reading) -> None:
@@ -134,7 +136,9 @@ class ResetUnitInference:
         countdown = self._countdowns.get(key)
         if countdown is None or not countdown.add(new):
             self._countdowns[key] = _Countdown(new)
-        elif unit := countdown.unit():
+            return
+        unit = countdown.unit()
+        if unit is not None:
             span = f"from reading {countdown.first.number} to {self._number}"
             why = f"{span} it counts down, and remaining falls each time, so there was no renewal"
             self._keep([unit], why, counts_down=True)
@@ -144,7 +148,8 @@ class ResetUnitInference:
         excluded = [unit for unit in self.candidates if unit not in units]
         if not (excluded or counts_down):
             return
-        self.candidates = left = tuple(unit for unit in self.candidates if unit in units)
+        left = tuple(unit for unit in self.candidates if unit in units)
+        self.candidates = left
         if excluded:
             self._reasons.append(f"not {' or '.join(excluded)}: {why}")
         # A time left is inferred only if it was seen to count down. It is not enough that no other
@@ -179,7 +184,8 @@ def _written_between(reading: Reading) -> tuple[float, float]:
     if not math.isnan(reading.at):
         latency_s = _UNKNOWN_LATENCY_S if reading.elapsed_s is None else reading.elapsed_s
         return reading.at - latency_s, reading.at
-    if (served_at := reading.served_at) is not None:
+    served_at = reading.served_at
+    if served_at is not None:
         # For a recording without times, use the Date header, which is precise to a second.
         return served_at, served_at + 1.0
     return -math.inf, math.inf
@@ -189,13 +195,15 @@ class _Countdown:
     """Readings of one allowance in which ``remaining`` fell each time, so it did not renew."""
 
     def __init__(self, first: _Seen) -> None:
-        self.first = self.last = first
+        self.first = first
+        self.last = first
         self.count = 1
         self.fitting = _TIMES_LEFT
 
     def add(self, new: _Seen) -> bool:
         """Add the next reading, and return True; return False if its window may be a new one."""
-        before, after = self.last.remaining, new.remaining
+        before = self.last.remaining
+        after = new.remaining
         if before is None or after is None or after >= before:
             return False
         self.last = new
@@ -205,19 +213,23 @@ class _Countdown:
 
     def _fits(self, unit: UnitName) -> bool:
         """Return whether the value fell as much as a time left in this unit does."""
-        first, last, scale_s = self.first, self.last, SCALES[unit].seconds
-        fall_s, rounding_s = (first.value - last.value) * scale_s, _ROUNDING * scale_s
-        least_s, most_s = last.earliest - first.latest, last.latest - first.earliest
+        scale_s = SCALES[unit].seconds
+        fall_s = (self.first.value - self.last.value) * scale_s
+        rounding_s = _ROUNDING * scale_s
+        least_s = self.last.earliest - self.first.latest
+        most_s = self.last.latest - self.first.earliest
         return least_s - rounding_s <= fall_s <= most_s + rounding_s
 
     def unit(self) -> UnitName | None:
         """Return the only unit in which the values count down; None if it may be by chance."""
-        first, last = self.first, self.last
+        first = self.first
+        last = self.last
         is_ours_alone = (first.remaining or 0) - (last.remaining or 0) == self.count - 1
         enough = _ENOUGH_READINGS if is_ours_alone else _ENOUGH_READINGS_BESIDE_OTHERS
         if self.count < enough or len(self.fitting) != 1:
             return None
-        unit, fall = self.fitting[0], first.value - last.value
+        unit = self.fitting[0]
+        fall = first.value - last.value
         # 60001 and 60000 may be a constant in milliseconds that was rounded differently.
         least = 3 if first.value >= _LEAST_CONSTANT_MS else 1
         # If the times are known only to half a minute, a small fall may fit by chance.
