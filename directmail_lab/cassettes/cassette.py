@@ -488,11 +488,6 @@ class Cassette:
         """
         return [] if self._recorder is None else self._recorder.sent_before(write)
 
-    def keep(self, write: Request) -> None:
-        """Keep what earlier runs recorded of a write, if this run sends the same one, too."""
-        if self._recorder is not None:
-            self._recorder.keep(write)
-
     @property
     def matching(self) -> Matching:
         """Which parts of two requests are compared."""

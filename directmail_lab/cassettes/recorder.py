@@ -388,10 +388,6 @@ class Recorder:
     def _replays(self, response: Response) -> bool:
         return response.failure is None
 
-    def keep(self, write: Request) -> None:
-        """Keep what earlier runs recorded of a write, if this run sends the same one, too."""
-        self._asked.add((self._old.same(self._redactor.request(write)), False, False))
-
     def _earlier(self, write: Request) -> Iterator[tuple[FileRecording, Call]]:
         """Yield what earlier runs recorded of a write, also in the files that they left."""
         for file in unfinished_files(self._path):

@@ -10,7 +10,6 @@ import math
 import sys
 import threading
 import weakref
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -139,20 +138,19 @@ class SentWrites:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._sent: dict[int, list[SentWrite]] = {}
-        # How often an execution has asked for a write since this cassette was opened.
-        self._asked: Counter[tuple[Execution, int]] = Counter()
-        self._cassette: Cassette | None = None
 
     def before(self, request: httpx.Request, cassette: Cassette | None) -> list[SentWrite]:
-        """Return when a write was sent before: by another execution, or by an earlier run."""
+        """Return when a write was sent before: by an earlier run, or by this process."""
         here = _cells.current()
-        key = _keys_of(request, cassette)[0]
-        own = [each for each in list(self._sent.get(key, ())) if each.execution is not here]
+        own = list(self._sent.get(_keys_of(request, cassette)[0], ()))
         if cassette is None:
             return own
-        times = {each.at for each in own}
         runs = [_of_cassette(*each) for each in cassette.sent_before(request_value(request))]
-        return [each for each in runs if each.at not in times] + own
+        # What this process has recorded is in both, once a later run has begun.
+        of_runs = {each.at for each in runs}
+        own = [each for each in own if each.execution is not here or each.at not in of_runs]
+        of_cells = {each.at for each in own}
+        return [each for each in runs if each.at not in of_cells] + own
 
     @contextmanager
     def sending(
@@ -168,15 +166,10 @@ class SentWrites:
         AlreadySentError
             The write was sent before, and the caller does not want it to be sent again.
         """
-        here = _cells.current()
         keys = _keys_of(request, cassette)
-        write = SentWrite(datetime.now(UTC), execution=here)
+        write = SentWrite(datetime.now(UTC), execution=_cells.current())
         with self._lock:
-            if cassette is not self._cassette:
-                self._cassette = cassette
-                self._asked.clear()
-            kept = self._kept(request, recording, cassette, self._asked[here, keys[0]])
-            self._asked[here, keys[0]] += 1
+            kept = self._kept(request, recording, cassette)
             if kept is None:
                 for key in keys:
                     self._sent.setdefault(key, []).append(write)
@@ -212,25 +205,19 @@ class SentWrites:
                 self._sent.setdefault(key, []).append(write)
 
     def _kept(
-        self,
-        request: httpx.Request,
-        recording: MemoryRecording,
-        cassette: Cassette | None,
-        asked: int,
+        self, request: httpx.Request, recording: MemoryRecording, cassette: Cassette | None
     ) -> SentWrite | None:
-        """Return the earlier write to return, given how often this execution asked before."""
+        """Return the earlier write whose response the caller wants, or None to send this one."""
         if is_sent_again(request) or not (cassette is None or cassette.refuses_repeats):
             return None
         earlier = self.before(request, cassette)
         if request.extensions.get(IF_SENT) == "keep":
-            kept = earlier[asked] if asked < len(earlier) else None
-            if kept is not None and kept.interaction() is None:
-                raise _already_sent(request, kept, recording, cassette)
-            if kept is not None and cassette is not None:
-                cassette.keep(request_value(request))
-            return kept
-        if earlier and origin_of(request.url) not in stand_ins():
-            raise _already_sent(request, earlier[-1], recording, cassette)
+            if earlier and earlier[-1].interaction() is None:
+                raise _already_sent(request, earlier[-1], recording, cassette)
+            return earlier[-1] if earlier else None
+        others = [each for each in earlier if each.execution is not _cells.current()]
+        if others and origin_of(request.url) not in stand_ins():
+            raise _already_sent(request, others[-1], recording, cassette)
         return None
 
 
