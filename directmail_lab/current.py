@@ -320,10 +320,11 @@ def request(
     if_sent
         What to do with a write that was sent before: by another execution of a
         cell, or by an earlier run of the recording. ``"refuse"`` raises
-        `AlreadySentError`, ``"keep"`` returns the earlier response, and
-        ``"send"`` sends the write again. A write that the service refused (4xx)
-        does not count. What one execution sends twice, in a loop for example,
-        is sent twice. A replay ignores ``if_sent``.
+        `AlreadySentError`, and ``"send"`` sends the write again. ``"keep"``
+        returns the earlier response, and sends only what was never sent. A
+        write that the service refused (4xx) does not count. What one execution
+        sends twice, in a loop for example, is sent twice, but not with
+        ``"keep"``. A replay ignores ``if_sent``.
     **options
         The options of `httpx.Client.request`: ``params``, ``json``, ``headers``
         and so on.
