@@ -30,7 +30,8 @@ def shown(response: httpx.Response) -> dict[str, str] | None:
     from .transports.extensions import of
 
     received = of(response)
-    recording, reading = received.recording, received.reading
+    recording = received.recording
+    reading = received.reading
     if recording is None or reading is None:
         return None
     interaction = recording.interaction(received.number)
@@ -52,21 +53,16 @@ def shown(response: httpx.Response) -> dict[str, str] | None:
     if reading.source == "replayed":
         facts.append(f"replayed from {reading.cassette!r}")
     head = shown_text(" · ".join(facts))
-    text = picture = ""
-    if not content:
-        pass
-    elif media_type in _PICTURES and len(content) <= _MOST_PICTURE_BYTES:
+    text = ""
+    page = f'<div style="font-weight: bold">{html.escape(head)}</div>'
+    if content and media_type in _PICTURES and len(content) <= _MOST_PICTURE_BYTES:
         data = b64encode(content).decode("ascii")
-        picture = f'<img style="max-width: 100%" src="data:{media_type};base64,{data}">'
-    elif recording.has_bodies(received.number):
+        page += f'<img style="max-width: 100%" src="data:{media_type};base64,{data}">'
+    elif content and recording.has_bodies(received.number):
         text = _first_lines(body_text(interaction.response.body))
-    pre = (
-        f'<pre style="white-space: pre-wrap; padding: 0">{html.escape(text)}</pre>' if text else ""
-    )
-    return {
-        "text/plain": f"{head}\n{text}".rstrip(),
-        "text/html": f'<div style="font-weight: bold">{html.escape(head)}</div>{pre}{picture}',
-    }
+    if text:
+        page += f'<pre style="white-space: pre-wrap; padding: 0">{html.escape(text)}</pre>'
+    return {"text/plain": f"{head}\n{text}".rstrip(), "text/html": page}
 
 
 def _first_lines(text: str) -> str:

@@ -37,9 +37,7 @@ _MEMBER: Final = re.compile(r"(?<![\w.)\]])(\w+)\.(?:(\w+)\([^()\n]{0,999}\)\.)?
 def complete(context: completer.CompletionContext) -> completer.SimpleMatcherResult:
     """Return what may follow the text that was typed so far."""
     text = context.text_until_cursor
-    names: list[str] = []
-    typed = kind = ""
-    for pattern, kind, offer in (  # noqa: B007
+    for pattern, kind, offer in (
         (_CASSETTE, "cassette", _cassettes),
         (_PATH, "path", _paths),
         (_MEMBER, "", _members),
@@ -48,12 +46,13 @@ def complete(context: completer.CompletionContext) -> completer.SimpleMatcherRes
         if match is not None:
             typed = match[match.lastindex or 0]
             names = [name for name in offer(match) if name.startswith(typed)]
-            break
-    return {
-        "completions": [completer.SimpleCompletion(name, type=kind) for name in names],
-        "matched_fragment": typed,
-        "suppress": bool(names),  # so that IPython asks neither Jedi nor the working directory
-    }
+            return {
+                "completions": [completer.SimpleCompletion(name, type=kind) for name in names],
+                "matched_fragment": typed,
+                # So that IPython asks neither Jedi nor the working directory.
+                "suppress": bool(names),
+            }
+    return {"completions": []}
 
 
 def _cassettes(_: re.Match[str]) -> Iterable[str]:
@@ -108,7 +107,10 @@ def _names_of_result(function: Any) -> set[str]:
     if result is httpx.Response:  # only an instance has all attributes
         return {*dir(httpx.Response(200))}
     types = get_args(result) if isinstance(result, UnionType) else [get_origin(result) or result]
-    return {name for each in types for name in (*dir(each), *get_annotations(each))}
+    names: set[str] = set()
+    for each in types:
+        names.update(dir(each), get_annotations(each))
+    return names
 
 
 def complete_in_ipython() -> None:

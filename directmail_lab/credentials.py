@@ -6,12 +6,12 @@ import contextlib
 import getpass
 import hmac
 import secrets
-import sys
 import warnings
 import weakref
 from collections.abc import Callable, Iterable
 from typing import Any, Final, NoReturn, final
 
+from .display import running_ipython
 from .errors import CredentialError
 from .settings import API_KEY_VARIABLE, variable
 from .tracebacks import hide_frames
@@ -152,8 +152,7 @@ def as_api_key(value: str | ApiKey | None) -> ApiKey | None:
 
 def _warn_of_cells_with(key: ApiKey) -> None:
     """Warn once of each cell of this kernel that contains a key."""
-    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
-    cells: list[str] = getattr(shell, "user_ns", {}).get("In", [])
+    cells: list[str] = getattr(running_ipython(), "user_ns", {}).get("In", [])
     found = {number for number, cell in enumerate(cells) if key.reveal() in cell}
     found -= _warned_of
     if not found:

@@ -27,7 +27,10 @@ CONTROLS: Final = re.compile(
 
 def plural(number: int, noun: str) -> str:
     """Return ``"1 reading"``, ``"10,000 readings"`` or ``"2 addresses"``."""
-    return f"{number:,} {noun}{'' if number == 1 else 'es' if noun.endswith('s') else 's'}"
+    if number == 1:
+        return f"1 {noun}"
+    ending = "es" if noun.endswith("s") else "s"
+    return f"{number:,} {noun}{ending}"
 
 
 def shell_word(text: str) -> str:
@@ -49,14 +52,19 @@ def ranges(numbers: Iterable[int]) -> str:
     seen = set(numbers)
     starts = sorted(number for number in seen if number - 1 not in seen)
     ends = sorted(number for number in seen if number + 1 not in seen)
-    pairs = zip(starts, ends, strict=True)
-    return ", ".join(f"{a}" if a == b else f"{a}-{b}" for a, b in pairs)
+    spans = zip(starts, ends, strict=True)
+    return ", ".join(f"{start}" if start == end else f"{start}-{end}" for start, end in spans)
+
+
+def running_ipython() -> Any:
+    """Return IPython's shell if this runs in IPython, or None. It does not import IPython."""
+    ipython = sys.modules.get("IPython")
+    return ipython and ipython.get_ipython()
 
 
 def say_in_notebook(text: str) -> bool:
     """Print a line in IPython, where a log is a red box; elsewhere, return False."""
-    ipython = sys.modules.get("IPython")
-    if ipython is None or ipython.get_ipython() is None:
+    if running_ipython() is None:
         return False
     sys.stdout.write(f"{text}\n")
     return True

@@ -228,7 +228,8 @@ def _describe(response: object) -> dict[str, Any]:
     if isinstance(response, httpx.Response):
         about["status"] = response.status_code
         about["path"] = response.url.path
-        if (reading := of(response).reading) is not None:
+        reading = of(response).reading
+        if reading is not None:
             about.update(path=reading.path, source=reading.source)
             if not math.isnan(reading.at):  # vcrpy does not record the time
                 about["time"] = utc_time(reading.at).isoformat()
@@ -241,7 +242,8 @@ def _not_json(problem: str, response: httpx.Response | None) -> NotJSONError:
         return NotJSONError(f"The body {problem}.", "Give frame() the bytes of a whole JSON body.")
     media_type = _without_key(_media_type(response))[:100] or None
     kind = f"content type {media_type}" if media_type else "no content type"
-    method, path = response.request.method, _without_key(str(_describe(response)["path"]))
+    method = response.request.method
+    path = _without_key(str(_describe(response)["path"]))
     call = f'get("{path}")' if method == "GET" else f'request("{method}", "{path}")'
     what = f"{method} {path} responded with {outcome(response, _without_key)}"
     if response.has_redirect_location:
@@ -315,7 +317,9 @@ def _fields(rows: Sequence[object]) -> dict[Path, list[object]]:
     """Return the values of each field, one for each row; a missing value is None."""
     fields: dict[Path, list[object]] = {}
     for number, row in enumerate(rows):
-        for path, value in leaves(row) if row not in (None, {}) else ():
+        if row in (None, {}):
+            continue
+        for path, value in leaves(row):
             values = fields.setdefault(path, [])
             values.extend([None] * (number - len(values)))
             values[number:] = [value]

@@ -41,9 +41,10 @@ class Rewriting:
         self._own = own
         bases = [base for base in bases if base]
         self._theirs = _any_of(bases)
-        self._prefixes = [path for base in bases if (path := urlsplit(base).path.rstrip("/"))]
+        paths = [urlsplit(base).path.rstrip("/") for base in bases]
+        self._prefixes = [path for path in paths if path]
         origins = {"/".join(address.split("/", 3)[:3]) for address in recorded}
-        self._others = _any_of(origins - {base for base in bases if base in origins})
+        self._others = _any_of(origins.difference(bases))
 
     def to_client(self, response: Response) -> Response:
         """Return a response whose addresses lead to the server.
@@ -65,12 +66,15 @@ class Rewriting:
         except ValueError:  # the body is not compressed as its header says
             return response
         own = self._own_text(text.decode("latin-1")).encode("latin-1")
-        return response if own == text else normalize_headers(replace(response, body=own))
+        if own == text:
+            return response
+        return normalize_headers(replace(response, body=own))
 
     def to_service(self, request: Request, base_url: str) -> Request:
         """Return a request with the service's address in place of the server's own."""
         pairs = [(self._own, base_url), (quote(self._own, safe=""), quote(base_url, safe=""))]
-        uri, body = request.uri, request.body
+        uri = request.uri
+        body = request.body
         for own, theirs in pairs:
             pattern = rf"{re.escape(own)}(?!\d)"
             uri = theirs.join(re.split(pattern, uri))
@@ -88,9 +92,9 @@ class Rewriting:
         def own(address: re.Match[str]) -> str:
             return self._own.replace("/", "\\/") if "\\/" in address[0] else self._own
 
-        if self._theirs is not None:
-            text = self._theirs.sub(own, text)
-        if self._others is not None and (other := self._others.search(text)):
+        text = self._theirs.sub(own, text)
+        other = self._others.search(text)
+        if other:
             raise CassetteError(
                 f"The response leads to {other['host']}, a recorded host that this server does not "
                 "answer for. The client would reach the live host.",
@@ -100,7 +104,7 @@ class Rewriting:
         return text
 
 
-def _any_of(bases: Iterable[str]) -> re.Pattern[str] | None:
+def _any_of(bases: Iterable[str]) -> re.Pattern[str]:
     """Return a pattern for an address at or below one of ``bases``, up to the end of that base.
 
     The scheme may be http, https or missing: ``//api.example.com/v1`` leads there, too.
@@ -113,7 +117,7 @@ def _any_of(bases: Iterable[str]) -> re.Pattern[str] | None:
         path = re.escape(parts.path.rstrip("/")).replace("/", _SLASH)
         places.append(f"{re.escape(netloc)}{port}{path}")
     if not places:
-        return None
+        return re.compile("(?!)")  # it matches nothing
     # The longest come first, since one base address may be below another.
     places.sort(key=len, reverse=True)
     start = rf"(?:https?:|(?<![\w:/\\])){_SLASH}{_SLASH}(?:[^/?#@\s\"\\]*@)?"

@@ -19,7 +19,6 @@ from email.errors import FirstHeaderLineIsContinuationDefect, MissingHeaderBodyS
 from functools import cached_property
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
-from itertools import chain
 from pathlib import Path
 from socketserver import ThreadingTCPServer
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
@@ -34,14 +33,7 @@ from .errors import (
     NotRecordedError,
 )
 from .exchange.bodies import MAX_UNPACKED_BYTES, TooLargeError
-from .exchange.values import (
-    TOKEN,
-    Headers,
-    Request,
-    Response,
-    header,
-    normalize_headers,
-)
+from .exchange.values import TOKEN, Headers, Request, Response, header, normalize_headers
 from .http import httpx, parse_url, response_value
 from .rewriting import Rewriting
 from .settings import is_loopback
@@ -116,7 +108,10 @@ class Handler(BaseHTTPRequestHandler):
 
     def _chunked_body(self) -> bytes:
         body = bytearray()
-        while size := _number(self._line().partition(";")[0].rstrip(), 16):
+        while True:
+            size = _number(self._line().partition(";")[0].rstrip(), 16)
+            if not size:
+                break
             body += self._read(size, before=len(body))
             if self._line():
                 raise ValueError("a chunk is longer than it says")
@@ -145,9 +140,11 @@ class Handler(BaseHTTPRequestHandler):
         has_body = self.command != "HEAD" and response.status not in (204, 304)
         headers = [pair for pair in response.headers if pair[0].lower() not in _NOT_PASSED_ON]
         # A response to HEAD, or with status 304, may state the length of the body of a GET.
-        recorded = None if has_body or response.body else header(response.headers, "Content-Length")
-        if response.status != 204 and (has_body or response.body or recorded):
-            headers.append(("Content-Length", recorded or str(len(response.body))))
+        length: str | None = str(len(response.body))
+        if not (has_body or response.body):
+            length = header(response.headers, "Content-Length")
+        if length and response.status != 204:
+            headers.append(("Content-Length", length))
         if self.close_connection:
             headers.append(("Connection", "close"))
         reason = "".join(filter(str.isprintable, response.reason)).encode("ascii", "replace")
@@ -304,7 +301,8 @@ class CassetteServer(LoopbackServer):
 
     def response_to(self, request: Request) -> Response:
         """Return the recorded response to a request, or an error that says why there is none."""
-        if problem := _problem(request):
+        problem = _problem(request)
+        if problem:
             return error_response(403, problem, reason="refused")
         try:
             response = self._rewriting.to_client(self._played(request))
@@ -324,22 +322,24 @@ class CassetteServer(LoopbackServer):
     @cached_property
     def _rewriting(self) -> Rewriting:
         bases = [cassette.base_url or "" for cassette in self.cassettes]
-        addresses = chain.from_iterable(each.recording().addresses() for each in self.cassettes)
-        return Rewriting(self.base_url, bases, (uri for (_, uri), *_ in addresses))
+        recorded: list[str] = []
+        for cassette in self.cassettes:
+            recorded += [uri for (_, uri), *_ in cassette.recording().addresses()]
+        return Rewriting(self.base_url, bases, recorded)
 
     def _played(self, request: Request) -> Response:
         refusals: list[NotRecordedError] = []
         for each in _with_substitutes(request):
-            candidates = [  # spelled as httpx records addresses: %22 for a quotation mark
-                (cassette, replace(to, uri=str(parse_url(f"{cassette.base_url}{to.uri}"))))
-                for cassette in self.cassettes
-                for to in [self._rewriting.to_service(each, cassette.base_url or "")]
-            ]
+            candidates = []
+            for cassette in self.cassettes:
+                sent = self._rewriting.to_service(each, cassette.base_url or "")
+                # Spelled as httpx records addresses: %22 for a quotation mark.
+                uri = str(parse_url(f"{cassette.base_url}{sent.uri}"))
+                candidates.append((cassette, replace(sent, uri=uri)))
+            candidates.sort(key=lambda pair: not pair[0].has_unplayed(pair[1]))
             # The response to a GET that is used for a HEAD can still be played for a GET.
             marks = each.method == request.method
-            for cassette, sent in sorted(
-                candidates, key=lambda pair: not pair[0].has_unplayed(pair[1])
-            ):
+            for cassette, sent in candidates:
                 try:
                     response = cassette.play(sent, marks=marks)[-1].response
                 except NotRecordedError as error:
@@ -377,12 +377,14 @@ class ClientServer(LoopbackServer):
     """
 
     def __init__(self, session: Session, on_refusal: Callable[[str], object]) -> None:
-        self._session, self._on_refusal = session, on_refusal
+        self._session = session
+        self._on_refusal = on_refusal
         super().__init__()
 
     def response_to(self, request: Request) -> Response:
         """Return the session's response, or an error that says why there is none."""
-        if problem := _problem(request):
+        problem = _problem(request)
+        if problem:
             return error_response(403, problem, reason="refused")
         own = {"host", "accept-encoding", *_NOT_PASSED_ON}
         headers = [pair for pair in request.headers if pair[0].lower() not in own]

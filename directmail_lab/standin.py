@@ -41,8 +41,9 @@ STAND_IN_RECORD: Final[Mapping[str, object]] = {
 # Made up for the stand-in: the only operation that service.md shows is GET /v1/users/me.
 _LETTERS_PATH: Final = "/v1/letters"
 _ROWS: Final = [
-    {"id": f"lst_stand_in_{n}", "name": name, "addresses": addresses, "service": "stand-in"}
-    for n, (name, addresses) in enumerate([("Spring", 120), ("Café owners", 48), ("Empty", 0)], 1)
+    {"id": "lst_stand_in_1", "name": "Spring", "addresses": 120, "service": "stand-in"},
+    {"id": "lst_stand_in_2", "name": "Café owners", "addresses": 48, "service": "stand-in"},
+    {"id": "lst_stand_in_3", "name": "Empty", "addresses": 0, "service": "stand-in"},
 ]
 _LISTS: Final = {"/v1/lists": _ROWS, **{f"/v1/lists/{row['id']}": row for row in _ROWS}}
 _LIST_LIMITS: Final = {"/v1/lists": 60, "/v1/lists/{id}": 60}
@@ -118,14 +119,17 @@ class StandIn(LoopbackServer):
 
     def assumptions(self) -> str:
         """Return a line: what it assumes where service.md says nothing."""
-        options = [f.name for f in fields(self) if f.name not in ("port", "api_key", "record")]
+        names = [each.name for each in fields(self)]
+        options = [name for name in names if name not in ("port", "api_key", "record")]
         values = ", ".join(f"{name}={getattr(self, name)!r}" for name in options)
         made_up = f"the record, the form of errors and all operations except GET {ME_PATH}"
         return f"{values}; made up: {made_up}"
 
     def response_to(self, request: Request) -> Response:
         """Return the response to a request, and count it."""
-        method, path, now = request.method, path_below(request.uri), self._now()
+        method = request.method
+        path = path_below(request.uri)
+        now = self._now()
         with self._lock:
             self.requests[f"{method} {path}"] += 1
             is_known = self._is_known(request)
@@ -155,11 +159,14 @@ class StandIn(LoopbackServer):
             limit = self.limits.get(operation, self.limit)
             limit = self.limits.get(f"{method} {operation}", limit)
             left = _Left(limit, limit, now + self.window_s)
-        self._left[key] = left = left._replace(remaining=max(left.remaining, 0) - 1)
+        left = left._replace(remaining=max(left.remaining, 0) - 1)
+        self._left[key] = left
         return left
 
     def _common_headers(self, left: _Left, now: float) -> Headers:
-        until_s = left.renews_at - (now if self.reset_unit.endswith("_left") else 0)
+        until_s = left.renews_at
+        if self.reset_unit.endswith("_left"):
+            until_s -= now
         factor = 1000 if self.reset_unit in ("milliseconds_left", "epoch_ms") else 1
         # Rounded up, so that a client that waits is not early. Rounded to thousandths before that,
         # so that an error of binary fractions does not count: 60.000000001 s -> 60, not 61.

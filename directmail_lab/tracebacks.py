@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any, ParamSpec, TypeVar, cast
 
+from .display import running_ipython
+
 _E = TypeVar("_E", bound=BaseException)
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -30,7 +32,8 @@ def without_traceback(error: _E) -> _E:
 
     Raise it outside the ``except`` block that caught it; inside, Python chains the original error.
     """
-    error.__cause__ = error.__context__ = None
+    error.__cause__ = None
+    error.__context__ = None
     return error.with_traceback(None)
 
 
@@ -118,9 +121,11 @@ def brief_traceback(error: BaseException) -> list[str]:
 
 def warn_caller(message: str) -> None:
     """Warn about the line of the user's code, however many of our frames are below it."""
-    level, frame = 1, inspect.currentframe()
+    level = 1
+    frame = inspect.currentframe()
     while frame is not None and _is_ours(frame):
-        level, frame = level + 1, frame.f_back
+        level += 1
+        frame = frame.f_back
     warnings.warn(message, stacklevel=level)
 
 
@@ -136,14 +141,17 @@ def _masked(literal: re.Match[str]) -> str:
     A path stays readable, except for its query and for a long segment with a digit.
     """
     quote, text = literal.groups()
-    if address := _ADDRESS.match(text):
-        is_whole = address[0] == text
-        return f"{quote}{_TOKEN.sub('…', address[0])}{'' if is_whole else '…'}{quote}"
-    return f"{quote}…{quote}"
+    address = _ADDRESS.match(text)
+    if address is None:
+        return f"{quote}…{quote}"
+    shown = _TOKEN.sub("…", address[0])
+    if address[0] != text:
+        shown += "…"
+    return f"{quote}{shown}{quote}"
 
 
 def _callers_lines(error: BaseException) -> Iterator[str]:
-    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    shell = running_ipython()
     for frame, number in traceback.walk_tb(error.__traceback__):
         library = str(frame.f_globals.get("__name__")).partition(".")[0]
         if library in ("IPython", "ipykernel", "contextlib"):

@@ -47,8 +47,9 @@ app = typer.Typer(
 def main() -> None:
     """Run the command; an expected error becomes its message and exit code 2."""
     print_any_text()
-    for name in ("SIGTERM", "SIGHUP"):  # end as after an error: without temporary files and locks
-        if signal.getsignal(number := getattr(signal, name, signal.SIGTERM)) == signal.SIG_DFL:
+    # End as after an error: without temporary files and locks. Windows has no SIGHUP.
+    for number in (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
+        if signal.getsignal(number) == signal.SIG_DFL:
             signal.signal(number, lambda number, _: sys.exit(128 + number))
     warnings.showwarning = lambda message, *_, **__: typer.echo(f"Note: {message}", err=True)
     try:

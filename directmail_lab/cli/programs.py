@@ -66,11 +66,12 @@ def lab(
     Without `lab`, the command opens the tutorials.
     """
     folder = folder.absolute()
+    notebook = ""
     shared = shared_notebook(folder)
-    if shared is None:
-        _run_jupyterlab(folder, "", port, no_browser, verbose)
-    else:
-        _run_jupyterlab(shared.parents[1], f"notebooks/{shared.name}", port, no_browser, verbose)
+    if shared is not None:
+        folder = shared.parents[1]
+        notebook = f"notebooks/{shared.name}"
+    _run_jupyterlab(folder, notebook, port, no_browser, verbose)
 
 
 def demo(port: int | None = PORT, no_browser: bool = NO_BROWSER) -> None:
@@ -95,19 +96,24 @@ def lab_arguments(
 
     ``notebook`` is the one to open, or empty.
     """
-    return [
+    start = f"/lab/tree/{notebook}" if notebook else "/lab"
+    arguments = [
         f"--ServerApp.root_dir={folder}",
-        f"--LabApp.default_url=/lab{notebook and '/tree/'}{notebook}",
+        f"--LabApp.default_url={start}",
         "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
         "--LabApp.news_url=None",
         "--LabApp.extension_manager=readonly",
         "--ServerApp.answer_yes=True",  # one Ctrl-C ends it
         f"--Application.log_level={'INFO' if verbose else 'ERROR'}",
-        *(["--no-browser"] if no_browser else []),
-        *([] if port is None else [f"--port={port}", "--ServerApp.port_retries=0"]),
-        # Without this option, JupyterLab refuses to run as root, which is common in containers.
-        *(["--allow-root"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []),
     ]
+    if no_browser:
+        arguments.append("--no-browser")
+    if port is not None:
+        arguments += [f"--port={port}", "--ServerApp.port_retries=0"]
+    # Without this option, JupyterLab refuses to run as root, which is common in containers.
+    if hasattr(os, "geteuid") and os.geteuid() == 0:
+        arguments.append("--allow-root")
+    return arguments
 
 
 def _run_jupyterlab(

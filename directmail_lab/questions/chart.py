@@ -12,7 +12,6 @@ changed.
 from __future__ import annotations
 
 import io
-import sys
 from collections.abc import Iterable
 from datetime import UTC
 from typing import TYPE_CHECKING, Any, Final
@@ -24,7 +23,7 @@ from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from ..display import plural
+from ..display import plural, running_ipython
 from ..readings.reading import is_exhausted
 from ..readings.sharing import SharedAllowances, name_of_shared
 from ..sources import Source, readings_of
@@ -85,7 +84,7 @@ class Chart(Figure):
         self.alt_text = alt_text
         # pyplot registers formatters for figures in IPython, whose result would replace that of
         # `_repr_mimebundle_`. IPython uses the one of the most specific type, and ignores None.
-        shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+        shell = running_ipython()
         for kind in ("image/png", "image/svg+xml", "image/jpeg", "application/pdf"):
             if shell is not None:
                 shell.display_formatter.formatters[kind].for_type(Chart, lambda _: None)

@@ -18,6 +18,7 @@ from weakref import WeakSet
 import anywidget
 
 from ..current import current_session, on_current_change
+from ..display import running_ipython
 from ..sources import describe
 
 if TYPE_CHECKING:
@@ -27,9 +28,10 @@ if TYPE_CHECKING:
 
 def can_show_widgets() -> bool:
     """Return whether widgets can be shown: this runs in Jupyter or in a marimo notebook."""
-    ipython, marimo = sys.modules.get("IPython"), sys.modules.get("marimo")
-    kernel = getattr(ipython and ipython.get_ipython(), "kernel", None)
-    return kernel is not None or bool(marimo and marimo.running_in_notebook())
+    if getattr(running_ipython(), "kernel", None) is not None:
+        return True
+    marimo = sys.modules.get("marimo")
+    return marimo is not None and bool(marimo.running_in_notebook())
 
 
 def describe_mode(session: Session) -> str:
