@@ -735,21 +735,22 @@ def _is_refused(interaction: Interaction) -> bool:
 
 def unfinished_files(path: Path) -> list[Path]:
     """Return the files that interrupted recordings left next to a cassette."""
-    return [file for file in _unfinished_paths(path) if file.exists()]
+    return [Path(name) for name in _unfinished_names(path) if os.path.exists(name)]  # noqa: PTH110
 
 
 def _unused(path: Path) -> Path:
     """Return the first unused name for an unfinished recording."""
-    for file in _unfinished_paths(path):
-        if not os.path.lexists(file):
-            return file
+    for name in _unfinished_names(path):
+        if not os.path.lexists(name):
+            return Path(name)
     raise CassetteError(
         f"There are too many unfinished recordings next to {path}.",
         "Look at them with interactions(…), then rename or remove them.",
     )
 
 
-def _unfinished_paths(path: Path) -> list[Path]:
+def _unfinished_names(path: Path) -> list[str]:
     """Return ``tour.unfinished.yaml``, ``tour.unfinished-2.yaml``, …"""
-    endings = ("", *(f"-{number}" for number in range(2, 100)))
-    return [path.with_name(f"{path.stem}.unfinished{ending}.yaml") for ending in endings]
+    # As texts, since a hundred paths would take most of the time of a write.
+    start = path.with_name(f"{path.stem}.unfinished")
+    return [f"{start}.yaml", *(f"{start}-{number}.yaml" for number in range(2, 100))]

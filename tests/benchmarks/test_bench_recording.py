@@ -13,11 +13,14 @@ import sys
 import time
 import tracemalloc
 from contextlib import ExitStack
+from dataclasses import replace
+from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import httpx
 import pytest
+from cassette_samples import BASE_URL, answered, post, recorded
 from polled import KEY, polled
 
 import directmail_lab as dm
@@ -35,6 +38,8 @@ if TYPE_CHECKING:
 
     from conftest import Turns
     from pytest_benchmark.fixture import BenchmarkFixture
+
+    from directmail_lab.exchange.values import Interaction
 
 REQUESTS: Final = 20  # few: on a busy machine, a short turn may have the processor for itself
 TASKS: Final = 50
@@ -174,3 +179,29 @@ def test_recording_into_a_cassette_of(
 
     assert grown_bytes < 100_000
     assert recorded > size + 1000
+
+
+@pytest.mark.benchmark(timer=time.process_time)
+@pytest.mark.parametrize("size", [0, 1_000, 16_000])
+def test_a_new_letter_beside(benchmark: BenchmarkFixture, tmp_path: Path, size: int) -> None:
+    """On the second day, no letter is compared with those of the first."""
+    benchmark.group = "a new letter on the second day"
+    path = recorded(tmp_path / "tour.yaml", *map(letter, range(size)))
+    new = map(letter, itertools.count(size))
+    options: dict[str, Any] = {"record_mode": "update", "base_url": BASE_URL}
+    with Cassette(path, notice=lambda _: None, **options) as cassette:
+
+        def send() -> None:
+            written = next(new)
+            assert not cassette.sent_before(written.request)
+            begun = cassette.begin(written.request, datetime.now(UTC))
+            cassette.record(written, begun)
+
+        send()  # reads the old ones
+        benchmark.pedantic(send, rounds=10, iterations=50)
+
+
+def letter(number: int) -> Interaction:
+    """Return a letter to one of many persons, and its response."""
+    body = b'{"to": {"name": "Person %d", "city": "Bern"}, "template": "welcome"}' % number
+    return replace(answered(post(body), status=201), recorded_at=datetime.now(UTC))
