@@ -41,15 +41,8 @@ Address = tuple[str, str]
 """The method and the whole address of a request."""
 
 
-class Line(NamedTuple):
-    """What the start of an interaction says of its request.
-
-    ``is_bare`` says that it has neither a body nor a ``Range``.
-    """
-
-    address: Address
-    attempt: int = 1
-    is_bare: bool = True
+Line = tuple[Address, int, bool]
+"""A request's address, its attempt, and whether it has neither a body nor a ``Range``."""
 
 
 # A recording's metadata is under `recording`, not `metadata`: with the latter vcrpy's loader
@@ -259,7 +252,7 @@ def line_of(data: bytes, start: int, *, has_ranges: bool) -> Line | None:
     if has_ranges and is_bare:
         end = data.find(b"\n", match.end())
         is_bare = _RANGE.search(data, match.end(), end) is None
-    return Line((method.decode(), uri.decode()), int(attempt or 1), is_bare)
+    return (method.decode(), uri.decode()), int(attempt or 1), is_bare
 
 
 class Outline(NamedTuple):

@@ -123,7 +123,7 @@ def _kind(text: bytes | None) -> str | None:
 def line_of_interaction(interaction: Interaction) -> Line:
     request = interaction.request
     is_bare = not request.body and header(request.headers, "range") is None
-    return Line((request.method, request.uri), interaction.attempt, is_bare)
+    return (request.method, request.uri), interaction.attempt, is_bare
 
 
 def _parse(line: bytes) -> Any:

@@ -128,7 +128,7 @@ class Player:
             others = same.get(uri)
             if others is None:
                 same[uri] = index
-                if _RESPELLED.search(uri):
+                if "%" in uri or "+" in uri or uri[-1:] in "?=" or ":80" in uri or ":443" in uri:
                     self._respelled.add(self._plainly_spelled(uri))
             elif isinstance(others, int):
                 same[uri] = [others, index]
@@ -285,7 +285,7 @@ class Player:
             if call is None and repeats:
                 call = at_address.calls[-1]
             if call is not None:
-                return call, Request(request.method.upper(), request.uri)
+                return call, request
         request = self._redactor.request(request)
         compared = self._matching.compared(request)
         for form in self._matching.forms(compared, [self._base_url]):
