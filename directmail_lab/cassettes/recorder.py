@@ -145,7 +145,7 @@ class Recorder:
         if self.closed or self._is_forked:
             return None
         text, written = self._text_of(self._prepared(interaction))
-        writer = self._writer_for(text)
+        writer = self._writer_for(text, written)
         begun = Begun(self, written, writer.count)
         self._append(writer, text, written, ())
         self._begun.append(begun)
@@ -172,7 +172,7 @@ class Recorder:
             return None
         interaction = self._prepared(interaction)
         text, written = self._text_of(interaction)
-        writer = self._writer_for(text)
+        writer = self._writer_for(text, written)
         if writer.size + len(text) > MAX_FILE_BYTES:
             response = interaction.response
             response = replace(response, body=missing_body(len(response.body)))
@@ -206,11 +206,13 @@ class Recorder:
         text, written = self._redactor.redacted_text(interaction, layout.interaction_text)
         return text.encode(), written
 
-    def _writer_for(self, text: bytes) -> LineWriter:
+    def _writer_for(self, text: bytes, written: Interaction) -> LineWriter:
         """Return the writer of a file that nobody else has changed, and that has room."""
         if self._writer is None:
             self._writer = self._open_writer()
-        elif not self._writer.is_in_place():
+        elif not self._writer.is_in_place() or (
+            is_write(written.request) and not self._writer.ends_as_written()
+        ):
             self._move_beside()
         if self._writer.size + len(text) > MAX_FILE_BYTES and self._replaced:
             self._writer.release()

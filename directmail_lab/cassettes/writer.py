@@ -105,9 +105,11 @@ class LineWriter:
             return False
         # The first write removes the tail, and Ctrl-C may interrupt it.
         tail_bytes = there.st_size - self.size
-        is_same = os.path.samestat(there, self._opened) and tail_bytes in (0, self._tail_bytes)
-        # Another program may have written as many bytes.
-        return is_same and self.read(self.size - len(self._end)) == self._end
+        return os.path.samestat(there, self._opened) and tail_bytes in (0, self._tail_bytes)
+
+    def ends_as_written(self) -> bool:
+        """Return whether the last interaction is in the file: others may write as many bytes."""
+        return self.read(self.size - len(self._end)) == self._end
 
     def is_elsewhere(self) -> bool:
         """Return whether the path no longer leads to this file."""
