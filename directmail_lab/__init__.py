@@ -74,6 +74,7 @@ def __getattr__(name: str) -> Any:
     if name in _MODULES:
         from .errors import MissingPackageError, naming_what_is_missing
 
+        _join_ipython()
         try:
             with naming_what_is_missing():
                 module = import_module(_MODULES[name], __name__)
@@ -92,7 +93,17 @@ def __dir__() -> list[str]:
     return [*__all__, "__version__"]
 
 
-if "IPython" in sys.modules:
+def _join_ipython() -> None:
+    """Complete names, and show responses, if this runs in IPython.
+
+    A program may import the package before it starts IPython, as the run of `share` does. So this
+    is tried again when a name is used.
+    """
+    if "IPython" not in sys.modules:
+        return
     with suppress(ImportError):  # IPython before 8.6 has no context matchers
         import_module(".completion", __name__).complete_in_ipython()
     import_module(".cells", __name__).show_in_ipython()
+
+
+_join_ipython()

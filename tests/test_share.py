@@ -529,7 +529,8 @@ def test_share_runs_the_notebooks_as_a_reader_would(
     computed = "number = 1\ndm.replay(f'computed-{number}')\ndm.browse()"
     widget = "import ipywidgets\nipywidgets.IntSlider()"
     saved = {"output_type": "error", "ename": "AlreadySentError", "evalue": "", "traceback": []}
-    source = notebook("nb/one.ipynb", AUTHORS, computed, "dm.me()", widget, outputs=[saved])
+    response = "dm.get('/v1/users/me')"
+    source = notebook("nb/one.ipynb", AUTHORS, computed, response, widget, outputs=[saved])
     sent = account.requests.total()
     before = {path: path.read_bytes() for path in Path().rglob("*") if path.is_file()}
     with pytest.warns(UserWarning, match="cell 4 shows a widget or a picture that") as warned:
@@ -543,6 +544,7 @@ def test_share_runs_the_notebooks_as_a_reader_would(
     assert names == {"tour/cassettes/shared-tour.yaml", "tour/cassettes/computed-1.yaml"}
     assert "All cells were run before they were shared, with no key" in readme
     assert "1 interaction" in outputs[1]
+    assert "200 OK" in outputs[2]
     assert "Stand-in User" in outputs[2]
     assert "AlreadySentError" not in outputs[3]
     assert "widget-view" not in "".join(outputs)
