@@ -127,8 +127,9 @@ def pages(
     pages (``total``, ``X-Total-Count``) beside the ``page``, ``offset`` or
     ``limit`` of the body or the query. If it says so in another way, give
     ``page``, ``offset`` or ``cursor``. A warning such as ``3 of 7 records``
-    says that the list may not be whole. ``frame(pages(…))`` is one frame of all
-    records.
+    says that the list may not be whole. There is one, too, if a first page says
+    nothing of others, and has 10, 15, 20, 25, 30, 50, 100, … records.
+    ``frame(pages(…))`` is one frame of all records.
 
     Parameters
     ----------

@@ -286,6 +286,12 @@ WARNED: dict[str, tuple[Style, Query, str, int]] = {
         "7 of 9 records",
         7,
     ),
+    "a bare array of as many records as a page usually has": (
+        lambda *_: [{"id": number} for number in range(10)],
+        {},
+        r'10 records came\. There may be more: .* pages\("/v1/list", page="page"\)',
+        10,
+    ),
     "empty pages without end": (
         lambda query, address: {
             "items": [],
@@ -429,6 +435,23 @@ def test_no_page_breaks_the_reading_of_it(body: Any, query: Query, total: str) -
 
     assert answer is None or isinstance(answer, Next)
     assert pages.has_seen(page) is bool(page.records)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        [{"id": number} for number in range(11)],
+        {"items": [{"id": number} for number in range(10)], "total": 10},
+        {"items": [{"id": number} for number in range(10)], "next": None},
+        {"items": [{"id": number} for number in range(10)], "limit": 50},
+    ],
+    ids=["an odd number", "a total", "no next page", "a larger limit"],
+)
+def test_a_list_that_seems_whole_gives_no_warning(body: Any) -> None:
+    """Neither an odd number of records nor a round one with a statement looks like a first page."""
+    page = read_page({}, [], None, body)
+
+    assert PageList().next_of(page) == Next()
 
 
 def test_a_part_that_was_asked_for_is_whole(serve: Callable[[Style], str]) -> None:

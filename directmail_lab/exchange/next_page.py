@@ -46,6 +46,7 @@ _PAGE_NUMBERS: Final = _names("currentpage number page pageno pagenumber")
 _OFFSETS: Final = _names("offset pageoffset skip start startat startindex")
 _PAGE_SIZES: Final = _names("pagesize perpage size")
 _LIMITS: Final = _names("itemsperpage limit maxresults pagelimit top")
+_USUAL_SIZES: Final = (10, 15, 20, 25, 30)
 # The names under which a body repeats the parameter "page".
 _PAGE_ALIASES: Final = _names("currentpage number")
 
@@ -298,7 +299,7 @@ class PageList:
             return LAST
         if more is None:
             if counter is None or counter.is_guess:
-                is_full = 0 < page.size <= count
+                is_full = 0 < page.size <= count or self._may_be_full(page)
                 return None if is_full or uncertain_token(page) else LAST
             more = 0 < (page.size or self._first_count) <= count
         if not more:
@@ -307,6 +308,17 @@ class PageList:
             return None
         step = 1 if counter.counts_pages else count
         return Next(parameter=counter.parameter, value=counter.number + step, counts=True)
+
+    def _may_be_full(self, page: Page) -> bool:
+        """Return whether a page says nothing of others, and has as many records as pages often do.
+
+        ``GET /reviews`` may respond with a bare array of the first 10 of 30 reviews.
+        """
+        count = len(page.records or ())
+        is_first = self.received == count
+        is_usual = count in _USUAL_SIZES or (count > 0 and count % 50 == 0)
+        says_nothing = not (page.size or page.links or self.total)
+        return is_first and is_usual and says_nothing
 
     def _has_more(self, page: Page, counter: Counter | None) -> bool | None:
         """Return whether a page says that there are more; None if that is not certain.
