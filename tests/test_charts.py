@@ -160,17 +160,17 @@ def test_windows_are_shaded_to_their_renewal(readings: list[Reading], ends: list
 
 
 def test_refusals_and_bad_headers_are_marked_and_explained() -> None:
-    """A 429, an error with nothing left, and a problem are marked; a plain 404 is not."""
+    """A 429, an error with nothing left and a problem are; a 404 and a decimal Reset are not."""
     seen = [(0, 200), (0, 429), (0, 503), (5, 500), (5, 404)]
     readings = [reading(n, left, status=status) for n, (left, status) in enumerate(seen)]
-    chart = draw([*readings, reading(5, 5, reset="soon")])
+    chart = draw([*readings, reading(5, 5, reset="soon"), reading(5, 5, reset="1.873")])
     legend = {text.get_text() for text in chart.legends[0].get_texts()}
     lines = [(line.get_marker(), len(line.get_xdata())) for line in chart.axes[0].lines]
     marked = {marker: count for marker, count in lines if marker in ("x", "D")}
 
     assert marked == {"x": 2, "D": 1}
     assert {"refused, nothing left", "with a problem"} < legend
-    assert "6 readings, 2 refused" in chart.alt_text
+    assert "7 readings, 2 refused" in chart.alt_text
 
 
 @pytest.mark.slow

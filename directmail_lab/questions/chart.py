@@ -24,7 +24,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from ..display import plural, running_ipython
-from ..readings.reading import is_exhausted
+from ..readings.reading import OTHER_RESETS, is_exhausted
 from ..readings.sharing import SharedAllowances, name_of_shared
 from ..sources import Source, readings_of
 
@@ -109,7 +109,8 @@ def chart_rate_limits(source: Source | Iterable[Source] | pd.DataFrame = None) -
     The chart has a panel for each of the six operations with the most readings,
     and one for operations that share an allowance, as their readings show. The
     limit is a dashed line. Windows are shaded if their renewal is known.
-    Refused requests and headers with a problem are marked.
+    Refused requests and headers with a problem are marked, but not a Reset that
+    is a decimal number or a date.
 
     Parameters
     ----------
@@ -229,7 +230,8 @@ def _draw_panel(axes: Axes, readings: pd.DataFrame, color: str) -> None:
     marker = "o" if len(line) <= _MOST_MARKED_POINTS else ""
     axes.step(*line.to_numpy().T, where="post", color=color, marker=marker, markersize=3.5)
     _mark(axes, _refused(readings), "x", _REFUSED, "refused, nothing left")
-    _mark(axes, readings[readings["problem"].notna()], "D", _PROBLEM, "with a problem")
+    has_problem = readings["problem"].notna() & ~readings["problem"].isin(OTHER_RESETS)
+    _mark(axes, readings[has_problem], "D", _PROBLEM, "with a problem")
     highest = readings[["limit", "remaining"]].max().max()
     top = 1 if pd.isna(highest) else max(int(highest), 1)
     axes.set_ylim(-0.04 * top, 1.1 * top)

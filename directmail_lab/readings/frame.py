@@ -51,10 +51,11 @@ def frame_of(
         method, path, operation string               operation: the path with ``{id}`` for ids;
                                                      for another server, after its origin
         status                  int64                the HTTP status
-        limit, remaining, reset Int64                the headers as sent, <NA> if malformed
+        limit, remaining, reset Int64                the headers as sent, <NA> if not an integer
         reset_at                datetime64[us, UTC]  when the allowance renews; NaT while the
                                                      unit of reset is uncertain, and for another
-                                                     server
+                                                     server; reset may be a decimal number or a
+                                                     date
         elapsed_s               float64              seconds from request to response, or NaN
         source                  string               live, recorded, replayed or kept
         cassette                string               the name of the cassette that contains it,

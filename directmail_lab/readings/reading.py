@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
-from ..contract import HEADERS, LIMIT_HEADER, REMAINING_HEADER
+from ..contract import HEADERS, LIMIT_HEADER, REMAINING_HEADER, RESET_HEADER
 from ..exchange.operations import operation_of
 from ..exchange.values import LEFT, Interaction, NoResponse
 
@@ -28,6 +28,8 @@ DateForm = Literal["http_date", "iso_text"]
 CUT_SHORT: Final = "the connection broke before the end of the body"
 ABORTED: Final = "aborted before the end of the response"
 REMAINING_OVER_LIMIT: Final = f"{REMAINING_HEADER} is larger than {LIMIT_HEADER}"
+OTHER_RESETS: Final = (f"{RESET_HEADER} is a decimal number", f"{RESET_HEADER} is a date")
+"""The problems of a Reset that is understood, and is not the integer that the contract promises."""
 
 LAST_S: Final = 253_402_300_799
 """9999-12-31 23:59:59, the last second of a datetime. A later reset, or one before 1970, is NaT."""
