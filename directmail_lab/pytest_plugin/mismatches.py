@@ -22,7 +22,8 @@ def hide_our_frames(call: pytest.CallInfo[Any], config: pytest.Config) -> None:
     if call.excinfo is None or config.getoption("fulltrace") or config.getoption("usepdb"):
         return
     shown = call.excinfo.tb
-    while (following := shown.tb_next) is not None:
+    while shown.tb_next is not None:
+        following = shown.tb_next
         if str(following.tb_frame.f_globals.get("__name__")).partition(".")[0] in _LIBRARIES:
             shown.tb_next = following.tb_next
         else:
@@ -53,12 +54,16 @@ def _lines(use: Use, *, has_values: bool) -> Iterator[tuple[str, str]]:
     yield from _counted("left unplayed", unplayed)
     yield from _counted("not recorded", [error.request for error in use.refused])
     for request, error in refused.items():
-        yield from [(f"nearest to {request}:", "bold")] if error.nearest else ()
+        if error.nearest:
+            yield f"nearest to {request}:", "bold"
         for title, differing in error.nearest:
             yield f"    {title}, which differs in {', '.join(differing)}", "yellow"
-            for name, (sent, recorded) in differing.items() if has_values else ():
+            if not has_values:
+                continue
+            for name, (sent, recorded) in differing.items():
                 yield f"        {name}: {sent!r:.200}, recorded {recorded!r:.200}", "cyan"
-    if aside := use.cassette.aside:
+    aside = use.cassette.aside
+    if aside:
         yield f"new recording: {relative(aside, use.node.config)}; the old one stays", "bold"
     yield f"to record it again: {use.command}", "green"
 

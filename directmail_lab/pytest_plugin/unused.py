@@ -45,7 +45,8 @@ class Unused:
 
 def _used_by(item: pytest.Item) -> Iterator[Path]:
     """Yield the cassettes of a test's fixtures, and of its ``vcr`` marker."""
-    fixtures, module = getattr(item, "fixturenames", ()), item.getparent(pytest.Module)
+    fixtures = getattr(item, "fixturenames", ())
+    module = item.getparent(pytest.Module)
     if item.get_closest_marker("vcr"):
         yield cassette_path(item, None)
     with suppress(pytest.fail.Exception, ValueError):  # a wrong marker fails the test itself

@@ -111,7 +111,8 @@ class Opening(Future[Recording]):
             self.set_exception(error)
 
     def _note_progress(self, part: float) -> None:
-        before, self.part = self.part, self.part + part
+        before = self.part
+        self.part += part
         if int(100 * self.part) > int(100 * before):
             self.on_progress()
 
@@ -140,7 +141,8 @@ class BrowserWidget(Widget):
         super().__init__()
         if isinstance(source, Session):
             self._show_recording(source.recording)
-            self.follower = follower = Follower(self, source, interval_s=_UPDATE_S)
+            follower = Follower(self, source, interval_s=_UPDATE_S)
+            self.follower = follower
             self._composer = Composer(lambda: follower.session, lambda: self._opening.result())
         else:
             self._opening = source
@@ -148,7 +150,9 @@ class BrowserWidget(Widget):
             source.add_done_callback(lambda _: self.update_static_output())
 
     def _show_recording(self, recording: MemoryRecording) -> None:
-        self._opening, self._selected, self._session_recording = Future(), None, recording
+        self._session_recording = recording
+        self._selected = None
+        self._opening = Future()
         self._opening.set_result(with_history(recording))
 
     def __repr__(self) -> str:
@@ -191,9 +195,11 @@ class BrowserWidget(Widget):
         if kind == "request" and buffers:
             self._show_progress()
             with contextlib.suppress(*MALFORMED):  # without an id, nobody waits for a response
-                request, files = json.loads(bytes(buffers[0])), buffers[1:]
+                request = json.loads(bytes(buffers[0]))
                 own_id = request.pop("request_id")
-                self._opening.add_done_callback(lambda _: self._handle(request, own_id, files))
+                self._opening.add_done_callback(
+                    lambda _: self._handle(request, own_id, buffers[1:])
+                )
 
     def _show_progress(self) -> None:
         if isinstance(self._opening, Opening) and not self._opening.done():
@@ -209,6 +215,7 @@ class BrowserWidget(Widget):
             self.send({**about, "response": response}, bodies)
 
         recording: Recording | None = None
+        bodies: list[bytes] = []
         try:
             recording = self._opening.result()
             if request["action"] == "select":
@@ -220,9 +227,9 @@ class BrowserWidget(Widget):
                 return
             response, bodies = browser_data.handle_request(recording, request)
         except DirectMailLabError as error:
-            response, bodies = {"problem": str(error)}, []
+            response = {"problem": str(error)}
         except MALFORMED:
-            response, bodies = browser_data.UNKNOWN_REQUEST, []
+            response = browser_data.UNKNOWN_REQUEST
         if self.follower is not None and "title" in response:
             response["title"] = describe_mode(self.follower.session)
             response["note"] = nothing_played(self.follower.session.recording)

@@ -21,13 +21,7 @@ from ..display import CONTROLS, plural, utc_time, whole_html
 from ..errors import CassetteError, CassetteFormatError, DirectMailLabError
 from ..exchange.bodies import declared_charset, decode_text, read_json, shown_missing, unpack
 from ..exchange.operations import query_of
-from ..exchange.values import (
-    Interaction,
-    Request,
-    Response,
-    header,
-    normalize_headers,
-)
+from ..exchange.values import Interaction, Request, Response, header, normalize_headers
 from ..http import httpx, httpx_response
 from ..questions.snippets import copy_as
 from ..readings.reading import ABORTED, CUT_SHORT, Reading, is_exhausted, no_response_text
@@ -115,20 +109,27 @@ def handle_request(recording: Recording, request: object) -> Reply:
         recording, asked = _located(recording, request if isinstance(request, dict) else {})
         match asked:
             case {"action": "list", "first": int(first), "limit": int(limit)}:
-                about: dict[str, Any] = {"title": recording.title}
-                about |= {"base_url": recording.base_url, "total": len(recording)}
-                about |= {"fields": Row._fields, "rows": rows(recording, first, limit)}
-                return about | {"note": _note(recording), "is_file": recording.path is not None}, []
+                return {
+                    "title": recording.title,
+                    "base_url": recording.base_url,
+                    "total": len(recording),
+                    "fields": Row._fields,
+                    "rows": rows(recording, first, limit),
+                    "note": _note(recording),
+                    "is_file": recording.path is not None,
+                }, []
             case {"action": "editor"}:
                 return {}, [read_static("codemirror.js").encode()]
             case {"action": "detail", "number": int(number)}:
                 return detail(recording, number, whole=asked.get("whole") is True)
             case {"action": "copy", "number": int(number), "format": str(kind)}:
-                base_url, is_kept = recording.base_url or "", recording.has_bodies(number)
-                has_key = asked.get("has_key") is not False
-                options = {"has_bodies": is_kept, "has_key": has_key}
-                interaction = recording.interaction(number)
-                code = copy_as(interaction, kind, base_url=base_url, **options)
+                code = copy_as(
+                    recording.interaction(number),
+                    kind,
+                    base_url=recording.base_url or "",
+                    has_bodies=recording.has_bodies(number),
+                    has_key=asked.get("has_key") is not False,
+                )
                 return {"text": code}, []
             case {"action": "body", "number": int(number), "message": "request" | "response" as of}:
                 body, media_type, _ = _read_body(getattr(recording.interaction(number), of))
@@ -210,7 +211,8 @@ def static_table(
     if selected is not None:
         with suppress(CassetteError):  # if it cannot be read, its row says so
             view = view_of(*selected)
-            table, text = f"{table}{view._repr_html_()}", f"{text}\n\n{view!r}"
+            table += view._repr_html_()
+            text += f"\n\n{view!r}"
     return table, text
 
 
@@ -227,7 +229,8 @@ def rows(recording: Recording, first: int = 1, limit: int = MAX_ROWS) -> list[Ro
 
 
 def _numbers(recording: Recording, first: int, limit: int) -> range:
-    return range(max(1, first), min(len(recording), first + min(limit, MAX_ROWS) - 1) + 1)
+    last = min(len(recording), first + min(limit, MAX_ROWS) - 1)
+    return range(max(1, first), last + 1)
 
 
 def _row(recording: Recording, number: int) -> Row:
@@ -237,16 +240,21 @@ def _row(recording: Recording, number: int) -> Row:
             return Row(path=recording.head_of(own), mark="session")
         return _row(own, own_number)
     try:
-        reading, interaction = recording.reading(number), recording.interaction(number)
+        reading = recording.reading(number)
+        interaction = recording.interaction(number)
     except CassetteFormatError as error:
         return Row(path=str(error), mark="unreadable", number=number)
     is_missing = not recording.has_bodies(number) or shown_missing(interaction.response.body)
+    path = reading.path
     query = query_of(interaction.request.uri)
-    path = f"{reading.path}?{query}" if query else reading.path
+    if query:
+        path += f"?{query}"
+    if len(path) > _MAX_PATH:
+        path = f"{path[: _MAX_PATH - 20]}…{path[-20:]}"
     return Row(
         time=None if math.isnan(reading.at) else round(reading.at * 1000, 3),
         method=reading.method,
-        path=path if len(path) <= _MAX_PATH else f"{path[: _MAX_PATH - 20]}…{path[-20:]}",
+        path=path,
         status=reading.status or None,
         remaining=reading.remaining,
         ms=None if reading.elapsed_s is None else round(reading.elapsed_s * 1000, 3),
@@ -269,8 +277,9 @@ def mark_of(reading: Reading) -> str:
         return "aborted"
     if is_exhausted(reading.status, reading.remaining):
         return "exhausted"
-    is_lost = reading.is_cut_short or reading.no_response
-    return "failed" if reading.status >= 400 or is_lost else ""
+    if reading.status >= 400 or reading.is_cut_short or reading.no_response:
+        return "failed"
+    return ""
 
 
 # -- one interaction ---------------------------------------------------------------------------
@@ -285,7 +294,8 @@ def detail(recording: Recording, number: int, *, whole: bool = False) -> Reply:
     is in UTF-8. HTML and SVG are shown as text. A body is ``editable`` if the text that is shown
     gives exactly the same bytes when it is encoded again; ``digest`` identifies the body.
     """
-    reading, interaction = recording.reading(number), recording.interaction(number)
+    reading = recording.reading(number)
+    interaction = recording.interaction(number)
     is_kept = recording.has_bodies(number)
     most = _MAX_WHOLE_BYTES if whole else MAX_SHOWN_BYTES
     request, sent = describe_message(interaction.request, most, is_kept=is_kept)
@@ -323,10 +333,11 @@ def _reason(reading: Reading) -> str:
 
 def _not_sent(reading: Reading, interaction: Interaction) -> str:
     at = interaction.recorded_at
-    day = f"{at.day} {at:%B %Y}" if at else ""
     if reading.source == "kept":
-        return f"Not sent: it was sent before{day and f', on {day}'}. This is the response of then."
-    return f"Not sent: replayed from {reading.cassette!r}{day and f', recorded on {day}'}."
+        when = f", on {at.day} {at:%B %Y}" if at else ""
+        return f"Not sent: it was sent before{when}. This is the response of then."
+    when = f", recorded on {at.day} {at:%B %Y}" if at else ""
+    return f"Not sent: replayed from {reading.cassette!r}{when}."
 
 
 def _format_time(seconds: float | None) -> str | None:
@@ -342,8 +353,10 @@ def describe_message(
 ) -> tuple[dict[str, object], bytes]:
     """Return a message's headers, a description of its body (see `detail`), and the shown bytes."""
     body, media_type, charset = _read_body(message)
-    is_kept = is_kept and shown_missing(message.body) is None
-    kind, shown = _classify_body(body, media_type, charset, most) if is_kept else ("absent", b"")
+    kind = "absent"
+    shown = b""
+    if is_kept and not shown_missing(message.body):
+        kind, shown = _classify_body(body, media_type, charset, most)
     about = {
         "kind": kind,
         "media_type": media_type,
@@ -373,11 +386,12 @@ def _is_written_as_shown(shown: bytes, body: bytes, charset: str | None) -> bool
 
 def _read_body(message: Message) -> tuple[bytes, str, str | None]:
     """Return a message's body, decompressed if possible, its media type and its character set."""
-    content_type, body = header(message.headers, "content-type") or "", message.body or b""
-    media_type, charset = content_type.partition(";")[0], declared_charset(content_type)
+    body = message.body or b""
     with suppress(ValueError):
         body = unpack(body, header(message.headers, "content-encoding") or "")
-    return body, media_type.strip().lower()[:100], charset
+    content_type = header(message.headers, "content-type") or ""
+    media_type = content_type.partition(";")[0].strip().lower()[:100]
+    return body, media_type, declared_charset(content_type)
 
 
 def _classify_body(
@@ -408,13 +422,15 @@ def table(recording: Recording, number: int) -> dict[str, Any]:
     whole = frame(response_of(recording, number), on_error="keep")
     first = whole.iloc[:_TABLE_ROWS].astype(object)
     values = first.mask(first.isna(), "").to_numpy()
-    columns = [[_cell(value) for value in column] for column in values.T]
-    order = sorted(range(len(columns)), key=lambda at: len({*columns[at]}) == 1)[:_TABLE_COLUMNS]
+    columns = [list(map(_cell, column)) for column in values.T]
+    order = sorted(range(len(columns)), key=lambda at: len(set(columns[at])) == 1)
+    shown = order[:_TABLE_COLUMNS]
+    rows_of_cells = zip(*[columns[at] for at in shown], strict=True)
     return {
-        "columns": [str(whole.columns[at]) for at in order],
-        "rows": [list(row) for row in zip(*(columns[at] for at in order), strict=True)],
+        "columns": [str(whole.columns[at]) for at in shown],
+        "rows": list(map(list, rows_of_cells)),
         "shape": whole.shape,
-        "left_out": len(columns) - len(order),
+        "left_out": len(columns) - len(shown),
     }
 
 
@@ -433,13 +449,15 @@ def response_of(recording: Recording, number: int) -> httpx.Response:
         The interaction does not exist or cannot be read, or its body was not kept.
     """
     interaction = recording.interaction(number)
-    if kind := interaction.response.no_response:
-        raise CassetteError(f"For interaction {number}, {no_response_text(kind)}.")
-    if not recording.has_bodies(number) or shown_missing(interaction.response.body):
+    sent = interaction.request
+    received = interaction.response
+    if received.no_response:
+        why = no_response_text(received.no_response)
+        raise CassetteError(f"For interaction {number}, {why}.")
+    if not recording.has_bodies(number) or shown_missing(received.body):
         raise CassetteError(
             f"The body of interaction {number} was not kept.", "Send the request again."
         )
-    sent, received = interaction.request, interaction.response
     plain = replace(received, body=_read_body(received)[0])
     response = httpx_response(normalize_headers(plain, method=sent.method))
     headers = [(name.encode(), value.encode()) for name, value in sent.headers]
@@ -462,21 +480,24 @@ def _search(
     A word is searched in the bodies of request and response. A header is ``name``, or
     ``name=part of its value``.
     """
-    found: list[list[int]] = [[] for _ in [*words, *headers]]
+    with_word: list[list[int]] = [[] for _ in words]
+    with_header: list[list[int]] = [[] for _ in headers]
     for number in numbers:
         with suppress(CassetteFormatError):
             interaction = recording.interaction(number)
             messages: tuple[Message, ...] = (interaction.request, interaction.response)
             text = _lowered("\n".join(map(text_of, messages))) if words else ""
-            has = [word.lower() in text for word in words]
-            has += [_has_header(messages, *each.lower().partition("=")[::2]) for each in headers]
-            for hits, is_found in zip(found, has, strict=True):
-                if is_found:
+            for word, hits in zip(words, with_word, strict=True):
+                if word.lower() in text:
                     hits.append(number)
-    return found
+            for wanted, hits in zip(headers, with_header, strict=True):
+                if _has_header(messages, wanted):
+                    hits.append(number)
+    return with_word + with_header
 
 
-def _has_header(messages: tuple[Message, ...], name: str, value: str) -> bool:
+def _has_header(messages: tuple[Message, ...], wanted: str) -> bool:
+    name, _, value = wanted.lower().partition("=")
     return any(
         name == own.lower() and value in text.lower()
         for message in messages

@@ -195,7 +195,8 @@ def _read(text: str) -> CurlCommand:
     known = _READ | _CREDENTIALS | _WITHOUT_EFFECT
     left_out = [option.written for option in options if option.name not in known]
     left_out += [f"{option.written} {option.value}" for option in options if option.is_of_file]
-    left_out += ["the text after the command"] * bool(rest)
+    if rest:
+        left_out.append("the text after the command")
 
     def values(*names: str) -> list[str]:
         return [value for _, name, value in sent if name in names]
@@ -205,9 +206,8 @@ def _read(text: str) -> CurlCommand:
     if len(urls) > 1:
         left_out.append("another address")
     headers = list(_headers(values("header")))
-    left_out += ["a header without a colon"] * any(
-        ":" not in value and value[-1:] != ";" for value in values("header")
-    )
+    if any(":" not in value and not value.endswith(";") for value in values("header")):
+        left_out.append("a header without a colon")
     query, body, types = _body(sent)
     if "multipart/" in types.get("Content-Type", ""):  # a given one has no boundary, or another one
         headers = [pair for pair in headers if pair[0].lower() != "content-type"]
@@ -215,11 +215,20 @@ def _read(text: str) -> CurlCommand:
         url += f"{'&' if '?' in url else '?'}{query}"
     given = {name.lower() for name, _ in headers}
     headers += [(name, value) for name, value in types.items() if name.lower() not in given]
-    is_post = any(name in _DATA or name.startswith("form") for _, name, _ in options)
-    usual = "HEAD" if values("head") else "POST" if is_post and not values("get") else "GET"
-    method = [usual, *values("request")][-1]
     has_credentials = any(option.name in _CREDENTIALS for option in options)
-    return CurlCommand(method.upper(), url, headers, body, has_credentials, left_out)
+    return CurlCommand(_method(options), url, headers, body, has_credentials, left_out)
+
+
+def _method(options: list[_Option]) -> str:
+    """Return the method that is given last, or else the one that curl uses."""
+    given = [option.value for option in options if option.name == "request"]
+    if given:
+        return given[-1].upper()
+    names = {option.name for option in options}
+    if "head" in names:
+        return "HEAD"
+    has_data = any(name in _DATA or name.startswith("form") for name in names)
+    return "POST" if has_data and "get" not in names else "GET"
 
 
 def _unlikely_address(word: str) -> int:
@@ -259,16 +268,17 @@ def _split(text: str) -> tuple[list[str], str]:
 
 
 def _word(part: re.Match[str]) -> str:
-    if (ansi := part["ansi"]) is not None:
-        return _unescape(ansi)
-    if (double := part["double"]) is not None:
-        return _IN_DOUBLE_QUOTES.sub(lambda found: found[1] or "", double)
+    if part["ansi"] is not None:
+        return _unescape(part["ansi"])
+    if part["double"] is not None:
+        return _IN_DOUBLE_QUOTES.sub(lambda found: found[1] or "", part["double"])
     return str(part[part.lastgroup or 0])
 
 
 def _unescape(text: str) -> str:
     """Decode the escapes of a bash string that is written between $' and '."""
-    data, at = list[bytes](), 0
+    data: list[bytes] = []
+    at = 0
     for found in _ANSI_ESCAPE.finditer(text):
         data += [text[at : found.start()].encode(), _escaped(found)]
         at = found.end()
@@ -278,10 +288,12 @@ def _unescape(text: str) -> str:
 def _escaped(found: re.Match[str]) -> bytes:
     if found["high"]:
         return bytes.fromhex(found["high"] + found["low"]).decode("utf-16-be").encode()
-    if digits := found["char"]:
-        return chr(min(int(digits, 16), 0x10FFFF)).encode(errors="replace")
-    if digits := found["hex"] or found["octal"]:
-        return bytes([int(digits, 16 if found["hex"] else 8) & 0xFF])
+    if found["char"]:
+        return chr(min(int(found["char"], 16), 0x10FFFF)).encode(errors="replace")
+    if found["hex"]:
+        return bytes([int(found["hex"], 16)])
+    if found["octal"]:
+        return bytes([int(found["octal"], 8) & 0xFF])
     return _LETTERS.get(found["letter"], found[0]).encode()
 
 
@@ -293,9 +305,8 @@ def _options(words: Iterator[str]) -> Iterator[_Option]:
         if word.startswith("--"):
             name = word[2:]
             # Nothing after "=" is shown: curl takes no value there, and it may be a secret.
-            yield _Option(
-                word.partition("=")[0], name, next(words, "") if name in _WITH_VALUE else ""
-            )
+            value = next(words, "") if name in _WITH_VALUE else ""
+            yield _Option(word.partition("=")[0], name, value)
         elif not word.startswith("-"):
             yield _Option("", "", word)
         else:
@@ -331,17 +342,17 @@ def _body(options: list[_Option]) -> tuple[str, bytes, dict[str, str]]:
     body = joined.encode(errors="surrogateescape")
     if is_json:
         return "", body, dict.fromkeys(["Content-Type", "Accept"], "application/json")
-    return "", body, {"Content-Type": "application/x-www-form-urlencoded"} if data else {}
+    if data:
+        return "", body, {"Content-Type": "application/x-www-form-urlencoded"}
+    return "", body, {}
 
 
 def _data(option: _Option) -> str:
     if option.name != "data-urlencode":
         return option.value
     name, sign, content = option.value.partition("=")
-    if not sign:
-        name, content = "", name
-    quoted = quote_plus(content, errors="surrogateescape")
-    return f"{name.strip()}={quoted}" if name else quoted
+    quoted = quote_plus(content if sign else name, errors="surrogateescape")
+    return f"{name.strip()}={quoted}" if sign and name else quoted
 
 
 def _field(option: _Option) -> tuple[str, tuple[None, bytes, str | None]]:

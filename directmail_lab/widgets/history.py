@@ -19,7 +19,8 @@ class History(Recording):
     """
 
     def __init__(self, earlier: Sequence[MemoryRecording], last: MemoryRecording) -> None:
-        self.name, self.base_url = last.name, last.base_url
+        self.name = last.name
+        self.base_url = last.base_url
         self._recordings = [*earlier, last]
         self._heads = [1]
         for each in earlier:

@@ -153,7 +153,8 @@ class MonitorWidget(Widget):
             }
 
     def _describe(self, operation: Operation, *, is_live: bool) -> dict[str, object]:
-        latest, followed = operation.latest, self.follower.session
+        latest = operation.latest
+        followed = self.follower.session
         renews_at = renewal_time(latest, followed.recording.evidence.unit)
         if not is_live or followed.mode == "replay":  # the windows of a replay renewed long ago
             renews_at = None

@@ -36,9 +36,12 @@ def can_show_widgets() -> bool:
 
 def describe_mode(session: Session) -> str:
     """Return ``Live``, ``Recording to tour`` or ``Replaying tour, recorded on 1 May 2026``."""
-    words = {"live": "Live", "record": "Recording to ", "replay": "Replaying "}
-    when = session.recording.recorded_when if session.mode == "replay" else ""
-    return words[session.mode] + (session.cassette or "") + (f", recorded {when}" if when else "")
+    if session.mode == "live":
+        return "Live"
+    if session.mode == "record":
+        return f"Recording to {session.cassette}"
+    when = session.recording.recorded_when
+    return f"Replaying {session.cassette}" + (f", recorded {when}" if when else "")
 
 
 def nothing_played(recording: Recording) -> str:
@@ -142,8 +145,11 @@ class Follower:
     def __init__(
         self, widget: Any, session: Session, *, interval_s: float, quiet_s: float = 1.0
     ) -> None:
-        self._widget, self._interval_s, self._quiet_s = widget, interval_s, quiet_s
-        self._news, self._stopped = threading.Event(), threading.Event()
+        self._widget = widget
+        self._interval_s = interval_s
+        self._quiet_s = quiet_s
+        self._news = threading.Event()
+        self._stopped = threading.Event()
         self._follow(session)
         self._settled = self._state()
         self.thread = threading.Thread(target=self._run, daemon=True)
@@ -168,8 +174,9 @@ class Follower:
         self._news.set()
 
     def _state(self) -> tuple[object, ...]:
-        session, recording = self.session, self.session.recording
-        return describe_mode(session), recording, len(recording), bool(session._waiting_until)
+        recording = self.session.recording
+        waits = bool(self.session._waiting_until)
+        return describe_mode(self.session), recording, len(recording), waits
 
     def _run(self) -> None:
         while True:
@@ -177,13 +184,14 @@ class Follower:
             self._news.clear()
             if self._stopped.is_set():
                 return
-            state, settled = self._state(), self._settled
+            state = self._state()
+            has_changed = state != self._settled
             # The page may be closed. This thread must survive that.
             with contextlib.suppress(Exception):
-                if not has_news and state != settled:
+                if not has_news and has_changed:
                     self._settled = state
                     self._widget.update_static_output()
-                if has_news or state != settled:
+                if has_news or has_changed:
                     self._widget.update_page()
             if has_news:
                 self._stopped.wait(self._interval_s)
