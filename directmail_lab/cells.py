@@ -25,7 +25,7 @@ def shown(response: httpx.Response) -> dict[str, str] | None:
     """Return what is shown of a session's response, by media type; None for another response."""
     # Imported when a response is first shown: IPython imports this module with the package.
     from .exchange.bodies import body_text, shown_text
-    from .exchange.values import header
+    from .exchange.values import media_type_of
     from .http import httpx
     from .transports.extensions import of
 
@@ -39,11 +39,10 @@ def shown(response: httpx.Response) -> dict[str, str] | None:
         content = response.content
     except httpx.ResponseNotRead:
         content = None
-    content_type = header(interaction.response.headers, "Content-Type") or "no content type"
-    media_type = content_type.partition(";")[0].strip().lower()
+    media_type = media_type_of(interaction.response.headers)
     facts = [
         f"{reading.status} {interaction.response.reason}".rstrip(),
-        media_type,
+        media_type or "no content type",
         "its body was not read" if content is None else f"{len(content):,} bytes",
     ]
     if reading.elapsed_s is not None:

@@ -33,6 +33,11 @@ def plural(number: int, noun: str) -> str:
     return f"{number:,} {noun}{ending}"
 
 
+def escape_controls(text: str) -> str:
+    """Return a text with an escape such as ``\\x1b`` for each control character."""
+    return CONTROLS.sub(lambda control: ascii(control[0])[1:-1], text)
+
+
 def shell_word(text: str) -> str:
     """Return a text as one word of a command, quoted for the shell of this system."""
     if os.name == "nt":

@@ -346,7 +346,8 @@ def _unique_names(paths: Iterable[Path]) -> list[str]:
     numbers: Counter[str] = Counter()
     for path in paths:
         text = ".".join(map(str, path)) if path else VALUE_COLUMN
-        name = plain = text.encode("utf-8", "backslashreplace").decode()
+        plain = text.encode("utf-8", "backslashreplace").decode()
+        name = plain
         while name in names:
             numbers[plain] += 1
             name = f"{plain}_{numbers[plain] + 1}"

@@ -72,10 +72,10 @@ class Rewriting:
 
     def to_service(self, request: Request, base_url: str) -> Request:
         """Return a request with the service's address in place of the server's own."""
-        pairs = [(self._own, base_url), (quote(self._own, safe=""), quote(base_url, safe=""))]
+        pairs = {self._own: base_url, quote(self._own, safe=""): quote(base_url, safe="")}
         uri = request.uri
         body = request.body
-        for own, theirs in pairs:
+        for own, theirs in pairs.items():
             pattern = rf"{re.escape(own)}(?!\d)"
             uri = theirs.join(re.split(pattern, uri))
             body = body and theirs.encode().join(re.split(pattern.encode(), body))

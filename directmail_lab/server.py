@@ -33,7 +33,15 @@ from .errors import (
     NotRecordedError,
 )
 from .exchange.bodies import MAX_UNPACKED_BYTES, TooLargeError
-from .exchange.values import TOKEN, Headers, Request, Response, header, normalize_headers
+from .exchange.values import (
+    TOKEN,
+    Headers,
+    Request,
+    Response,
+    header,
+    normalize_headers,
+    without_headers,
+)
 from .http import httpx, parse_url, response_value
 from .rewriting import Rewriting
 from .settings import is_loopback
@@ -138,7 +146,7 @@ class Handler(BaseHTTPRequestHandler):
         if not _is_http(response):
             response = error_response(502, "The response is not valid HTTP.", reason="invalid")
         has_body = self.command != "HEAD" and response.status not in (204, 304)
-        headers = [pair for pair in response.headers if pair[0].lower() not in _NOT_PASSED_ON]
+        headers = list(without_headers(response.headers, _NOT_PASSED_ON))
         # A response to HEAD, or with status 304, may state the length of the body of a GET.
         length: str | None = str(len(response.body))
         if not (has_body or response.body):
@@ -235,7 +243,8 @@ class _Server(ThreadingTCPServer):
         super().__init__(*arguments)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        self.connections = {t: s for t, s in self.connections.items() if t.is_alive()}
+        for ended in [each for each in self.connections if not each.is_alive()]:
+            del self.connections[ended]
         thread = threading.Thread(
             target=self.process_request_thread, args=(request, client_address), daemon=True
         )
@@ -358,7 +367,7 @@ def _with_substitutes(request: Request) -> Iterator[Request]:
     A request for a part of a body may get the whole body, and HEAD the headers of a GET.
     """
     yield request
-    headers = tuple(pair for pair in request.headers if pair[0].lower() != "range")
+    headers = without_headers(request.headers, ["range"])
     if headers != request.headers:
         yield replace(request, headers=headers)
     if request.method == "HEAD":
@@ -387,7 +396,7 @@ class ClientServer(LoopbackServer):
         if problem:
             return error_response(403, problem, reason="refused")
         own = {"host", "accept-encoding", *_NOT_PASSED_ON}
-        headers = [pair for pair in request.headers if pair[0].lower() not in own]
+        headers = without_headers(request.headers, own)
         request = self._rewriting.to_service(request, self._session.base_url)
         try:
             response = self._session.client.request(

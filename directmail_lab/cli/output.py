@@ -15,7 +15,7 @@ import typer
 
 from .. import errors
 from ..cassettes import cassettes_by_name
-from ..display import CONTROLS
+from ..display import CONTROLS, escape_controls
 from ..errors import DirectMailLabError
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def show(
     if as_json:
         text = frame.to_json(orient="records", date_format="iso", date_unit="us") or "[]"
         shown = json.dumps(json.loads(text), ensure_ascii=False, indent=2)
-        typer.echo(CONTROLS.sub(lambda control: ascii(control[0])[1:-1], shown))
+        typer.echo(escape_controls(shown))
     elif as_csv:
         flat = frame.map(lambda cell: json.dumps(cell) if isinstance(cell, list | dict) else cell)
         typer.echo(flat.to_csv(index=False, lineterminator="\n"), nl=False)

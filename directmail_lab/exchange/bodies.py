@@ -14,7 +14,7 @@ from textwrap import shorten
 from typing import Any, Final, Literal, NamedTuple
 from urllib.parse import parse_qsl
 
-from ..display import CONTROLS, plural
+from ..display import escape_controls, plural
 from ..errors import DirectMailLabError
 from .values import Headers, header
 
@@ -166,7 +166,7 @@ def _path_of_records(body: object, *, is_page: bool) -> str | None:
         return None
     arrays: list[str] = [name for name, value in body.items() if isinstance(value, list)]
     filled = [name for name in arrays if body[name]]
-    of_objects = [name for name in filled if all(isinstance(each, dict) for each in body[name])]
+    of_objects = [name for name in filled if {type(each) for each in body[name]} == {dict}]
     if len(of_objects) == 1:
         return of_objects[0]
     return arrays[0] if arrays and not filled else None
@@ -289,7 +289,7 @@ def shown_text(text: str, characters: int = 0) -> str:
         count = max(characters, len(text))
         text = f"{text[:_MOST_SHOWN]}\n… ({count:,} characters in all)"
     text = text.replace("\r\n", "\n").expandtabs(4)
-    return CONTROLS.sub(lambda control: ascii(control[0])[1:-1], text)
+    return escape_controls(text)
 
 
 def missing_body(
@@ -352,7 +352,8 @@ def unpack(body: bytes, coding: str = "") -> bytes:
         if names:
             name = names.pop()
         else:
-            name = next((name for name, magic in _MAGIC.items() if body.startswith(magic)), "")
+            found = (each for each, magic in _MAGIC.items() if body.startswith(magic))
+            name = next(found, "")
         if not name or not body.startswith(_MAGIC.get(name, b"")) or plain_text(body) is not None:
             return body
         body = _open(body, name)

@@ -7,7 +7,7 @@ on the types and ranges that it allows.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from importlib.util import find_spec
@@ -306,6 +306,16 @@ def header(headers: Headers, name: str) -> str | None:
         if key.lower() == wanted:
             return value
     return None
+
+
+def media_type_of(headers: Headers) -> str:
+    """Return the media type in lower case, without its parameters; empty if there is none."""
+    return (header(headers, "content-type") or "").partition(";")[0].strip().lower()
+
+
+def without_headers(headers: Headers, names: Collection[str]) -> Headers:
+    """Return the headers that do not have one of these names, which are in lower case."""
+    return tuple([pair for pair in headers if pair[0].lower() not in names])
 
 
 # RFC 9110: these statuses have no body. The headers of a 304 describe a body that is not sent.

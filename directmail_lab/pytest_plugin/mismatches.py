@@ -37,8 +37,8 @@ def add_to_report(report: pytest.TestReport, config: pytest.Config, use: Use) ->
     has_terminal = config.pluginmanager.has_plugin("terminalreporter")  # not in workers of xdist
     markup = config.get_terminal_writer().markup if has_terminal else lambda line, **_: line
     lines = _lines(use, has_values=config.get_verbosity() >= 2)
-    text = "\n".join(markup(CONTROLS.sub(" ", line), **{colour: True}) for line, colour in lines)
-    report.sections.append(("directmail cassette", text))
+    shown = [markup(CONTROLS.sub(" ", line), **{colour: True}) for line, colour in lines]
+    report.sections.append(("directmail cassette", "\n".join(shown)))
     crash = getattr(report.longrepr, "reprcrash", None)
     if crash and use.refused and str(use.refused[-1]) in crash.message:
         crash.message = use.refused[-1].what

@@ -232,15 +232,17 @@ def compare(
     if old["status"] != new["status"] and max(old["status"], new["status"]) >= 400:
         old = {"status": old["status"]}
         new = {"status": new["status"]}
-    found = _differences(old, new)
-    return [each for each in found if not any(_matches(each, pattern) for pattern in ignore)]
+    return [each for each in _differences(old, new) if not _is_ignored(each, ignore)]
 
 
-def _matches(difference: Difference, pattern: str) -> bool:
+def _is_ignored(difference: Difference, patterns: Sequence[str]) -> bool:
     part = f"{difference.part}."
-    name = part + difference.path if pattern.startswith(part) else difference.path
-    # fnmatch also takes ? and [ for wildcards; here only * is one.
-    return fnmatchcase(name, re.sub(r"[?[]", r"[\g<0>]", pattern))
+    for pattern in patterns:
+        name = part + difference.path if pattern.startswith(part) else difference.path
+        # fnmatch also takes ? and [ for wildcards; here only * is one.
+        if fnmatchcase(name, re.sub(r"[?[]", r"[\g<0>]", pattern)):
+            return True
+    return False
 
 
 def _parts(interaction: Interaction) -> dict[str, Any]:

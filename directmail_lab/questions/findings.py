@@ -16,7 +16,7 @@ from ..contract import ME_PATH, TYPICAL_LIMIT
 from ..display import Progress, ProgressBar, ranges, with_whole_cells
 from ..exchange.bodies import read_json_body, shown_missing
 from ..exchange.operations import operations_of
-from ..exchange.values import Response, header
+from ..exchange.values import Response, header, media_type_of
 from ..readings.reading import Reading, is_exhausted
 from ..sources import Source, named_paths, recordings_of
 from .shapes import ANY_NAME, Schema, grouped, notes_on, schema_of
@@ -114,8 +114,7 @@ class _Response:
             return "no body"
         if self.json[1] is None:
             return "JSON"
-        media_type = header(self.response.headers, "Content-Type") or "no content type"
-        return media_type.partition(";")[0].strip()[:100]
+        return media_type_of(self.response.headers)[:100] or "no content type"
 
     @property
     def versions(self) -> list[str]:

@@ -27,7 +27,7 @@ from ..display import Progress, ProgressBar, plural, ranges
 from ..errors import CassetteError
 from ..exchange.bodies import read_form, read_json_body, shown_missing
 from ..exchange.operations import operations_of, pattern_of, query_of, singular
-from ..exchange.values import Request, Response, header
+from ..exchange.values import Request, Response, header, media_type_of
 from ..redaction.key import REDACTED
 from ..sources import Source, named_paths, recordings_of
 from . import shapes
@@ -398,8 +398,7 @@ def _content(
 
 
 def _media_type(message: _Message) -> str:
-    declared = header(message.headers, "Content-Type") or ""
-    declared = declared.partition(";")[0].strip().lower()
+    declared = media_type_of(message.headers)
     return declared if _MEDIA_TYPE.fullmatch(declared) else "*/*"
 
 

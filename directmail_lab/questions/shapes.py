@@ -234,7 +234,8 @@ def notes_on(recordings: Iterable[Recording]) -> list[str]:
     notes = []
     for recording in recordings:
         notes += describe_source(recording)["notes"]
-        kept = sum(map(recording.has_bodies, range(1, len(recording) + 1)))
-        if kept < len(recording):
-            notes.append(f"{recording.name}: bodies of the last {kept:,} of {len(recording):,}.")
+        count = len(recording)
+        kept = [number for number in range(1, count + 1) if recording.has_bodies(number)]
+        if len(kept) < count:
+            notes.append(f"{recording.name}: bodies of the last {len(kept):,} of {count:,}.")
     return notes

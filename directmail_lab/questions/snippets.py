@@ -23,7 +23,14 @@ from ..contract import SAFE_METHODS
 from ..errors import CassetteError
 from ..exchange.bodies import plain_text, read_json, read_json_body
 from ..exchange.operations import base_path, path_below, query_of
-from ..exchange.values import TOKEN, Interaction, Request, Response, header
+from ..exchange.values import (
+    TOKEN,
+    Interaction,
+    Request,
+    Response,
+    header,
+    without_headers,
+)
 from ..redaction.key import has_placeholder
 from ..settings import origin_of, trusted_origins
 
@@ -153,7 +160,8 @@ def _as_cell(request: Request, response: Response, base_url: str) -> str:
     query = query_of(request.uri)
     params = parse_qsl(query, keep_blank_values=True)
     # If a name has no "=", or a value is not UTF-8, the query stays in the address, unchanged.
-    if unquote_to_bytes(query.replace("+", " ")) != "&".join(map("=".join, params)).encode():
+    as_sent = "&".join(f"{name}={value}" for name, value in params)
+    if unquote_to_bytes(query.replace("+", " ")) != as_sent.encode():
         path = f"{path}?{query}"
         params = []
     if request.method in ("GET", "POST"):
@@ -168,7 +176,7 @@ def _as_cell(request: Request, response: Response, base_url: str) -> str:
     headers = request.headers
     value, problem = read_json(body)
     if problem is None and header(headers, "content-type") == "application/json":
-        headers = tuple(pair for pair in headers if pair[0].lower() != "content-type")
+        headers = without_headers(headers, ["content-type"])
         arguments.append(f"json={_literal(value)}")
     elif body:
         arguments.append(f"content={body!r}")

@@ -69,7 +69,8 @@ def frame_of(
     """
     rows = list(readings)
     known = _operations(rows, paths) if operations is None else operations
-    parsed = {texts: parse_counts(texts) for texts in {row.raw[:3] for row in rows}}
+    sent = {row.raw[:3] for row in rows}
+    parsed = {texts: parse_counts(texts) for texts in sent}
     counts = [parsed[row.raw[:3]] for row in rows]
     problems = [problem_of(row, each.problem) for row, each in zip(rows, counts, strict=True)]
     columns: dict[str, Any] = {

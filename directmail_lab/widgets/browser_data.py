@@ -21,7 +21,14 @@ from ..display import CONTROLS, plural, utc_time, whole_html
 from ..errors import CassetteError, CassetteFormatError, DirectMailLabError
 from ..exchange.bodies import declared_charset, decode_text, read_json, shown_missing, unpack
 from ..exchange.operations import query_of
-from ..exchange.values import Interaction, Request, Response, header, normalize_headers
+from ..exchange.values import (
+    Interaction,
+    Request,
+    Response,
+    header,
+    media_type_of,
+    normalize_headers,
+)
 from ..http import httpx, httpx_response
 from ..questions.snippets import copy_as
 from ..readings.reading import ABORTED, CUT_SHORT, Reading, is_exhausted, no_response_text
@@ -389,9 +396,8 @@ def _read_body(message: Message) -> tuple[bytes, str, str | None]:
     body = message.body or b""
     with suppress(ValueError):
         body = unpack(body, header(message.headers, "content-encoding") or "")
-    content_type = header(message.headers, "content-type") or ""
-    media_type = content_type.partition(";")[0].strip().lower()[:100]
-    return body, media_type, declared_charset(content_type)
+    charset = declared_charset(header(message.headers, "content-type") or "")
+    return body, media_type_of(message.headers)[:100], charset
 
 
 def _classify_body(

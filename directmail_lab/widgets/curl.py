@@ -188,7 +188,8 @@ def _read(text: str) -> CurlCommand:
     words, rest = _split(_COMMENTS_BEFORE.sub("", text))
     # A command for Windows has carets before its quotes, and carets or backticks at the ends of its
     # lines.
-    if words[:1] != ["curl"] or any(word.startswith(("^", "`")) for word in words):
+    is_for_windows = any(word.startswith(("^", "`")) for word in words)
+    if words[:1] != ["curl"] or is_for_windows:
         raise _unreadable()
     options = list(_options(iter(words[1:])))
     sent = [option for option in options if not option.is_of_file]
