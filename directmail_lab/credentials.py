@@ -59,7 +59,8 @@ class ApiKey(Hidden):
         if not isinstance(text, str):
             raise CredentialError(f"An API key is text, not {type(text).__name__}.")
         key = text.strip()
-        if problem := _find_problem(key):
+        problem = _find_problem(key)
+        if problem:
             raise CredentialError(f"The API key {problem}.")
         # Kept in a closure, so that the object's slots show a function and not the key.
         self.__reveal: Callable[[], str] = lambda: key

@@ -56,7 +56,8 @@ class DirectMailLabError(Exception):
     """
 
     def __init__(self, what: str = "", advice: str = "", **attributes: object) -> None:
-        self.what, self.advice = _printable(what), _printable(advice)
+        self.what = _printable(what)
+        self.advice = _printable(advice)
         super().__init__(self.what)
         vars(self).update(attributes)
 
@@ -159,7 +160,8 @@ class MissingPackageError(DirectMailLabError, ImportError):
         def call(*_: object, **__: object) -> NoReturn:
             raise MissingPackageError(self.what, self.advice)
 
-        call.__name__, call.__doc__ = name, str(self)
+        call.__name__ = name
+        call.__doc__ = str(self)
         return call
 
 

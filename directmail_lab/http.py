@@ -11,14 +11,7 @@ from typing import Final
 import httpx as httpx
 
 from .errors import AddressError
-from .exchange.values import (
-    NoResponse,
-    Request,
-    Response,
-    header,
-    may_change,
-    text_headers,
-)
+from .exchange.values import NoResponse, Request, Response, header, may_change, text_headers
 
 
 def is_write(request: httpx.Request) -> bool:
@@ -78,8 +71,9 @@ def response_value(response: httpx.Response, body: bytes | None = None) -> Respo
 
 
 def httpx_response(stored: Response) -> httpx.Response:
-    # For an empty reason phrase (HTTP/2 has none), httpx uses the usual one of the status.
-    reason = {"reason_phrase": stored.reason.encode("ascii", "replace")} if stored.reason else {}
+    extensions = {"http_version": b"HTTP/1.1"}
+    if stored.reason:  # HTTP/2 has none; httpx then uses the usual one of the status
+        extensions["reason_phrase"] = stored.reason.encode("ascii", "replace")
     # As bytes: httpx encodes text as ASCII, and a recorded header may have other characters.
     headers = [(name.encode(), value.encode()) for name, value in stored.headers]
     if stored.broke_off and header(stored.headers, "content-length") is None:
@@ -89,7 +83,7 @@ def httpx_response(stored: Response) -> httpx.Response:
         headers=headers,
         # A stream, as from the network, so that the client reads, times and closes it.
         stream=httpx.ByteStream(stored.body),
-        extensions={"http_version": b"HTTP/1.1", **reason},
+        extensions=extensions,
     )
 
 

@@ -54,7 +54,8 @@ class ModeChange(Generic[_S]):
         self.entered = enter()
 
     def __enter__(self) -> _S:
-        if (cassette := self.entered.mode.cassette) is not None:
+        cassette = self.entered.mode.cassette
+        if cassette is not None:
             cassette.continue_run()  # only a statement begins a new run
         return self.entered.session
 
@@ -77,7 +78,8 @@ class ModeChange(Generic[_S]):
             )
         with self:  # between calls, the session is in its previous mode
             pass
-        lock, changes = threading.Lock(), list[ModeChange[_S]]()  # an entry for each running call
+        lock = threading.Lock()
+        changes: list[ModeChange[_S]] = []  # an entry for each running call
 
         @contextmanager
         def mode_of_a_call() -> Iterator[None]:
@@ -107,15 +109,18 @@ class ModeChange(Generic[_S]):
 
     def __repr__(self) -> str:
         mode = self.entered.mode
-        if (cassette := mode.cassette) is None:
+        cassette = mode.cassette
+        if cassette is None:
             return f"Live at {mode.recording.base_url}"
         what = "Recording to" if mode.name == "record" else "Replaying"
         recording = cassette.recording()
         about = plural(len(recording), "interaction")
-        if when := recording.recorded_when:
-            about += f", recorded {when}"
+        if recording.recorded_when:
+            about += f", recorded {recording.recorded_when}"
+        text = f"{what} cassette {cassette.name!r} ({about})"
         file = shown_path(cassette.path)
-        text = f"{what} cassette {cassette.name!r} ({about})" + (f" in {file}" if file else "")
+        if file:
+            text += f" in {file}"
         if cassette.updates:
             text += (
                 ": every request is sent, and new responses replace the old ones to the same "

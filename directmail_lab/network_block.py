@@ -54,7 +54,8 @@ class NetworkBlock:
         self._refuse = refuse
         self._names: dict[str, str] = {}  # of hosts, by the addresses that were found
         for name, at in _ADDRESS_AT.items():
-            if original := getattr(socket.socket, name, None):  # Windows has no sendmsg
+            original = getattr(socket.socket, name, None)
+            if original:  # Windows has no sendmsg
                 replace(socket.socket, name, self._connecting(original, at))
         for name in ("getaddrinfo", "gethostbyname", "gethostbyname_ex"):
             replace(socket, name, self._looking_up(getattr(socket, name)))
@@ -62,7 +63,8 @@ class NetworkBlock:
 
     def check(self, sock: Any, host: str | bytes | None, port: object = None) -> str:
         """Let another machine be refused; return its name if its address was looked up before."""
-        given = (host.decode("ascii", "replace") if isinstance(host, bytes) else host or "").lower()
+        text = host.decode("ascii", "replace") if isinstance(host, bytes) else host
+        given = (text or "").lower()
         name = self._names.get(given, given)
         for each in (given, name):
             if is_loopback(each) or any(fnmatchcase(each, pattern) for pattern in self.allowed):

@@ -36,7 +36,8 @@ def package_files() -> dict[str, Path]:
     In a checkout, these are the files that ``include`` in pyproject.toml names, which a build also
     reads. Otherwise, they are the files that pip wrote down when it installed the package.
     """
-    if (root := checkout()) is None:
+    root = checkout()
+    if root is None:
         files = distribution("directmail-lab").files
         if files is None:
             raise DirectMailLabError(

@@ -71,14 +71,18 @@ def get_many(paths: Iterable[str], *, concurrency: int = 8) -> list[Result]:
     if isinstance(paths, str) or not isinstance(paths, Iterable):
         raise argument_error("get_many() takes a list of paths.")
     check_number("concurrency", concurrency, least=1)
-    opened, paths = session(), list(paths)
+    opened = session()
+    paths = list(paths)
     results: list[Result] = [DirectMailLabError(_INTERRUPTED) for _ in paths]
     # Positions in the paths, in groups whose requests are sent one after the other.
     groups: dict[str | int, list[int]] = {}
     for position, path in enumerate(paths):
-        groups.setdefault(position if opened._open_cassette is None else path, []).append(position)
+        group = position if opened._open_cassette is None else path
+        groups.setdefault(group, []).append(position)
     # All threads take from one iterator, so each group goes to exactly one of them.
-    work, done, over = iter(list(groups.values())), SimpleQueue[None](), threading.Event()
+    work = iter(list(groups.values()))
+    done = SimpleQueue[None]()
+    over = threading.Event()
 
     def send_each() -> None:
         for position in chain.from_iterable(work):
@@ -323,9 +327,8 @@ class _Pager:
 
     def _checked(self, url: httpx.URL) -> httpx.URL:
         """Return a URL from a page, if it is on the session's server or the session replays."""
-        if self.session.mode == "replay" or origin_of(url) == origin_of(
-            parse_url(self.session.base_url)
-        ):
+        own = origin_of(parse_url(self.session.base_url))
+        if self.session.mode == "replay" or origin_of(url) == own:
             return url
         place = f"{url.scheme}://{url.netloc.decode('ascii')}"
         raise AddressError(

@@ -77,6 +77,7 @@ def replay_in_place(
         if options["before_record"] is not None:
             error.advice += " If before_record leaves it out, no recording contains it."
 
-    played.on_played, played.on_unmatched = write_warning(played), advise
+    played.on_played = write_warning(played)
+    played.on_unmatched = advise
     count = plural(len(played), "interaction")
     return entered, f"No key: replaying {recorded} ({count}). Sign in to record more."

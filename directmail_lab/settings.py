@@ -87,7 +87,8 @@ def base_address(text: str, *, only_replays: bool = False) -> str:
 
 
 def _check_live_address(base: str, host: str) -> None:
-    if longer := _WITH_PATH.fullmatch(base):
+    longer = _WITH_PATH.fullmatch(base)
+    if longer:
         raise AddressError(
             f"{base} is more than the base address: paths such as /v1/users/me are added to it.",
             f"Give {longer[1]}.",

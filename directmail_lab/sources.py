@@ -162,8 +162,10 @@ def describe(recording: Recording) -> dict[str, Any]:
     if recording.is_replay and not len(recording):
         name = recording.name
         notes = [f'Nothing of {name} was played yet. To see all of it: interactions("{name}").']
-    about = {"source": f"{recording.title}, {count}", "notes": notes}
-    return about | ({"recorded": recording.recorded_when} if when else {})
+    about: dict[str, Any] = {"source": f"{recording.title}, {count}", "notes": notes}
+    if when:
+        about["recorded"] = recording.recorded_when
+    return about
 
 
 def _files_of(source: str | Path) -> Iterator[tuple[str, Path]]:

@@ -40,7 +40,8 @@ def first_tutorial(folder: Path) -> Path:
     ValueError
         A link leads out of the folder.
     """
-    root, home = checkout(), folder
+    root = checkout()
+    home = folder
     if not (folder / "notebooks" / FIRST).is_file():
         if root is not None and root.is_relative_to(folder):
             home = root

@@ -69,9 +69,8 @@ def _respond(file: Path, request: object) -> dict[str, Any]:
     """Return the response of `handle_request`. Messages name the file without its folder."""
     try:
         stat = file.stat()
-        version = (
-            f"{stat.st_ino}-{stat.st_mtime_ns}-{stat.st_size}"  # changes whenever the file does
-        )
+        # It changes whenever the file does.
+        version = f"{stat.st_ino}-{stat.st_mtime_ns}-{stat.st_size}"
         response, bodies = handle_request(_open(file, version), request)
     except CassetteError as error:
         message = str(error).replace(str(file), file.name)
@@ -97,7 +96,8 @@ class NotebookHandler(APIHandler):
         self.finish(json.dumps({"path": await make()}))
 
     async def _explore(self) -> str:
-        contents, folder = self.contents_manager, self.get_query_argument("folder", "")
+        contents = self.contents_manager
+        folder = self.get_query_argument("folder", "")
         if not await ensure_async(contents.dir_exists(folder)):
             raise HTTPError(404, "There is no such folder on this server.")
         name = "explore-direct-mail.ipynb"

@@ -64,31 +64,20 @@ def run_notebooks(folder: Path, notebooks: Sequence[Path], *, timeout_s: float) 
         A cell failed, the kernel died, or the time is over.
     """
     with naming_what_is_missing():
-        _find("nbclient")  # the runner needs it
+        if find_spec("nbclient") is None:  # the runner needs it; to import it takes a second
+            raise ModuleNotFoundError(name="nbclient")
 
     last: dict[str, Any] = {}
-    with ProgressBar(_count_cells(notebooks), desc="Running notebooks", unit="cell") as bar:
+    cells = sum(len(json.loads(path.read_bytes())["cells"]) for path in notebooks)
+    with ProgressBar(cells, desc="Running notebooks", unit="cell") as bar:
         for last in _reports(folder, notebooks, timeout_s):
             if "cell" in last:
                 bar.update()
     if "what" in last:
         raise NotebookRunError(f"Nothing was written: {last['what']}", last["advice"])
     opened = (folder / "opened").read_bytes().splitlines()
-    return Run(
-        frozenset(Path(os.fsdecode(line)) for line in opened),
-        last["has_namespace"],
-        [tuple(each.encode() for each in made) for made in last["made"]],
-    )
-
-
-def _find(package: str) -> None:
-    """Raise an error if a package is missing, without the second that its import takes."""
-    if find_spec(package) is None:
-        raise ModuleNotFoundError(name=package)
-
-
-def _count_cells(notebooks: Sequence[Path]) -> int:
-    return sum(len(json.loads(path.read_bytes())["cells"]) for path in notebooks)
+    made = [(notebook.encode(), page.encode()) for notebook, page in last["made"]]
+    return Run(frozenset(Path(os.fsdecode(line)) for line in opened), last["has_namespace"], made)
 
 
 def _reports(folder: Path, notebooks: Sequence[Path], timeout_s: float) -> Iterator[dict[str, Any]]:
@@ -115,10 +104,14 @@ def _reports(folder: Path, notebooks: Sequence[Path], timeout_s: float) -> Itera
 
 
 def _environment(folder: Path) -> dict[str, str]:
+    environment = dict(os.environ)
+    for name in os.environ:
+        if name.startswith("DIRECTMAIL_"):
+            del environment[name]
+    if not has_usable_home():  # Jupyter needs one
+        environment["HOME"] = str(folder)
     paths = [str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
-    return {
-        **{name: each for name, each in os.environ.items() if not name.startswith("DIRECTMAIL_")},
-        **({} if has_usable_home() else {"HOME": str(folder)}),  # Jupyter needs one
+    return environment | {
         "DIRECTMAIL_LAB_RUN": str(folder),
         "IPYTHONDIR": str(folder / "ipython"),
         "PYTHONPATH": os.pathsep.join(filter(None, paths)),

@@ -59,19 +59,21 @@ if "directmail_lab.widgets.widget" in sys.modules:
 _COLOUR: Final = re.compile(r"\x1b\[[\d;]*m")
 
 # From <sched.h>, <linux/sockios.h> and <net/if.h>.
-_CLONE_NEWUSER, _CLONE_NEWNET = 0x10000000, 0x40000000
-_SIOCSIFFLAGS, _IFF_UP = 0x8914, 1
+_CLONE_NEWUSER: Final = 0x10000000
+_CLONE_NEWNET: Final = 0x40000000
+_SIOCSIFFLAGS: Final = 0x8914
+_IFF_UP: Final = 1
 
 
 def main() -> None:
     """Run the notebooks that the command line names."""
-    timeout_s, paths = float(sys.argv[1]), list(map(Path, sys.argv[2:]))
+    timeout_s = float(sys.argv[1])
     has_namespace = _can(_enter_namespace) and _enter_namespace()
     end = time.monotonic() + timeout_s
     # For web addresses, which notebooks do not check, jsonschema would load a grammar: a second.
     sys.modules.setdefault("rfc3987_syntax", cast("Any", None))
     made = []
-    for path in paths:
+    for path in map(Path, sys.argv[2:]):
         result = _run(path, end, timeout_s)
         if isinstance(result, _Failure):
             _report(what=result.what, advice=f"{result.advice} {NO_RUN}")
@@ -94,11 +96,13 @@ def _enter_namespace() -> bool:
     It gets a user namespace too: an ordinary user needs one for this, and nothing in one can read
     the environment of the user's other processes. Root may do without.
     """
-    uid, gid, libc = os.getuid(), os.getgid(), ctypes.CDLL(None)
+    uid = os.getuid()
+    gid = os.getgid()
+    libc = ctypes.CDLL(None)
     if libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNET) == 0:
-        for name, text in (("setgroups", "deny"), ("uid_map", uid), ("gid_map", gid)):
-            line = text if text == "deny" else f"{text} {text} 1"
-            Path("/proc/self", name).write_text(line)
+        Path("/proc/self/setgroups").write_text("deny")
+        Path("/proc/self/uid_map").write_text(f"{uid} {uid} 1")
+        Path("/proc/self/gid_map").write_text(f"{gid} {gid} 1")
     elif libc.unshare(_CLONE_NEWNET) != 0:
         return False
     from fcntl import ioctl
@@ -112,7 +116,8 @@ def _can(enter: Any) -> bool:
     """Return whether the system allows it, as a child finds out: half a way in leads nowhere."""
     if sys.platform != "linux":
         return False
-    if (child := os.fork()) == 0:
+    child = os.fork()
+    if child == 0:
         allowed = False
         try:
             allowed = enter()
@@ -172,12 +177,14 @@ def _run(path: Path, end: float, timeout_s: float) -> str | _Failure:
         what = f"fails where there is no key:{shown}"
         advice = _ADVICE.get(error.ename, "Restart your kernel and run all cells to see it.")
     except CellTimeoutError:
-        limit = (
-            f"{timeout_s / 60:g} minutes" if timeout_s > 60 else plural(round(timeout_s), "second")
-        )
-        what, advice = f"still ran after {limit}.", "For more time: timeout_s=…, or --timeout."
+        limit = plural(round(timeout_s), "second")
+        if timeout_s > 60:
+            limit = f"{timeout_s / 60:g} minutes"
+        what = f"still ran after {limit}."
+        advice = "For more time: timeout_s=…, or --timeout."
     except (DeadKernelError, RuntimeError):
-        what, advice = "ended its kernel.", "It may need more memory."
+        what = "ended its kernel."
+        advice = "It may need more memory."
     return _Failure(f"{path.name}, cell {number}, {what}\n", advice)
 
 
