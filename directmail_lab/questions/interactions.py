@@ -16,8 +16,8 @@ from ..cassettes import FileRecording, Recording
 from ..display import CONTROLS
 from ..exchange.bodies import body_text, plain_text, shown_missing, shown_text
 from ..exchange.operations import operations_of, query_of
-from ..exchange.values import LEFT, Interaction, Response, header
-from ..readings.reading import ABORTED, CUT_SHORT, Reading, no_response_text
+from ..exchange.values import Interaction, header
+from ..readings.reading import problem_of, reading_of
 from ..sources import Source, describe, is_many, named_paths, recording_of, recordings_of
 from .snippets import copy_as
 
@@ -137,12 +137,9 @@ def _row(recording: Recording, number: int, interaction: Interaction) -> tuple[o
     response = interaction.response
     path = recording.path_of(request)
     is_kept = recording.has_bodies(number)
-    reading = recording.reading(number) if recording.path is None else None
-    problem = _cut_text(response, reading)
-    if response.no_response:
-        problem = no_response_text(response.no_response)
+    reading = recording.reading(number) if recording.path is None else reading_of(interaction, path)
     return (
-        reading and reading.cassette,
+        reading.cassette,
         interaction.recorded_at,
         request.method,
         path,
@@ -154,19 +151,10 @@ def _row(recording: Recording, number: int, interaction: Interaction) -> tuple[o
         len(response.body) if is_kept and not shown_missing(response.body) else None,
         interaction.elapsed_s,
         _excerpt(response.body) if is_kept else None,
-        reading.source if reading else "recorded",
-        problem,
-        reading and reading.cassette_number,
+        reading.source,
+        problem_of(reading, of_headers=None),
+        reading.cassette_number,
     )
-
-
-def _cut_text(response: Response, reading: Reading | None) -> str | None:
-    """Return why a body is not whole, or None. Only a session's reading says so of its own."""
-    if response.incomplete == LEFT or (reading and reading.is_aborted):
-        return ABORTED
-    if response.incomplete or (reading and reading.is_cut_short):
-        return CUT_SHORT
-    return None
 
 
 def _excerpt(body: bytes) -> str:
@@ -188,8 +176,8 @@ def _excerpt(body: bytes) -> str:
 def view_of(recording: Recording, number: int) -> InteractionView:
     """Return a view of an interaction; raise the errors of `Recording.interaction`."""
     interaction = recording.interaction(number)
-    cut_text = _cut_text(interaction.response, recording.reading(number))
-    return InteractionView(interaction, recording.has_bodies(number), cut_text)
+    problem = problem_of(recording.reading(number), of_headers=None)
+    return InteractionView(interaction, recording.has_bodies(number), problem)
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +186,7 @@ class InteractionView:
 
     interaction: Interaction
     has_bodies: bool = True
-    cut_text: str | None = None
+    problem: str | None = None
 
     def as_curl(self) -> str:
         """Return a curl command that sends the request; the key is ``$DIRECTMAIL_API_KEY``."""
@@ -224,16 +212,15 @@ class InteractionView:
         request = self.interaction.request
         response = self.interaction.response
         if response.no_response:
-            why = no_response_text(response.no_response)
-            status = f"{why}: {response.reason}".rstrip(": ")
+            status = f"{self.problem}: {response.reason}".rstrip(": ")
         else:
             status = f"{response.status} {response.reason}".rstrip()
         if self.interaction.elapsed_s is not None:
             status += f" after {self.interaction.elapsed_s:.3f} s"
         if self.interaction.recorded_at is not None:
             status += f", {self.interaction.recorded_at:%Y-%m-%d %H:%M:%S} UTC"
-        if self.cut_text:
-            status += f"; {self.cut_text}"
+        if self.problem and not response.no_response:
+            status += f"; {self.problem}"
         for title, message in ((f"{request.method} {request.uri}", request), (status, response)):
             headers = [": ".join(pair).replace("\n", " ") for pair in message.headers]
             body = body_text(message.body or b"") if self.has_bodies else "(it was not kept)"

@@ -31,7 +31,7 @@ from ..exchange.values import (
 )
 from ..http import httpx, httpx_response
 from ..questions.snippets import copy_as
-from ..readings.reading import ABORTED, CUT_SHORT, Reading, is_exhausted, no_response_text
+from ..readings.reading import Reading, is_exhausted, no_response_text, problem_of
 from ..readings.reset_unit import renewal_time
 from ..transports.extensions import EXTENSION, Received
 from .history import History, locate
@@ -320,22 +320,13 @@ def detail(recording: Recording, number: int, *, whole: bool = False) -> Reply:
         "row": _row(recording, number)._asdict(),
         "uri": interaction.request.uri,
         "path": reading.path,
-        "reason": _reason(reading) or interaction.response.reason,
+        "reason": problem_of(reading, of_headers=None) or interaction.response.reason,
         "note": _not_sent(reading, interaction) if _is_replayed(recording, reading) else "",
         "reading": [(name, str(value)) for name, value in values.items() if value is not None],
         "request": request,
         "response": response,
     }
     return details, [sent, received]
-
-
-def _reason(reading: Reading) -> str:
-    """Return why a response ended early, or an empty text."""
-    if reading.no_response:
-        return no_response_text(reading.no_response)
-    if reading.is_aborted:
-        return ABORTED
-    return CUT_SHORT if reading.is_cut_short else ""
 
 
 def _not_sent(reading: Reading, interaction: Interaction) -> str:
