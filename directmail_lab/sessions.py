@@ -209,7 +209,7 @@ class Session:
             if not aside:
                 opened.on_played = write_warning(opened)
             if (user := self._sent.last(ME_PATH)) is not None:
-                opened.compare_user(user)
+                opened.compare_user(opened.redactor.interaction(user).response.body)
             return self._sending("record", self._sent, opened)
 
         return self._change(recording)

@@ -34,7 +34,7 @@ from .library import cassette_name, find_cassette, new_cassette_path
 from .matching import Matching
 from .player import Call, Player
 from .recorder import Begun, Ending, Recorder, Written, open_recorder, unfinished_files
-from .users import User, differing, recorded_user, user_of
+from .users import User, differing, recorded_user, shows_user, user_in
 
 BeforeRecord = Callable[[Interaction], Interaction | None]
 """Takes an interaction and returns the one to record, or None to record none."""
@@ -200,12 +200,15 @@ class Cassette:
         if problem:
             notice(f"Cassette {self.name!r}: {problem}.")
 
-    def compare_user(self, interaction: Interaction) -> None:
-        """Say once if a response shows another user than the one that the cassette has."""
-        if not self.updates or not (user := user_of(interaction, self._redactor)):
+    def compare_user(self, body: bytes) -> None:
+        """Say once if a redacted body shows another user than the one that the cassette has."""
+        if not (self.updates and self._recorded_user):
             return
-        if field := differing(self._recorded_user, user):
-            self._recorded_user = {}
+        user = user_in(body)
+        field = differing(self._recorded_user, user)
+        if user:
+            self._recorded_user = {}  # one comparison is enough
+        if field:
             self._notice(
                 f"Cassette {self.name!r} was recorded as another user: the {field} is another one. "
                 "New responses replace that user's responses to the same requests, and the others "
@@ -351,7 +354,6 @@ class Cassette:
                 self.drop(begun)
             return None
         interaction = changed
-        self.compare_user(interaction)
         request = interaction.request
         response = normalize_headers(interaction.response, method=request.method)
         if response is not interaction.response:
@@ -367,6 +369,8 @@ class Cassette:
             if recorded is None:
                 return None
             self._warn_if_alike(request, recorded.request)
+        if shows_user(interaction):
+            self.compare_user(recorded.body)
         self._report_missing_body(recorded)
         return recorded
 

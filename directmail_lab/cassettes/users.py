@@ -22,12 +22,14 @@ User = Mapping[str, object]
 _IDENTIFYING: Final = ("id", "uuid", "user_id", "account_id", "email", "username")
 
 
-def user_of(interaction: Interaction, redactor: Redactor) -> User:
-    """Return the user that a response shows, redacted; nothing for another request."""
+def shows_user(interaction: Interaction) -> bool:
+    """Return whether a response should have the record of the session's user."""
     path = interaction.request.uri.partition("?")[0]
-    if not path.endswith(ME_PATH) or interaction.response.status != 200:
-        return {}
-    body = redactor.interaction(interaction).response.body
+    return path.endswith(ME_PATH) and interaction.response.status == 200
+
+
+def user_in(body: bytes) -> User:
+    """Return the user that a redacted body shows."""
     record, _ = unwrap(read_json(body)[0])
     if not isinstance(record, dict):
         return {}
@@ -41,8 +43,13 @@ def recorded_user(recording: FileRecording, redactor: Redactor) -> User:
         for number, (address, *_) in enumerate(recording.addresses(), 1)
         if address[1].partition("?")[0].endswith(ME_PATH)
     ]
-    users = (user_of(recording.decoded(number), redactor) for number in reversed(numbers))
-    return next(filter(None, users), {})
+    for number in reversed(numbers):
+        interaction = recording.decoded(number)
+        if shows_user(interaction):
+            user = user_in(redactor.interaction(interaction).response.body)
+            if user:
+                return user
+    return {}
 
 
 def differing(one: User, other: User) -> str:
