@@ -146,7 +146,7 @@ class Session:
         self._allowances = Allowances(
             pace=pace,
             max_wait_s=max_wait_s,
-            reset_unit=lambda: self._sent.evidence.unit,
+            reset_unit=lambda: self._sent.reset_unit,
         )
         self._network = None
         start = Mode("live", RefusingTransport("This session has no key."), self._sent)

@@ -306,8 +306,10 @@ def response_of(value: Mapping[str, Any], kind: object = None) -> Response:
     """
     status, stored = value["status"], value.get("body") or {}
     reason = text_of(status.get("message") or "")
-    if (none := no_response(kind, reason)) is not None:
-        return none
+    if kind is not None:
+        none = no_response(kind, reason)
+        if none is not None:
+            return none
     if stored and "string" not in stored:
         # vcrpy raises a KeyError when it plays such a response.
         raise CassetteFormatError(f"its body is under {min(stored)!r}, not under 'string'")
@@ -356,11 +358,13 @@ def text_of(value: object) -> str:
 
 def headers_of(value: Mapping[str, Any]) -> Headers:
     """Return headers from a mapping of each name to its values, or to the only one."""
-    pairs = [
-        (text_of(name), text_of(item))
-        for name, items in value.items()
-        for item in (items if isinstance(items, (list, tuple)) else (items,))
-    ]
+    pairs = []
+    for name, items in value.items():
+        for item in items if isinstance(items, (list, tuple)) else (items,):
+            if isinstance(name, str) and isinstance(item, str):  # as in almost each file
+                pairs.append((name, item))
+            else:
+                pairs.append((text_of(name), text_of(item)))
     return tuple(pairs)
 
 

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ..display import utc_time
@@ -18,7 +19,7 @@ from ..exchange.values import (
     text_headers,
 )
 from ..readings.reading import Reading, reading_of
-from ..readings.reset_unit import Evidence, ResetUnit, ResetUnitInference
+from ..readings.reset_unit import Evidence, ResetUnit, ResetUnitInference, UnitName
 from ..redaction import Redactor
 from .files import FileRecording
 from .layout import Address
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 _MAX_KEPT_BYTES: Final = 64 * 1024**2
 # The memory that the addresses and headers of a usual response take.
 _HEADERS_BYTES: Final = 4096
+_KEPT_BYTES: Final = attrgetter("_kept_bytes")
 
 RawHeaders = Sequence[tuple[bytes, bytes]]
 
@@ -158,25 +160,35 @@ class MemoryRecording(Recording):
         recordings = list(self.history)
         if self not in recordings:  # there is no account, or it has had many sessions since
             recordings.insert(0, self)
-        if sum(each._kept_bytes for each in recordings) <= _MAX_KEPT_BYTES:
+        if sum(map(_KEPT_BYTES, recordings)) <= _MAX_KEPT_BYTES:
             return
         # Not while this recording is locked: two sessions may do this at the same time.
         for each in recordings:
             with each._lock:
-                while each._exchanges and sum(r._kept_bytes for r in recordings) > _MAX_KEPT_BYTES:
+                while each._exchanges and sum(map(_KEPT_BYTES, recordings)) > _MAX_KEPT_BYTES:
                     each._kept_bytes -= _size(each._exchanges.pop(next(iter(each._exchanges))))
 
     @property
     def evidence(self) -> Evidence:
         """The unit of ``X-RateLimit-Reset`` and the reason for it."""
         with self._lock:
-            while self._observed < len(self):
-                self._observed += 1
-                reading = self.reading(self._observed)
-                # A replayed response in a recording says nothing about the live service.
-                if self.is_replay or not reading.is_earlier:
-                    self._inference.observe(reading)
+            self._infer()
             return self._inference.evidence()
+
+    @property
+    def reset_unit(self) -> UnitName:
+        """The unit of ``X-RateLimit-Reset``, as far as it is known."""
+        with self._lock:
+            self._infer()
+            return self._inference.unit
+
+    def _infer(self) -> None:
+        for number in range(self._observed + 1, len(self) + 1):
+            self._observed = number
+            reading = self._reading(number)
+            # A replayed response in a recording says nothing about the live service.
+            if self.is_replay or not reading.is_earlier:
+                self._inference.observe(reading)
 
     def __len__(self) -> int:
         return len(self._readings)
@@ -204,6 +216,9 @@ class MemoryRecording(Recording):
 
     def reading(self, number: int) -> Reading:
         self._check_number(number)
+        return self._reading(number)
+
+    def _reading(self, number: int) -> Reading:
         return self._readings[number - 1]
 
     def readings(self) -> list[Reading]:
@@ -259,13 +274,9 @@ class PlayedRecording(MemoryRecording):
         _, in_file, address, attempt = self._played[number - 1]
         return _as_sent(self._file.decoded(in_file), address, attempt)
 
-    def reading(self, number: int) -> Reading:
-        self._check_number(number)
+    def _reading(self, number: int) -> Reading:
         if self._file.is_third_party:
             return self._readings[number - 1]
-        return self._reading(number)
-
-    def _reading(self, number: int) -> Reading:
         cassette, in_file, *_ = self._played[number - 1]
         return self._reading_of(self._plain(number), cassette, in_file)
 

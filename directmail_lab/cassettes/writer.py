@@ -120,13 +120,17 @@ class LineWriter:
 
     def read(self, start: int) -> bytes:
         """Return what was written from a position on."""
+        end = self.size
         os.lseek(self._file, start, os.SEEK_SET)
         parts = []
-        left = self.size - start
-        while left > 0 and (part := os.read(self._file, left)):
+        left = end - start
+        while left > 0:
+            part = os.read(self._file, left)
+            if not part:
+                break
             parts.append(part)
             left -= len(part)
-        os.lseek(self._file, self.size, os.SEEK_SET)
+        os.lseek(self._file, end, os.SEEK_SET)
         return b"".join(parts)
 
     def append(self, text: bytes) -> None:

@@ -143,7 +143,7 @@ class Reading(NamedTuple):
 
     def redacted(self, redactor: Redactor) -> Reading:
         """Return the reading without the key, which a service may have put in a header."""
-        texts = [self.path, self.elsewhere, *[value or "" for value in self.raw]]
+        texts = [value or "" for value in (self.path, self.elsewhere, *self.raw)]
         redacted = redactor.texts(texts)
         if redacted == texts:
             return self
@@ -200,6 +200,8 @@ class Reading(NamedTuple):
 
         For a date, this is the time from the service's ``Date``, or else from ``at``.
         """
+        if self.raw.retry_after is None:
+            return None
         seconds = _number(self.raw.retry_after)
         if seconds is not None:
             return seconds
@@ -209,7 +211,7 @@ class Reading(NamedTuple):
     @property
     def age_s(self) -> float:
         """For how many seconds a cache has had the response; 0 if the service sent it now."""
-        return _number(self.raw.age) or 0.0
+        return 0.0 if self.raw.age is None else _number(self.raw.age) or 0.0
 
     @property
     def served_at(self) -> float | None:
@@ -316,7 +318,9 @@ def _integer(text: str | None) -> tuple[int | None, str]:
 
 def _number(text: str | None) -> float | None:
     """Return a header's number, an integer or a decimal one, or None."""
-    if text is not None and _DECIMAL.fullmatch(text):
+    if text is None:
+        return None
+    if _DECIMAL.fullmatch(text):
         return float(text)
     return _integer(text)[0]
 

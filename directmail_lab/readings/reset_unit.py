@@ -120,8 +120,8 @@ class ResetUnitInference:
             return
         value = reading.reset_number
         if value:
-            near = [unit for unit in SCALES if _is_plausible(unit, value, reading)]
             self._keep(SCALES, f"reading {self._number} has a number")
+            near = _plausible_units(value, reading)
             self._keep(near, f"reading {self._number} would mean an impossible time")
             if self._inferred == "undetermined":
                 self._observe_movement(value, reading)
@@ -145,9 +145,9 @@ class ResetUnitInference:
 
     def _keep(self, units: Collection[UnitName], why: str, *, counts_down: bool = False) -> None:
         """Exclude all other units."""
-        excluded = [unit for unit in self.candidates if unit not in units]
-        if not (excluded or counts_down):
+        if not counts_down and set(units).issuperset(self.candidates):
             return
+        excluded = [unit for unit in self.candidates if unit not in units]
         left = tuple(unit for unit in self.candidates if unit in units)
         self.candidates = left
         if excluded:
@@ -238,17 +238,21 @@ class _Countdown:
         return unit if is_clear else None
 
 
-def _is_plausible(unit: UnitName, value: float, reading: Reading) -> bool:
-    """Return whether a value may be the time of a renewal in this unit, by its size."""
-    scale = SCALES[unit]
-    seconds = value * scale.seconds
-    if scale.counts_down:
-        return seconds <= _LONGEST_LEFT_S[unit]
-    served_at = reading.served_at
-    now = reading.at if served_at is None else served_at
-    # `now` may be NaN. Then every time since 2000 is plausible.
-    is_far = seconds < now - _SKEW_S or seconds > now + _LONGEST_AHEAD_S + _SKEW_S
-    return seconds >= _YEAR_2000_S and not is_far
+def _plausible_units(value: float, reading: Reading) -> list[UnitName]:
+    """Return the units in which a value may be the time of a renewal, by its size."""
+    units: list[UnitName] = []
+    for unit, scale in SCALES.items():
+        seconds = value * scale.seconds
+        if scale.counts_down:
+            if seconds <= _LONGEST_LEFT_S[unit]:
+                units.append(unit)
+        elif seconds >= _YEAR_2000_S:
+            served_at = reading.served_at
+            now = reading.at if served_at is None else served_at
+            # `now` may be NaN. Then every time since 2000 is plausible.
+            if not (seconds < now - _SKEW_S or seconds > now + _LONGEST_AHEAD_S + _SKEW_S):
+                units.append(unit)
+    return units
 
 
 def renewal_time(reading: Reading, unit: UnitName) -> float | None:
@@ -261,7 +265,7 @@ def renewal_time(reading: Reading, unit: UnitName) -> float | None:
     value = reading.reset_number
     if value is None:
         return seconds_of(reading.raw.reset)
-    if scale is None or (value and not _is_plausible(unit, value, reading)):
+    if scale is None or (value and unit not in _plausible_units(value, reading)):
         return None
     since = reading.at - reading.age_s if scale.counts_down else 0.0
     return since + value * scale.seconds

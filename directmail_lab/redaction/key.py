@@ -177,8 +177,10 @@ class _Forms(Hidden):
 
     def is_hinted_at(self, lower: str) -> bool:
         """Return whether a text of `lower_ascii`, which may be quoted as JSON, has a hint."""
-        is_plain = any(map(lower.__contains__, self.__hints))
-        return is_plain or any(escape.search(lower) for escape in self.__escapes)
+        if any(map(lower.__contains__, self.__hints)):
+            return True
+        percent, backslash, ampersand = self.__escapes
+        return bool(percent.search(lower) or backslash.search(lower) or ampersand.search(lower))
 
     def is_in(self, text: str, lower: str) -> bool:
         """Return whether any form is in a text; ``lower`` is its `lower_ascii`."""
@@ -254,7 +256,10 @@ class KeySearch(Hidden):
 
     def may_be_in(self, lower: str) -> bool:
         """Return whether a text of `lower_ascii`, which may be quoted as JSON, hints at a key."""
-        return any(forms.is_hinted_at(lower) for forms in self.__forms.values())
+        for forms in self.__forms.values():  # noqa: SIM110 (this runs for each message)
+            if forms.is_hinted_at(lower):
+                return True
+        return False
 
     def removed_from(self, text: str) -> str:
         """Return a text with a placeholder for each form of a key."""

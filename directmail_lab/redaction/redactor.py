@@ -135,7 +135,7 @@ class Redactor(Hidden):
         self.__keys = KeySearch(secrets)
         self.__version: object = None
         self.__redact = (redact,) if isinstance(redact, str) else tuple(redact)
-        self.__personal = Pseudonyms(self.__redact)
+        self.__personal = Pseudonyms(self.__redact) or None
 
     @property
     def redact(self) -> tuple[str, ...]:
@@ -293,9 +293,9 @@ class Redactor(Hidden):
             self.__keys.learn(secrets, REDACTED)
 
     def _without_credential_headers(self, interaction: Interaction) -> Interaction:
-        messages = interaction.request, interaction.response
-        sent, received = (self._headers(message.headers) for message in messages)
-        if (sent, received) == (interaction.request.headers, interaction.response.headers):
+        sent = self._headers(interaction.request.headers)
+        received = self._headers(interaction.response.headers)
+        if sent is interaction.request.headers and received is interaction.response.headers:
             return interaction
         request = replace(interaction.request, headers=sent)
         response = replace(interaction.response, headers=received)
@@ -326,11 +326,9 @@ class Redactor(Hidden):
 
     def _headers(self, headers: Headers) -> Headers:
         """Return the headers that may be written, with ``<REDACTED>`` for credentials."""
-        masks = [mask_header(name) for name, _ in headers]
-        if not self.__personal and masks.count("") == len(masks):
-            return headers
         kept = []
-        for (name, value), mask in zip(headers, masks, strict=True):
+        for name, value in headers:
+            mask = mask_header(name)
             if mask is None:
                 continue
             if mask == _SETS_COOKIE:
@@ -340,7 +338,8 @@ class Redactor(Hidden):
             elif self.__personal:
                 value = value and self.__personal.field(name, value)
             kept.append((name, value))
-        return tuple(kept)
+        written = tuple(kept)
+        return headers if written == headers else written
 
     def _body(self, body: bytes, headers: Headers, stand_in: Callable[[str], str]) -> bytes:
         """Return a redacted body. If something was removed from it, it is no longer compressed."""

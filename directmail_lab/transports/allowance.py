@@ -180,7 +180,7 @@ class Allowance:
             if not is_new and abs(at - self.renews_at) <= tolerance_s:
                 # The same renewal again. Values are rounded up, so the earlier one is more precise.
                 at = min(at, self.renews_at)
-            self.renews_at, self.in_seconds_at = at, reading.at + (reading.reset_number or 0)
+            self.renews_at = at
 
     def _learn_of_others(self, reading: Reading) -> None:
         """Keep in reserve what others are likely to use while our next requests are under way."""
@@ -196,14 +196,18 @@ class Allowance:
 
     def _renewal(self, reading: Reading) -> tuple[float, float]:
         """Return when the allowance renews by our clock, and the greatest error in seconds."""
+        value = reading.reset_number or 0
         tolerance_s = _DELAY_S + (reading.elapsed_s or 0.0)
+        self.in_seconds_at = reading.at + value
         self.is_renewal_known = True
-        if reading.retry_after_s is not None and reading.status >= 400:
-            return reading.at + reading.retry_after_s, tolerance_s
-        self.largest_reset = max(self.largest_reset, reading.reset_number or 0)
-        unit = self._unit(reading)
+        if reading.status >= 400:
+            retry_after_s = reading.retry_after_s
+            if retry_after_s is not None:
+                return reading.at + retry_after_s, tolerance_s
+        self.largest_reset = max(self.largest_reset, value)
+        unit = self._unit(value)
         at = renewal_time(reading, unit)
-        if at is None or not (reading.reset_text or self.largest_reset):
+        if at is None or not (self.largest_reset or reading.reset_text):
             # If all values of Reset are 0, they say nothing. After 2 and 1, 0 means "now".
             self.is_renewal_known = False
             return max(self.began_at + TYPICAL_WINDOW_S, reading.at + 1.0), tolerance_s
@@ -215,13 +219,12 @@ class Allowance:
             at -= ahead_s if not -1.0 - tolerance_s <= ahead_s <= 0.0 else 0.0
         return at, scale.seconds + tolerance_s
 
-    def _unit(self, reading: Reading) -> UnitName:
+    def _unit(self, value: float) -> UnitName:
         """Return the unit of Reset, or if it is uncertain, the one with the shortest safe wait."""
         unit = self.reset_unit()
         if unit != "undetermined":
             return unit
-        is_small = self.largest_reset < _LEAST_MILLISECONDS
-        is_small &= (reading.reset_number or 0) <= self.max_wait_s
+        is_small = self.largest_reset < _LEAST_MILLISECONDS and value <= self.max_wait_s
         return "seconds_left" if self.is_in_seconds or is_small else "milliseconds_left"
 
     def _learn_from_refusal(self, reading: Reading) -> None:
@@ -231,7 +234,7 @@ class Allowance:
             return
         # A refusal alone proves nothing: another program may have used up the new window. But if
         # the value fell as seconds do (1800, and 1798 after 1.8 s), it is not in milliseconds.
-        if self.reset_unit() == "undetermined" and self._unit(reading) == "milliseconds_left":
+        if self.reset_unit() == "undetermined" and self._unit(value) == "milliseconds_left":
             self.is_in_seconds |= abs(reading.at + value - self.in_seconds_at) <= 2.0
         # If the renewal that Reset names has passed, and the request was still refused, Reset is
         # rounded down. If only the unit was wrong, assume that too: waiting a second too long costs

@@ -28,7 +28,7 @@ from ..redaction.redactor import carries_credentials
 from ..settings import is_loopback, origin_of, variable
 from ..tracebacks import clear_locals, hide_frames, without_traceback
 from .body import Body
-from .extensions import Sent, call_of
+from .extensions import Call, Sent, call_of
 
 if TYPE_CHECKING:
     from ..credentials import ApiKey
@@ -91,9 +91,10 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
 
     @hide_frames
     def handle_request(self, request: httpx.Request) -> httpx.Response:
-        signed = self._checked_and_signed(request)
-        if send := call_of(request).send:
-            return _received(request, send(signed))
+        call = call_of(request)
+        signed = self._checked_and_signed(request, call)
+        if call.send is not None:
+            return _received(request, call.send(signed))
         process = os.getpid()
         # If several threads arrive at once, they share one pool: `setdefault` keeps the first.
         pool = self._pools.get(process) or self._pools.setdefault(
@@ -115,10 +116,10 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
 
     @hide_frames
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        signed = self._checked_and_signed(request)
-        send = call_of(request).send
-        if send is not None:
-            return _received(request, await send(signed))
+        call = call_of(request)
+        signed = self._checked_and_signed(request, call)
+        if call.send is not None:
+            return _received(request, await call.send(signed))
         pool = await self._pool_of_this_loop()
         try:
             response = await pool.handle_async_request(signed)
@@ -142,9 +143,9 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
             self._loop_pools[place] = await anext(opened), opened
         return self._loop_pools[place][0]
 
-    def _checked_and_signed(self, request: httpx.Request) -> httpx.Request:
+    def _checked_and_signed(self, request: httpx.Request, call: Call) -> httpx.Request:
         """Return a copy of the request with the key, or the request if it is sent without."""
-        url, call = request.url, call_of(request)
+        url = request.url
         if self._api_key is None and not call.send:
             raise NotConnectedError(
                 "This session has no key, and records only the clients of the code under test.",

@@ -23,7 +23,7 @@ from ..readings.reset_unit import UnitName
 from ..readings.sharing import SharedAllowances, name_of_shared
 from ..settings import Origin, origin_of
 from .allowance import Allowance, Pace
-from .extensions import call_of, of
+from .extensions import Call, call_of, of
 
 if TYPE_CHECKING:
     from . import Transport
@@ -101,10 +101,9 @@ class Allowances:
             return
         self._limits[operation] = limit
         self._sharing.observe(operation, limit, reading.remaining)
-        shared = name_of_shared(limit)
-        if self._sharing.is_shared(limit) and shared not in self._allowances:
+        if self._sharing.is_shared(limit):
             # The operation that showed it knows what remains.
-            self._allowances[shared] = self._allowances[operation]
+            self._allowances.setdefault(name_of_shared(limit), self._allowances[operation])
 
     @property
     def waiting_until(self) -> dict[str, float]:
@@ -165,9 +164,10 @@ class PacingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
     backoff: Callable[[int], float] = _backoff_s
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
-        if call_of(request).is_foreign:
+        call = call_of(request)
+        if call.is_foreign:
             return self.inner.handle_request(request)
-        with _Attempts(self, request) as attempts:
+        with _Attempts(self, request, call) as attempts:
             while True:
                 while seconds := attempts.wait_s():
                     self.sleep(attempts.show(seconds))
@@ -183,9 +183,10 @@ class PacingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
                         response.read()
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        if call_of(request).is_foreign:
+        call = call_of(request)
+        if call.is_foreign:
             return await self.inner.handle_async_request(request)
-        with _Attempts(self, request) as attempts:
+        with _Attempts(self, request, call) as attempts:
             while True:
                 while seconds := attempts.wait_s():
                     await self.sleep_async(attempts.show(seconds))
@@ -205,19 +206,23 @@ class PacingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
 class _Attempts:
     """The attempts at one request: when each may be sent, and whether there is another."""
 
-    def __init__(self, transport: PacingTransport, request: httpx.Request) -> None:
-        self._transport, self._request, self._call = transport, request, call_of(request)
-        method = (
-            "GET" if request.method == "HEAD" else request.method
-        )  # HEAD and GET share an allowance
+    def __init__(self, transport: PacingTransport, request: httpx.Request, call: Call) -> None:
+        self._transport = transport
+        self._request = request
+        self._call = call
+        # HEAD and GET share an allowance.
+        method = "GET" if request.method == "HEAD" else request.method
         url = request.url
         is_own = transport.own_origin in (None, origin_of(url))
         place = "" if is_own else f"{url.scheme}://{url.netloc.decode('ascii')}"
         self._operation = f"{method} {place}{_operation_of(url.path)}"
         self._allowance = transport.allowances.of(self._operation)
-        self._clock, self._lock = transport.clock, transport.allowances.lock
-        self._give_up_at, self._not_before = self._clock() + self._allowance.max_wait_s, 0.0
-        self._failures = self._refusals = 0
+        self._clock = transport.clock
+        self._lock = transport.allowances.lock
+        self._give_up_at = self._clock() + self._allowance.max_wait_s
+        self._not_before = 0.0
+        self._failures = 0
+        self._refusals = 0
         self._reason = ""
         self._bar: Any = None
         self._bar_left_s = 0.0
@@ -277,11 +282,10 @@ class _Attempts:
             self._bar_left_s = seconds - piece_s
         return piece_s
 
-    def _close_bar(self) -> None:
-        if self._bar is not None:
-            self._bar.close()
-            self._bar = None
-            self._transport.allowances.shown.release()
+    def _close_bar(self, bar: Any) -> None:
+        bar.close()
+        self._bar = None
+        self._transport.allowances.shown.release()
 
     def is_repeated_after(self, outcome: httpx.Response | httpx.TransportError) -> bool:
         """Return whether to send the request again, after the waits that come next.
@@ -324,7 +328,8 @@ class _Attempts:
         return self
 
     def __exit__(self, error: object, *_: object) -> None:
-        self._close_bar()
+        if self._bar is not None:
+            self._close_bar(self._bar)
         if error is not None:
             self._settle(None)
 

@@ -73,15 +73,17 @@ class _Exchange:
         self._request = request
         self._started = transport.timer()
         self._begun: Begun | None = None
-        records_write = transport.cassette is not None and is_write(request)
-        call_of(request).state.before_sending = self._begin if records_write else None
+        self._state = call_of(request).state
+        self._state.before_sending = None
+        if transport.cassette is not None and is_write(request):
+            self._state.before_sending = self._begin
 
     def _begin(self) -> None:
         """Record a write before it is sent: a kill must not let a later run send it again."""
         cassette = self._transport.cassette
         assert cassette is not None, "only then it is called"
         at = datetime.fromtimestamp(self._transport.clock(), UTC)
-        attempt = call_of(self._request).state.recorded + 1
+        attempt = self._state.recorded + 1
         self._begun = cassette.begin(request_value(self._request), at, attempt=attempt)
 
     def _time(self) -> None:
@@ -104,13 +106,14 @@ class _Exchange:
 
     def received(self, response: httpx.Response) -> httpx.Response:
         """Return the response with a body that is kept, and recorded, as its caller reads it."""
+        is_recorded = self._transport.cassette is not None
         self._time()
-        self._observed = self._observe(response, is_told=self._transport.cassette is None)
+        self._observed = self._observe(response, is_told=not is_recorded)
         self._coding = response.headers.get("content-encoding", "")
         # Without the body, which refers to this exchange.
-        self._head = Response(response.status_code)
-        if self._transport.cassette is not None:
-            self._head = response_value(response, b"")
+        self._head = (
+            response_value(response, b"") if is_recorded else Response(response.status_code)
+        )
         stream = response.stream
         body = stream if isinstance(stream, Body) else Body(stream)
         body.length = self._length(response)
@@ -167,7 +170,7 @@ class _Exchange:
         """Keep a request that was sent, although its caller gets no response."""
         call = call_of(self._request)
         is_failure = isinstance(error, httpx.TransportError)
-        if call.state.sent is Sent.NOTHING or isinstance(error, DirectMailLabError):
+        if self._state.sent is Sent.NOTHING or isinstance(error, DirectMailLabError):
             return  # it was not sent
         if isinstance(error, Exception) and not is_failure and call.send is not None:
             return  # a bug of another client, which may have sent nothing
@@ -213,15 +216,14 @@ class _Exchange:
         cassette = self._transport.cassette
         if cassette is None:
             return {}
-        state = call_of(self._request).state
-        attempt = state.recorded + 1
+        attempt = self._state.recorded + 1
         sent = request_value(self._request)
         at = datetime.fromtimestamp(self._at, UTC)
         interaction = Interaction(sent, response, at, self._elapsed_s, attempt)
         written = cassette.record(interaction, self._begun)
         if written is None:
             return {}
-        state.recorded = attempt  # what before_record leaves out does not count
+        self._state.recorded = attempt  # what before_record leaves out does not count
         return {
             "source": "recorded",
             "cassette": cassette.name,
