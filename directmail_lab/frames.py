@@ -19,9 +19,10 @@ from .credentials import known_keys
 from .display import plural, utc_time
 from .errors import DirectMailLabError, NotJSONError
 from .exchange.bodies import Path, decode_text, leaves, plain_text, read_json, unwrap
+from .exchange.next_page import only_list
 from .http import httpx
 from .redaction.key import KeySearch
-from .tracebacks import hide_frames
+from .tracebacks import hide_frames, warn_caller
 from .transports.extensions import of
 
 MOST_CELLS: Final = 50_000_000
@@ -105,9 +106,10 @@ def frame(
         and a warning names those that failed.
     record_path
         ``"auto"`` unwraps an envelope: an object whose ``data`` is an array, or
-        an object without an ``id`` whose ``data`` is an object. None never
-        unwraps. Any other text is the name of a member, or a dotted path to
-        one.
+        an object without an ``id`` whose ``data`` is an object. It warns of
+        another list, such as ``items``, with nothing but page data beside it.
+        None never unwraps. Any other text is the name of a member, or a dotted
+        path to one.
     on_error
         What to do with a response that has an error status: ``"raise"`` an
         error, or ``"keep"`` it and return a frame of its body.
@@ -152,6 +154,7 @@ def frame(
     if isinstance(body, pd.DataFrame):
         body.attrs.update(_describe(given))
         return body
+    _warn_of_list(body, record_path)
     records, envelope = unwrap(body, record_path)
     table = _table(records if isinstance(records, list | tuple) else [records], given)
     if envelope is not None:
@@ -174,6 +177,8 @@ def _frame_of_many(results: Any, record_path: str | None, on_error: str) -> pd.D
         if isinstance(body, pd.DataFrame):
             body = body.to_dict("records")
         is_page = isinstance(result, httpx.Response) and of(result).is_page
+        if not is_page:
+            _warn_of_list(body, record_path)
         found, _ = unwrap(body, record_path, is_page=is_page)
         records += found if isinstance(found, list) else [found]
         good.append(result)
@@ -186,6 +191,18 @@ def _frame_of_many(results: Any, record_path: str | None, on_error: str) -> pd.D
     table = _table(records, good[0] if good else None)
     table.attrs["pages"] = len(good)
     return table
+
+
+def _warn_of_list(body: object, record_path: str | None) -> None:
+    """Warn if a body becomes one row, and all but a list in it is about the page."""
+    member = only_list(body) if record_path == "auto" else None
+    if member is not None:
+        name = _without_key(member)
+        warn_caller(
+            f"This body is one row of the frame, and {name!r} in it seems to be a list of "
+            f'records. For a row each: frame(…, record_path="{name}"). If one row is right: '
+            "record_path=None."
+        )
 
 
 # -- responses ---------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+import warnings
 from traceback import walk_tb
 from typing import TYPE_CHECKING, Any
 
@@ -193,6 +194,21 @@ def test_data_is_unwrapped_if_it_is_an_object_or_an_array(data: object) -> None:
     assert list(table.columns) == (["id"] if is_envelope else ["data", "total"])
     assert table.attrs.get("envelope") == ({"total": 2} if is_envelope else None)
     assert "envelope" not in whole.attrs
+
+
+@pytest.mark.parametrize("many", [False, True], ids=["one", "a list of responses"])
+def test_a_list_beside_page_data_gives_one_row_and_the_call_for_its_rows(many: bool) -> None:
+    """Whoever asked for one row gets no warning, and neither does who has a record with a list."""
+    got = response(b'{"items": [{"id": 1}, {"id": 2}], "total": 2, "nextPage": null}')
+    with pytest.warns(UserWarning, match=r'a row each: frame\(…, record_path="items"\)') as warned:
+        table = frame([got] if many else got)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        frame(got, record_path=None)
+        order = frame({"total": 2, "currency": "EUR", "items": [{"id": 1}]})
+
+    assert [len(table), len(order), len(warned)] == [1, 1, 1]
+    assert warned[0].filename == __file__
 
 
 def test_a_dotted_record_path_selects_nested_records() -> None:

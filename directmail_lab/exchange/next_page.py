@@ -47,6 +47,11 @@ _OFFSETS: Final = _names("offset pageoffset skip start startat startindex")
 _PAGE_SIZES: Final = _names("pagesize perpage size")
 _LIMITS: Final = _names("itemsperpage limit maxresults pagelimit top")
 _USUAL_SIZES: Final = (10, 15, 20, 25, 30)
+# All that a body says of its page, and not of its records.
+_OF_A_PAGE: Final = frozenset(("first", "hasprevious", "prev", "previous", "self")).union(
+    *(_AROUND, _ADDRESSES, _TOKENS, _UNCERTAIN_TOKENS, _MORE, _IS_LAST, _TOTALS, _PAGE_COUNTS),
+    *(_PAGE_NUMBERS, _OFFSETS, _PAGE_SIZES, _LIMITS),
+)
 # The names under which a body repeats the parameter "page".
 _PAGE_ALIASES: Final = _names("currentpage number")
 
@@ -145,6 +150,21 @@ def read_page(
     for path, value in leaves(body):
         _add_field(page, path, value)
     return page
+
+
+def only_list(body: object) -> str | None:
+    """Return the member of a body with its records, if all others are about the page, or None.
+
+    It is ``items`` in ``{"items": [{"id": 1}], "next": null}``, which is no record itself.
+    """
+    if not isinstance(body, dict) or "data" in body:
+        return None
+    _, others = unwrap(body, is_page=True)
+    names = {_plain(str(name)).removeprefix("next") or "next" for name in others or ()}
+    if others is None or not names <= _OF_A_PAGE:
+        return None
+    [member] = body.keys() - others.keys()
+    return str(member)
 
 
 def _add_header(page: Page, name: str, text: str) -> None:

@@ -20,6 +20,7 @@ from ..cassettes import Recording
 from ..display import CONTROLS, plural, utc_time, whole_html
 from ..errors import CassetteError, CassetteFormatError, DirectMailLabError
 from ..exchange.bodies import declared_charset, decode_text, read_json, shown_missing, unpack
+from ..exchange.next_page import only_list
 from ..exchange.operations import query_of
 from ..exchange.values import (
     Interaction,
@@ -416,7 +417,9 @@ def table(recording: Recording, number: int) -> dict[str, Any]:
     """
     from ..frames import frame  # imported here, like `view_of` above
 
-    whole = frame(response_of(recording, number), on_error="keep")
+    response = response_of(recording, number)
+    body, _ = read_json(response.content, response.charset_encoding)
+    whole = frame(response, record_path=only_list(body) or "auto", on_error="keep")
     first = whole.iloc[:_TABLE_ROWS].astype(object)
     values = first.mask(first.isna(), "").to_numpy()
     columns = [list(map(_cell, column)) for column in values.T]
