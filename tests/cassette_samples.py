@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import gc
+import sys
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from directmail_lab.cassettes import Cassette, read_cassette
 from directmail_lab.cassettes.vcr_files import block_text
 from directmail_lab.exchange.values import Interaction, Request, Response
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 BASE_URL = "https://api.example.test"
 NOON = datetime(2026, 11, 21, 12, 0, 0, 123456, tzinfo=UTC)
@@ -75,3 +80,21 @@ def theirs(
 def paths_in(path: Path) -> list[str]:
     """Return the paths that a cassette file has requests for."""
     return [each.request.uri.removeprefix(BASE_URL) for each in read_cassette(path).interactions]
+
+
+def count_calls(act: Callable[[], object]) -> int:
+    """Return how many Python functions an action calls, without those of garbage collection."""
+    count = 0
+
+    def note(frame: Any, event: str, arg: Any) -> None:
+        nonlocal count
+        count += event == "call"
+
+    gc.disable()
+    sys.setprofile(note)
+    try:
+        act()
+    finally:
+        sys.setprofile(None)
+        gc.enable()
+    return count

@@ -13,6 +13,7 @@ import time
 import warnings
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,17 @@ from unittest import mock
 
 import httpx
 import pytest
-from cassette_samples import BASE_URL, answered, get, opened, paths_in, post, recorded, theirs
+from cassette_samples import (
+    BASE_URL,
+    answered,
+    count_calls,
+    get,
+    opened,
+    paths_in,
+    post,
+    recorded,
+    theirs,
+)
 from faulty_service import FaultyService
 from vcr.persisters.filesystem import FilesystemPersister
 from vcr.serializers import yamlserializer
@@ -498,19 +509,10 @@ def test_a_write_differs_from_an_earlier_one_by_any_value_and_its_type(tmp_path:
         assert not any(map(cassette.sent_before, others))
 
 
-def steps_of(cassette: Cassette, write: Interaction) -> int:
-    """Return how many calls it takes to send a write and to record its response."""
-    steps = 0
-
-    def count(frame: Any, event: str, arg: Any) -> None:
-        nonlocal steps
-        steps += event == "call"
-
-    sys.setprofile(count)
+def send_letter(cassette: Cassette, write: Interaction) -> None:
+    """Record a write before it is sent, and its response."""
     assert not cassette.sent_before(write.request)
     cassette.record(write, begin(cassette, write))
-    sys.setprofile(None)
-    return steps
 
 
 @pytest.mark.parametrize("left", ["the cassette", "an unfinished recording"])
@@ -526,10 +528,17 @@ def test_a_new_letter_takes_as_long_on_the_second_day_as_on_the_first(
             path.rename(path.with_name(f"{size}.unfinished.yaml"))
             update(path, old())
         with opened(path, "update") as cassette:
-            steps_of(cassette, letter("first"))  # which reads the old ones once
-            steps.append(steps_of(cassette, letter("second")))
+            send_letter(cassette, letter("first"))  # which reads the old ones once
+            steps.append(count_calls(partial(send_letter, cassette, letter("second"))))
 
     assert steps[0] == steps[1]
+
+
+def fail_and_succeed(cassette: Cassette, request_id: str) -> None:
+    """Record a failure and then a success of the same request, with headers of their own."""
+    request = replace(get("/0"), headers=(("x-request-id", request_id),))
+    cassette.record(answered(request, status=503))
+    cassette.record(answered(request))
 
 
 def test_failures_and_changing_headers_take_as_long_as_on_the_first_day(tmp_path: Path) -> None:
@@ -539,24 +548,8 @@ def test_failures_and_changing_headers_take_as_long_as_on_the_first_day(tmp_path
         path = tmp_path / f"{size}.yaml"
         update(path, *(old(f"{number}") for number in range(size)))
         with opened(path, "update") as cassette:
-
-            def record(number: int, status: int, cassette: Cassette = cassette) -> None:
-                request = replace(get("/0"), headers=(("x-request-id", f"{number}"),))
-                cassette.record(answered(request, status=status))
-
-            record(1, 503)
-            record(2, 200)
-            count = 0
-
-            def profile(frame: Any, event: str, arg: Any) -> None:
-                nonlocal count
-                count += event == "call"
-
-            sys.setprofile(profile)
-            record(3, 503)
-            record(4, 200)
-            sys.setprofile(None)
-            steps.append(count)
+            fail_and_succeed(cassette, "1")
+            steps.append(count_calls(partial(fail_and_succeed, cassette, "2")))
 
     assert steps[0] == steps[1]
 

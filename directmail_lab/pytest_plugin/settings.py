@@ -197,12 +197,12 @@ def cassette_path(node: Node, cassette: str | Path | None) -> Path:
         if not own.is_dir():
             return file_of(own)
     elif cassette is not None:
-        from ..cassettes import find_cassette
+        from ..cassettes.library import find_cassette, new_cassette_path
         from ..errors import NotRecordedError
 
         with suppress(NotRecordedError):  # the same file as for `replay(name)`
             return find_cassette(cassette, [folder])
-        return folder / f"{re.sub(r'[.]ya?ml$', '', cassette)}.yaml"
+        return new_cassette_path(cassette, [folder])
     return (
         _there(own / "directmail_session") if isinstance(node, pytest.Module) else _own(node, own)
     )
