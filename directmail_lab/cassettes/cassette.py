@@ -256,11 +256,16 @@ class Cassette:
             self.on_unmatched(failure)
             raise failure
         if self._recorder is not None:
-            self._recorder.refuse_if_full()
+            self.refuse_if_full()
             return []
         refusal = self._player.refusal(request, is_played=is_played)
         self.on_unmatched(refusal)
         raise refusal
+
+    def refuse_if_full(self) -> None:
+        """Raise `CassetteError` if a recording has no room for another interaction."""
+        if self._recorder is not None:
+            self._recorder.refuse_if_full()
 
     def _played(self, number: int, request: Request) -> Played:
         """Return a response to play: with ``like``, as another program recorded it."""

@@ -232,9 +232,13 @@ def _played_for(request: httpx.Request, mode: Mode) -> list[Played]:
         )
     call.state.attempt = 0
     call.state.recorded = 0
-    if mode.cassette is None or (is_sent_again(request) and mode.cassette.records):
+    cassette = mode.cassette
+    if cassette is None or (is_sent_again(request) and cassette.records):
         return []
-    return mode.cassette.play(request_value(request))
+    if cassette.updates:  # then it replays nothing
+        cassette.refuse_if_full()
+        return []
+    return cassette.play(request_value(request))
 
 
 def _was_cancelled(request: httpx.Request, played: Played) -> bool:
