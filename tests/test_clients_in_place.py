@@ -244,6 +244,28 @@ def test_a_write_is_not_sent_again_however_its_redirect_is_written(
     assert [each.uri for each in service.received if each.method != "HEAD"] == paths
 
 
+def test_a_write_follows_its_redirect_if_a_test_says_so(
+    send: Send, service: ClientService, tmp_path: Path
+) -> None:
+    """A slash that is missing at the end of an address is the usual case."""
+    path = tmp_path / "redirect.yaml"
+    asked = Asked("POST", f"{service.base_url}/v1/elsewhere", b"name|city")
+    raw = outcome(send, asked)
+    sent = service.counts
+    service.received.clear()
+    with recording(path) as session:
+        session._fix_writes("", "", follows=True)
+        recorded = outcome(send, asked)
+    sent_again = service.counts
+    service.close()
+    with replaying(path):
+        replayed = outcome(send, asked)
+
+    assert raw == recorded == replayed
+    assert sent == sent_again
+    assert len(read_cassette(path)) == sent.total()
+
+
 def test_a_request_that_the_session_refused_is_not_sent_by_another_client(
     service: ClientService, tmp_path: Path
 ) -> None:

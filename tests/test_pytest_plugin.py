@@ -25,6 +25,7 @@ import pytest_recording.plugin  # noqa: F401
 import requests  # noqa: F401
 import vcr  # noqa: F401
 from cassette_samples import answered, get, theirs
+from client_service import ClientService
 from key_search import traces
 from marks import slow
 from typer.testing import CliRunner
@@ -751,6 +752,21 @@ def test_a_write_of_a_patched_client_is_refused_with_the_option_that_allows_it(r
             "to record it again: *=once --directmail-allow-writes",
         ]
     )
+
+
+def test_a_marker_lets_a_write_follow_its_redirect(run: Run) -> None:
+    """Without it, the refusal names it. The replay needs neither."""
+    test = "def test_it(): assert httpx.post({!r}, follow_redirects=True).status_code == 201"
+    marker = "import httpx, pytest\n@pytest.mark.directmail(patch=True, allow_writes={!r})\n"
+    with ClientService() as service:
+        source = test.format(f"{service.base_url}/v1/elsewhere")
+        refused = run(marker.format(True) + source, RECORD, failed=1)
+        run(marker.format("redirected") + source, AGAIN_ALL, passed=1)
+        sent = service.counts
+    run(marker.format("redirected") + source, passed=1)
+
+    refused.stdout.fnmatch_lines(['*mark it @pytest.mark.directmail(allow_writes="redirected").*'])
+    assert sent == {"POST /v1/elsewhere": 2, "POST /v1/rows": 1}
 
 
 def test_an_ini_file_allows_no_writes(pytester: pytest.Pytester, run: Run) -> None:

@@ -73,6 +73,10 @@ _BLOCK: Final = "directmail_network_block"  # a plugin's name
 _WRITE_ADVICE: Final = (
     f"Run pytest {WRITES_OPTION}, or mark the test @pytest.mark.directmail(allow_writes=True)."
 )
+_REDIRECT_ADVICE: Final = (
+    "Send it to the other address (often the same one with a slash at its end). If the test is to "
+    'send both, mark it @pytest.mark.directmail(allow_writes="redirected").'
+)
 _LONGEST_WAIT_S, _PAUSE_S = 60.0, 0.02  # while another worker records the cassette
 
 
@@ -354,7 +358,7 @@ def _replaying(path: Path, _: str, settings: Settings, node: Node) -> Session:  
         session, recording = replaying_session(read_recording(path, settings.deserialize))
     else:  # a test that sends nothing needs no cassette
         session, recording = Session(NO_ADDRESS), FileRecording(path.stem, path=path)
-    session._fix_writes(_WRITE_ADVICE)
+    session._fix_writes(_WRITE_ADVICE, _REDIRECT_ADVICE)
     session._matching = settings.matching
     session.replay(recording, repeat=settings.repeat)
     return session
@@ -375,14 +379,15 @@ def _recording(path: Path, mode: RecordMode, settings: Settings, node: Node) -> 
     session = Session(
         address,
         key,
-        allow_writes=settings.allow_writes or node.config.getoption(WRITES_OPTION),
+        allow_writes=bool(settings.allow_writes or node.config.getoption(WRITES_OPTION)),
         retry=settings.retry,
     )
     # An async test's event loop is closed before the fixture ends, so no connection may stay open.
     session.async_client.headers["Connection"] = "close"
     if settings.is_patched:
         session._take_senders()
-    session._fix_writes(_WRITE_ADVICE)
+    follows = settings.allow_writes == "redirected"
+    session._fix_writes(_WRITE_ADVICE, _REDIRECT_ADVICE, follows=follows)
     session._matching = settings.matching
     options = settings.given("redact", "before_record")
     # Another worker of xdist may be recording the same cassette.

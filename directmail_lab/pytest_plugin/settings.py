@@ -81,7 +81,7 @@ class Settings:
     )
     base_url: str | None = _setting(None, ini="the address if DIRECTMAIL_BASE_URL is not set")
     retry: bool = _setting(False, True, False)
-    allow_writes: bool = _setting(False, True, False)
+    allow_writes: bool | Literal["redirected"] = _setting(False, True, False, "redirected")
     patch: bool | Sequence[str] = _setting(
         False, ini="true, or hosts that clients reach directly", kind="args"
     )
