@@ -86,13 +86,12 @@ def explore_cells(cassette: str) -> tuple[str, ...]:
         "# Explore a direct mail API\n\nRun each cell with Shift+Enter. The key stays in the "
         "kernel's memory: it is not in this notebook.",
         "import directmail_lab as dm\n\ndm.login()",
-        "From here on, each request is sent and recorded: on another day, the cells show its "
-        "responses. A reader without a key replays the last ones, so you can share this notebook "
-        "with `directmail-lab share`.",
+        "From here on, each request is sent and recorded. A reader without a key replays the last "
+        "responses, so you can share this notebook with `directmail-lab share`.",
         f'dm.record("{cassette}")',
         "Your record:",
         "dm.me()",
-        "The explorer lists each request with its response, as it happens. **New request** writes "
+        "The panel lists each request with its response, as it happens. **New request** writes "
         "another one. A curl command can be pasted as its address.",
         "dm.browse()",
         "Your rate limits, and the rate limits as a chart:",

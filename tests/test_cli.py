@@ -154,7 +154,7 @@ def test_a_failed_command_prints_one_line_and_exits_with_2(words: str, says: str
     [
         (
             "me",
-            "Set DIRECTMAIL_BASE_URL and DIRECTMAIL_API_KEY, or use --cassette if there is one",
+            "Set DIRECTMAIL_BASE_URL and DIRECTMAIL_API_KEY. Some commands read a recording",
         ),
         (
             "check-contract --cassette nowhere",

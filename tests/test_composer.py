@@ -303,7 +303,7 @@ def test_only_what_the_question_said_is_confirmed(
     sent = page.ask("confirm", token=asked["token"])
 
     assert "sent before" not in asked["question"]
-    assert "since the question" in sent["problem"]
+    assert "after the question" in sent["problem"]
     assert service.requests == {"POST /v1/letters": 1}
 
 
@@ -352,7 +352,7 @@ def test_a_write_is_not_confirmed_after_another_session_was_opened(
     dm.connect(service.base_url, service.api_key, pace="off", allow_writes=True)
     problem = page.ask("confirm", token=token)["problem"]
 
-    assert problem.startswith("Nothing was sent: another session is open")
+    assert problem.startswith("Nothing was sent: after the question, another session")
     assert not service.requests
 
 

@@ -2075,7 +2075,7 @@ def test_what_does_not_go_with_patched_clients_fails_at_once(run: Run) -> None:
         """
     result = run(source, errors=2)
 
-    result.stdout.fnmatch_lines(["*test_respx uses respx, *", "*taken the place of urllib3*"])
+    result.stdout.fnmatch_lines(["*test_respx uses respx and *", "*taken the place of urllib3*"])
 
 
 @pytest.mark.posix("fork")

@@ -475,7 +475,7 @@ def test_the_panel_asks_before_it_sends_what_a_cell_sent(
     outcomes += [notebook.run("dm.post('/v1/letters')")]
 
     assert "sent before" not in first["question"]
-    assert "since the question" in late["problem"]
+    assert "after the question" in late["problem"]
     assert "It was sent before" in second["question"]
     assert sent == {"number": 2}
     assert outcomes == ["", REFUSED]

@@ -152,8 +152,8 @@ def repair(path: Path) -> list[str]:
         for left in unfinished_files(file):
             count = plural(len(read_cassette(left)), "interaction")
             problems.append(
-                f"A recording did not end in this file: it is in {left} ({count}), which is a "
-                "cassette of its own. Look at it, then rename or remove it."
+                f"A recording of this cassette went on in {left} ({count}), which is a cassette of "
+                "its own. Look at it, then rename or remove it."
             )
     return problems
 

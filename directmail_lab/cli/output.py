@@ -200,7 +200,9 @@ def _cell(value: Any) -> str:
 
 # -- errors ------------------------------------------------------------------------------------
 
-_SIGN_IN = "Set DIRECTMAIL_BASE_URL and DIRECTMAIL_API_KEY, or use --cassette if there is one."
+_SIGN_IN: Final = (
+    "Set DIRECTMAIL_BASE_URL and DIRECTMAIL_API_KEY. Some commands read a recording: --cassette."
+)
 _ADVICE: Final[dict[type[Exception], str]] = {
     errors.CredentialError: _SIGN_IN,
     errors.NotConnectedError: _SIGN_IN,

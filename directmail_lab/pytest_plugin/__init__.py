@@ -427,8 +427,8 @@ def _patched(session: Session, settings: Settings, node: Node) -> AbstractContex
 
     if "respx_mock" in getattr(node, "fixturenames", ()) or node.get_closest_marker("respx"):
         pytest.fail(
-            f"{node.nodeid} uses respx, which answers below httpx's transports. patch=True leads "
-            "requests through the session before. Use one of them.",
+            f"{node.nodeid} uses respx and patch=True. With patch=True, no request reaches respx: "
+            "use one of them.",
             pytrace=False,
         )
     transport = session._clients_transport

@@ -334,7 +334,7 @@ def _not_sent(reading: Reading, interaction: Interaction) -> str:
     at = interaction.recorded_at
     if reading.source == "kept":
         when = f", on {at.day} {at:%B %Y}" if at else ""
-        return f"Not sent: it was sent before{when}. This is the response of then."
+        return f"Not sent again. This is the response to the first sending{when}."
     when = f", recorded on {at.day} {at:%B %Y}" if at else ""
     return f"Not sent: replayed from {reading.cassette!r}{when}."
 

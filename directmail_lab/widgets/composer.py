@@ -143,12 +143,13 @@ class Composer:
         (session, request), before = self._to_confirm.pop(token)
         if session is not self._session():
             raise DirectMailLabError(
-                "Nothing was sent: another session is open since the question.", "Send it again."
+                "Nothing was sent: after the question, another session was opened.",
+                "Send it again.",
             )
         # Only what the question says is confirmed.
         if len(_sent_before(session, request)) != before:
             raise DirectMailLabError(
-                "Nothing was sent: since the question, this write was sent, or the mode has "
+                "Nothing was sent: after the question, this write was sent, or the mode was "
                 "changed.",
                 "Send it again.",
             )
