@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import sys
 from collections import Counter
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -547,6 +548,36 @@ def test_parts_of_a_file_that_are_downloaded_in_parallel_are_not_mixed_up(path: 
     recorded(path, *(answered(each, ranges[at]) for at, each in reversed([*enumerate(asked)])))
 
     assert bodies(Cassette(path), *asked) == [each.encode() for each in ranges]
+
+
+@pytest.mark.parametrize("write", [recorded, theirs])
+def test_like_vcrpy_an_equal_range_or_body_chooses_between_requests_that_it_takes_for_one(
+    path: Path, write: Callable[..., Path]
+) -> None:
+    """Parts and letters of several threads get their own responses; another one gets the next."""
+    ranges = [f"bytes={start}-{start + 99}" for start in range(0, 1000, 100)]
+    parts = [with_headers(get("/file"), Range=each) for each in ranges]
+    letters = [post(b'{"to": %d, "n": 1}' % number) for number in range(3)]
+    asked = [*parts, *letters]
+    write(path, *(answered(each, str(at)) for at, each in reversed([*enumerate(asked)])))
+    cassette = Cassette(path, repeat="strict", matching=Matching(like="vcrpy"))
+    first, second, _ = letters
+
+    assert bodies(cassette, *parts) == [str(at).encode() for at in range(10)]
+    assert bodies(cassette, replace(first, body=b'{"n":1, "to":0}')) == [b"10"]
+    assert bodies(cassette, replace(first, body=b"{}"), second) == [b"12", b"11"]
+    assert not cassette.other_ranges
+    assert refusal(cassette, parts[0]).reason == "nothing_left"
+
+
+def test_like_vcrpy_a_response_to_another_range_is_played_and_named(path: Path) -> None:
+    """vcrpy does not compare it, so a whole file may get a part."""
+    first, second = (with_headers(get("/file"), Range=f"bytes={each}") for each in ("0-9", "10-19"))
+    theirs(path, answered(first, "1"), answered(second, "2"))
+    cassette = Cassette(path, matching=Matching(like="vcrpy"))
+
+    assert bodies(cassette, second, get("/file")) == [b"2", b"1"]
+    assert cassette.other_ranges == ["GET /file: Range none, recorded bytes=0-9"]
 
 
 def test_what_is_accepted_counts_where_one_address_has_several_forms(path: Path) -> None:

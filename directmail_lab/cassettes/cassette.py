@@ -128,6 +128,8 @@ class Cassette:
         Whether it records everything, so that it replays nothing.
     records_failures
         Whether a read to which no response came is recorded, as a write is.
+    other_ranges
+        The requests that got the response to another ``Range``, which vcrpy does not compare.
 
     Raises
     ------
@@ -159,6 +161,7 @@ class Cassette:
         self.on_played: Callable[[Request], object] = lambda _: None
         self.on_unmatched: Callable[[NotRecordedError], object] = lambda _: None
         self.records_failures = False
+        self.other_ranges: list[str] = []
         self._redactor = redactor or Redactor()
         self._matching = matching or Matching()
         self._repeat = repeat
@@ -244,6 +247,9 @@ class Cassette:
             is_played = attempts is not None and bool(self._player.played[attempts[0]])
             if attempts is not None and marks:
                 self._player.mark(attempts)
+                other_range = self._player.other_range(request, attempts)
+                if other_range:
+                    self.other_ranges.append(other_range)
         if attempts is not None and (repeats or not is_played):
             self.on_played(request)
             played = [

@@ -165,6 +165,15 @@ class Matching:
             return None
         return header(request.headers, "accept")
 
+    def choice(self, request: Request) -> Hashable:
+        """Return what chooses between several requests of one form; None for the first one.
+
+        For ``like="vcrpy"``, these are the parts that vcrpy does not compare by default.
+        """
+        if self.like is None:
+            return self.accept(request)
+        return self.part("range", request), self.part("body", request)
+
     def address(self, uri: str) -> str:
         """Return an address without the parameters that are left out."""
         if not self._query:

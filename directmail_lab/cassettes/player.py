@@ -51,9 +51,6 @@ class _Calls:
         return self.calls[self.start] if self.start < len(self.calls) else None
 
 
-_NONE: Final = _Calls([])
-
-
 class Player:
     """Finds the recorded responses to a request, in the order of the recording.
 
@@ -101,7 +98,7 @@ class Player:
         self._looked_inside: set[Address] = set()  # addresses with requests that are not bare
         self._respelled: set[str] = set()
         self._calls_by_address: dict[Address, _Calls | None] = {}
-        self._calls_by_form: dict[tuple[Form, str | None], _Calls] = {}
+        self._calls_by_form: dict[tuple[Form, Hashable], _Calls] = {}
         self._indexes_by_form: dict[Form, list[int]] = {}
         self._index()
         if recording.fallbacks and not plays_fallbacks:
@@ -112,7 +109,7 @@ class Player:
                 self._index(dropped)
 
     def _index(self, dropped: Collection[int] = ()) -> None:
-        looks_inside = self._matching.looks_inside
+        looks_inside = self._matching.looks_inside or self._matching.like is not None
         for index, ((method, recorded), attempt, is_bare) in enumerate(self._recording.addresses()):
             if index in dropped:
                 self.played[index] = 1
@@ -203,7 +200,11 @@ class Player:
 
     def _decided_calls(self, address: Address) -> _Calls | None:
         indexes = self._at(*address)
-        if not indexes or address in self._looked_inside:
+        if not indexes:
+            return None
+        # For vcrpy, what is inside only chooses between several.
+        is_chosen = self._matching.like is not None and len(indexes) == 1
+        if address in self._looked_inside and not is_chosen:
             return None
         uri = address[1]
         # If addresses differ only in their spelling, the order of the recording decides.
@@ -214,30 +215,38 @@ class Player:
             return None
         return _Calls(self._as_calls(indexes))
 
-    def _calls_of(self, form: Form, request: Request) -> _Calls:
-        """Return the calls of a form; if their ``Accept`` differs, those with this request's."""
+    def _calls_of(self, form: Form, request: Request) -> list[_Calls]:
+        """Return the calls of a form, first those that a part of the request chooses.
+
+        If an ``Accept`` chooses, the others are not played.
+        """
         if not self._indexes_by_form:
             self._index_by_form()
         indexes = self._indexes_by_form.get(form)
         if indexes is None:
-            return _NONE
+            return []
         if (form, None) not in self._calls_by_form:
             self._calls_by_form[form, None] = _Calls(self._as_calls(indexes))
-            self._split_by_accept(form, indexes)
-        calls = self._calls_by_form.get((form, self._matching.accept(request)))
-        return calls or self._calls_by_form[form, None]
+            self._split(form, indexes)
+        every = self._calls_by_form[form, None]
+        if len(indexes) == 1:
+            return [every]
+        chosen = self._calls_by_form.get((form, self._matching.choice(request)), every)
+        return [chosen] if self._matching.like is None else [chosen, every]
 
-    def _split_by_accept(self, form: Form, indexes: list[int]) -> None:
-        if self._matching.like is not None or len(self._recording.accepts_of(indexes)) == 1:
+    def _split(self, form: Form, indexes: list[int]) -> None:
+        """Split the calls of a form by what chooses between them."""
+        like = self._matching.like
+        if len(indexes) == 1 or (like is None and len(self._recording.accepts_of(indexes)) == 1):
             return
-        by_accept: dict[str, list[int]] = {}
+        by_choice: dict[Hashable, list[int]] = {}
         for index in indexes:
-            accept = self._matching.accept(self._matching.compared(self._recording.request(index)))
-            if accept is not None:
-                by_accept.setdefault(accept, []).append(index)
-        if len(by_accept) > 1:
-            for accept, group in by_accept.items():
-                self._calls_by_form[form, accept] = _Calls(self._as_calls(group))
+            choice = self._matching.choice(self._compared(index))
+            if choice is not None:
+                by_choice.setdefault(choice, []).append(index)
+        if len(by_choice) > 1:
+            for choice, group in by_choice.items():
+                self._calls_by_form[form, choice] = _Calls(self._as_calls(group))
 
     def _as_calls(self, indexes: list[int]) -> list[Call]:
         """Return the calls that these interactions are: each with its attempts, in their order.
@@ -289,19 +298,23 @@ class Player:
         request = self._redactor.request(request)
         compared = self._matching.compared(request)
         for form in self._matching.forms(compared, [self._base_url]):
-            calls = self._calls_of(form, compared)
-            call = self._first_checked(calls, compared) if self._matching.checks else None
-            if not self._matching.checks and calls.calls:
-                call = calls.next(self.played) or calls.calls[-1]
+            several = self._calls_of(form, compared)
+            if self._matching.checks:
+                call = self._first_checked(several, compared)
+            else:
+                unplayed = (calls.next(self.played) for calls in several)
+                last = (calls.calls[-1] for calls in several)
+                call = next(filter(None, chain(unplayed, last)), None)
             if call is not None:
                 return call, request
         return None, request
 
-    def _first_checked(self, calls: _Calls, request: Request) -> Call | None:
+    def _first_checked(self, several: list[_Calls], request: Request) -> Call | None:
         """Return the first call that was not played, or else the last one, that matches."""
-        unplayed = (each for each in calls.calls if not self.played[each[0]])
-        in_order = chain(unplayed, reversed(calls.calls))
-        return next((each for each in in_order if self._matches(request, each)), None)
+        in_order = chain.from_iterable(calls.calls for calls in several)
+        unplayed = (each for each in in_order if not self.played[each[0]])
+        last = (each for calls in several for each in reversed(calls.calls))
+        return next((each for each in chain(unplayed, last) if self._matches(request, each)), None)
 
     def find_all(self, request: Request) -> list[Call]:
         """Return the indexes of all responses to a request, in the order of the recording."""
@@ -310,12 +323,30 @@ class Player:
             return at_address.calls
         compared = self._matching.compared(self._redactor.request(request))
         for form in self._matching.forms(compared, [self._base_url]):
-            found = self._calls_of(form, compared).calls
+            several = self._calls_of(form, compared)
+            found = several[-1].calls if several else []
             if self._matching.checks:
                 found = [each for each in found if self._matches(compared, each)]
             if found:
                 return found
         return []
+
+    def other_range(self, request: Request, call: Call) -> str:
+        """Return in which Range a request differs from the one that was recorded; or nothing.
+
+        vcrpy does not compare it.
+        """
+        if self._matching.like is None:
+            return ""
+        sent = header(request.headers, "range")
+        if sent is None and not self._looked_inside:
+            return ""
+        recorded = header(self._recording.request(call[-1]).headers, "range")
+        if sent == recorded:
+            return ""
+        title = self._title(request, self._base_url)
+        shown = self._redactor.text(f"Range {sent or 'none'}, recorded {recorded or 'none'}")
+        return f"{title}: {shown}"
 
     def same(self, request: Request) -> Hashable:
         """Return what redacted requests that are the same have in common.
