@@ -14,7 +14,7 @@ Request
     get(path)              any other path: an httpx.Response
     get_many(paths)        several paths at once, in the same order
     pages(path)            the pages of a list, one after the other
-    frame(response)        a JSON body as a DataFrame
+    frame(response)        a body, JSON or CSV, as a DataFrame
 
 Record and replay
     record("my-tour")      send requests, and write them to a cassette

@@ -255,8 +255,8 @@ def session() -> Session:
 def logout() -> None:
     """Close the current session and forget its key, also in the keyring.
 
-    A browser that is opened later does not show the earlier sessions of this
-    account.
+    A panel of `browse` that is opened later does not show the earlier sessions
+    of this account.
     """
     closing = _current.session
     make_current(None)
@@ -461,17 +461,19 @@ def record(
     cassette. ``record(…)`` as a statement begins a new one, while a ``with``
     block or a decorated call continues it. Whoever reads the cassette meanwhile
     gets the new responses in place of the old ones, also if the kernel is
-    killed.
+    killed. A response with status 401, 403, 429 or 5xx does not replace a
+    success: it is replayed only while there is no other response to its
+    request.
 
-    A response with status 401, 403, 429 or 5xx does not replace a success: it
-    is recorded, and replayed only while there is no other response to its
-    request. A write that an earlier run may have carried out is refused with
-    `AlreadySentError`: see ``if_sent`` in `request`. A write is in the
-    cassette before it is sent, as one to which no response came, until its
-    response replaces that: so a later run knows of it even if the kernel is
-    killed. If it cannot be written there, it is not sent. A read to which no
-    response came is not recorded. A body that you read only in part, or that
-    broke off, is recorded up to there.
+    The parts of a response reach you as they come, and the interaction is in
+    the cassette before you see its end. A body that you read only in part, or
+    that broke off, is recorded up to there. A read to which no response came is
+    not recorded.
+
+    A write that was sent before raises `AlreadySentError`: see ``if_sent`` in
+    `request`. A write is in the cassette before it is sent, so a later run
+    knows of it even if the kernel is killed. If it cannot be written there, it
+    is not sent.
 
     The same notebook serves its author, who signs in and records, and its
     readers, who have no key. If neither the current session nor the environment

@@ -40,7 +40,7 @@ def browse(source: Source = None) -> BrowserWidget:
     as Control+click does. After ``view = browse()``, ``frame(view.response)``
     is the selected response as a frame.
 
-    The browser of a session also sends requests: ``n`` starts a new one, ``e``
+    The panel of a session also sends requests: ``n`` starts a new one, ``e``
     edits the selected one, Control+Enter sends it, Escape aborts it, ``i``
     inserts a cell that sends it. A request is sent as `request` would send it:
     below the base address, paced, and recorded if the session records. You
