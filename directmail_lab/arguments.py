@@ -54,7 +54,9 @@ def check_number(name: str, value: object, *, least: float, kind: type = Integra
 
 def check_names(name: str, value: object) -> tuple[str, ...]:
     """Return one name or several as a tuple; raise ValueError for anything else."""
-    names = (value,) if isinstance(value, str) or not isinstance(value, Iterable) else tuple(value)
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        value = [value]
+    names = tuple(value)
     if not all(isinstance(each, str) for each in names):
         raise argument_error(f'{name} must be a list of strings, such as {name}=["a", "b"].')
     return cast("tuple[str, ...]", names)

@@ -377,7 +377,8 @@ def _column(values: list[object], index: pd.RangeIndex) -> Any:
     types = {type(value).__name__ for value in values if value is not None}
     dtype = _DTYPES.get(" ".join(sorted(types)))
     most = _LARGEST.get(dtype or "", math.inf)
-    if dtype and all(-most - 1 <= value <= most for value in values if type(value) is int):
+    integers = [value for value in values if type(value) is int]
+    if dtype and all(-most - 1 <= each <= most for each in integers):
         with contextlib.suppress(UnicodeEncodeError):  # as in _unique_names
             return pd.array(values, dtype=dtype)  # type: ignore[call-overload]
     # A Series keeps its dtype. For an array, DataFrame() would look for a narrower one.

@@ -411,9 +411,9 @@ class ClientServer(LoopbackServer):
     @cached_property
     def _rewriting(self) -> Rewriting:
         cassette = self._session._open_cassette
-        is_replay = cassette is not None and not cassette.records
-        addresses = cassette.recording().addresses() if cassette and is_replay else ()
-        recorded = (uri for (_, uri), *_ in addresses)
+        recorded: list[str] = []
+        if cassette is not None and not cassette.records:
+            recorded = [uri for (_, uri), *_ in cassette.recording().addresses()]
         return Rewriting(self.base_url, [self._session.base_url], recorded)
 
 

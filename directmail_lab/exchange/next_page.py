@@ -280,9 +280,11 @@ class PageList:
         if self.asked is None or not self.asked.counts or not self.has_seen(page):
             return False
         _, stated = page.fields.get(_plain(self.asked.parameter), ("", None))
+        if stated == self.asked.value:
+            return False
         records = page.records or []
         are_alike = len(records) > 1 and all(record == records[0] for record in records)
-        return stated != self.asked.value and not (are_alike and self.says_more)
+        return not (are_alike and self.says_more)
 
     def link_of(self, page: Page) -> Next | None:
         """Return the address or the token by which a page leads to another one, or None."""

@@ -57,9 +57,9 @@ def check_contract(source: Source | Iterable[Source] | pd.DataFrame = None) -> p
     is_elsewhere = frame["operation"].str.match("https?://").fillna(False).astype(bool)
     frame = frame[(frame["status"] != 0) & ~is_elsewhere]
     # By position, not as frames: selecting a frame for each operation takes 1 ms.
-    groups: dict[Any, Any] = frame.groupby("operation", sort=False).indices or {
-        pd.NA: np.array([], int)
-    }
+    groups: dict[Any, Any] = frame.groupby("operation", sort=False).indices
+    if not groups:
+        groups = {pd.NA: np.array([], int)}
     rows = [*_check_headers(frame, groups), *_check_remaining(frame, groups)]
     rows.append(_check_majority(frame, groups))
     verdicts = pd.DataFrame(rows, columns=_COLUMNS).astype(dict.fromkeys(_TEXTS, "string"))

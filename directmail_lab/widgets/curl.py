@@ -362,11 +362,13 @@ def _field(option: _Option) -> tuple[str, tuple[None, bytes, str | None]]:
     kind = None
     if option.name == "form":
         quoted = _QUOTED.match(value)
-        first, *rest = (value[quoted.end() :] if quoted else value).split(";")
+        after_quotes = quoted.end() if quoted else 0
+        first, *rest = value[after_quotes:].split(";")
         about = [_ABOUT_FIELD.fullmatch(each) for each in rest]
         if all(about) and not (quoted and first):
             value = re.sub(r"\\(.)", r"\1", quoted[1], flags=re.DOTALL) if quoted else first
-            kind = next((each[2] for each in about if each and each[1] == "type"), None)
+            types = [each[2] for each in about if each and each[1] == "type"]
+            kind = types[0] if types else None
     return name.strip(), (None, value.encode(errors="surrogateescape"), kind)
 
 
