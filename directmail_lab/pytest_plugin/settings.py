@@ -20,15 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import pytest
 
-from ..arguments import (
-    REPEATS,
-    VCR_MODES,
-    Like,
-    RecordMode,
-    Repeat,
-    check_names,
-    did_you_mean,
-)
+from ..arguments import REPEATS, VCR_MODES, Like, RecordMode, Repeat, check_names, did_you_mean
 
 if TYPE_CHECKING:
     from ..cassettes import BeforeRecord, Matcher, Matching
@@ -107,7 +99,8 @@ class Settings:
 
     def given(self, *names: str) -> dict[str, Any]:
         """Return those of the named settings that have a value."""
-        return {name: value for name in names if (value := getattr(self, name)) is not None}
+        values = {name: getattr(self, name) for name in names}
+        return {name: value for name, value in values.items() if value is not None}
 
 
 TABLE: Final = {each.name: each for each in fields(Settings)}
@@ -150,10 +143,11 @@ def _of_ini(config: pytest.Config) -> dict[str, Any]:
     given: dict[str, Any] = {}
     for name, each in TABLE.items():
         if each.metadata.get("ini"):
-            is_list, key = each.metadata["kind"] == "args", f"directmail_{name}"
+            key = f"directmail_{name}"
+            is_list = each.metadata["kind"] == "args"
             given[name] = words(config, key) if is_list else config.getini(key)
-    if (patch := given["patch"]) in (["true"], ["false"]):
-        given["patch"] = patch == ["true"]
+    if given["patch"] in (["true"], ["false"]):
+        given["patch"] = given["patch"] == ["true"]
     given["base_url"] = variable(BASE_URL_VARIABLE) or given["base_url"]
     return {name: value for name, value in given.items() if value}
 
@@ -188,7 +182,8 @@ def cassette_path(node: Node, cassette: str | Path | None) -> Path:
     """Return the file of a named cassette, or of the own cassette of a test or a module."""
     folder = cassette_folder(node)
     own = folder / node.path.stem
-    if cassette is None and (mark := node.get_closest_marker(DEFAULT_MARK)) and mark.args:
+    mark = node.get_closest_marker(DEFAULT_MARK)
+    if cassette is None and mark and mark.args:
         cassette = (own / mark.args[0]).absolute()
     if isinstance(cassette, Path):
         from ..cassettes.library import file_of
@@ -203,9 +198,9 @@ def cassette_path(node: Node, cassette: str | Path | None) -> Path:
         with suppress(NotRecordedError):  # the same file as for `replay(name)`
             return find_cassette(cassette, [folder])
         return new_cassette_path(cassette, [folder])
-    return (
-        _there(own / "directmail_session") if isinstance(node, pytest.Module) else _own(node, own)
-    )
+    if isinstance(node, pytest.Module):
+        return _there(own / "directmail_session")
+    return _own(node, own)
 
 
 def own_name(node: pytest.Item) -> str:
@@ -220,10 +215,11 @@ def _own(node: pytest.Item, folder: Path) -> Path:
     In both names, characters that a path cannot have are replaced. The file that pytest-recording
     would use is not returned if it is another test's own file.
     """
-    name, by_vcr, test_class = own_name(node), node.name, getattr(node, "cls", None)
+    path = _there(folder / _file_name(own_name(node)))
+    by_vcr = node.name
+    test_class = getattr(node, "cls", None)
     if test_class is not None:
         by_vcr = f"{test_class.__name__}.{by_vcr}"
-    path = _there(folder / _file_name(name))
     by_vcr = re.sub(r"[<>?%*:|\"'/\\]", "-", by_vcr)
     if path.exists() or (node.path, by_vcr) in node.config.stash[NAMES]:
         return path
@@ -258,12 +254,12 @@ def similar_cassette(node: Node, path: Path) -> Path | None:
     names = {path.stem, node.name, getattr(node, "originalname", "")}
     folder = cassette_folder(node)
     found = sorted([*folder.rglob("*.y*ml"), *folder.rglob("*.json")])
-    found.sort(key=lambda each: each.parent != path.parent)  # the test's own folder first
-    for each in found:
+    beside = [each for each in found if each.parent == path.parent]
+    for each in [*beside, *found]:
         if each.stem in names:
             return each
     used = {_file_name(name) for file, name in node.config.stash[NAMES] if file == node.path}
-    old = {each.stem: each for each in found if each.parent == path.parent}
+    old = {each.stem: each for each in beside}
     nearest = get_close_matches(path.stem, old.keys() - used, n=1)
     return old[nearest[0]] if nearest else None
 
