@@ -589,9 +589,9 @@ def test_a_compressed_body_with_the_key_is_recorded_decompressed(
     [
         ("compress", "utf-8", b"\x1f\x9d\x90" + b"\xff" * 20),
         ("", "utf-8", b"\x1f\x8b\x08\xff\xff"),
-        ("", "utf-8", "any text".encode("utf-16")),
         ("", "utf-8", KEY.encode("utf-16-be")),
-        ("", "cp037", b"any text"),
+        ("", "utf-16", b"plain"),
+        ("", "utf-33", b"any text"),
         ("gzip, gzip, gzip", "utf-8", gzip.compress(gzip.compress(gzip.compress(b"text")))),
     ],
 )
@@ -623,6 +623,30 @@ def test_a_text_is_searched_in_its_own_charset(charset: str) -> None:
     redacted = written_response(before + KEY.encode() + b"!", kind)
 
     assert redacted.body == before + PLACEHOLDER.encode() + b"!"
+
+
+@pytest.mark.parametrize(
+    ("charset", "declared"),
+    [
+        ("utf-16", "utf-8"),  # a byte order mark counts
+        ("utf-16", "utf-16"),
+        ("utf-16-le", "utf-16"),
+        ("utf-16-be", "utf-16"),
+        ("utf-16-be", "UTF-16BE"),
+        ("utf-32", "utf-8"),
+        ("utf-32", "utf-32"),
+        ("cp037", "cp037"),
+        ("utf-8", "utf-16"),  # not what the header says
+    ],
+)
+def test_a_text_that_is_not_like_ascii_is_stored_as_its_bytes(charset: str, declared: str) -> None:
+    """Without the key, in whichever of its charsets that is found."""
+    kind = ("Content-Type", f"text/plain; charset={declared}")
+    texts = [f"zoë 1 {each}!" for each in (KEY, PLACEHOLDER, "simple")]
+    with_key, redacted, plain = (each.encode(charset) for each in texts)
+
+    assert written_response(with_key, kind).body == redacted
+    assert written_response(plain, kind).body == plain
 
 
 @pytest.mark.parametrize("key", ["200", "a"])

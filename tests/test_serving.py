@@ -79,7 +79,7 @@ header_names = st.text("abcXYZ0189-", min_size=1, max_size=9).map(lambda name: f
 # HTTP allows spaces only between visible characters. A byte above 160 is one character.
 visible = st.characters(codec="latin-1", categories=("L", "N", "P", "S"))
 header_values = st.text(visible, max_size=9)
-# A body in UTF-16 is not stored, so it is not served either.
+# A body that only begins like UTF-16 is not stored, so it is not served either.
 searchable = st.binary(max_size=40).filter(lambda body: body[:2] not in (b"\xff\xfe", b"\xfe\xff"))
 recorded_answers = st.builds(
     Response,

@@ -181,7 +181,7 @@ def test_old_and_odd_files_are_read_as_vcrpy_reads_them(name: str) -> None:
 TEXT = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=20)
 NAMES = st.text("abcXYZ-", min_size=1, max_size=8).map(str.lower)
 VALUES = st.lists(TEXT.map(str.strip), min_size=1, max_size=3)
-# UTF-16 bodies cannot be scanned for a key, so nothing shows them.
+# What only begins like UTF-16 cannot be searched for a key, so nothing shows it.
 BODIES = st.binary(max_size=40).filter(lambda b: b[:2] not in (b"\xff\xfe", b"\xfe\xff"))
 REQUESTS = st.builds(
     VcrRequest,

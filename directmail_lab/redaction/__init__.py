@@ -7,11 +7,12 @@ The threat model of this package:
   addresses, names and values of headers, reason phrases and bodies, with one pattern for each key:
   each character as itself or in an escape of URLs, JSON or HTML, in any letter case; the hex digits
   of the key; and base64 of the key or of a text that contains it, such as ``key:``, at any offset
-  and wrapped. No other form is found: no part of a key, no base64 of base64, no UTF-16. Before an
+  and wrapped. No other form is found: no part of a key, no base64 of base64. Before an
   interaction is written, it is searched once more. If a key is still in it, the write is refused.
 - **A body that cannot be searched is not stored.** A body with gzip, deflate, br or zstd is
-  decompressed, at most twice and to at most 64 MB. A body in another coding or charset (such as
-  UTF-16) is stored as ``<not searched: N bytes>``, one that is too large as
+  decompressed, at most twice and to at most 64 MB. A body in another coding, in a charset that
+  Python does not have, or in UTF-16 that nothing declares and that has the key, is stored as
+  ``<not searched: N bytes>``, one that is too large as
   ``<not recorded: N bytes>``, and a damaged one as either. An archive or a PDF is stored unchanged:
   its contents are not searched.
 - **A key shorter than eight characters** cannot be told from other text: a key ``200`` is in every

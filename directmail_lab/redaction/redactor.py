@@ -8,6 +8,7 @@ log messages while a session has a key.
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import json
 import logging
@@ -107,7 +108,16 @@ _SCHEME = re.compile(r"\s*([A-Za-z][A-Za-z0-9-]{1,31}) ")
 _ONE_PART = re.compile(r"\s*([A-Za-z][\w-]*)\s+([A-Za-z0-9._~+/-]+=*)\s*")
 
 _ASCII: Final = bytes(range(32, 127))
-_BYTE_ORDER_MARKS: Final = (b"\xff\xfe", b"\xfe\xff")
+_BYTE_ORDER_MARKS: Final = (
+    (codecs.BOM_UTF32_LE, "utf-32-le"),
+    (codecs.BOM_UTF32_BE, "utf-32-be"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+_WITHOUT_MARK: Final = {
+    "utf-16": ("utf-16-le", "utf-16-be"),
+    "utf-32": ("utf-32-le", "utf-32-be"),
+}
 
 
 @final
@@ -345,16 +355,23 @@ class Redactor(Hidden):
         """Return a redacted body. If something was removed from it, it is no longer compressed."""
         try:
             plain = unpack(body, header(headers, "content-encoding") or "")
-            text, charset = _decoded(plain, header(headers, "content-type") or "")
+            charsets = _charsets(plain, header(headers, "content-type") or "")
         except TooLargeError:
             return missing_body(len(body))
         except ValueError:
             return missing_body(len(body), "searched")
-        # UTF-16 without a declared charset.
-        if "\0" in text and self.__keys.holds(text.replace("\0", "")):
-            return missing_body(len(body), "searched")
-        written = self._text(text, stand_in)
-        return body if written == text else written.encode(charset)
+        written = plain
+        for charset in charsets:
+            text = _exactly_decoded(written, charset)
+            if text is None:
+                continue
+            # UTF-16 without a declared charset.
+            if "\0" in text and self.__keys.holds(text.replace("\0", "")):
+                return missing_body(len(body), "searched")
+            redacted = self._text(text, stand_in)
+            if redacted != text:
+                written = redacted.encode(charset)
+        return body if written == plain else written
 
     def _is_affected(self, text: str) -> bool:
         """Return whether anything but personal data may have to be removed from a text."""
@@ -445,7 +462,8 @@ def _readable(body: bytes, headers: Headers) -> str:
     """Return a body as text to look for credentials; empty if it cannot be searched."""
     try:
         plain = unpack(body, header(headers, "content-encoding") or "")
-        return _decoded(plain, header(headers, "content-type") or "")[0]
+        charsets = _charsets(plain, header(headers, "content-type") or "")
+        return plain.decode(charsets[0])
     except ValueError:
         return ""
 
@@ -484,23 +502,45 @@ def _is_opened(lower: str) -> bool:
     return not is_utf_8 or not is_small or any(map(lower.__contains__, _OPENED_HINTS))
 
 
-def _decoded(body: bytes, content_type: str) -> tuple[str, str]:
-    """Return a body as text, and the charset that encodes the text to the same body.
+def _charsets(body: bytes, content_type: str) -> list[str]:
+    """Return the charsets in which to search a body; each encodes its text to the same body.
+
+    In UTF-16, ASCII is searched too: a service may declare what it does not send.
 
     Raises
     ------
     ValueError
-        The charset is unknown, or a key would not be found in it, such as UTF-16.
+        The charset is unknown, or the body is not in it.
     """
-    declared = declared_charset(content_type) or "utf-8"
-    with contextlib.suppress(LookupError):
-        if _ASCII.decode(declared).encode() == _ASCII and not body.startswith(_BYTE_ORDER_MARKS):
-            for charset in ("utf-8", declared):
-                with contextlib.suppress(UnicodeError):
-                    if (text := body.decode(charset)).encode(charset) == body:
-                        return text, charset
-            return body.decode("latin-1"), "latin-1"
-    raise ValueError("in a charset that cannot be searched")
+    declared = (declared_charset(content_type) or "utf-8").lower()
+    wide = [charset for mark, charset in _BYTE_ORDER_MARKS if body.startswith(mark)]
+    if not wide and not _is_like_ascii(declared):
+        wide = [declared, *_WITHOUT_MARK.get(declared.replace("_", "-"), ())]
+    fitting = []
+    for charset in wide or ["utf-8", declared]:
+        if _exactly_decoded(body, charset) is not None:
+            if not wide:
+                return [charset]
+            fitting.append(charset)
+    if wide and not fitting:
+        raise ValueError("in a charset that cannot be searched")
+    return [*fitting, "latin-1"]
+
+
+def _is_like_ascii(charset: str) -> bool:
+    try:
+        return _ASCII.decode(charset).encode() == _ASCII
+    except (LookupError, UnicodeError):
+        return False
+
+
+def _exactly_decoded(body: bytes, charset: str) -> str | None:
+    """Return a body as text, or None if the text would not be encoded to the same body."""
+    with contextlib.suppress(LookupError, UnicodeError):
+        text = body.decode(charset)
+        if text.encode(charset) == body:
+            return text
+    return None
 
 
 def redact_foreign(request: Request, redactor: Redactor) -> Request:
