@@ -29,7 +29,7 @@ pytestmark = pytest.mark.slow  # a Jupyter server starts
 Ask = Callable[[str, object], httpx.Response]
 
 TOKEN = "token-of-the-jupyter-server"
-KEY = "key-that-another-program-recorded"
+KEY = "hk_live_Zx81kQ0pLm27Vt"  # no words, which are kept
 LIST = {"action": "list", "first": 1, "limit": 100}
 
 

@@ -69,7 +69,6 @@ def test_help_needs_nothing_more(capsys):
 
     first, second = capsys.readouterr().out.split("Help on function monitor")
     assert "rate_limits()" in first
-    assert "FUNCTIONS" not in first
     assert "pip install directmail-lab." in second
 
 

@@ -9,7 +9,7 @@ def directmail_options():
     def currency(asked, recorded):
         return asked.headers.get("X-Currency") == recorded.headers.get("X-Currency")
 
-    return {"match_on": ["method", "path", "query", "body", currency]}
+    return {"match_on": ["method", "host", "path", "query", "body", currency]}
 
 
 @pytest.fixture
