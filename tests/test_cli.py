@@ -328,6 +328,19 @@ def test_list_names_each_cassette_with_its_count_day_and_path(tour: Path) -> Non
     assert complete_cassette("to") == ["tour"]
 
 
+def test_list_of_a_folder_names_the_cassettes_below_it(tour: Path, tmp_path: Path) -> None:
+    """No name finds the cassettes of tests, and a folder also has other files."""
+    own = tmp_path / "tests" / "cassettes" / "test_sdk" / "test_one[a.b].yaml"
+    own.parent.mkdir(parents=True)
+    own.write_bytes(tour.read_bytes())
+    (tmp_path / "tests" / "config.yaml").write_text("name: x")
+    rows = json.loads(cassette("list", tmp_path / "tests", "--json").stdout)
+
+    assert [(row["name"], row["interactions"]) for row in rows] == [
+        ("cassettes/test_sdk/test_one[a.b]", 4)
+    ]
+
+
 def test_show_prints_a_line_for_each_interaction_or_one_in_full(tour: Path) -> None:
     """Numbers start at 1, and the JSON has the columns of `interactions`."""
     whole = cassette("show", "tour", "--number", 3).stdout

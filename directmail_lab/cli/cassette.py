@@ -47,16 +47,27 @@ _INTERACTIONS: Final = re.compile(rb'(?m)^interactions:|"interactions"\s*:')
 
 
 @app.command("list")
-def list_(as_json: bool = JSON, as_csv: bool = CSV) -> None:
-    """List the cassettes that can be found by name.
+def list_(
+    folder: Path | None = typer.Argument(
+        None, exists=True, file_okay=False, help="List what is below this folder, such as tests."
+    ),
+    as_json: bool = JSON,
+    as_csv: bool = CSV,
+) -> None:
+    """List the cassettes that can be found by name, or those below a folder.
 
     The command does not read another program's cassette, which takes longer. Its day and its count
     are empty.
     """
     import pandas as pd
 
+    if folder is None:
+        found = list(cassettes_by_name().items())
+    else:
+        paths = _cassettes_below(folder)
+        found = [(path.relative_to(folder).with_suffix("").as_posix(), path) for path in paths]
     rows = []
-    for name, path in cassettes_by_name().items():
+    for name, path in found:
         count, day = _count_and_day(path)
         rows.append((name, count, day, path.stat().st_size, typed_path(path)))
     frame = pd.DataFrame(rows, columns=["name", "interactions", "recorded", "bytes", "path"])
