@@ -114,9 +114,12 @@ class OutcomeUnknownError(DirectMailLabError):
     ----------
     no_response
         The kind of failure: see `directmail_lab.exchange.values.NoResponse`.
+    number
+        The number of the write in `interactions`; 0 if it has none.
     """
 
     no_response: Any = None
+    number: int = 0
 
 
 class AllowanceExhaustedError(DirectMailLabError):

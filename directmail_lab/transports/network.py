@@ -302,11 +302,15 @@ def lost_response(request: httpx.Request, error: BaseException) -> OutcomeUnknow
     if not is_write(request):
         return None
     is_timeout = isinstance(error, httpx.TimeoutException)
+    number = call_of(request).state.number
+    which = f" It is number {number} in interactions()." if number else ""
     return (OutcomeUnknownTimeoutError if is_timeout else OutcomeUnknownError)(
         f"{request.method} {operation_of(request.url.path)} was sent, and no complete response "
-        f"came back ({type(error).__name__}). It may have been carried out. It was not sent again.",
+        f"came back ({type(error).__name__}). It may have been carried out. It was not sent again."
+        f"{which}",
         "Find out whether it was carried out before you repeat it.",
         no_response=kind_of_failure(error),
+        number=number,
     )
 
 

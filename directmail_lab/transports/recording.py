@@ -189,23 +189,23 @@ class _Exchange:
             self._transport.recording.add_body(
                 received.number, b"", is_cut_short=True, is_aborted=True
             )
-        elif about:
+        elif no_response is not None:
+            about["no_response"] = no_response.no_response
             self._observe(httpx.Response(0), body=b"", **about)
 
     def _no_response(self, error: BaseException) -> Response | None:
-        """Return the response to record for one that did not come, or None to record nothing.
+        """Return the response to keep for one that did not come, or None to keep nothing.
 
-        A write that was sent is always recorded, since it may have been carried out. A read is
-        recorded only if the cassette asks for failures.
+        A write that was sent is always kept, since it may have been carried out. A read is kept
+        only if a cassette asks for failures.
         """
         cassette = self._transport.cassette
-        if cassette is None:
-            return None
+        records_failures = cassette is not None and cassette.records_failures
         kind = kind_of_failure(error)
         is_sent_write = is_write(self._request) and not isinstance(error, NOT_SENT)
         if kind is None and (is_sent_write or not isinstance(error, Exception)):
             kind = "read_error"  # interrupted or cancelled
-        if kind is None or not (is_sent_write or cassette.records_failures):
+        if kind is None or not (is_sent_write or records_failures):
             return None
         return Response(0, _text_of(error), no_response=kind)
 
