@@ -321,10 +321,10 @@ def request(
         What to do with a write that was sent before: by another execution of a
         cell, or by an earlier run of the recording. ``"refuse"`` raises
         `AlreadySentError`, and ``"send"`` sends the write again. ``"keep"``
-        returns the earlier response, and sends only what was never sent. A
-        write that the service refused (4xx) does not count. What one execution
-        sends twice, in a loop for example, is sent twice, but not with
-        ``"keep"``. A replay ignores ``if_sent``.
+        returns the last success, or else the last response, and sends only what
+        was never sent. A write that the service refused (4xx) does not count.
+        What one execution sends twice, in a loop for example, is sent twice,
+        but not with ``"keep"``. A replay ignores ``if_sent``.
     **options
         The options of `httpx.Client.request`: ``params``, ``json``, ``headers``
         and so on.
@@ -471,9 +471,8 @@ def record(
     not recorded.
 
     A write that was sent before raises `AlreadySentError`: see ``if_sent`` in
-    `request`. A write is in the cassette before it is sent, so a later run
-    knows of it even if the kernel is killed. If it cannot be written there, it
-    is not sent.
+    `request`. A write is in the cassette before it is sent. If it cannot be
+    written there, it is not sent.
 
     The same notebook serves its author, who signs in and records, and its
     readers, who have no key. If neither the current session nor the environment
@@ -489,7 +488,8 @@ def record(
         else in the nearest ``cassettes`` folder. Or a `Path` to a file.
     record_mode
         ``"update"`` is described above. ``"all"`` does the same, and sends
-        every write again: use it around a call that has no ``if_sent``. The
+        every write again, but not with ``if_sent="keep"``: use it around a call
+        that has no ``if_sent``. The
         others are vcrpy's, and replay: ``"new_episodes"`` and ``"any"`` replay
         what the cassette has and record the rest, ``"once"`` records a new
         cassette and only replays one that exists, and ``"none"`` only replays.

@@ -6,6 +6,7 @@ import json
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -22,6 +23,7 @@ import directmail_lab as dm
 from directmail_lab import settings
 from directmail_lab.cassettes import read_cassette
 from directmail_lab.errors import AlreadySentError
+from directmail_lab.exchange.values import Interaction
 from directmail_lab.pytest_plugin.patched import patched
 
 GUIDE = (Path(__file__).parent.parent / "notebooks" / "writes.md").read_text(encoding="utf-8")
@@ -154,7 +156,7 @@ def test_keep_returns_the_earlier_response_and_sends_only_what_was_never_sent(
     with pytest.raises(KeyError):
         run(f"{letters}    if name == 'Cid': raise KeyError(name)")
     broken = run("ids")
-    with pytest.warns(UserWarning, match="Nothing was sent: this POST was sent before on"):
+    with pytest.warns(UserWarning, match=r"sent before, on .* UTC \(201\)\. Its response"):
         run(letters)
     again = run("ids")
     sources = run("dm.interactions()['source']").tolist()
@@ -205,6 +207,105 @@ def test_keep_sends_a_letter_once_within_a_cell_too(run: Run, account: FaultySer
 
     assert run("sent") == ["Ann", "Bob", "Cid"] * 3
     assert account.requests[LETTERS] == 4
+
+
+FAULTS: dict[str, dict[str, Any]] = {"503": {"status": 503}, "no response": {"drop": "reset"}}
+SEND = KEEP.replace("keep", "send")
+LOST = "dm.errors.OutcomeUnknownError"
+
+
+@pytest.mark.filterwarnings("ignore:Nothing was sent")
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize(
+    "mode", ["dm.live()", "dm.record('tour')", "dm.record('tour', record_mode='new_episodes')"]
+)
+def test_a_failed_letter_that_was_sent_again_is_kept_as_its_success(
+    run: Run, account: FaultyService, mode: str, fault: str
+) -> None:
+    """The last success counts: in the same cell, in the next one, in the next run, in a replay."""
+    run(mode)
+    with account.fault(**FAULTS[fault]):
+        run(f"try:\n    {POST}\nexcept {LOST}:\n    pass")
+    statuses = [run(f"{SEND}\n{KEEP}.status_code")]
+    statuses += [run(f"{mode}\n{KEEP}.status_code"), run(f"{KEEP}.status_code")]
+    if "record" in mode:
+        run(f"{SEND}\n{mode}")
+        run("dm.replay('tour')")
+        statuses += [run(f"{KEEP}.status_code"), run(f"{POST}.status_code")]
+
+    assert set(statuses) == {201}
+    assert account.requests[LETTERS] == (3 if "record" in mode else 2)
+
+
+def test_a_kept_failure_is_named_as_one(run: Run, account: FaultyService) -> None:
+    """The warning has its status and when it came."""
+    with account.fault(status=503):
+        run(POST)
+    with pytest.warns(UserWarning, match=r"UTC \(503\), and failed\. Its response is returned"):
+        kept = run(KEEP)
+
+    assert kept.status_code == 503
+
+
+@pytest.mark.parametrize("mode", ["dm.live()", "dm.record('tour')"])
+@pytest.mark.parametrize("fault", [{"drop": "reset"}, {"cut_after": 3}])
+def test_a_lost_letter_is_found_by_its_number(
+    run: Run, account: FaultyService, mode: str, fault: dict[str, Any]
+) -> None:
+    """The error says which row of `interactions` it is."""
+    run(mode)
+    run("dm.post('/v1/letters', json={'to': 'Bob'})")
+    with (
+        account.fault(**fault),
+        pytest.raises(dm.errors.OutcomeUnknownError, match=r"It is number 2 in inter") as lost,
+    ):
+        run(POST)
+    request = run(f"dm.session().recording.interaction({lost.value.number}).request")
+
+    assert json.loads(request.body) == {"to": "Ann"}
+    assert run("dm.interactions().path.tolist()") == ["/v1/letters"] * 2
+
+
+def test_a_letter_that_was_sent_live_is_known_in_a_recording_with_other_rules(
+    run: Run, account: FaultyService
+) -> None:
+    """An equal write is the same, whatever is ignored."""
+    post = "dm.post('/v1/letters', json={'to': 'Ann', 'at': 1})"
+    run(post)
+    run("dm.record('tour', ignore=['body:at'])")
+    with pytest.raises(AlreadySentError):
+        run(post)
+
+    assert account.requests[LETTERS] == 1
+
+
+def test_a_letter_that_before_record_changes_is_known_to_the_next_run(
+    account: FaultyService,
+) -> None:
+    """It is compared as it is recorded."""
+
+    def without_name(interaction: Interaction) -> Interaction:
+        return replace(interaction, request=replace(interaction.request, body=b"{}"))
+
+    for _ in range(2):
+        dm.record("tour", before_record=without_name)
+        with suppress(AlreadySentError):
+            dm.post("/v1/letters", json={"to": "Ann"})
+
+    assert account.requests[LETTERS] == 1
+
+
+def test_keep_sends_nothing_again_in_the_mode_that_sends_everything(
+    run: Run, account: FaultyService
+) -> None:
+    """What the call says comes before what the mode says."""
+    run("dm.record('tour', record_mode='all')")
+    run(KEEP)
+    with pytest.warns(UserWarning, match="Nothing was sent"):
+        run(KEEP)
+    run(POST)
+
+    assert account.requests[LETTERS] == 2
 
 
 def test_the_guides_mailing_goes_on_where_it_broke(run: Run, account: FaultyService) -> None:

@@ -24,6 +24,8 @@ from ..exchange.values import (
     Request,
     Response,
     check_interaction,
+    fails,
+    is_write,
     normalize_headers,
 )
 from ..redaction import Redactor
@@ -47,6 +49,11 @@ _last_opened: Final[weakref.WeakValueDictionary[Path, Cassette]] = weakref.WeakV
 
 It takes the responses that arrive after an earlier recording to the same file has ended.
 """
+
+_UNANSWERED: Final = Response(
+    0, "the recording ended before a response came", no_response="interrupted"
+)
+"""What is recorded of a write before it is sent."""
 
 _log = logging.getLogger("directmail_lab")
 
@@ -318,9 +325,7 @@ class Cassette:
         if self._recorder is None:
             return None
         self._recorder.refuse_if_forked(request)
-        reason = "the recording ended before a response came"
-        none = Response(0, reason, no_response="interrupted")
-        interaction = self._as_recorded(Interaction(request, none, at, None, attempt))
+        interaction = self._as_recorded(Interaction(request, _UNANSWERED, at, None, attempt))
         if interaction is None:
             return None
         with self._lock:
@@ -398,10 +403,19 @@ class Cassette:
         self._notice(f"{what} A replay of it fails. {advice}")
 
     def _as_recorded(self, interaction: Interaction) -> Interaction | None:
-        """Return what ``before_record`` makes of an interaction."""
-        if self._before_record is None:
-            return interaction
-        return _changed(interaction, self._before_record)
+        """Return what ``before_record`` makes of an interaction, with a mark if it is a failure.
+
+        A test records all responses in their order. Elsewhere, a replay plays a failure only if
+        there is no other response: see `fails`.
+        """
+        changed: Interaction | None = interaction
+        if self._before_record is not None:
+            changed = _changed(interaction, self._before_record)
+        if changed is None or self.records_failures or not fails(changed.response):
+            return changed
+        if self._aside or not (self.updates or is_write(changed.request)):
+            return changed
+        return replace(changed, is_fallback=True)
 
     def _resume_if_late(self) -> bool:
         """Return whether the recording ended while a request was on its way; continue it then."""
@@ -501,20 +515,22 @@ class Cassette:
         Each of these may have been carried out: the service did not refuse it (4xx), and a
         connection was made. In a mode that replays, they have no response to play.
         """
-        return [] if self._recorder is None else self._recorder.sent_before(write)
+        if self._recorder is None:
+            return []
+        unanswered = self._as_recorded(Interaction(write, _UNANSWERED))
+        return [] if unanswered is None else self._recorder.sent_before(unanswered.request)
 
     @property
     def matching(self) -> Matching:
         """Which parts of two requests are compared."""
         return self._matching
 
-    @property
-    def refuses_repeats(self) -> bool:
-        """Whether a write that was sent before is refused.
+    def knows_repeats(self, keeps: bool) -> bool:
+        """Return whether a write that was sent before is refused, or if ``keeps``, kept.
 
         A test records the failures that it asks for, and its writes are allowed for each run.
         """
-        return self.record_mode != "all" and not self.records_failures
+        return not self.records_failures and (keeps or self.record_mode != "all")
 
     def _refuse_other_address(self, base_url: str | None) -> None:
         """Raise `CassetteError` if the recording is of another place than the session."""

@@ -144,7 +144,7 @@ class Recorder:
         """
         if self.closed or self._is_forked:
             return None
-        text, written = self._text_of(self._prepared(interaction))
+        text, written = self._text_of(interaction)
         writer = self._writer_for(text, written)
         begun = Begun(self, written, writer.count)
         self._append(writer, text, written, ())
@@ -170,7 +170,6 @@ class Recorder:
                 f"recorded, so a later run does not know of the {interaction.request.method}."
             )
             return None
-        interaction = self._prepared(interaction)
         text, written = self._text_of(interaction)
         writer = self._writer_for(text, written)
         if writer.size + len(text) > MAX_FILE_BYTES:
@@ -238,10 +237,6 @@ class Recorder:
         self._letters.forget(dropped)
         if is_write(written.request):
             self._letters.add(writer.count - 1, text)
-
-    def _prepared(self, interaction: Interaction) -> Interaction:
-        """Return an interaction as it is recorded, before its secrets are removed."""
-        return interaction
 
     def _key_of(self, written: Interaction) -> _Key | None:  # noqa: ARG002
         """Return what an interaction has replaced once it is written, or None."""
@@ -392,17 +387,23 @@ class Recorder:
 
     def _earlier(self, write: Request) -> Iterator[tuple[FileRecording, Call]]:
         """Yield what earlier runs recorded of a write, also in the files that they left."""
-        for file in unfinished_files(self._path):
-            if file != self._file:
-                player, left = self._player_of_unfinished(file)
+        for file in self._unfinished_files:
+            # Somebody may have removed it, as the notice about it says.
+            version = version_of(file)
+            if version is not None:
+                player, left = self._player_of_unfinished(file, version)
                 for attempts in player.find_all(write):
                     yield left, attempts
         for attempts in self._old_responses(write):
             yield self.recording, attempts
 
-    def _player_of_unfinished(self, file: Path) -> tuple[Player, FileRecording]:
+    @cached_property
+    def _unfinished_files(self) -> list[Path]:
+        # Once: to look for them takes 99 calls, and no other run may leave one meanwhile.
+        return [file for file in unfinished_files(self._path) if file != self._file]
+
+    def _player_of_unfinished(self, file: Path, version: Version) -> tuple[Player, FileRecording]:
         """Return the player of a file that an earlier run left; it is read once."""
-        version = version_of(file)
         known = self._unfinished.get(file)
         if known is None or known[0] != version:
             left = read_cassette(file)
@@ -558,11 +559,6 @@ class OwnFileRecorder(Recorder):
         version, old_count = _runs.get(self._path, (None, self._old_count))
         if self._writer is None and version == self.recording.version:
             self._old_count = old_count
-
-    def _prepared(self, interaction: Interaction) -> Interaction:
-        if self._updates and not self._is_moved and fails(interaction.response):
-            return replace(interaction, is_fallback=True)
-        return interaction
 
     def _old_responses(self, request: Request) -> list[Call]:
         if not self._old_count:

@@ -19,7 +19,7 @@ from . import Transport
 from .extensions import call_of
 from .network import lost_response
 from .observer import Observer
-from .writes import SentWrite, SentWrites, is_compared, is_sent_again
+from .writes import SentWrite, SentWrites, is_compared, is_sent_again, sent_when
 
 ModeName = Literal["live", "record", "replay"]
 
@@ -117,7 +117,7 @@ class ModeTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         mode = self.mode
-        is_compared_write = is_compared(request)
+        is_compared_write = is_write(request) and is_compared(request)
         if is_compared_write or mode.cassette is not None:
             request.read()
         if not (played := _played_for(request, mode)):
@@ -133,7 +133,7 @@ class ModeTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         mode = self.mode
-        is_compared_write = is_compared(request)
+        is_compared_write = is_write(request) and is_compared(request)
         if is_compared_write or mode.cassette is not None:
             await request.aread()
         if not (played := _played_for(request, mode)):
@@ -184,10 +184,10 @@ class ModeTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
             cassette=recording.reading(earlier.number).cassette,
             body=interaction.response.body,
         )
-        when = f" on {earlier.at.day} {earlier.at:%B %Y}" if earlier.at else ""
+        when = sent_when(earlier) + (", and failed" if earlier.fails else "")
         warn_caller(
-            f"Nothing was sent: this {request.method} was sent before{when}, and its response is "
-            "returned."
+            f"Nothing was sent: this {request.method} was sent before, {when}. Its response is "
+            "returned; interactions() lists it with the source 'kept'."
         )
         return response
 

@@ -10,7 +10,7 @@ import math
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from ..cassettes import Cassette, MemoryRecording, Recording
 from ..cassettes.matching import Matching
 from ..errors import AlreadySentError, WriteRefusedError
 from ..exchange.bodies import MAX_UNPACKED_BYTES, shown_missing
-from ..exchange.values import Interaction
+from ..exchange.values import Interaction, Response, fails
 from ..http import body_of, httpx, is_write, request_value
 from ..settings import origin_of, stand_ins
 from .extensions import Sent, call_of
@@ -102,6 +102,8 @@ class SentWrite:
         When its response came, or when it was sent; None if a cassette does not say.
     status
         The status of its response; 0 if none came, or none has come yet.
+    fails
+        Whether that is a failure, as `directmail_lab.exchange.values.fails` says.
     execution
         What sent it; None if it was an earlier run, of which a cassette knows.
     recording, number
@@ -110,6 +112,7 @@ class SentWrite:
 
     at: datetime | None
     status: int = 0
+    fails: bool = True
     execution: Execution | None = None
     recording: Callable[[], Recording | None] = lambda: None
     number: int = 0
@@ -119,7 +122,9 @@ class SentWrite:
         reading = recording.reading(number)
         self.at = None if math.isnan(reading.at) else datetime.fromtimestamp(reading.at, UTC)
         self.status = reading.status
-        self.recording, self.number = weakref.ref(recording), number
+        self.fails = reading.is_cut_short or fails(Response(reading.status))
+        self.recording = weakref.ref(recording)
+        self.number = number
 
     def interaction(self) -> Interaction | None:
         """Return the whole interaction; None if there is no response, or not all of it."""
@@ -142,15 +147,17 @@ class SentWrites:
     def before(self, request: httpx.Request, cassette: Cassette | None) -> list[SentWrite]:
         """Return when a write was sent before: by an earlier run, or by this process."""
         here = _cells.current()
-        own = list(self._sent.get(_keys_of(request, cassette)[0], ()))
-        if cassette is None:
-            return own
-        runs = [_of_cassette(*each) for each in cassette.sent_before(request_value(request))]
-        # What this process has recorded is in both, once a later run has begun.
-        of_runs = {each.at for each in runs}
-        own = [each for each in own if each.execution is not here or each.at not in of_runs]
-        of_cells = {each.at for each in own}
-        return [each for each in runs if each.at not in of_cells] + own
+        found: dict[object, SentWrite] = {}
+        if cassette is not None:
+            runs = [_of_cassette(*each) for each in cassette.sent_before(request_value(request))]
+            found = {(each.at, each.status): each for each in runs}
+        for key in _keys_of(request, cassette):
+            for each in self._sent.get(key, ()):
+                # What this process has recorded is in both, once a later run has begun. It then
+                # belongs to an earlier run if this execution sent it, or else to its cell.
+                if each.execution is not here or (each.at, each.status) not in found:
+                    found[each.at, each.status] = each
+        return list(found.values())
 
     @contextmanager
     def sending(
@@ -208,17 +215,26 @@ class SentWrites:
         self, request: httpx.Request, recording: MemoryRecording, cassette: Cassette | None
     ) -> SentWrite | None:
         """Return the earlier write whose response the caller wants, or None to send this one."""
-        if is_sent_again(request) or not (cassette is None or cassette.refuses_repeats):
+        keeps = request.extensions.get(IF_SENT) == "keep"
+        if is_sent_again(request) or not (cassette is None or cassette.knows_repeats(keeps)):
             return None
         earlier = self.before(request, cassette)
-        if request.extensions.get(IF_SENT) == "keep":
-            if earlier and earlier[-1].interaction() is None:
-                raise _already_sent(request, earlier[-1], recording, cassette)
-            return earlier[-1] if earlier else None
-        others = [each for each in earlier if each.execution is not _cells.current()]
-        if others and origin_of(request.url) not in stand_ins():
-            raise _already_sent(request, others[-1], recording, cassette)
-        return None
+        if not keeps:
+            if origin_of(request.url) in stand_ins():
+                return None
+            earlier = [each for each in earlier if each.execution is not _cells.current()]
+        if not earlier:
+            return None
+        write = that_counts(earlier)
+        if not keeps or write.interaction() is None:
+            raise _already_sent(request, write, recording, cassette)
+        return write
+
+
+def that_counts(earlier: Sequence[SentWrite]) -> SentWrite:
+    """Return the write whose response counts: the last success, as in a replay, or the last one."""
+    successes = [each for each in earlier if not each.fails]
+    return (successes or earlier)[-1]
 
 
 _by_account: Final[dict[bytes, SentWrites]] = {}
@@ -242,7 +258,10 @@ def _keys_of(request: httpx.Request, cassette: Cassette | None) -> list[int]:
 
 def _of_cassette(recording: Recording, number: int) -> SentWrite:
     sent = recording.interaction(number)
-    return SentWrite(sent.recorded_at, sent.response.status, None, lambda: recording, number)
+    response = sent.response
+    return SentWrite(
+        sent.recorded_at, response.status, fails(response), None, lambda: recording, number
+    )
 
 
 def is_sent_again(request: httpx.Request) -> bool:
@@ -255,7 +274,7 @@ def is_compared(request: httpx.Request) -> bool:
 
     A large body, or one of unknown size, is sent as it is read.
     """
-    if not is_write(request) or call_of(request).state.sent is Sent.REDIRECTED:
+    if call_of(request).state.sent is Sent.REDIRECTED:
         return False
     size = request.headers.get("content-length", "")
     is_small = size.isdecimal() and int(size) <= MAX_UNPACKED_BYTES

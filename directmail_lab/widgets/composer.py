@@ -30,7 +30,7 @@ from ..redaction.key import has_placeholder
 from ..sessions import Session
 from ..settings import origin_of
 from ..transports.extensions import Sent, call_of
-from ..transports.writes import IF_SENT, SentWrite, sent_when
+from ..transports.writes import IF_SENT, SentWrite, sent_when, that_counts
 from .browser_data import MAX_SHOWN_BYTES, describe_message, digest_of
 from .curl import read_curl
 from .history import locate
@@ -133,7 +133,7 @@ class Composer:
         address = session.recording.redactor.text(f"{url.netloc.decode()}{url.raw_path.decode()}")
         size, before = plural(len(request.content), "byte"), _sent_before(session, request)
         self._to_confirm = {token: ((session, request), len(before))}
-        again = f"It was sent before, {sent_when(before[-1])}. " if before else ""
+        again = f"It was sent before, {sent_when(that_counts(before))}. " if before else ""
         question = f"Send {request.method} to {address} with {size}? {again}"
         respond({"question": f"{question}It may change something there.", "token": token})
 
