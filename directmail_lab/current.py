@@ -489,12 +489,11 @@ def record(
     record_mode
         ``"update"`` is described above. ``"all"`` does the same, and sends
         every write again, but not with ``if_sent="keep"``: use it around a call
-        that has no ``if_sent``. The
-        others are vcrpy's, and replay: ``"new_episodes"`` and ``"any"`` replay
-        what the cassette has and record the rest, ``"once"`` records a new
-        cassette and only replays one that exists, and ``"none"`` only replays.
-        A write that they replay warns that nothing was sent. A write to which
-        no response came is refused.
+        that has no ``if_sent``. The others are vcrpy's, and replay:
+        ``"new_episodes"`` and ``"any"`` replay what the cassette has and record
+        the rest, ``"once"`` records a new cassette and only replays one that
+        exists, and ``"none"`` only replays. A write that they replay warns that
+        nothing was sent. A write to which no response came is refused.
     redact
         What to replace besides the key and usual credentials: names of headers
         and fields, dotted paths, and ``"personal"``. The latter stands for
