@@ -15,7 +15,7 @@ import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -668,12 +668,74 @@ def test_a_web_socket_of_aiohttp_is_named_and_not_opened(service: ClientService)
 
     address = f"{service.base_url}/v1/rows"
     with Session(NO_ADDRESS) as session, patched(session._take_senders()):
-        with pytest.raises(DirectMailLabError, match="WebSocket of aiohttp to"):
+        with pytest.raises(DirectMailLabError, match="such as a WebSocket, does not go through"):
             asyncio.run(send(lambda client: client.ws_connect(address)))
         with pytest.raises(DirectMailLabError):
             asyncio.run(send(lambda client: client.post(address, headers={"Upgrade": "h2c"})))
 
     assert not service.received
+
+
+def test_a_request_that_a_101_would_answer_is_refused(
+    send: Send, service: ClientService, tmp_path: Path
+) -> None:
+    """What follows is no HTTP, so no cassette has it. Some clients always write ``close``."""
+    headers = {"Connection": "Upgrade", "Upgrade": "tcp"}
+    with recording(tmp_path / "upgrade.yaml"):
+        got = outcome(send, Asked("GET", f"{service.base_url}/v1/users/me", headers=headers))
+    sent = [header(each.headers, "connection") for each in service.received]
+
+    assert isinstance(got, Got) == bool(sent)
+    assert "Upgrade" not in sent
+
+
+def test_aiohttp_waits_for_no_100_that_the_session_has(
+    service: ClientService, tmp_path: Path
+) -> None:
+    """The body was read before, to compare it."""
+
+    def post() -> tuple[int, bytes]:
+        async def through() -> tuple[int, bytes]:
+            address = f"{service.base_url}/v1/rows"
+            async with (
+                aiohttp.ClientSession() as client,
+                client.post(address, data=b"a,b", expect100=True) as response,
+            ):
+                return response.status, await response.read()
+
+        return asyncio.run(through())
+
+    path = tmp_path / "expect.yaml"
+    raw = post()
+    with recording(path):
+        recorded = post()
+    service.close()
+    with replaying(path):
+        replayed = post()
+
+    assert raw == recorded == replayed
+
+
+def test_a_connection_has_a_socket_before_it_sends(service: ClientService, tmp_path: Path) -> None:
+    """Some code sets its options, and a replay has none to set them on."""
+
+    def get() -> bytes:
+        connection = http.client.HTTPConnection(service.base_url.removeprefix("http://"))
+        connection.connect()
+        connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection.request("GET", "/v1/users/me")
+        with closing(connection):
+            return connection.getresponse().read()
+
+    path = tmp_path / "socket.yaml"
+    raw = get()
+    with recording(path):
+        recorded = get()
+    service.close()
+    with replaying(path):
+        replayed = get()
+
+    assert raw == recorded == replayed
 
 
 def test_a_connector_with_its_own_connect_opens_nothing_in_a_replay(

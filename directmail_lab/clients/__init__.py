@@ -58,8 +58,8 @@ class ClientsTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         self.check: Callable[[httpx.Request], object] = lambda _: None
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
-        self._begin(request)
         try:
+            self._begin(request)
             response = self._session.handle_request(request)
         except DirectMailLabError as error:
             failure = self.as_raised(error)
@@ -68,8 +68,8 @@ class ClientsTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         raise failure
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        self._begin(request)
         try:
+            self._begin(request)
             response = await self._session.handle_async_request(request)
         except DirectMailLabError as error:
             failure = self.as_raised(error)
@@ -80,6 +80,8 @@ class ClientsTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
     def _begin(self, request: httpx.Request) -> None:
         """Note whose request it is. A write that follows a redirect is not sent: see `Call`."""
         self.check(request)
+        if "upgrade" in request.headers.get("connection", "").lower():  # the response is a 101
+            raise _cannot_upgrade(request)
         call = call_of(request)
         call.is_foreign = True
         redirected = _redirected.get()
@@ -100,6 +102,15 @@ class ClientsTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
 
     def _raised(self, error: BaseException) -> BaseException:
         return self.as_raised(error) if isinstance(error, DirectMailLabError) else error
+
+
+def _cannot_upgrade(request: httpx.Request) -> DirectMailLabError:
+    host = request.url.host
+    return DirectMailLabError(
+        f"A connection to {host} that is no longer HTTP, such as a WebSocket, does not go through "
+        "the session, and nothing was sent.",
+        f'Leave vcrpy for this test, or let its clients reach the host directly: patch=["{host}"]',
+    )
 
 
 # The method and the place to which a write of this thread or task was redirected last. A client

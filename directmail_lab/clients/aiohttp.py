@@ -18,7 +18,6 @@ import aiohttp
 from aiohttp.client_proto import ResponseHandler
 from aiohttp.connector import Connection
 
-from ..errors import DirectMailLabError
 from ..http import httpx
 from ..transports.body import Body
 from ..transports.extensions import EXTENSION, Call
@@ -83,20 +82,11 @@ class Middleware:
         async def through(request: Any, handler: _Handler) -> aiohttp.ClientResponse:
             if self._passes(request.url.host or ""):
                 return await handler(request)
-            if request.headers.get("Upgrade", "").lower() == "websocket":
-                raise self._session.as_raised(_no_socket(request.url.host))
             exchange = _Exchange(request, handler, timeout, ends, is_unpacked=is_unpacked)
             return await exchange.response(self._session)
 
         others = client._middlewares if middlewares is None else middlewares
         return await original(client, *args, middlewares=(*others, through), **options)
-
-
-def _no_socket(host: str) -> DirectMailLabError:
-    return DirectMailLabError(
-        f"A WebSocket of aiohttp to {host} does not go through the session, and nothing was sent.",
-        f'Leave vcrpy for this test, or let its clients reach the host directly: patch=["{host}"]',
-    )
 
 
 async def connect(
@@ -135,6 +125,7 @@ class _Exchange(Exchange):
             raise failure
         parts = self._guarded(async_parts_of(response, self._request.method))
         leave = partial(self._leave, response.stream)
+        self._request._continue = None  # with expect100, the body was read, and nothing waits
         token = _response.set(_Coming(parts, leave, response.aclose))
         try:
             return await self._handler(self._request)

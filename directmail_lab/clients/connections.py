@@ -42,38 +42,49 @@ _USUAL: Final = (
 class _Kept:
     """A socket that keeps a request instead of sending it, until the session has a response.
 
+    It has the methods of a socket that the clients call. If the request ``passes``, its connection
+    is open, and these are the methods of its own socket.
+
     Attributes
     ----------
     own
         The connection's own socket, or None if it is not connected.
     passes
         Whether the request is sent without the session; None until it begins.
+    options
+        The socket's options, to be set once it is connected.
     response
         A file with the response, or None until the session is asked.
     """
 
     def __init__(self, timeout: Any, own: socket.socket | None = None) -> None:
-        self.own, self.connect_timeout = own, timeout
+        self.own = own
+        self.connect_timeout = timeout
         self.passes: bool | None = None
+        self.options: list[tuple[Any, ...]] = []
         self.parts: list[bytes] = []
         self.response: Any = None
         self._ready: socket.socket | None = None
 
+    @property
+    def _passed(self) -> socket.socket | None:
+        return self.own if self.passes else None
+
     def sendall(self, data: Any, *_: object) -> None:
-        if self.passes:
-            self.__getattr__("sendall")(data)
+        if self._passed is not None:
+            self._passed.sendall(data)
         else:  # for an iterable, this raises TypeError, as a socket does
             self.parts.append(bytes(memoryview(data)))
 
     def makefile(self, *args: Any) -> Any:
-        if self.passes:
-            return self.__getattr__("makefile")(*args)
+        if self._passed is not None:
+            return self._passed.makefile(*args)
         return io.BytesIO(_CONTINUE) if self.response is None else self.response
 
     def fileno(self) -> int:
         """Return a file that is ready: botocore waits for the 100 that ``makefile`` returns."""
-        if self.passes:
-            return int(self.__getattr__("fileno")())
+        if self._passed is not None:
+            return self._passed.fileno()
         if self._ready is None:
             self._ready, other = socket.socketpair()
             other.close()
@@ -82,6 +93,16 @@ class _Kept:
     def settimeout(self, timeout: Any) -> None:
         if self.own is not None:
             self.own.settimeout(timeout)
+
+    def setsockopt(self, *option: Any) -> None:
+        if self.own is None:
+            self.options.append(option)
+        else:
+            self.own.setsockopt(*option)
+
+    def shutdown(self, how: int) -> None:
+        if self.own is not None:
+            self.own.shutdown(how)
 
     def close(self) -> None:
         """Close the connection's own socket."""
@@ -95,9 +116,6 @@ class _Kept:
             self._ready.close()
             self._ready = None
         return self.own
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.own, name)
 
 
 class Connections:
@@ -342,26 +360,32 @@ def _parts(raw: http_client.HTTPResponse) -> Iterator[bytes]:
 
 
 def _is_sending(connection: Any) -> bool:
-    return _IS_SENDING in vars(connection)
+    return getattr(connection, _IS_SENDING, False)
 
 
 @contextmanager
 def _own_socket(connection: Any, kept: _Kept) -> Iterator[None]:
     """Give a connection its own socket, so that it sends by itself."""
-    connection.sock, vars(connection)[_IS_SENDING] = kept.own, True
+    connection.sock = kept.own
+    setattr(connection, _IS_SENDING, True)
     try:
         yield
     finally:
-        kept.own, connection.sock = connection.sock, kept
-        del vars(connection)[_IS_SENDING]
+        kept.own = connection.sock
+        connection.sock = kept
+        delattr(connection, _IS_SENDING)
 
 
 def _connect(connection: Any, kept: _Kept) -> None:
     """Connect if there is no connection, with the timeout that was set when it was first due."""
     if connection.sock is None:
-        timeout, connection.timeout = connection.timeout, kept.connect_timeout
+        timeout = connection.timeout
+        connection.timeout = kept.connect_timeout
         connection.connect()
         connection.timeout = timeout
+        own: Any = connection.sock
+        for option in kept.options:
+            own.setsockopt(*option)
 
 
 def _seconds(timeout: Any) -> float | None:
