@@ -20,7 +20,6 @@ import pytest
 import vcr
 from cassette_samples import answered, get, recorded
 from key_search import traces
-from marks import slow
 from tutorials import read, run
 from typer.testing import CliRunner
 
@@ -138,15 +137,20 @@ NOWHERE = {"DIRECTMAIL_BASE_URL": "http://127.0.0.1:9", "DIRECTMAIL_API_KEY": "a
         ("cassette openapi first-look --path v1", "'v1' in paths is not a template."),
     ],
 )
-def test_a_failed_command_prints_one_line_and_exits_with_2(words: str, says: str) -> None:
+def test_a_failed_command_prints_one_line_and_exits_with_2(
+    words: str, says: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """A script sees no traceback, and nothing on standard output."""
-    done = subprocess.run(
-        [*COMMAND, *words.split()], capture_output=True, text=True, env={**os.environ, **NOWHERE}
-    )
+    monkeypatch.setattr("sys.argv", ["directmail-lab", *words.split()])
+    for name, value in NOWHERE.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    printed = capsys.readouterr()
 
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith(f"directmail-lab: {says}")
-    assert done.stderr.count("\n") == 1
+    assert (ended.value.code, printed.out) == (2, "")
+    assert printed.err.startswith(f"directmail-lab: {says}")
+    assert printed.err.count("\n") == 1
 
 
 @pytest.mark.parametrize(
@@ -606,9 +610,10 @@ def test_redacting_a_folder_leaves_what_is_outside_of_it_and_keeps_permissions(
 # -- other machines ----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("encoding", "words"),
-    [("cp1252", "me"), slow("cp437", "me --json"), slow("cp932", "rate-limits --csv")],
+    [("cp1252", "me"), ("cp437", "me --json"), ("cp932", "rate-limits --csv")],
 )
 def test_output_to_a_file_is_utf_8_on_every_machine(encoding: str, words: str) -> None:
     """On Windows, Python would use the code page, which lacks most letters."""
@@ -621,6 +626,7 @@ def test_output_to_a_file_is_utf_8_on_every_machine(encoding: str, words: str) -
     assert ran.stdout.decode("utf-8").replace("\r\n", "\n") == usual
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no pseudoterminals of the os module")
 def test_a_terminal_gets_replacement_characters() -> None:
     """A character that the terminal's encoding lacks does not end the command."""

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import httpcore  # noqa: F401  (it cannot be imported twice)
 import pytest
 from key_search import traces
-from marks import rest_slow
 from suite.service import Service
 
 import directmail_lab.cassettes.vcr_files  # noqa: F401  (it cannot be imported twice)
@@ -79,7 +78,8 @@ def leaks(folder: Path) -> list[str]:
     return [path.name for path in folder.rglob("*.yaml") if traces(path.read_bytes(), KEY)]
 
 
-@pytest.mark.parametrize("workers", rest_slow(["-n0", "-n2"]))
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", ["-n0", "-n2"])
 def test_a_suite_is_recorded_and_replayed(
     suite: pytest.Pytester, careless: Service, monkeypatch: pytest.MonkeyPatch, workers: str
 ) -> None:

@@ -23,7 +23,7 @@ import pytest
 from cassette_samples import BASE_URL, answered, theirs
 from IPython.core.ultratb import VerboseTB
 from key_search import traces
-from marks import rest_slow, slow
+from marks import rest_slow
 from nbclient import NotebookClient
 from tutorials import RECORDINGS
 
@@ -562,19 +562,20 @@ done = subprocess.run([sys.executable, '-c', code], capture_output=True, text=Tr
 raise OSError(done.stderr.splitlines()[-1])"""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("cell", "says"),
     [
-        slow("dm.me()", r"fails where .*\n  NotConnectedError: No session .*\n Put record"),
+        ("dm.me()", r"fails where .*\n  NotConnectedError: No session .*\n Put record"),
         (
             "dm.record('shared-tour')\ndm.get('/v1/lists')",
             r"NotRecordedError: .*\n  Nearest.*\n Run",
         ),
-        slow(IN_ANOTHER_PYTHON, r"OSError: .*NetworkBlockedError: No connection to 192\.0\.2"),
-        slow("import httpx\nhttpx.get('https://api.test')", "NetworkBlockedError: .* to api"),
-        slow("open('pycurl.py', 'x')\nimport pycurl", "BlockedImportError: pycurl cannot be"),
-        slow("import os\nos._exit(1)", "ended its kernel"),
-        slow("import time\ntime.sleep(60)", "still ran after 1 second"),
+        (IN_ANOTHER_PYTHON, r"OSError: .*NetworkBlockedError: No connection to 192\.0\.2"),
+        ("import httpx\nhttpx.get('https://api.test')", "NetworkBlockedError: .* to api"),
+        ("open('pycurl.py', 'x')\nimport pycurl", "BlockedImportError: pycurl cannot be"),
+        ("import os\nos._exit(1)", "ended its kernel"),
+        ("import time\ntime.sleep(60)", "still ran after 1 second"),
     ],
 )
 def test_the_error_names_the_first_failing_cell_and_nothing_is_written(
@@ -639,6 +640,7 @@ def test_a_zips_name_may_have_umlauts_where_python_reads_ascii(tour: Path) -> No
         assert "tür/README.md" in archive.namelist()
 
 
+@pytest.mark.slow
 def test_a_cassette_is_packed_under_the_name_that_the_run_used(tour: Path) -> None:
     """Some disks take two names for one, and find the file by either; a link does so everywhere."""
     first = "import directmail_lab as dm"
