@@ -123,8 +123,7 @@ class ModeChange(Generic[_S]):
             text += f" in {file}"
         if cassette.updates:
             text += (
-                ": every request is sent, and new responses replace the old ones to the same "
-                "requests."
+                ": requests are sent, and new responses replace the old ones to the same requests."
             )
         return text
 

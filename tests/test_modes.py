@@ -114,7 +114,7 @@ def test_the_repr_of_a_mode_shows_its_file(live: Session, tmp_path: Path) -> Non
     recording = repr(live.record("tour"))
     live.me()
 
-    what = "every request is sent, and new responses replace the old ones to the same requests."
+    what = "requests are sent, and new responses replace the old ones to the same requests."
     where = "in cassettes/tour.yaml"
     assert recording == f"Recording to cassette 'tour' (0 interactions) {where}: {what}"
     about = f"1 interaction, recorded on {day_of(TOUR)}"
