@@ -255,6 +255,14 @@ class FileRecording(Recording):
             return recorded.request(index)
         return recorded[index].request
 
+    def is_bare(self, index: int) -> bool:
+        """Return whether a request certainly has neither a body nor a ``Range``."""
+        recorded = self.interactions
+        if isinstance(recorded, Lines):
+            return recorded.is_bare(index)
+        request = self.request(index)
+        return not request.body and header(request.headers, "range") is None
+
     def accepts_of(self, indexes: Iterable[int]) -> set[object]:
         """Return what the requests with these indexes accept, each once, for comparing."""
         recorded = self.interactions

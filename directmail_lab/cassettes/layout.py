@@ -41,8 +41,8 @@ Address = tuple[str, str]
 """The method and the whole address of a request."""
 
 
-Line = tuple[Address, int, bool]
-"""A request's address, its attempt, and whether it has neither a body nor a ``Range``."""
+Line = tuple[Address, int]
+"""A request's address and its attempt."""
 
 
 # A recording's metadata is under `recording`, not `metadata`: with the latter vcrpy's loader
@@ -60,16 +60,14 @@ _HEAD: Final = (
 INTERACTION: Final = re.compile(rb"(?m)^" + _HEAD + rb"([^\n]*)\n  response: ([^\n]*)\n")
 """An interaction: time, latency, attempt, no_response, fallback, request and response."""
 
-_ADDRESS: Final = re.compile(
-    _HEAD
-    + rb'\{"method": "([A-Z]{1,64})", "uri": "('
-    + PLAIN_URL.encode()
-    + rb')", "body": (null,|"",)?'
+_PLAIN_ADDRESS: Final = (
+    _HEAD + rb'\{"method": "([A-Z]{1,64})", "uri": "(' + PLAIN_URL.encode() + rb')", "body": '
 )
+_ADDRESS: Final = re.compile(_PLAIN_ADDRESS)
+_BARE: Final = re.compile(_PLAIN_ADDRESS + rb'(?:null|""),(?![^\n]*"(?i:range)": \[)')
 ACCEPT: Final = re.compile(rb'"[Aa]ccept": \[([^\]\n]*)\]')
 """The header ``Accept`` in the line of a request."""
 
-_RANGE: Final = re.compile(rb'"[Rr][Aa][Nn][Gg][Ee]": \[')
 _RESPONSE: Final = b"\n  response: "
 END: Final = re.compile(rb"(?m)^# end: \d{1,18} interactions?, sha256 [0-9a-f]{64}\n?\Z")
 """The line that closes a recording, with the count and the checksum."""
@@ -233,12 +231,7 @@ def is_torn(tail: bytes) -> bool:
     return any(key.startswith(last) or last.startswith(key) for key in _KEYS)
 
 
-def has_ranges(data: bytes) -> bool:
-    """Return whether any request in a file of ours has a header ``Range``."""
-    return b'ange": [' in data or b'RANGE": [' in data
-
-
-def line_of(data: bytes, start: int, *, has_ranges: bool) -> Line | None:
+def line_of(data: bytes, start: int) -> Line | None:
     """Return the address and the attempt of the interaction at ``start``, and parse nothing else.
 
     None if the lines are not as we write them, for example if the address has an escape. An address
@@ -247,12 +240,13 @@ def line_of(data: bytes, start: int, *, has_ranges: bool) -> Line | None:
     match = _ADDRESS.match(data, start)
     if match is None:
         return None
-    _, _, attempt, _, _, method, uri, no_body = match.groups()
-    is_bare = no_body is not None
-    if has_ranges and is_bare:
-        end = data.find(b"\n", match.end())
-        is_bare = _RANGE.search(data, match.end(), end) is None
-    return (method.decode(), uri.decode()), int(attempt or 1), is_bare
+    _, _, attempt, _, _, method, uri = match.groups()
+    return (method.decode(), uri.decode()), int(attempt or 1)
+
+
+def is_bare(data: bytes, start: int) -> bool:
+    """Return whether the request at ``start`` certainly has neither a body nor a ``Range``."""
+    return _BARE.match(data, start) is not None
 
 
 class Outline(NamedTuple):
@@ -275,7 +269,7 @@ def outline_of(data: bytes, start: int) -> Outline | None:
     match = _ADDRESS.match(data, start)
     if match is None or match[4] is not None:
         return None
-    at, elapsed_s, attempt, _, _, method, uri, _ = match.groups()
+    at, elapsed_s, attempt, _, _, method, uri = match.groups()
     begin = data.index(_RESPONSE, match.end()) + len(_RESPONSE)
     try:
         response = _decode(data[begin : data.index(b"\n", begin)].decode())

@@ -21,7 +21,6 @@ from ..exchange.values import (
     check_request,
     check_response,
     check_times,
-    header,
     unreadable,
 )
 from . import layout
@@ -80,6 +79,10 @@ class Lines(Sequence[Interaction]):
         except MALFORMED as error:
             raise self._unreadable(index, error) from None
 
+    def is_bare(self, index: int) -> bool:
+        """Return whether a request certainly has neither a body nor a ``Range``."""
+        return layout.is_bare(self._data, self._starts[index])
+
     def accept(self, index: int) -> bytes | None:
         """Return the ``Accept`` of a request as it is written, for comparing."""
         start = self._starts[index]
@@ -101,10 +104,8 @@ class Lines(Sequence[Interaction]):
 
     def addresses(self) -> Iterator[Line]:
         """Yield method and address of each interaction, and which attempt it is."""
-        has_ranges = layout.has_ranges(self._data)
         for index, start in enumerate(self._starts):
-            line = layout.line_of(self._data, start, has_ranges=has_ranges)
-            yield line or line_of_interaction(self[index])
+            yield layout.line_of(self._data, start) or line_of_interaction(self[index])
 
     def texts(self) -> Iterator[bytes]:
         """Yield each interaction as it is written in the file."""
@@ -122,8 +123,7 @@ def _kind(text: bytes | None) -> str | None:
 
 def line_of_interaction(interaction: Interaction) -> Line:
     request = interaction.request
-    is_bare = not request.body and header(request.headers, "range") is None
-    return (request.method, request.uri), interaction.attempt, is_bare
+    return (request.method, request.uri), interaction.attempt
 
 
 def _parse(line: bytes) -> Any:

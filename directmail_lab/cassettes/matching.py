@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl, unquote_plus, urlencode
 
 from ..arguments import Like, argument_error, check_choice, check_names
 from ..contract import SAFE_METHODS
-from ..exchange.bodies import Part, declared_charset, read_json, read_multipart, unpack
+from ..exchange.bodies import declared_charset, read_json, read_multipart, unpack
 from ..exchange.values import Request, header
 
 Matcher = Callable[[Any, Any], object]
@@ -29,6 +29,7 @@ DEFAULT_MATCH_ON: Final = ("method", "path", "query", "body")
 _VCRPY_MATCH_ON: Final = ("method", *ORIGIN, "path", "query")  # vcr.config.VCR
 # What like="vcrpy" leaves to vcrpy's own matchers.
 _CHECKED_BY_VCRPY: Final = ("uri", "url", "headers", "body", "raw_body")
+_INSIDE: Final = ("headers", "body", "raw_body")
 _KINDS: Final = ("query", "body", "header")
 _DEFAULT_PORTS: Final = {"https": ":443", "http": ":80"}
 _ESCAPE: Final = re.compile("%([0-9A-Fa-f]{2})")
@@ -52,15 +53,13 @@ class Matching:
     ----------
     names
         The matchers that are names.
-    in_form
-        The names of the parts of a form besides the place, for `part`.
+    in_address, inside
+        The names of the parts of the two halves of a form, besides the place: see `part`.
     checks
         Those that vcrpy runs, for two requests whose forms are equal: a person's functions, and
         for ``like="vcrpy"`` what the form does not contain.
-    looks_inside
-        Whether more than a request's method and address decides.
     decides_by_address
-        Whether these decide for a request without a body and without ``Range``.
+        Whether requests to one address without a body and without ``Range`` are the same.
 
     Raises
     ------
@@ -87,18 +86,17 @@ class Matching:
         self.names = [each for each in match_on if isinstance(each, str)]
         by_vcrpy = _CHECKED_BY_VCRPY if like else ()
         self.checks = [each for each in match_on if callable(each) or each in by_vcrpy]
-        self.in_form = [each for each in self.names if each not in ("path", *by_vcrpy)]
+        parts = [each for each in self.names if each not in ("path", *by_vcrpy)]
+        self.in_address = [each for each in parts if each not in _INSIDE]
+        self.inside = [each for each in parts if each in _INSIDE]
         self._has_place = "path" in self.names
         self._has_origin = not {*ORIGIN}.isdisjoint(self.names)
         # "path" alone names no host. The default means the path below the base address.
         self._is_path_alone = self.match_on is not None
         if like is None and self._has_place:
-            self.in_form.append("range")
-        inside = {"body", "raw_body", "headers", "range"}
-        self.looks_inside = bool(self.checks) or not inside.isdisjoint(self.in_form)
-        by_address = {"method", "path", "query"} <= set(self.names)
-        others = {"raw_body", "headers", "uri", "url"} & set(self.names)
-        self.decides_by_address = by_address and not others and not self.checks
+            self.inside.append("range")
+        has_address = {"method", "path", "query"} <= set(self.names)
+        self.decides_by_address = has_address and not (self.checks or "headers" in self.inside)
 
     def __or__(self, other: Matching | None) -> Matching:
         """Return this one with what the other one gives; None gives nothing."""
@@ -114,15 +112,20 @@ class Matching:
         is_path_alone = self._is_path_alone or self.like is not None
         return {*self.names, *(ORIGIN if knows_place and not is_path_alone else ())}
 
-    def forms(self, request: Request, base_urls: Iterable[str]) -> Iterator[Form]:
-        """Yield the canonical forms of a request; one that is equal in an earlier form comes first.
+    def form(self, request: Request) -> Form:
+        """Return the canonical form of a request."""
+        compared = self.compared(request)
+        return next(self.address_forms(compared, ())), self.inside_form(compared)
+
+    def address_forms(self, request: Request, base_urls: Iterable[str]) -> Iterator[Form]:
+        """Yield the forms of a method and an address; what is equal in an earlier one comes first.
 
         The first form has the whole address. The next ones have the path below each base address.
         If a person names the path and no part of the origin, the last one has the path alone.
 
         The request is one that `compared` returned.
         """
-        rest = tuple([self.part(name, request) for name in self.in_form])
+        rest = tuple([self.part(name, request) for name in self.in_address])
         if not self._has_place:
             yield rest
             return
@@ -138,6 +141,10 @@ class Matching:
                 yield "below", path[len(base_path) :] or "/", *rest
         if self._is_path_alone:
             yield "anywhere", path, *rest
+
+    def inside_form(self, request: Request) -> Form:
+        """Return the form of what else decides: the body, and some headers."""
+        return tuple([self.part(name, request) for name in self.inside])
 
     def part(self, name: str, request: Request) -> Hashable:
         """Return the part of a request that a matcher compares, in its canonical form."""
@@ -250,30 +257,36 @@ def canonical_body(request: Request) -> Hashable:
     """
     if not request.body:
         return None
-    body = _plain(request)
+    kind, value = _read_body(request)
+    match kind:
+        case "multipart":
+            return kind, tuple([(each.head, each.content) for each in value])
+        case "JSON":
+            with suppress(RecursionError):  # Python reads deeper values than it writes
+                return kind, json.dumps(value, sort_keys=True)
+            return request.body
+        case "form":
+            return kind, tuple(value)
+        case _:
+            return bytes(value)
+
+
+def _read_body(request: Request) -> tuple[str, Any]:
+    """Return of which kind a body is, and its parts, value or fields, else its bytes."""
+    body = request.body or b""
+    with suppress(ValueError):  # it may not be compressed as its header says
+        body = unpack(body, header(request.headers, "content-encoding") or "")
     content_type = (header(request.headers, "content-type") or "").lower()
     if content_type.startswith("multipart/"):
-        return _of_parts(read_multipart(body)) or body
-    value, problem = _json(body, content_type)
+        parts = read_multipart(body)
+        return ("multipart", parts) if parts else ("bytes", body)
+    value, problem = read_json(body, declared_charset(content_type), parse_float=_number)
     if problem is None:
-        with suppress(RecursionError):
-            return "JSON", json.dumps(value, sort_keys=True)
+        return "JSON", value
     if "x-www-form-urlencoded" in content_type:
-        return "form", tuple(_fields(body))
-    return body
-
-
-def _plain(request: Request) -> bytes:
-    """Return a body decompressed, or as it is if that is not possible."""
-    body = request.body or b""
-    try:
-        return unpack(body, header(request.headers, "content-encoding") or "")
-    except ValueError:
-        return body
-
-
-def _json(body: bytes, content_type: str) -> tuple[object, str | None]:
-    return read_json(body, declared_charset(content_type), parse_float=_number)
+        text = body.decode("latin-1")
+        return "form", parse_qsl(text, keep_blank_values=True, encoding="latin-1")
+    return "bytes", body
 
 
 def _number(text: str) -> float | int:
@@ -282,32 +295,23 @@ def _number(text: str) -> float | int:
     return int(number) if number.is_integer() else number
 
 
-def _fields(body: bytes) -> list[tuple[str, str]]:
-    text = body.decode("latin-1")
-    return parse_qsl(text, keep_blank_values=True, encoding="latin-1")
-
-
-def _of_parts(parts: Iterable[Part]) -> tuple[tuple[bytes, bytes], ...]:
-    return tuple([(each.head, each.content) for each in parts])
-
-
 def _body_without(fields: Collection[str], request: Request) -> bytes:
     """Return a body without some fields: of JSON, of a form or of a multipart body."""
-    body = _plain(request)
-    content_type = (header(request.headers, "content-type") or "").lower()
-    if content_type.startswith("multipart/") and (parts := read_multipart(body)):
-        kept = _of_parts(each for each in parts if each.name not in fields)
-        lines = [b"--boundary\r\n%s\r\n\r\n%s\r\n" % part for part in kept]
-        return b"".join(lines)
-    value, problem = _json(body, content_type)
-    if problem is None:
-        for field in fields:
-            _remove(value, field.split("."))
-        return json.dumps(value, sort_keys=True).encode()
-    if "x-www-form-urlencoded" in content_type:
-        kept_fields = [pair for pair in _fields(body) if pair[0] not in fields]
-        return urlencode(kept_fields, encoding="latin-1").encode()
-    return body
+    kind, value = _read_body(request)
+    match kind:
+        case "multipart":
+            kept = [part for part in value if part.name not in fields]
+            lines = [b"--boundary\r\n%s\r\n\r\n%s\r\n" % (p.head, p.content) for p in kept]
+            return b"".join(lines)
+        case "JSON":
+            for field in fields:
+                _remove(value, field.split("."))
+            return json.dumps(value, sort_keys=True).encode()
+        case "form":
+            kept = [pair for pair in value if pair[0] not in fields]
+            return urlencode(kept, encoding="latin-1").encode()
+        case _:
+            return bytes(value)
 
 
 def _remove(value: Any, path: list[str]) -> None:

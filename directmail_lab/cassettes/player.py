@@ -29,12 +29,15 @@ from .mismatch import Differences, differences, place_of
 Call = tuple[int, ...]
 """The indexes of a request's attempts."""
 
+_Inside = tuple[Form, Hashable]
+"""What is inside a request, and what chooses between those that are equal; None for all of them."""
+
 _MAX_COMPARED: Final = 500
 _LONGEST_QUERY: Final = 200
 # An address that is the same without an escape, its default port, or an empty query or value.
-_RESPELLED: Final = re.compile(r"[%+#]|[?=]$|:(?:80|443)(?![^/?])")
-# The same with other parameters in another order, or with one that has no value.
-_PARAMETERS: Final = re.compile(r"\?(?:[^?]*&|[^=]*=?$)")
+# So is one with its parameters in another order, or with one that has no value.
+_RESPELLED: Final = re.compile(r"[%+#]|[?=]$|:(?:80|443)(?![^/?])|\?(?:[^?]*&|[^=]*=?$)")
+_BARE: Final = Request("GET", "")
 
 
 @dataclass(slots=True)
@@ -95,11 +98,11 @@ class Player:
         # the memory.
         self._addresses: dict[str, dict[str, list[int] | int]] = {}
         self._attempts: dict[int, int] = {}  # the number of each attempt but first ones
-        self._looked_inside: set[Address] = set()  # addresses with requests that are not bare
         self._respelled: set[str] = set()
+        # What was found until now: requests are parsed only at an address that somebody asks for.
         self._calls_by_address: dict[Address, _Calls | None] = {}
-        self._calls_by_form: dict[tuple[Form, Hashable], _Calls] = {}
         self._indexes_by_form: dict[Form, list[int]] = {}
+        self._calls_by_form: dict[Form, dict[_Inside, _Calls]] = {}
         self._index()
         if recording.fallbacks and not plays_fallbacks:
             dropped = self._superseded_failures()
@@ -109,8 +112,7 @@ class Player:
                 self._index(dropped)
 
     def _index(self, dropped: Collection[int] = ()) -> None:
-        looks_inside = self._matching.looks_inside or self._matching.like is not None
-        for index, ((method, recorded), attempt, is_bare) in enumerate(self._recording.addresses()):
+        for index, ((method, recorded), attempt) in enumerate(self._recording.addresses()):
             if index in dropped:
                 self.played[index] = 1
                 continue
@@ -119,8 +121,6 @@ class Player:
             uri = self._matching.address(recorded)
             if attempt > 1:
                 self._attempts[index] = attempt
-            if looks_inside and not is_bare:
-                self._looked_inside.add((method, uri))
             same = self._addresses.setdefault(method, {})
             others = same.get(uri)
             if others is None:
@@ -147,7 +147,7 @@ class Player:
             if index in known:
                 continue
             with suppress(CassetteFormatError):  # a damaged one is an error when it is asked for
-                calls = self.find_all(self._recording.request(index))
+                calls = self.find_all(self._redacted(index))
                 failed = [call for call in calls if call[-1] in failures]
                 known.update(chain.from_iterable(failed))
                 if len(failed) < len(calls):
@@ -164,34 +164,17 @@ class Player:
     def _each_address(self) -> Iterator[Address]:
         return ((method, uri) for method, same in self._addresses.items() for uri in same)
 
-    def _index_by_form(self) -> None:
-        """Index the requests by their forms, once somebody asks: few replays need it."""
-        matching = self._matching
-        base_urls = self._recording.base_urls
-        for address in self._each_address():
-            indexes = self._at(*address)
-            is_bare = matching.decides_by_address and address not in self._looked_inside
-            if is_bare or not matching.looks_inside:
-                for form in matching.forms(Request(*address), base_urls):
-                    self._indexes_by_form.setdefault(form, []).extend(indexes)
-                continue
-            for index in indexes:
-                for form in matching.forms(self._compared(index), base_urls):
-                    self._indexes_by_form.setdefault(form, []).append(index)
-        for indexes in self._indexes_by_form.values():
-            indexes.sort()
-
     def _forget_calls(self) -> None:
         self._calls_by_address.clear()
-        self._calls_by_form.clear()
         self._indexes_by_form.clear()
+        self._calls_by_form.clear()
 
     def _calls_at(self, request: Request) -> _Calls | None:
         """Return the calls to an address if it alone decides, else None."""
         matching = self._matching
         if not matching.decides_by_address:
             return None
-        if matching.looks_inside and (request.body or header(request.headers, "range")):
+        if matching.inside and (request.body or header(request.headers, "range")):
             return None
         address = request.method.upper(), matching.address(request.uri)
         if address not in self._calls_by_address:
@@ -200,53 +183,82 @@ class Player:
 
     def _decided_calls(self, address: Address) -> _Calls | None:
         indexes = self._at(*address)
-        if not indexes:
-            return None
-        # For vcrpy, what is inside only chooses between several.
-        is_chosen = self._matching.like is not None and len(indexes) == 1
-        if address in self._looked_inside and not is_chosen:
-            return None
         uri = address[1]
         # If addresses differ only in their spelling, the order of the recording decides.
-        if _RESPELLED.search(uri) or _PARAMETERS.search(uri) or uri in self._respelled:
+        if not indexes or _RESPELLED.search(uri) or uri in self._respelled:
             return None
-        several = self._matching.like is None and len(indexes) > 1
-        if several and len(self._recording.accepts_of(indexes)) > 1:
+        recording = self._recording
+        several = len(indexes) > 1
+        is_like_vcrpy = self._matching.like is not None
+        # For vcrpy, what is inside only chooses between several.
+        looks_inside = several if is_like_vcrpy else self._matching.inside
+        if looks_inside and not all(map(recording.is_bare, indexes)):
+            return None
+        if several and not is_like_vcrpy and len(recording.accepts_of(indexes)) > 1:
             return None
         return _Calls(self._as_calls(indexes))
 
-    def _calls_of(self, form: Form, request: Request) -> list[_Calls]:
-        """Return the calls of a form, first those that a part of the request chooses.
+    def _each_equal(self, request: Request) -> Iterator[list[_Calls]]:
+        """Yield the calls of each form of a request, first those that a part of it chooses.
 
         If an ``Accept`` chooses, the others are not played.
         """
+        matching = self._matching
         if not self._indexes_by_form:
             self._index_by_form()
-        indexes = self._indexes_by_form.get(form)
-        if indexes is None:
-            return []
-        if (form, None) not in self._calls_by_form:
-            self._calls_by_form[form, None] = _Calls(self._as_calls(indexes))
-            self._split(form, indexes)
-        every = self._calls_by_form[form, None]
-        if len(indexes) == 1:
-            return [every]
-        chosen = self._calls_by_form.get((form, self._matching.choice(request)), every)
-        return [chosen] if self._matching.like is None else [chosen, every]
+        inside = matching.inside_form(request)
+        for form in matching.address_forms(request, [self._base_url]):
+            if form not in self._indexes_by_form:
+                continue
+            found = self._calls_inside(form)
+            every = found.get((inside, None))
+            if every is None:
+                continue
+            if len(every.calls) == 1:
+                yield [every]
+                continue
+            chosen = found.get((inside, matching.choice(request)), every)
+            yield [chosen] if matching.like is None else [chosen, every]
 
-    def _split(self, form: Form, indexes: list[int]) -> None:
-        """Split the calls of a form by what chooses between them."""
+    def _index_by_form(self) -> None:
+        """Index all addresses by their forms, once somebody asks: few replays need it."""
+        base_urls = self._recording.base_urls
+        for address in self._each_address():
+            indexes = self._at(*address)
+            for form in self._matching.address_forms(Request(*address), base_urls):
+                self._indexes_by_form.setdefault(form, []).extend(indexes)
+        for indexes in self._indexes_by_form.values():
+            indexes.sort()
+
+    def _calls_inside(self, form: Form) -> dict[_Inside, _Calls]:
+        """Return the calls of an address by what is inside their requests."""
+        if form not in self._calls_by_form:
+            groups: dict[_Inside, list[int]] = {}
+            for index in self._indexes_by_form[form]:
+                groups.setdefault((self._inside_form(index), None), []).append(index)
+            for (inside, _), indexes in list(groups.items()):
+                groups.update(self._chosen(inside, indexes))
+            self._calls_by_form[form] = {
+                key: _Calls(self._as_calls(indexes)) for key, indexes in groups.items()
+            }
+        return self._calls_by_form[form]
+
+    def _chosen(self, inside: Form, indexes: list[int]) -> dict[_Inside, list[int]]:
+        """Return the requests of one form by what chooses between them, if they differ by it."""
         like = self._matching.like
         if len(indexes) == 1 or (like is None and len(self._recording.accepts_of(indexes)) == 1):
-            return
-        by_choice: dict[Hashable, list[int]] = {}
+            return {}
+        groups: dict[_Inside, list[int]] = {}
         for index in indexes:
             choice = self._matching.choice(self._compared(index))
             if choice is not None:
-                by_choice.setdefault(choice, []).append(index)
-        if len(by_choice) > 1:
-            for choice, group in by_choice.items():
-                self._calls_by_form[form, choice] = _Calls(self._as_calls(group))
+                groups.setdefault((inside, choice), []).append(index)
+        return groups if len(groups) > 1 else {}
+
+    def _inside_form(self, index: int) -> Form:
+        matching = self._matching
+        is_bare = "headers" not in matching.inside and self._recording.is_bare(index)
+        return matching.inside_form(_BARE if is_bare else self._compared(index))
 
     def _as_calls(self, indexes: list[int]) -> list[Call]:
         """Return the calls that these interactions are: each with its attempts, in their order.
@@ -273,9 +285,11 @@ class Player:
 
     def _compared(self, index: int) -> Request:
         """Return a recorded request, as it is compared."""
+        return self._matching.compared(self._redacted(index))
+
+    def _redacted(self, index: int) -> Request:
         # Redact another program's request again: this session may know a key in it.
-        request = self._redactor.request(self._recording.request(index))
-        return self._matching.compared(request)
+        return self._redactor.request(self._recording.request(index))
 
     # -- find ------------------------------------------------------------------------------------
 
@@ -297,8 +311,7 @@ class Player:
                 return call, request
         request = self._redactor.request(request)
         compared = self._matching.compared(request)
-        for form in self._matching.forms(compared, [self._base_url]):
-            several = self._calls_of(form, compared)
+        for several in self._each_equal(compared):
             if self._matching.checks:
                 call = self._first_checked(several, compared)
             else:
@@ -317,14 +330,13 @@ class Player:
         return next((each for each in chain(unplayed, last) if self._matches(request, each)), None)
 
     def find_all(self, request: Request) -> list[Call]:
-        """Return the indexes of all responses to a request, in the order of the recording."""
+        """Return the indexes of all responses to a redacted request, in their order."""
         at_address = self._calls_at(request)
         if at_address is not None:
             return at_address.calls
-        compared = self._matching.compared(self._redactor.request(request))
-        for form in self._matching.forms(compared, [self._base_url]):
-            several = self._calls_of(form, compared)
-            found = several[-1].calls if several else []
+        compared = self._matching.compared(request)
+        for several in self._each_equal(compared):
+            found = several[-1].calls
             if self._matching.checks:
                 found = [each for each in found if self._matches(compared, each)]
             if found:
@@ -339,7 +351,7 @@ class Player:
         if self._matching.like is None:
             return ""
         sent = header(request.headers, "range")
-        if sent is None and not self._looked_inside:
+        if sent is None and self._recording.is_bare(call[-1]):
             return ""
         recorded = header(self._recording.request(call[-1]).headers, "range")
         if sent == recorded:
@@ -353,11 +365,10 @@ class Player:
 
         If functions of a person decide, it is the request itself.
         """
-        compared = self._matching.compared(request)
-        if self._matching.checks:
-            return compared
-        form = next(self._matching.forms(compared, [self._base_url]))
-        return form, self._matching.accept(compared)
+        matching = self._matching
+        if matching.checks:
+            return matching.compared(request)
+        return matching.form(request), matching.accept(request)
 
     def _matches(self, request: Request, call: Call) -> bool:
         from .vcr_files import matches
@@ -455,7 +466,7 @@ class Player:
         )
         if {"method", "path"} & differing.keys():
             return differing
-        for name in matching.in_form:
+        for name in (*matching.in_address, *matching.inside):
             shown = "header: range" if name == "range" else name
             is_named = any(part.startswith(shown.removesuffix("s")) for part in differing)
             if not is_named and matching.part(name, sent) != matching.part(name, recorded):

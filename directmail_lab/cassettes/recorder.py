@@ -375,7 +375,7 @@ class Recorder:
         A mode that replays sends a write only if no response came to it, or if it is a new one.
         """
         found = []
-        for recording, attempts in self._earlier(write):
+        for recording, attempts in self._earlier(self._redactor.request(write)):
             response = recording.interactions[attempts[-1]].response
             is_own = recording is self.recording
             if may_be_done(response) and not (is_own and self._replays(response)):

@@ -252,8 +252,7 @@ def _keys_of(request: httpx.Request, cassette: Cassette | None) -> list[int]:
     """
     rules = [_DEFAULT] if cassette is None else [cassette.matching, _DEFAULT]
     value = request_value(request)
-    forms = [next(each.forms(each.compared(value), ())) for each in rules]
-    return list(dict.fromkeys(map(hash, forms)))
+    return list(dict.fromkeys(hash(each.form(value)) for each in rules))
 
 
 def _of_cassette(recording: Recording, number: int) -> SentWrite:
