@@ -366,7 +366,8 @@ def test_audit_exits_with_1_until_nothing_is_left_to_redact(tour: Path) -> None:
     """The audit repeats neither the key nor the personal data. After redaction it passes."""
     leaking = "leak.ipynb"
     write_notebook(leaking, f'dm.connect(key="{KEY}")')
-    both, done = cassette("audit", "tour", leaking), cassette("redact", "tour")
+    both = cassette("audit", "tour", leaking)
+    done = cassette("redact", "tour", "--redact", "personal")
 
     assert both.exit_code == 1
     assert "interaction 1, response body: an e-mail address" in both.stdout
@@ -375,6 +376,49 @@ def test_audit_exits_with_1_until_nothing_is_left_to_redact(tour: Path) -> None:
     assert done.exit_code == 0
     assert f"Changed 2 interactions of {tour}.\n" in done.stdout
     assert cassette("audit", "tour").exit_code == 0
+
+
+TOKEN = "tok_3f9aK2xQ9zLr7T"
+JWT = "eyJhbGciOiJIUzI1NiJ9." + "eyJzdWIiOiI4ZjE0ZTQ1ZiJ9.c2lnbmF0dXJlLW9mLWl0"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        json.dumps({"api_token": TOKEN, "email": "joe@corp.com"}),
+        json.dumps([{"session": {"jwt": JWT}, "email": "joe@corp.com", "again": f"/{JWT}"}]),
+        f'{{"email": "joe@corp.com"}}\n{{"api_token": "{TOKEN}(more)"}}\n',
+        f"email joe@corp.com, secret_key = '{TOKEN}'",
+        json.dumps({"email": "joe@corp.com", "api_token": f"{TOKEN}/+(more)=="}),
+    ],
+    ids=["JSON", "a JWT", "lines of JSON", "text", "with marks"],
+)
+def test_what_the_audit_finds_as_a_credential_redact_removes(body: str) -> None:
+    """It is removed wherever it is, and personal data stays."""
+    path = recorded("found.yaml", answered(body=body), answered(body='{"next_page_token": "t2"}'))
+    found = cassette("audit", path)
+    done = cassette("redact", path)
+    again = cassette("audit", path)
+    text = path.read_text()
+
+    assert re.search("a key or password in|a signed token", found.stdout)
+    assert done.exit_code == 0
+    assert again.stdout == f"{path}, interaction 1, response body: an e-mail address\n"
+    for secret in (TOKEN, JWT, "more"):
+        assert secret not in text
+    assert "t2" in text
+
+
+def test_redact_says_which_credential_it_cannot_remove() -> None:
+    """A private key has several lines, so it is not one value that can be replaced."""
+    pem = "-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG9w0BAQEFAASC\n-----END PRIVATE KEY-----"
+    bodies = [json.dumps({"pem": pem}), pem]
+    done = cassette("redact", recorded("pem.yaml", *[answered(body=body) for body in bodies]))
+
+    assert done.exit_code == 1
+    assert "interaction 1, response body: a private key" in done.stderr
+    assert "interaction 2, response body: a private key" in done.stderr
+    assert "before_record=" in done.stderr
 
 
 @pytest.mark.slow
@@ -566,7 +610,7 @@ def test_redacting_a_folder_loses_no_response(
     """
     Path("suite/config.yaml").write_text("a: 1")
     Path("suite/as.json").rename("suite/as_json")
-    invoke("cassette", "redact", "suite", "--only-credentials")
+    invoke("cassette", "redact", "suite")
     again = invoke("cassette", "audit", "suite")
     Path("suite/as_json").rename("suite/as.json")
     service.close()
@@ -598,7 +642,7 @@ def test_redacting_a_folder_leaves_what_is_outside_of_it_and_keeps_permissions(
     plain.chmod(0o640)
     Path("suite/address.yml").write_text("interactions: 7")
     before = contents("suite")
-    done = invoke("cassette", "redact", "suite", "--only-credentials")
+    done = invoke("cassette", "redact", "suite")
     after = contents("suite")
 
     assert "suite/address.yml is not a cassette" in str(done.exception)

@@ -143,7 +143,7 @@ def test_other_credentials_are_refused_and_personal_data_gives_a_warning() -> No
     with pytest.raises(DirectMailLabError, match="interaction 1, response body: a service's key"):
         save_page(read_cassette(refused), "refused.html")
     with pytest.warns(
-        UserWarning, match="interaction 2, response body.*redact personal$"
+        UserWarning, match="interaction 2, response body.*redact personal -r personal$"
     ) as caught:
         target = dm.browse(personal).save("personal.html")
 

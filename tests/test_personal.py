@@ -209,7 +209,16 @@ def test_a_notice_after_recording_counts_personal_data_and_says_what_to_do() -> 
     """The notice is one line with the counts, the command to redact, and how to record without."""
     assert notices(JOE, JOE) == [
         "Cassette 'tour' contains 1 e-mail address, 1 telephone number. Before you share it: "
-        "directmail-lab cassette redact tour, or record it with redact=['personal']."
+        "directmail-lab cassette redact tour --redact personal, or record it with "
+        "redact=['personal']."
+    ]
+
+
+def test_a_notice_names_what_looks_like_a_credential_and_the_command_that_removes_it() -> None:
+    """A recording keeps it, because it may also be the token of a next page."""
+    assert notices(answered(body='{"api_token": "tok_3f9aK2xQ9zLr7T"}')) == [
+        "Cassette 'tour' contains what looks like a credential: a key or password in api_token. "
+        "To remove it: directmail-lab cassette redact tour."
     ]
 
 

@@ -30,7 +30,7 @@ from ..exchange.values import (
 )
 from ..redaction import Redactor
 from ..settings import is_loopback, origin_of
-from .convert import notice_of_personal_data
+from .convert import notice_of_contents
 from .files import FileRecording, read_cassette
 from .library import cassette_name, find_cassette, new_cassette_path
 from .matching import Matching
@@ -478,7 +478,7 @@ class Cassette:
                 has_recorded = self._recorder.close(ending or "merge")
             except OSError as error:
                 raise self._not_written(error) from None
-        hint = notice_of_personal_data(self.path, self.name) if has_recorded else ""
+        hint = notice_of_contents(self.path, self.name) if has_recorded else ""
         if hint and not say_in_notebook(hint):
             self._notice(hint)
 

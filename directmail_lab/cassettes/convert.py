@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Final, Literal
 
 from ..credentials import known_keys
-from ..display import plural
+from ..display import plural, shell_word
 from ..errors import CassetteError, CassetteFormatError
 from ..exchange.bodies import missing_bytes
 from ..redaction import Redactor
+from ..redaction.key import REDACTED
 from ..redaction.personal import count_personal, personal_notice, texts_of
+from ..redaction.suspects import credentials_in, secrets_of
 from .files import FileRecording, read_cassette, recover
 from .library import Version, command_name, create, locked, version_of
 from .recorder import unfinished_files
@@ -111,8 +113,9 @@ def _write(
 def redact(path: Path, rules: Sequence[str]) -> int:
     """Redact a cassette once more, and return how many interactions that changed.
 
-    Its credentials and known keys are removed too, as by `convert`. HAR and JSON keep their layout;
-    any other file gets ours.
+    Its credentials and known keys are removed too, as by `convert`, and so is what only looks like
+    a credential (see `redaction.suspects`). HAR and JSON keep their layout; any other file gets
+    ours.
 
     Parameters
     ----------
@@ -122,6 +125,9 @@ def redact(path: Path, rules: Sequence[str]) -> int:
     with locked(path) as file:
         recording = read_cassette(file)
         redactor = _redactor(recording).extended(rules)
+        secrets = set(chain.from_iterable(map(secrets_of, recording)))
+        # The longest first: another one may be its beginning.
+        redactor.learn(sorted(secrets, key=len, reverse=True), REDACTED)
         changed = sum(redactor.interaction(each) != each for each in recording)
         # A file without a suffix may be JSON.
         to = "json" if recording.layout == "json" else layout_of(file)
@@ -187,8 +193,10 @@ def drop_failures(path: Path, *, after: int) -> None:
             write_cassette(file, recording.metadata, kept, Redactor(), version=recording.version)
 
 
-def notice_of_personal_data(path: Path, name: str) -> str:
-    """Return a line about the personal data in a closed cassette; empty if it has none.
+def notice_of_contents(path: Path, name: str) -> str:
+    """Return what a closed cassette has that may not be shared, and what to do; or nothing.
+
+    That is personal data, and what looks like a credential.
 
     In a large cassette, only an even sample is searched, and the line says of how many
     interactions. After an error, the line is empty, since the recording itself succeeded.
@@ -197,9 +205,18 @@ def notice_of_personal_data(path: Path, name: str) -> str:
         interactions = read_cassette(path).interactions
         step = 1 + max(len(interactions) // _SEARCHED, path.stat().st_size // _SEARCHED_BYTES)
         sample = [interactions[index] for index in range(0, len(interactions), step)]
-        counts = count_personal(chain.from_iterable(map(texts_of, sample)))
+        texts = list(chain.from_iterable(map(texts_of, sample)))
         searched = len(sample) if step > 1 else None
-        return personal_notice(counts, command_name(path, name), searched=searched)
+        command = command_name(path, name)
+        notices = [personal_notice(count_personal(texts), command, searched=searched)]
+        suspects = dict.fromkeys(chain.from_iterable(map(credentials_in, texts)))
+        if suspects:
+            notices.append(
+                f"Cassette {command!r} contains what looks like a credential: "
+                f"{', '.join(suspects)}. To remove it: directmail-lab cassette redact "
+                f"{shell_word(command)}."
+            )
+        return " ".join(filter(None, notices))
     return ""
 
 

@@ -148,27 +148,35 @@ def _summary(audited: list[Audited]) -> Iterator[str]:
 @app.command()
 def redact(
     name: str = _PLACE,
-    rules: list[str] = typer.Option(["personal"], "--redact", "-r", help="A field. Repeatable."),
-    only_credentials: bool = typer.Option(
-        False, "--only-credentials", help="Keep personal data, which tests may compare."
+    rules: list[str] = typer.Option(
+        [], "--redact", "-r", help='"personal", or the name of a field. Repeatable.'
     ),
 ) -> None:
-    """Replace the personal data in a cassette, or in a folder's, with stable pseudonyms.
+    """Remove what the audit finds as a credential from a cassette, or from a folder's.
 
-    With --redact, replace only these fields: "name", a dotted path "company.name", or "personal".
-    Credentials are always removed. The files get our layout, but JSON stays JSON. No copy of an old
-    file is kept, since it would have what is to be removed.
+    With --redact, replace personal data by stable pseudonyms, too: "personal", or fields such as
+    "name" and "company.name". The files get our layout, but JSON stays JSON. No copy of an old file
+    is kept, since it would have what is to be removed. The command exits with 1 if a credential is
+    left.
     """
+    from ..questions.audit import audit as findings_of
+
     problems = []
+    left = []
     for path in _files_of([name]):
         try:
-            changed = files.redact(path, [] if only_credentials else rules)
+            changed = files.redact(path, rules)
             typer.echo(f"Changed {plural(changed, 'interaction')} of {path}.")
+            left += [each for each in findings_of(path) if each.kind == "secret"]
         except CassetteError as error:
             problems.append(error)
     if problems:
         others = "".join(f"\n{each}" for each in problems[1:])
         raise CassetteError(f"{problems[0]}{others}")
+    if left:
+        lines = "".join(f"{each}\n" for each in left)
+        typer.echo(f"{lines}To remove what is left, record it with before_record=….", err=True)
+        raise FOUND
 
 
 def _files_of(names: list[str]) -> list[Path]:

@@ -1,16 +1,13 @@
 """`audit`: find what must not be shared, which is keys, other credentials and personal data.
 
 A finding says what was found and where, but never contains the value, so it can be printed. The
-audit looks for the keys that this computer knows, and for personal data. It also looks for other
-credentials, by their form or by the names beside them, as detect-secrets and bandit do.
-Placeholders and the stand-in's public key do not count, since people switch off an audit that
-raises false alarms.
+audit looks for the keys that this computer knows, for personal data, and for what looks like
+another credential (see `redaction.suspects`).
 """
 
 from __future__ import annotations
 
 import ast
-import html
 import json
 import re
 from base64 import b64decode
@@ -28,21 +25,14 @@ from ..cassettes.files import read_as_written
 from ..contract import STAND_IN_KEY
 from ..credentials import known_keys
 from ..errors import CassetteFormatError, DirectMailLabError
-from ..exchange.bodies import unpack
-from ..exchange.values import header
 from ..redaction.key import KeySearch
 from ..redaction.personal import count_personal
-from ..redaction.redactor import mask_header
+from ..redaction.suspects import Part, credentials_in, parts_of
 from ..settings import BASE_URL_VARIABLE, keyring_entries, variable
 
 if TYPE_CHECKING:
     from ..exchange.values import Interaction
 
-Part = tuple[str, str | bytes]
-"""A place, and what to search there: a text, or the bytes of a body or a picture."""
-
-# Separates two headers; no pattern below matches across it.
-BETWEEN: Final = "\0\n"
 # For less than this, starting processes takes longer than it saves.
 _MANY_BYTES: Final = 16_000_000
 _MEMBERS: Final = ("source", "outputs", "metadata", "attachments")
@@ -118,8 +108,8 @@ def refuse_secrets(findings: Iterable[Finding]) -> None:
     if secrets:
         raise DirectMailLabError(
             f"Nothing was written, because this must not be shared:{''.join(secrets)}\n",
-            "Edit such a cell and clear its output. Record such a cassette again, or clean it "
-            "with: directmail-lab cassette redact.",
+            "Edit such a cell and clear its output. To remove it from a cassette: "
+            "directmail-lab cassette redact NAME.",
         )
 
 
@@ -185,19 +175,6 @@ def parts_of_cassette(interactions: Iterable[Interaction], where: str) -> Iterat
     """Yield each part of a cassette's interactions."""
     for number, interaction in enumerate(interactions, 1):
         yield from parts_of(interaction, f"{where}, interaction {number}")
-
-
-def parts_of(interaction: Interaction, where: str) -> Iterator[Part]:
-    """Yield each part of an interaction."""
-    request, response = interaction.request, interaction.response
-    yield f"{where}, address", f"{request.method} {request.uri}"
-    yield f"{where}, status", response.reason
-    for side, message in (("request", request), ("response", response)):
-        yield f"{where}, {side} headers", BETWEEN.join(map(": ".join, message.headers))
-        body = message.body or b""
-        with suppress(ValueError):  # a body that cannot be opened is never shared
-            body = unpack(body, header(message.headers, "content-encoding") or "")
-        yield f"{where}, {side} body", body
 
 
 def read_notebook(path: Path) -> dict[str, Any]:
@@ -318,145 +295,3 @@ class _Tables(HTMLParser):
                 names = texts
             else:
                 yield {texts[0]: " ".join(texts[1:]), **dict(zip(names, texts, strict=False))}
-
-
-# -- unknown credentials -------------------------------------------------------------------------
-
-# The group `secret` is the secret itself. Repetitions that may be tried twice are bounded, so that
-# the patterns take linear time. No possessive quantifier is inside another one, since the `re` of
-# Python 3.11.2 misreads that.
-_FORMS: Final = {
-    "a private key": r"(?P<secret>-----BEGIN (?:[A-Z]{1,20} ){0,4}PRIVATE KEY-----)",
-    "a service's key, by its prefix": r"(?<![A-Za-z0-9])(?P<secret>"
-    r"(?:live|prod|secret)_(?:pub_)?[A-Za-z0-9_]{16,}"
-    r"|test_(?:pub_)?[0-9a-f]{24,}|[sr]k-(?:[a-z]{1,20}-)?[A-Za-z0-9_-]{20,}"
-    r"|gh[pousr]_[A-Za-z0-9]{30,}|(?:AKIA|ASIA)[0-9A-Z]{16})(?![A-Za-z0-9])",
-    "a signed token (JWT)": r"(?<![\w-])(?P<secret>eyJ[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]{8,})",
-    "a bearer token": r"(?i)\bbearer\s{1,9}(?P<secret>[\w.~+/-]{16,})",
-    "credentials in an address": r"://(?P<secret>[^\s/?#@:\"'<>\\]{0,256}:[^\s/?#@\"'<>\\]{0,256}"
-    r"|(?=[^\s/@]{0,99}\d)[^\s/?#@:\"'<>\\]{16,256})@",
-    "an api_key parameter": r"(?i)[?&;]api[-_]?key=(?P<secret>[^&;#\s\"'<>\\]+)",
-}
-# A text of that form contains one of these, in lower case.
-_HINTS: Final = {
-    "a private key": ["private key"],
-    "a service's key, by its prefix": [
-        *("live_", "prod_", "secret_", "test_", "sk-", "rk-", "akia", "asia"),
-        *("ghp_", "gho_", "ghu_", "ghs_", "ghr_"),
-    ],
-    "a signed token (JWT)": ["eyj"],
-    "a bearer token": ["bearer"],
-    "credentials in an address": ["@"],
-    "an api_key parameter": ["key"],
-}
-_HEADER: Final = re.compile(r"(?:\A|\0\n)([\w-]{1,99}): (?!(?i:basic) )([^\r\n\0]+)")
-_BASIC = re.compile(r"(?i)\bbasic\s{1,9}([A-Za-z0-9+/_-]{8,})")
-# The arguments of a call that takes a key.
-_CALL = re.compile(
-    r"(?:connect|login|Session|ApiKey|BasicAuth|Configuration|set_password|setenv)"
-    r"\(((?:[^()]|\([^()]{0,400}\)){0,400})"
-)
-_CALL_HINTS: Final = (
-    *("connect(", "login(", "session(", "apikey(", "basicauth(", "configuration("),
-    *("set_password(", "setenv("),
-)
-_ARGUMENT = re.compile(r"[\"']([^\s\"'\\]{8,512})\\*[\"']")
-# A name and its value: `key: str = f"x"`, `auth=("x", "")`, `{"key": "x"}`, `<key>x`,
-# `environ["KEY"] = "x"`, `get("KEY", "x")`, `--key x`, `key is x`. The quotes may be escaped. The
-# match begins within the name, at the word that says what it is: trying each name from its start
-# takes four times as long. The lookahead halves the rest.
-_OUTSIDE_NAMES = re.compile(r"[^\w-]")
-_ASSIGNMENT = re.compile(
-    r"(?P<name>(?=[kKtTsSpPaAcC])(?i:key|token|secret|pass|pwd|auth|credential)[\w-]{0,40})"
-    r"(?:\\*[\"']?\]?(?:\s{0,9}:\s{0,9}[\w.|\[\]]{1,40}(?=\s{0,9}=))?(?:[ \t:=>]|\bis\b){1,40}"
-    r"[(\[]?"
-    r"|[\"'](?P<comma>\s{0,9},\s{0,9})(?=[\"']))"
-    r"[bfruBFRU]{0,2}\\*(?P<quote>[\"']{0,3})(?P<secret>[^\s\"'\\<>(),;&]{8,512})"
-)
-_NAME_HINTS: Final = ("key", "token", "secret", "pass", "pwd", "auth", "credential")
-_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
-# The words of a name decide: api_key names a key, page_token and key_name do not.
-_KEY_WORD = re.compile("(?:api)?key|token|secret|passw(?:or)?d|pwd|auth(?:orization)?|credentials?")
-_SURE_WORD = re.compile("api|apikey|secret|passw(?:or)?d|pwd|credentials|private|access|client")
-_OTHER_WORD = re.compile(
-    "public|page|next|continuation|cursor|idempotency|cache|sort|primary|foreign|ids?|names?"
-    "|hash|digest|sha|type|file|path|url|count|at|expir(?:es|ed|y|ation)|created|updated|changed"
-    "|used|length|version"
-)
-_DATE = re.compile(r"\d{4}-\d\d-\d\d(?:T[\d:.]+(?:Z|[+-][\d:]+)?)?")
-_PLACEHOLDER = re.compile(
-    r"[<$%{\[].*|.*(?:[<…]|\.\.\.|\*\*\*|xxxx|your|example|placeholder|dummy|redact|fake).*"
-    r"|(?-i:[A-Z]{1,12}(?:[_-][A-Z]{1,12})*)|(.)\1*"
-    r"|(?:(?:api|my|the|some|this|test|user(?:name)?|pass(?:word)?|key|token|secret)[\W_]?)*",
-    re.DOTALL | re.IGNORECASE,
-)
-_FILE_PATH = re.compile(r"[\w.=-]+(?:/[\w.=-]+)+\.[a-z]\w{0,4}")
-_LONG_PART = re.compile(r"[A-Za-z0-9]{8,}")
-_CHANGE = re.compile(r"[A-Za-z](?=\d)|\d(?=[A-Za-z])|[a-z](?=[A-Z])")
-
-
-def credentials_in(text: str) -> Iterator[str]:
-    """Yield a description of each kind of credential in a text, and never the credential."""
-    with suppress(ValueError):  # Python refuses to parse a number of 5,000 digits
-        text = html.unescape(text)
-    lower = text.lower()
-
-    def has_any(hints: Iterable[str]) -> bool:
-        return any(map(lower.__contains__, hints))
-
-    for what, form in _FORMS.items():
-        found = re.finditer(form, text) if has_any(_HINTS[what]) else ()
-        if any(not _is_placeholder(match["secret"][:512]) for match in found):
-            yield what
-    # The same headers that a recording is written without.
-    headers = _HEADER.findall(text) if ": " in text else ()
-    if any(mask_header(name) != "" and not _is_placeholder(each[:512]) for name, each in headers):
-        yield "a credential in a header"
-    if "basic" in lower and any(map(_is_basic, _BASIC.findall(text))):
-        yield "credentials of HTTP Basic"
-    if has_any(_NAME_HINTS) and any(map(_is_key_beside_name, _ASSIGNMENT.finditer(text))):
-        yield "a key or password beside its name"
-    elif has_any(_CALL_HINTS):
-        arguments = _ARGUMENT.findall(" ".join(_CALL.findall(text)))
-        if any(map(_is_random, arguments)):
-            yield "a key as an argument"
-
-
-def _is_basic(digits: str) -> bool:
-    """Return whether base64 is ``user:password``, and not a word that follows "basic"."""
-    try:
-        pair = b64decode(digits + "=" * (-len(digits) % 4), altchars=b"-_").decode()
-    except ValueError:
-        return False
-    return ":" in pair and pair.isprintable() and not all(map(_is_placeholder, pair.split(":", 1)))
-
-
-def _is_key_beside_name(match: re.Match[str]) -> bool:
-    before = match.string[max(0, match.start() - 40) : match.start()]
-    name, secret = _OUTSIDE_NAMES.split(before)[-1] + match["name"], match["secret"]
-    words = [word.lower() for word in _WORD.findall(name)]
-    if not any(map(_KEY_WORD.fullmatch, words)) or any(map(_OTHER_WORD.fullmatch, words)):
-        return False
-    is_sure = any(map(_SURE_WORD.fullmatch, words)) and not match["comma"]
-    if _DATE.fullmatch(secret):
-        return False
-    if is_sure and match["quote"] and "://" not in secret:
-        return bool(re.search(r"\d|.{20}", secret)) and not _is_placeholder(secret)
-    return len(secret) >= (8 if is_sure else 12) and _is_random(secret)
-
-
-def _is_placeholder(secret: str) -> bool:
-    """Return whether a text in the place of a secret is a placeholder, or public."""
-    return secret == STAND_IN_KEY or _PLACEHOLDER.fullmatch(secret) is not None
-
-
-def _is_random(text: str) -> bool:
-    """Return whether a text looks random, because letters, digits and case alternate often.
-
-    ``hk_8fK2xQ9zLr7T`` and most UUIDs do; ``recordings-2026-11-21`` and ``utf8`` do not.
-    """
-    if "://" in text or text[0] in "/." or _FILE_PATH.fullmatch(text):
-        return False
-    parts = _LONG_PART.findall(text)
-    is_random = any(len(_CHANGE.findall(part)) > max(3, len(part) * 0.2) for part in parts)
-    return is_random and not _is_placeholder(text)

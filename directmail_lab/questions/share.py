@@ -40,6 +40,7 @@ from ..cassettes.library import create
 from ..errors import CassetteFormatError, DirectMailLabError
 from ..package_files import WHEEL, checkout, package_files, wheel_contents
 from ..redaction.key import KeySearch
+from ..redaction.suspects import Part
 from . import audit
 
 _MakePage = Callable[[Recording, KeySearch], bytes | None]
@@ -223,7 +224,7 @@ class _Bundle:
         self.base_urls: set[str] = set()
         self._saved_at = self._recorded_at = _FIRST_DATE
         self._keeps_outputs = keeps_outputs
-        self._parts: dict[str, list[audit.Part]] = {}
+        self._parts: dict[str, list[Part]] = {}
         self._saved: dict[str, tuple[Path, dict[str, Any]]] = {}
         self._code = ""
         self._available: dict[str, Path] = {}
@@ -272,7 +273,7 @@ class _Bundle:
         self._recorded_at = max(self._recorded_at, *times)
         self._add(place, file, content, audit.parts_of_cassette(cassette.interactions, str(file)))
 
-    def _add(self, place: str, file: Path, content: bytes, parts: Iterable[audit.Part]) -> None:
+    def _add(self, place: str, file: Path, content: bytes, parts: Iterable[Part]) -> None:
         if place.startswith(("/", "../")) or "\\" in place:
             raise DirectMailLabError(
                 f"{str(file)!r} leads out of what can be shared.",

@@ -323,7 +323,7 @@ def personal_notice(counts: dict[str, int], cassette: str, *, searched: int | No
 
     >>> personal_notice({"e-mail address": 2, "telephone number": 1}, "tour")
     "Cassette 'tour' contains 2 e-mail addresses, 1 telephone number. Before you share it: \
-directmail-lab cassette redact tour, or record it with redact=['personal']."
+directmail-lab cassette redact tour --redact personal, or record it with redact=['personal']."
     """
     if not counts:
         return ""
@@ -332,6 +332,6 @@ directmail-lab cassette redact tour, or record it with redact=['personal']."
         contents += f" in the {searched:,} of its interactions that were searched"
     return (
         f"Cassette {cassette!r} contains {contents}. Before you share it: "
-        f"directmail-lab cassette redact {shell_word(cassette)}, "
+        f"directmail-lab cassette redact {shell_word(cassette)} --redact personal, "
         "or record it with redact=['personal']."
     )

@@ -32,7 +32,7 @@ from ..exchange.bodies import (
 )
 from ..exchange.values import Headers, Interaction, Request, header
 from ..tracebacks import hide_frames
-from .key import REDACTED, KeySearch, lower_ascii
+from .key import PLACEHOLDER, REDACTED, KeySearch, lower_ascii
 from .personal import FIELD, Pseudonyms, normalize
 
 # Headers that are never written: each is a credential, or as valuable as one.
@@ -161,9 +161,9 @@ class Redactor(Hidden):
         other.__keys = self.__keys
         return other
 
-    def learn(self, keys: Iterable[str]) -> None:
+    def learn(self, keys: Iterable[str], placeholder: str = PLACEHOLDER) -> None:
         """Remove these keys, too, from now on."""
-        self.__keys.learn(keys)
+        self.__keys.learn(keys, placeholder)
 
     def join(self, other: Redactor) -> None:
         """Remove the keys and credentials that another redactor knows, too."""

@@ -24,6 +24,7 @@ from ..display import CONTROLS, ProgressBar
 from ..errors import CassetteFormatError, DirectMailLabError
 from ..questions import audit
 from ..redaction.key import KeySearch
+from ..redaction.suspects import Part, parts_of
 from ..tracebacks import warn_caller
 from .browser_data import MAX_ROWS, handle_request, read_page, rows, static_table, text_of
 
@@ -100,7 +101,7 @@ def save_page(recording: Recording, target: str | Path) -> Path:
             f"{_MAX_BYTES:,} bytes.",
             "Share the recording itself, or record it in parts.",
         )
-    redact = f"To replace it: directmail-lab cassette redact {recording.name}"
+    redact = f"To replace it: directmail-lab cassette redact {recording.name} -r personal"
     advice = redact if recording.path else 'Record with redact=["personal"].'
     for found in audit.first_places(findings):
         warn_caller(f"The page contains {found}. {advice}")
@@ -157,7 +158,7 @@ def _about(recording: Recording) -> str:
     return CONTROLS.sub(" ", about)
 
 
-def _parts_to_search(recording: Recording) -> Iterator[audit.Part]:
+def _parts_to_search(recording: Recording) -> Iterator[Part]:
     """Yield each part of the interactions that can be read, for `audit`."""
     yield "the name", recording.title
     for number in range(1, len(recording) + 1):
@@ -166,7 +167,7 @@ def _parts_to_search(recording: Recording) -> Iterator[audit.Part]:
         except CassetteFormatError as error:  # the page shows this sentence
             yield f"interaction {number}", str(error)
         else:
-            yield from audit.parts_of(interaction, f"interaction {number}")
+            yield from parts_of(interaction, f"interaction {number}")
 
 
 # -- the data of the page; src/page.ts reads it ----------------------------------------------------

@@ -1,0 +1,252 @@
+"""Suspect credentials: what looks like one, by its form or by the name beside it.
+
+The redactor removes what is certainly a credential, since it does so unasked. The audit finds what
+looks like one, too, as detect-secrets and bandit do, and ``cassette redact`` removes that.
+Placeholders and the stand-in's public key do not count, since people switch off an audit that
+raises false alarms.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from base64 import b64decode
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from typing import Final, NamedTuple
+
+from ..contract import STAND_IN_KEY
+from ..exchange.bodies import read_json, unpack
+from ..exchange.values import Interaction, header
+from .redactor import mask_header
+
+Part = tuple[str, str | bytes]
+"""A place, and what to search there: a text, or the bytes of a body or a picture."""
+
+# Separates two headers; no pattern below matches across it.
+BETWEEN: Final = "\0\n"
+
+# The group `secret` is the secret itself. Repetitions that may be tried twice are bounded, so that
+# the patterns take linear time. No possessive quantifier is inside another one, since the `re` of
+# Python 3.11.2 misreads that.
+_FORMS: Final = {
+    "a private key": r"(?P<secret>-----BEGIN (?:[A-Z]{1,20} ){0,4}PRIVATE KEY-----)",
+    "a service's key, by its prefix": r"(?<![A-Za-z0-9])(?P<secret>"
+    r"(?:live|prod|secret)_(?:pub_)?[A-Za-z0-9_]{16,}"
+    r"|test_(?:pub_)?[0-9a-f]{24,}|[sr]k-(?:[a-z]{1,20}-)?[A-Za-z0-9_-]{20,}"
+    r"|gh[pousr]_[A-Za-z0-9]{30,}|(?:AKIA|ASIA)[0-9A-Z]{16})(?![A-Za-z0-9])",
+    "a signed token (JWT)": r"(?<![\w-])(?P<secret>eyJ[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]{8,})",
+    "a bearer token": r"(?i)\bbearer\s{1,9}(?P<secret>[\w.~+/-]{16,})",
+    "credentials in an address": r"://(?P<secret>[^\s/?#@:\"'<>\\]{0,256}:[^\s/?#@\"'<>\\]{0,256}"
+    r"|(?=[^\s/@]{0,99}\d)[^\s/?#@:\"'<>\\]{16,256})@",
+    "an api_key parameter": r"(?i)[?&;]api[-_]?key=(?P<secret>[^&;#\s\"'<>\\]+)",
+}
+# A text of that form contains one of these, in lower case.
+_HINTS: Final = {
+    "a private key": ["private key"],
+    "a service's key, by its prefix": [
+        *("live_", "prod_", "secret_", "test_", "sk-", "rk-", "akia", "asia"),
+        *("ghp_", "gho_", "ghu_", "ghs_", "ghr_"),
+    ],
+    "a signed token (JWT)": ["eyj"],
+    "a bearer token": ["bearer"],
+    "credentials in an address": ["@"],
+    "an api_key parameter": ["key"],
+}
+_HEADER: Final = re.compile(r"(?:\A|\0\n)([\w-]{1,99}): (?!(?i:basic) )([^\r\n\0]+)")
+_BASIC = re.compile(r"(?i)\bbasic\s{1,9}([A-Za-z0-9+/_-]{8,})")
+# The arguments of a call that takes a key.
+_CALL = re.compile(
+    r"(?:connect|login|Session|ApiKey|BasicAuth|Configuration|set_password|setenv)"
+    r"\(((?:[^()]|\([^()]{0,400}\)){0,400})"
+)
+_CALL_HINTS: Final = (
+    *("connect(", "login(", "session(", "apikey(", "basicauth(", "configuration("),
+    *("set_password(", "setenv("),
+)
+_ARGUMENT = re.compile(r"[\"']([^\s\"'\\]{8,512})\\*[\"']")
+# A name and its value: `key: str = f"x"`, `auth=("x", "")`, `{"key": "x"}`, `<key>x`,
+# `environ["KEY"] = "x"`, `get("KEY", "x")`, `--key x`, `key is x`. The quotes may be escaped. The
+# match begins within the name, at the word that says what it is: trying each name from its start
+# takes four times as long. The lookahead halves the rest.
+_OUTSIDE_NAMES = re.compile(r"[^\w-]")
+_ASSIGNMENT = re.compile(
+    r"(?P<name>(?=[kKtTsSpPaAcC])(?i:key|token|secret|pass|pwd|auth|credential)[\w-]{0,40})"
+    r"(?:\\*[\"']?\]?(?:\s{0,9}:\s{0,9}[\w.|\[\]]{1,40}(?=\s{0,9}=))?(?:[ \t:=>]|\bis\b){1,40}"
+    r"[(\[]?"
+    r"|[\"'](?P<comma>\s{0,9},\s{0,9})(?=[\"']))"
+    r"[bfruBFRU]{0,2}\\*(?P<quote>[\"']{0,3})(?P<secret>[^\s\"'\\<>(),;&]{8,512})"
+)
+_NAME_HINTS: Final = ("key", "token", "secret", "pass", "pwd", "auth", "credential")
+_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+# The words of a name decide: api_key names a key, page_token and key_name do not.
+_KEY_WORD = re.compile("(?:api)?key|token|secret|passw(?:or)?d|pwd|auth(?:orization)?|credentials?")
+_SURE_WORD = re.compile("api|apikey|secret|passw(?:or)?d|pwd|credentials|private|access|client")
+_OTHER_WORD = re.compile(
+    "public|page|next|continuation|cursor|idempotency|cache|sort|primary|foreign|ids?|names?"
+    "|hash|digest|sha|type|file|path|url|count|at|expir(?:es|ed|y|ation)|created|updated|changed"
+    "|used|length|version"
+)
+_DATE = re.compile(r"\d{4}-\d\d-\d\d(?:T[\d:.]+(?:Z|[+-][\d:]+)?)?")
+_PLACEHOLDER = re.compile(
+    r"[<$%{\[].*|.*(?:[<…]|\.\.\.|\*\*\*|xxxx|your|example|placeholder|dummy|redact|fake).*"
+    r"|(?-i:[A-Z]{1,12}(?:[_-][A-Z]{1,12})*)|(.)\1*"
+    r"|(?:(?:api|my|the|some|this|test|user(?:name)?|pass(?:word)?|key|token|secret)[\W_]?)*",
+    re.DOTALL | re.IGNORECASE,
+)
+_FILE_PATH = re.compile(r"[\w.=-]+(?:/[\w.=-]+)+\.[a-z]\w{0,4}")
+_LONG_PART = re.compile(r"[A-Za-z0-9]{8,}")
+_CHANGE = re.compile(r"[A-Za-z](?=\d)|\d(?=[A-Za-z])|[a-z](?=[A-Z])")
+
+
+class Suspect(NamedTuple):
+    """What looks like a credential: a description, which does not quote it, and itself."""
+
+    what: str
+    secret: str
+
+
+def credentials_in(text: str) -> Iterator[str]:
+    """Yield a description of each kind of credential in a text, and never the credential."""
+    yield from dict.fromkeys(suspect.what for suspect in _suspects_in(text))
+
+
+def secrets_of(interaction: Interaction) -> Iterator[str]:
+    """Yield what looks like a credential in an interaction."""
+    for _, content in parts_of(interaction, ""):
+        text = content if isinstance(content, str) else content.decode("utf-8", "surrogateescape")
+        if any(True for _ in _suspects_in(text)):
+            for secret in _secrets_in(text):
+                # The first line of a private key: without it, nobody would find the rest.
+                if not secret.startswith("-----BEGIN"):
+                    yield secret
+
+
+def _secrets_in(text: str) -> Iterator[str]:
+    body, problem = read_json(text.encode("utf-8", "surrogateescape"))
+    if problem is None:
+        for name, value in _strings(body):
+            for suspect in _suspects_in(f'"{name}": "{value}"'):
+                # In a text, a secret ends at an escape or a mark, where the value may go on.
+                yield value if value.startswith(suspect.secret) else suspect.secret
+        return
+    yield from (suspect.secret for suspect in _suspects_in(text))
+    lines = text.splitlines()  # each may be JSON
+    if len(lines) > 1:
+        for line in lines:
+            yield from _secrets_in(line)
+
+
+def _strings(value: object, name: str = "") -> Iterator[tuple[str, str]]:
+    """Yield each string of JSON with the name of its field."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _strings(inner, key)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _strings(inner, name)
+    elif isinstance(value, str):
+        yield name, value
+
+
+def _suspects_in(text: str) -> Iterator[Suspect]:
+    with suppress(ValueError):  # Python refuses to parse a number of 5,000 digits
+        text = html.unescape(text)
+    lower = text.lower()
+    yield from _by_form(text, lower)
+    yield from _in_headers(text, lower)
+    yield from list(_beside_names(text, lower)) or _as_arguments(text, lower)
+
+
+def _has_any(lower: str, hints: Iterable[str]) -> bool:
+    return any(map(lower.__contains__, hints))
+
+
+def _by_form(text: str, lower: str) -> Iterator[Suspect]:
+    for what, form in _FORMS.items():
+        for match in re.finditer(form, text) if _has_any(lower, _HINTS[what]) else ():
+            if not _is_placeholder(match["secret"][:512]):
+                yield Suspect(what, match["secret"])
+
+
+def _in_headers(text: str, lower: str) -> Iterator[Suspect]:
+    # The same headers that a recording is written without.
+    for name, value in _HEADER.findall(text) if ": " in text else ():
+        if mask_header(name) != "" and not _is_placeholder(value[:512]):
+            yield Suspect("a credential in a header", value)
+    for digits in _BASIC.findall(text) if "basic" in lower else ():
+        if _is_basic(digits):
+            yield Suspect("credentials of HTTP Basic", digits)
+
+
+def _beside_names(text: str, lower: str) -> Iterator[Suspect]:
+    for match in _ASSIGNMENT.finditer(text) if _has_any(lower, _NAME_HINTS) else ():
+        if _is_key_beside_name(match):
+            name = _name(match)
+            # The name itself may be a credential.
+            shown = "a field" if _is_random(name) else name
+            yield Suspect(f"a key or password in {shown}", match["secret"])
+
+
+def _as_arguments(text: str, lower: str) -> Iterator[Suspect]:
+    calls = _CALL.findall(text) if _has_any(lower, _CALL_HINTS) else ()
+    for argument in _ARGUMENT.findall(" ".join(calls)):
+        if _is_random(argument):
+            yield Suspect("a key as an argument", argument)
+
+
+def _name(match: re.Match[str]) -> str:
+    before = match.string[max(0, match.start() - 40) : match.start()]
+    return f"{_OUTSIDE_NAMES.split(before)[-1]}{match['name']}"
+
+
+def _is_basic(digits: str) -> bool:
+    """Return whether base64 is ``user:password``, and not a word that follows "basic"."""
+    try:
+        pair = b64decode(digits + "=" * (-len(digits) % 4), altchars=b"-_").decode()
+    except ValueError:
+        return False
+    return ":" in pair and pair.isprintable() and not all(map(_is_placeholder, pair.split(":", 1)))
+
+
+def _is_key_beside_name(match: re.Match[str]) -> bool:
+    secret = match["secret"]
+    words = [word.lower() for word in _WORD.findall(_name(match))]
+    if not any(map(_KEY_WORD.fullmatch, words)) or any(map(_OTHER_WORD.fullmatch, words)):
+        return False
+    is_sure = any(map(_SURE_WORD.fullmatch, words)) and not match["comma"]
+    if _DATE.fullmatch(secret):
+        return False
+    if is_sure and match["quote"] and "://" not in secret:
+        return bool(re.search(r"\d|.{20}", secret)) and not _is_placeholder(secret)
+    return len(secret) >= (8 if is_sure else 12) and _is_random(secret)
+
+
+def _is_placeholder(secret: str) -> bool:
+    """Return whether a text in the place of a secret is a placeholder, or public."""
+    return secret == STAND_IN_KEY or _PLACEHOLDER.fullmatch(secret) is not None
+
+
+def _is_random(text: str) -> bool:
+    """Return whether a text looks random, because letters, digits and case alternate often.
+
+    ``hk_8fK2xQ9zLr7T`` and most UUIDs do; ``recordings-2026-11-21`` and ``utf8`` do not.
+    """
+    if "://" in text or text[0] in "/." or _FILE_PATH.fullmatch(text):
+        return False
+    parts = _LONG_PART.findall(text)
+    is_random = any(len(_CHANGE.findall(part)) > max(3, len(part) * 0.2) for part in parts)
+    return is_random and not _is_placeholder(text)
+
+
+def parts_of(interaction: Interaction, where: str) -> Iterator[Part]:
+    """Yield each part of an interaction."""
+    request, response = interaction.request, interaction.response
+    yield f"{where}, address", f"{request.method} {request.uri}"
+    yield f"{where}, status", response.reason
+    for side, message in (("request", request), ("response", response)):
+        yield f"{where}, {side} headers", BETWEEN.join(map(": ".join, message.headers))
+        body = message.body or b""
+        with suppress(ValueError):  # a body that cannot be opened is never shared
+            body = unpack(body, header(message.headers, "content-encoding") or "")
+        yield f"{where}, {side} body", body
