@@ -689,6 +689,33 @@ def test_a_request_that_a_101_would_answer_is_refused(
     assert "Upgrade" not in sent
 
 
+def test_a_replay_does_not_wait_long_for_a_caller_that_cancels_no_more(
+    service: ClientService, tmp_path: Path
+) -> None:
+    """It waits as the recording did, and a little longer. Then the body breaks off."""
+
+    async def read(*, cancels: bool) -> None:
+        async with (
+            httpx.AsyncClient() as client,
+            client.stream("GET", f"{service.base_url}/v1/endless") as response,
+        ):
+            async for _ in response.aiter_bytes():
+                task = asyncio.current_task()
+                assert task is not None
+                if cancels:
+                    task.cancel()
+
+    async def limited() -> None:
+        async with asyncio.timeout(20):
+            await read(cancels=False)
+
+    path = tmp_path / "cancelled.yaml"
+    with recording(path), pytest.raises(asyncio.CancelledError):
+        asyncio.run(read(cancels=True))
+    with replaying(path), pytest.raises(httpx.ReadError, match="CancelledError after 0"):
+        asyncio.run(limited())
+
+
 def test_aiohttp_waits_for_no_100_that_the_session_has(
     service: ClientService, tmp_path: Path
 ) -> None:

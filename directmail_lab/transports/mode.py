@@ -19,12 +19,15 @@ from . import Transport
 from .extensions import call_of
 from .network import lost_response
 from .observer import Observer
+from .recording import CANCELLED
 from .writes import SentWrite, SentWrites, is_compared, is_sent_again, sent_when
 
 ModeName = Literal["live", "record", "replay"]
 
 _LONGEST_PAUSE_S: Final = 30.0
 """The longest wait for one response in a replay with recorded latencies."""
+_LATE_S: Final = 1.0
+"""How much longer a replay waits for its caller to cancel a request than the recording did."""
 
 
 class RefusingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
@@ -145,8 +148,8 @@ class ModeTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
                 return await mode.inner.handle_async_request(request)
         if mode.latency_factor:
             await asyncio.sleep(_pause_s(mode, played[-1]))
-        if played[-1].response.no_response and _was_cancelled(request, played[-1]):
-            await asyncio.sleep(_LONGEST_PAUSE_S)  # until the caller cancels it again
+        if played[-1].response.no_response is not None:
+            await _wait_for_cancel(_cancelled_in_s(request, played[-1], mode))
         return self._played(request, played, mode)
 
     def _played(self, request: httpx.Request, played: list[Played], mode: Mode) -> httpx.Response:
@@ -165,7 +168,8 @@ class ModeTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
             raise _failure_of(stored.no_response, stored.reason, request)
         if stored.broke_off is not None:
             failure = _failure_of(stored.broke_off, _text_of(stored), request)
-            response.stream = _BrokenBody(stored.body, failure, _was_cancelled(request, each))
+            cancelled_in_s = _cancelled_in_s(request, each, mode)
+            response.stream = _BrokenBody(stored.body, failure, cancelled_in_s)
         return response
 
     def _kept(self, request: httpx.Request, earlier: SentWrite, mode: Mode) -> httpx.Response:
@@ -195,10 +199,10 @@ class ModeTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
 class _BrokenBody(httpx.SyncByteStream, httpx.AsyncByteStream):
     """A recorded body that broke off: what arrived of it, then the error."""
 
-    def __init__(self, body: bytes, failure: Exception, was_cancelled: bool) -> None:
+    def __init__(self, body: bytes, failure: Exception, cancelled_in_s: float) -> None:
         self._body = body
         self._failure = failure
-        self._was_cancelled = was_cancelled
+        self._cancelled_in_s = cancelled_in_s
 
     def __iter__(self) -> Iterator[bytes]:
         yield self._body
@@ -206,8 +210,7 @@ class _BrokenBody(httpx.SyncByteStream, httpx.AsyncByteStream):
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         yield self._body
-        if self._was_cancelled:
-            await asyncio.sleep(_LONGEST_PAUSE_S)  # until the caller cancels it again
+        await _wait_for_cancel(self._cancelled_in_s)
         raise self._failure
 
 
@@ -241,14 +244,25 @@ def _played_for(request: httpx.Request, mode: Mode) -> list[Played]:
     return cassette.play(request_value(request))
 
 
-def _was_cancelled(request: httpx.Request, played: Played) -> bool:
-    """Return whether a test cancelled the request, as ``asyncio.timeout`` does.
+def _cancelled_in_s(request: httpx.Request, played: Played, mode: Mode) -> float:
+    """Return after how many seconds a test cancelled the request, as ``asyncio.timeout`` does.
 
-    A write of a session's own client is different: its outcome is unknown, which a replay says.
+    The result is 0 if none did. A write of a session's own client is different: its outcome is
+    unknown, which a replay says.
     """
-    reason = _text_of(played.response)
-    is_own_write = is_write(request) and not call_of(request).is_foreign
-    return reason == asyncio.CancelledError.__name__ and not is_own_write
+    found = CANCELLED.fullmatch(_text_of(played.response))
+    if found is None or (is_write(request) and not call_of(request).is_foreign):
+        return 0.0
+    if found[1] is not None:
+        return float(found[1])
+    assert mode.cassette is not None
+    return mode.cassette.interaction_of(played).elapsed_s or 0.0
+
+
+async def _wait_for_cancel(cancelled_in_s: float) -> None:
+    """Wait until the caller cancels the request again; not much longer than it once took."""
+    if cancelled_in_s:
+        await asyncio.sleep(min(cancelled_in_s + _LATE_S, _LONGEST_PAUSE_S))
 
 
 def _pause_s(mode: Mode, played: Played) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, replace
@@ -25,6 +26,9 @@ from .observer import Observer
 _ENDS: Final = (Exception, KeyboardInterrupt, SystemExit, asyncio.CancelledError)
 
 _BODILESS: Final = (204, 304)
+
+CANCELLED: Final = re.compile(r"CancelledError(?: after (\d+\.\d+) s)?")
+"""The text of a response whose caller cancelled the request."""
 
 
 @dataclass(eq=False, repr=False)
@@ -139,7 +143,7 @@ class _Exchange:
             return
         kept = body.kept
         plain = missing_body(body.size) if kept is None else _decoded(kept, self._coding)
-        recorded = replace(self._head, body=plain, incomplete=_why_incomplete(error))
+        recorded = replace(self._head, body=plain, incomplete=self._why_incomplete(error))
         changes: dict[str, Any] = {}
         if recorded.incomplete:
             changes["is_cut_short"] = True
@@ -163,6 +167,18 @@ class _Exchange:
             transport.recording.add_body(number, recorded.body, **changes)
             if transport.cassette is not None:
                 transport.observe.tell(self._observed)
+
+    def _why_incomplete(self, error: BaseException | None) -> str:
+        """Return what `Response.incomplete` is for a body that ended with an error."""
+        if error is None:
+            return ""
+        if isinstance(error, GeneratorExit):
+            return LEFT
+        kind: NoResponse = kind_of_failure(error) or "read_error"
+        text = _text_of(error)
+        if CANCELLED.fullmatch(text):  # for a replay, which waits as long for its caller
+            text = f"{text} after {self._transport.timer() - self._started:.3f} s"
+        return f"{kind}: {text}"
 
     # -- no response came ------------------------------------------------------------------------
 
@@ -243,16 +259,6 @@ def _decoded(body: bytes, coding: str) -> bytes:
     if is_wrong or len(plain) > MAX_UNPACKED_BYTES:
         return missing_body(len(body))
     return plain
-
-
-def _why_incomplete(error: BaseException | None) -> str:
-    """Return what `Response.incomplete` is for a body that ended with an error."""
-    if error is None:
-        return ""
-    if isinstance(error, GeneratorExit):
-        return LEFT
-    kind: NoResponse = kind_of_failure(error) or "read_error"
-    return f"{kind}: {_text_of(error)}"
 
 
 def _text_of(error: BaseException) -> str:
