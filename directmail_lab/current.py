@@ -637,9 +637,9 @@ def replay(
         ``cassettes`` folder upward and the packaged tutorials; or a `Path` to a
         file.
     timing
-        ``"instant"`` does not wait, ``"recorded"`` waits as long as the service
-        took, and a number is a factor of that time, such as 0.5. No response
-        waits more than 30 s.
+        ``"instant"`` does not wait, ``"recorded"`` waits as long as the headers
+        of the response took, and a number is a factor of that time, such as
+        0.5. No response waits more than 30 s.
     repeat
         What follows the last recorded response to a request: the same response
         again (``"last"``), or `NotRecordedError` (``"strict"``).

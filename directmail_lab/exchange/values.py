@@ -101,9 +101,9 @@ class Response:
 class Interaction:
     """A request and its response.
 
-    ``recorded_at`` is when the response came (an aware datetime, UTC), and ``elapsed_s`` is the
-    number of seconds from the request until then. In a cassette of vcrpy, ``recorded_at`` is the
-    response's ``Date`` or None, and ``elapsed_s`` is None.
+    ``recorded_at`` is when the headers of the response came (an aware datetime, UTC), and
+    ``elapsed_s`` is the number of seconds from the request until then. In a cassette of vcrpy,
+    ``recorded_at`` is the response's ``Date`` or None, and ``elapsed_s`` is None.
 
     ``attempt`` is 2 or more if the request was sent again after a response that allows that, such
     as a 503. One call then makes several interactions.

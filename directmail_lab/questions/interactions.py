@@ -84,7 +84,7 @@ def interactions(
         attempt      Int64         1, or more if the request was sent again
         content_type string        the response's ``Content-Type``
         bytes        Int64         the size of the response's body
-        elapsed_s    Float64       seconds from the request to the response
+        elapsed_s    Float64       seconds from the request to the headers
         excerpt      string        the start of the body on one line
         source       string        ``live``, ``recorded``, ``replayed`` or
                                    ``kept`` (a write was not sent: see

@@ -56,7 +56,7 @@ def frame_of(
                                                      unit of reset is uncertain, and for another
                                                      server; reset may be a decimal number or a
                                                      date
-        elapsed_s               float64              seconds from request to response, or NaN
+        elapsed_s               float64              seconds from request to headers, or NaN
         source                  string               live, recorded, replayed or kept
         cassette                string               the name of the cassette that contains it,
                                                      or <NA>

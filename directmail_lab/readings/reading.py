@@ -106,7 +106,7 @@ class Reading(NamedTuple):
     raw
         The rate-limit headers. The repr leaves them out, since a service may send the key back.
     elapsed_s
-        Seconds from the request to the response.
+        Seconds from the request to the headers of the response.
     cassette, cassette_number
         The cassette that contains the interaction, and the interaction's number there, from 1.
     attempt
