@@ -237,6 +237,33 @@ def test_a_failed_letter_that_was_sent_again_is_kept_as_its_success(
     assert account.requests[LETTERS] == (3 if "record" in mode else 2)
 
 
+@pytest.mark.parametrize("mode", ["dm.live()", "dm.record('tour')"])
+def test_a_whole_response_is_kept_if_a_later_one_broke_off(
+    run: Run, account: FaultyService, mode: str
+) -> None:
+    """The later one has a status of success, too."""
+    run(f"{mode}\n{POST}")
+    with account.fault(cut_after=3):
+        run(f"try:\n    {SEND}\nexcept {LOST}:\n    pass")
+    with pytest.warns(UserWarning, match=r"\(201\)\. Its response"):
+        kept = run(KEEP)
+
+    assert kept.json()["state"] == "accepted"
+
+
+def test_a_recorded_letter_is_sent_once_if_its_body_is_made_while_it_is_sent(
+    run: Run, account: FaultyService
+) -> None:
+    """A recording reads it first, so it is compared like any other."""
+    post = "dm.post('/v1/letters', content=(part for part in [b'{}']))"
+    run(f"dm.record('tour')\n{post}")
+    for cell in (post, f"dm.record('tour')\n{post}"):
+        with pytest.raises(AlreadySentError):
+            run(cell)
+
+    assert account.requests[LETTERS] == 1
+
+
 def test_a_kept_failure_is_named_as_one(run: Run, account: FaultyService) -> None:
     """The warning has its status and when it came."""
     with account.fault(status=503):

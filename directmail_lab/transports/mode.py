@@ -120,7 +120,7 @@ class ModeTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         mode = self.mode
-        is_compared_write = is_write(request) and is_compared(request)
+        is_compared_write = is_write(request) and is_compared(request, mode.cassette)
         if is_compared_write or mode.cassette is not None:
             request.read()
         if not (played := _played_for(request, mode)):
@@ -136,7 +136,7 @@ class ModeTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         mode = self.mode
-        is_compared_write = is_write(request) and is_compared(request)
+        is_compared_write = is_write(request) and is_compared(request, mode.cassette)
         if is_compared_write or mode.cassette is not None:
             await request.aread()
         if not (played := _played_for(request, mode)):

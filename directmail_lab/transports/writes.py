@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from ..cassettes import Cassette, MemoryRecording, Recording
 from ..cassettes.matching import Matching
+from ..display import utc_time
 from ..errors import AlreadySentError, WriteRefusedError
 from ..exchange.bodies import MAX_UNPACKED_BYTES, shown_missing
 from ..exchange.values import Interaction, Response, fails
@@ -102,29 +103,33 @@ class SentWrite:
         When its response came, or when it was sent; None if a cassette does not say.
     status
         The status of its response; 0 if none came, or none has come yet.
-    fails
-        Whether that is a failure, as `directmail_lab.exchange.values.fails` says.
     execution
         What sent it; None if it was an earlier run, of which a cassette knows.
     recording, number
-        What has its response. A session's recording is not kept for this: it may be gone.
+        What has its response. It is not kept for this: it may be gone.
     """
 
     at: datetime | None
     status: int = 0
-    fails: bool = True
     execution: Execution | None = None
     recording: Callable[[], Recording | None] = lambda: None
     number: int = 0
 
-    def answered(self, recording: MemoryRecording, number: int) -> None:
-        """Note the response, which a session's recording keeps."""
+    def answered(self, recording: Recording, number: int) -> None:
+        """Note the response, which a recording keeps."""
         reading = recording.reading(number)
-        self.at = None if math.isnan(reading.at) else datetime.fromtimestamp(reading.at, UTC)
+        self.at = None if math.isnan(reading.at) else utc_time(reading.at)
         self.status = reading.status
-        self.fails = reading.is_cut_short or fails(Response(reading.status))
         self.recording = weakref.ref(recording)
         self.number = number
+
+    @property
+    def fails(self) -> bool:
+        """Whether its response is a failure, as `values.fails` says, or is not known here."""
+        recording = self.recording()
+        if recording is None or recording.reading(self.number).is_cut_short:
+            return True
+        return fails(Response(self.status))
 
     def interaction(self) -> Interaction | None:
         """Return the whole interaction; None if there is no response, or not all of it."""
@@ -149,7 +154,7 @@ class SentWrites:
         here = _cells.current()
         found: dict[object, SentWrite] = {}
         if cassette is not None:
-            runs = [_of_cassette(*each) for each in cassette.sent_before(request_value(request))]
+            runs = [_answered(*each) for each in cassette.sent_before(request_value(request))]
             found = {(each.at, each.status): each for each in runs}
         for key in _keys_of(request, cassette):
             for each in self._sent.get(key, ()):
@@ -173,13 +178,11 @@ class SentWrites:
         AlreadySentError
             The write was sent before, and the caller does not want it to be sent again.
         """
-        keys = _keys_of(request, cassette)
         write = SentWrite(datetime.now(UTC), execution=_cells.current())
         with self._lock:
             kept = self._kept(request, recording, cassette)
             if kept is None:
-                for key in keys:
-                    self._sent.setdefault(key, []).append(write)
+                keys = self._add(write, request, cassette)
         if kept is not None:
             yield kept
             return
@@ -204,12 +207,17 @@ class SentWrites:
         self, request: httpx.Request, recording: MemoryRecording, cassette: Cassette
     ) -> None:
         """Note a write of an earlier run whose response was replayed, and will not be again."""
-        number = call_of(request).state.number
-        write = SentWrite(None, execution=_cells.current())
-        write.answered(recording, number)
+        write = _answered(recording, call_of(request).state.number, _cells.current())
         with self._lock:
-            for key in _keys_of(request, cassette):
-                self._sent.setdefault(key, []).append(write)
+            self._add(write, request, cassette)
+
+    def _add(
+        self, write: SentWrite, request: httpx.Request, cassette: Cassette | None
+    ) -> list[int]:
+        keys = _keys_of(request, cassette)
+        for key in keys:
+            self._sent.setdefault(key, []).append(write)
+        return keys
 
     def _kept(
         self, request: httpx.Request, recording: MemoryRecording, cassette: Cassette | None
@@ -255,12 +263,10 @@ def _keys_of(request: httpx.Request, cassette: Cassette | None) -> list[int]:
     return list(dict.fromkeys(hash(each.form(value)) for each in rules))
 
 
-def _of_cassette(recording: Recording, number: int) -> SentWrite:
-    sent = recording.interaction(number)
-    response = sent.response
-    return SentWrite(
-        sent.recorded_at, response.status, fails(response), None, lambda: recording, number
-    )
+def _answered(recording: Recording, number: int, execution: Execution | None = None) -> SentWrite:
+    write = SentWrite(None, execution=execution)
+    write.answered(recording, number)
+    return write
 
 
 def is_sent_again(request: httpx.Request) -> bool:
@@ -268,13 +274,15 @@ def is_sent_again(request: httpx.Request) -> bool:
     return request.extensions.get(IF_SENT) == "send" and is_write(request)
 
 
-def is_compared(request: httpx.Request) -> bool:
+def is_compared(request: httpx.Request, cassette: Cassette | None) -> bool:
     """Return whether a write is compared with others, for which its body is read.
 
-    A large body, or one of unknown size, is sent as it is read.
+    A live session sends a large body, or one of unknown size, as it reads it.
     """
     if call_of(request).state.sent is Sent.REDIRECTED:
         return False
+    if cassette is not None:
+        return True
     size = request.headers.get("content-length", "")
     is_small = size.isdecimal() and int(size) <= MAX_UNPACKED_BYTES
     return is_small or body_of(request) is not None
