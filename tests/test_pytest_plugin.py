@@ -35,7 +35,7 @@ from directmail_lab import Session, network_block
 from directmail_lab.cassettes import read_cassette
 from directmail_lab.cli import app
 from directmail_lab.credentials import ApiKey
-from directmail_lab.exchange.values import Request
+from directmail_lab.exchange.values import LEFT, Request
 from directmail_lab.pytest_plugin.settings import TABLE
 
 if TYPE_CHECKING:
@@ -424,6 +424,36 @@ def test_a_mismatch_is_reported_in_two_lines_and_then_in_full(run: Run) -> None:
     )
     assert "httpx" not in str(result.stdout)
     assert "query: page:" not in str(result.stdout)
+
+
+def test_a_failure_names_responses_to_another_range_and_those_that_end_early(run: Run) -> None:
+    """A test that wants five events learns that the recording has the first one."""
+    asked = replace(get("/file"), headers=(("Range", "bytes=0-9"),))
+    left = answered(get("/events"), "data: 0\n\n")
+    left = replace(left, response=replace(left.response, incomplete=LEFT))
+    own = OWN.with_stem("test_events")
+    own.parent.mkdir(parents=True)
+    samples.recorded(own, answered(asked), left)
+    source = """
+        import httpx, pytest
+
+        @pytest.mark.directmail(patch=True, like="vcrpy")
+        def test_events():
+            httpx.get("https://api.example.test/file", headers={"Range": "bytes=10-19"})
+            assert httpx.get("https://api.example.test/events").text.count("data") == 5
+        """
+    result = run(source, failed=1)
+
+    result.stdout.fnmatch_lines(
+        [
+            "not recorded: nothing",
+            "recorded only as far as it was read then:",
+            "    GET /events",
+            "played although its Range differs:",
+            "    GET /file: Range bytes=10-19, recorded bytes=0-9",
+        ],
+        consecutive=True,
+    )
 
 
 @pytest.mark.usefixtures("lists")

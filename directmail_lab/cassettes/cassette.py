@@ -30,6 +30,7 @@ from ..exchange.values import (
 )
 from ..redaction import Redactor
 from ..settings import is_loopback, origin_of
+from ..tracebacks import warn_caller
 from .convert import notice_of_contents
 from .files import FileRecording, read_cassette
 from .library import cassette_name, find_cassette, new_cassette_path
@@ -131,6 +132,9 @@ class Cassette:
         Called with each request that `play` finds a response for.
     on_unmatched
         Called with each error that `play` raises.
+    on_early_end
+        Called with a request if a replay was read to the end of its response, and the recording
+        stopped before that, since its reader left. By default, it warns.
     updates
         Whether it records everything, so that it replays nothing.
     records_failures
@@ -168,6 +172,7 @@ class Cassette:
         self.on_played: Callable[[Request], object] = lambda _: None
         self.on_unmatched: Callable[[NotRecordedError], object] = lambda _: None
         self.records_failures = False
+        self.on_early_end: Callable[[str], object] = _warn_of_early_end
         self.other_ranges: list[str] = []
         self._redactor = redactor or Redactor()
         self._matching = matching or Matching()
@@ -287,6 +292,10 @@ class Cassette:
             if original is not None:
                 return Played(number, request, original, is_original=True)
         return Played(number, request, self._recording.response(number, request.method))
+
+    def note_end(self, played: Played) -> None:
+        """Say that a replay was read to the end of a body whose recording stopped before it."""
+        self.on_early_end(f"{played.request.method} {self._recording.path_of(played.request)}")
 
     def _is_new_failure(self, attempts: Call) -> bool:
         """Return whether no whole response came, if these attempts were not played yet."""
@@ -593,6 +602,13 @@ class Cassette:
             "Everything recorded before is safe.",
             advice,
         )
+
+
+def _warn_of_early_end(request: str) -> None:
+    warn_caller(
+        f"{request}: the recording has only the start of this response, since it was read no "
+        "further. To get more, record it again."
+    )
 
 
 def _changed(interaction: Interaction, before_record: BeforeRecord) -> Interaction | None:

@@ -53,6 +53,8 @@ def _lines(use: Use, *, has_values: bool) -> Iterator[tuple[str, str]]:
     refused = {error.request: error for error in use.refused}
     yield from _counted("left unplayed", unplayed)
     yield from _counted("not recorded", [error.request for error in use.refused])
+    if use.cut:
+        yield from _counted("recorded only as far as it was read then", use.cut)
     if use.cassette.other_ranges:
         yield from _counted("played although its Range differs", use.cassette.other_ranges)
     for request, error in refused.items():

@@ -54,6 +54,7 @@ class Use:
     refused: list[NotRecordedError] = field(default_factory=list)
     client_errors: list[str] = field(default_factory=list)  # errors that a client may have caught
     not_sent: list[str] = field(default_factory=list)  # what ``unrecorded="allow"`` allowed
+    cut: list[str] = field(default_factory=list)  # read to the end of a part of their response
     has_ended: bool = False
     _was_there: bool = False  # the file, before the test
     _count_before: int = 0  # the interactions of the cassette when it was opened
@@ -67,6 +68,7 @@ class Use:
         assert session._open_cassette is not None, "the session has just opened it"
         self.session, self.cassette = session, session._open_cassette
         self.cassette.on_unmatched = self._refuse
+        self.cassette.on_early_end = self.cut.append
         session._clients_transport.as_raised = self._failure_for_client
         self.cassette.records_failures = self.cassette.records
         self._was_there, self._count_before = self.path.exists(), len(self.cassette)

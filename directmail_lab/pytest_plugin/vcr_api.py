@@ -231,6 +231,7 @@ class VcrCassette:
         opened = session._open_cassette
         assert opened is not None, "the session has just opened it"
         opened.on_unmatched = advise
+        opened.on_early_end = use.cut.append
         return change
 
     def rewind(self) -> None:

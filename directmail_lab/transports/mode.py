@@ -8,11 +8,12 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, Literal
 
 from ..cassettes import Cassette, MemoryRecording, Played
 from ..errors import AddressError, NotConnectedError
-from ..exchange.values import NoResponse, Response
+from ..exchange.values import LEFT, NoResponse, Response
 from ..http import httpx, httpx_error, httpx_response, is_write, request_value
 from ..tracebacks import warn_caller
 from . import Transport
@@ -170,6 +171,8 @@ class ModeTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
             failure = _failure_of(stored.broke_off, _text_of(stored), request)
             cancelled_in_s = _cancelled_in_s(request, each, mode)
             response.stream = _BrokenBody(stored.body, failure, cancelled_in_s)
+        elif stored.incomplete == LEFT:
+            response.stream = _LeftBody(stored.body, partial(mode.cassette.note_end, each))
         return response
 
     def _kept(self, request: httpx.Request, earlier: SentWrite, mode: Mode) -> httpx.Response:
@@ -212,6 +215,25 @@ class _BrokenBody(httpx.SyncByteStream, httpx.AsyncByteStream):
         yield self._body
         await _wait_for_cancel(self._cancelled_in_s)
         raise self._failure
+
+
+class _LeftBody(httpx.SyncByteStream, httpx.AsyncByteStream):
+    """A recorded body that its reader left: what was read of it, then the end.
+
+    ``at_end`` is called if a reader comes to the end.
+    """
+
+    def __init__(self, body: bytes, at_end: Callable[[], object]) -> None:
+        self._body = body
+        self._at_end = at_end
+
+    def __iter__(self) -> Iterator[bytes]:
+        yield self._body
+        self._at_end()
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        yield self._body
+        self._at_end()
 
 
 def _failure_of(kind: NoResponse, text: str, request: httpx.Request) -> Exception:
