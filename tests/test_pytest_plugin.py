@@ -1479,6 +1479,48 @@ def test_a_daemon_of_an_earlier_test_neither_fails_nor_records_a_later_one(
     assert methods == ["GET"]
 
 
+def test_a_thread_that_keeps_a_client_of_the_only_test_is_refused_with_a_warning(run: Run) -> None:
+    """The warning names the test's file, and no line, since no line of it is the cause."""
+    written_by_vcrpy("test_account/test_starts_it")
+    source = """
+        import httpx, pytest, threading
+
+        GO, DONE = threading.Event(), threading.Event()
+        ERRORS = []
+
+        def late(client):
+            GO.wait(60)
+            try:
+                client.get("https://api.example.test/v1/users/me")
+            except BaseException as error:
+                ERRORS.append(type(error).__name__)
+            DONE.set()
+
+        @pytest.fixture(scope="module", autouse=True)
+        def waits():
+            yield
+            GO.set()
+            assert DONE.wait(60)
+            assert ERRORS == ["ConnectError"]
+
+        @pytest.mark.directmail(patch=True, unplayed="allow")
+        def test_starts_it(directmail):
+            client = directmail.httpx2_client
+            threading.Thread(target=late, args=[client], name="late").start()
+        """
+    result = run(source)
+
+    result.assert_outcomes(passed=1, warnings=1)
+    result.stdout.fnmatch_lines(
+        [
+            "  test_account.py:1: *GET api.example.test was refused: thread 'late' of "
+            "test_account.py::test_starts_it outlived it.",
+            "",
+        ],
+        consecutive=True,
+    )
+
+
 def test_a_loop_in_an_earlier_tests_thread_works_for_the_test_that_runs(run: Run) -> None:
     """Some libraries keep one event loop in a thread, and pass each request to it."""
     written_by_vcrpy("test_account/test_one", "test_account/test_two")

@@ -35,7 +35,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator, Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -418,10 +418,12 @@ def _unblocked(
     return cast("AbstractContextManager[object]", block.allowing(hosts))
 
 
-def _patched(session: Session, settings: Settings, node: Node) -> AbstractContextManager[object]:
+@contextmanager
+def _patched(session: Session, settings: Settings, node: Node) -> Iterator[None]:
     """Send the requests of all clients through a session, if the test asks for that."""
     if not settings.is_patched:
-        return nullcontext()
+        yield
+        return
     from .patched import patched
     from .threads import Senders, threads_of
 
@@ -432,5 +434,11 @@ def _patched(session: Session, settings: Settings, node: Node) -> AbstractContex
             pytrace=False,
         )
     transport = session._clients_transport
-    transport.check = Senders(threads_of(node.config), records=session.mode == "record").check
-    return patched(transport, settings.reached)
+    is_recorded = session.mode == "record"
+    senders = Senders(threads_of(node.config), node.nodeid, records=is_recorded)
+    transport.check = senders.check
+    try:
+        with patched(transport, settings.reached):
+            yield
+    finally:
+        senders.has_ended = True

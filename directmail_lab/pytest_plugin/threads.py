@@ -45,12 +45,22 @@ class Senders:
 
     Parameters
     ----------
+    test
+        The name of the test that the session belongs to.
     records
         Whether the session records.
+
+    Attributes
+    ----------
+    has_ended
+        Whether the test has ended. A thread may keep a client of its session.
     """
 
-    def __init__(self, threads: Threads, *, records: bool) -> None:
-        self._threads, self._records = threads, records
+    def __init__(self, threads: Threads, test: str, *, records: bool) -> None:
+        self._threads = threads
+        self._test = test
+        self._records = records
+        self.has_ended = False
         self._process = os.getpid()
 
     def check(self, request: httpx.Request) -> None:
@@ -64,7 +74,9 @@ class Senders:
                 f"{what} was refused: a child process cannot record. Give it the address of the "
                 "fixture directmail_server."
             )
-        if problem := self._threads.refuse_earlier(what):
+        ended = self._test if self.has_ended else ""
+        problem = self._threads.refuse_earlier(what, ended)
+        if problem:
             from ..http import httpx
 
             raise httpx.ConnectError(problem)
@@ -92,10 +104,11 @@ class Threads:
         patch.setattr(threading.Thread, "start", self._starting(threading.Thread.start))
         patch.setattr(ThreadPoolExecutor, "submit", self._submitting(ThreadPoolExecutor.submit))
 
-    def refuse_earlier(self, what: str) -> str:
+    def refuse_earlier(self, what: str, ended: str = "") -> str:
         """Return why an earlier test's thread may not do this; empty for the test that runs.
 
-        A thread that was started before all tests works for the test that runs.
+        A thread that was started before all tests works for the test that runs, unless its client
+        is one of a test that has ``ended``.
         """
         thread = threading.current_thread()
         if thread is threading.main_thread():
@@ -103,9 +116,9 @@ class Threads:
         owners = [_owner_of_context.get(), getattr(thread, _OWNER, None)]
         known = [owner for owner in owners if owner is not None]
         running = self.item.listchain() if self.item else []
-        if not known or any(owner in running for owner in known):
+        if not ended and (not known or any(owner in running for owner in known)):
             return ""
-        test = known[0].nodeid
+        test = ended or known[0].nodeid
         problem = f"{what} was refused: thread {thread.name!r} of {test} outlived it."
         self._warnings.setdefault((thread.name, test), problem)
         return problem
@@ -134,13 +147,9 @@ class Threads:
         finally:
             self._work_for(before)
 
-    @pytest.hookimpl(wrapper=True)
-    def pytest_runtestloop(self) -> Generator[None, Any, Any]:
-        """Show the last warnings."""
-        try:
-            return (yield)
-        finally:
-            self._show_warnings()
+    def pytest_sessionfinish(self) -> None:
+        """Show the last warnings: also those of the test that registered this plugin."""
+        self._show_warnings()
 
     def _show_warnings(self) -> None:
         new = list(self._warnings.items())[self._shown :]

@@ -260,7 +260,9 @@ def counted(titles: Iterable[str]) -> Iterator[str]:
 def show_warning(config: pytest.Config, problem: str, nodeid: str = "") -> None:
     """Show a warning at the end of a run. A suite that makes errors of warnings must not fail."""
     text = pytest.PytestWarning(problem)
-    message = warnings.WarningMessage(text, pytest.PytestWarning, "conftest.py", 1)
+    file = nodeid.partition("::")[0] or "conftest.py"
+    # No line of the file is the cause, so none is shown.
+    message = warnings.WarningMessage(text, pytest.PytestWarning, file, 1, line="")
     when = "runtest" if nodeid else "config"
     config.hook.pytest_warning_recorded.call_historic(
         kwargs={"warning_message": message, "nodeid": nodeid, "when": when, "location": None}
