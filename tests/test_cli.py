@@ -362,6 +362,20 @@ def test_show_prints_a_line_for_each_interaction_or_one_in_full(tour: Path) -> N
     assert numbers == [str(row["number"]) for row in rows]
 
 
+@pytest.mark.parametrize("width", ["80", "120"])
+def test_a_table_shows_the_status_and_breaks_no_word(
+    width: str, tour: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What does not fit is left out from the end; the address and the status come first."""
+    monkeypatch.setenv("COLUMNS", width)
+    shown = cassette("show", tour).stdout
+    found = invoke("findings", "--cassette", "first-look").stdout
+
+    assert re.search(r"^ +3  GET +/v1/lists/8f14e45f +page=2 +404 +2026-11-21 ", shown, re.M)
+    assert {"company.address.postcode", "company.address.country"} <= set(found.split())
+    assert all(len(line) <= int(width) for line in f"{shown}{found}".splitlines())
+
+
 def test_audit_exits_with_1_until_nothing_is_left_to_redact(tour: Path) -> None:
     """The audit repeats neither the key nor the personal data. After redaction it passes."""
     leaking = "leak.ipynb"

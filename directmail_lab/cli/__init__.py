@@ -116,8 +116,13 @@ def check_contract(
 def findings(cassette: str | None = CASSETTE, as_json: bool = JSON, as_csv: bool = CSV) -> None:
     """Print what the responses tell about the undocumented parts."""
     found = dm.findings(_recorded_or_live(cassette))
-    # find_out has Python calls, which do not help at a command line.
-    show(found, as_json=as_json, as_csv=as_csv, hidden=("section", "find_out"))
+    if not (as_json or as_csv):
+        # The longest texts get the rest of the width. find_out has Python calls, which do not help
+        # at a command line.
+        notes = found.attrs.get("notes", [])
+        found = found[["part", "how_sure", "seen"]]
+        found.attrs["notes"] = [*notes, "Which interactions show it: --csv."]
+    show(found, as_json=as_json, as_csv=as_csv)
 
 
 @app.command()

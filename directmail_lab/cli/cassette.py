@@ -102,6 +102,9 @@ def show_(
     frame = dm.interactions(path)
     if as_json or as_csv:
         frame.insert(0, "number", frame.index)
+    else:  # the columns that fit into 80 characters come first
+        first = ["method", "path", "query", "status", "at"]
+        frame = frame[[*first, *frame.columns.drop([*first, "operation"])]]
     show(frame, as_json=as_json, as_csv=as_csv)
     if frame.attrs["problem"]:
         typer.echo(f"{name}: {frame.attrs['problem']}.", err=True)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 _MOST_CHARACTERS: Final = 1_000
 _NARROWEST: Final = 12
+_LONGEST_WORD: Final = 24
 _GAP: Final = 2
 
 FOUND: Final = typer.Exit(1)
@@ -118,7 +119,7 @@ def _print_table(frame: pd.DataFrame) -> None:
         left_out: list[str] = []
         while len(columns) > 1 and _least_width(columns) > console.width:
             left_out.insert(0, columns.pop().name)
-        console.print(_table_of(columns))
+        console.print(_table_of(columns, console.width))
         if left_out:
             notes.append(f"Not shown here, but in --csv: {', '.join(left_out)}.")
     elif not notes:
@@ -135,15 +136,35 @@ class _Column(NamedTuple):
     kind: str = "O"  # as numpy's dtype.kind
 
     @property
+    def width(self) -> int:
+        """How many characters it needs to be not wrapped."""
+        return max(map(len, [self.name, *self.cells]))
+
+    @property
     def least_width(self) -> int:
-        """How many characters it needs at least."""
-        width = max(map(len, [self.name, *self.cells]))
-        return width if self.kind in "iufM" else min(width, _NARROWEST)
+        """How many characters it needs to break no word of up to 24."""
+        if self.kind in "iufM":
+            return self.width
+        words = " ".join([self.name, *self.cells]).split()
+        word = min(max(map(len, words)), _LONGEST_WORD)
+        return max(word, min(self.width, _NARROWEST))
 
 
 def _least_width(columns: list[_Column]) -> int:
     widths = [column.least_width for column in columns]
     return sum(widths) + _GAP * (len(widths) - 1)
+
+
+def _widths(columns: list[_Column], width: int) -> list[int]:
+    """Return the columns' widths. What is left of the table's width goes to the longest texts."""
+    widths = [column.least_width for column in columns]
+    wanted = [column.width for column in columns]
+    for _ in range(width - _least_width(columns)):
+        ratios = [whole / given for whole, given in zip(wanted, widths, strict=True)]
+        longest = ratios.index(max(ratios))
+        if ratios[longest] > 1:
+            widths[longest] += 1
+    return widths
 
 
 def _columns_of(frame: pd.DataFrame) -> list[_Column]:
@@ -163,15 +184,16 @@ def _columns_of(frame: pd.DataFrame) -> list[_Column]:
     return [_Column("field", fields), _Column("value", [column.cells[0] for column in columns])]
 
 
-def _table_of(columns: list[_Column]) -> Table:
+def _table_of(columns: list[_Column], width: int) -> Table:
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0))
-    for column in columns:
+    for column, column_width in zip(columns, _widths(columns, width), strict=True):
         is_number = column.kind in "iuf"
         table.add_column(
             Text(column.name),
+            width=column_width,
             justify="right" if is_number else "left",
             no_wrap=column.kind in "iufM",
             overflow="fold",
