@@ -1,4 +1,4 @@
-"""Tab in IPython and JupyterLab: calls, their results, cassettes' names and paths that were seen.
+"""Tab in IPython and JupyterLab: calls, results, choices, cassettes' names, paths that were seen.
 
 IPython asks Jedi otherwise. For ``dm.`` it would import all that is imported on first use, and for
 ``dm.me().`` it would read the sources of pandas.
@@ -10,6 +10,7 @@ import re
 import sys
 from collections.abc import Iterable
 from inspect import get_annotations, unwrap
+from itertools import chain
 from types import UnionType
 from typing import TYPE_CHECKING, Any, Final, get_args, get_origin
 
@@ -29,6 +30,8 @@ _PATH: Final = re.compile(
     r"\b(?:get|post|put|patch|delete|head|request|pages|get_many|burst)\([^()\n]{0,999}"
     r"[\"'](/[^\"'\n]*)\Z"
 )
+# A call's parameter that has choices, ``if_sent="``, up to the choice that is being typed.
+_CHOICE: Final = re.compile(r"\b(\w+)\([^()\n]{0,999}\b(\w+)\s*=\s*[\"'](\w*)\Z")
 # ``dm.``, or ``dm.me().``, up to the name that is being typed.
 _MEMBER: Final = re.compile(r"(?<![\w.)\]])(\w+)\.(?:(\w+)\([^()\n]{0,999}\)\.)?(\w*)\Z")
 
@@ -40,6 +43,7 @@ def complete(context: completer.CompletionContext) -> completer.SimpleMatcherRes
     for pattern, kind, offer in (
         (_CASSETTE, "cassette", _cassettes),
         (_PATH, "path", _paths),
+        (_CHOICE, "choice", _choices),
         (_MEMBER, "", _members),
     ):
         match = pattern.search(text)
@@ -73,6 +77,21 @@ def _paths(_: re.Match[str]) -> Iterable[str]:
         recordings.append(session._open_cassette.recording())
     readings = [reading for recording in recordings for reading in recording.readings()]
     return sorted({each.path for each in readings if each.status != 404 and not each.elsewhere})
+
+
+def _choices(match: re.Match[str]) -> Iterable[str]:
+    """Return the texts that a parameter of a call accepts, if its annotation lists them."""
+    call, parameter, _ = match.groups()
+    function: Any = getattr(sys.modules[__package__], call, None)
+    function = unwrap(function)
+    annotation = getattr(function, "__annotations__", {}).get(parameter, "None")
+    try:
+        accepted = eval(annotation, function.__globals__)
+    except (AttributeError, NameError):  # not a function of ours
+        return ()
+    # Literal["a", "b"], or Literal["a", "b"] | None
+    choices = chain.from_iterable(get_args(each) or [each] for each in get_args(accepted))
+    return [each for each in choices if isinstance(each, str)]
 
 
 def _members(match: re.Match[str]) -> Iterable[str]:
