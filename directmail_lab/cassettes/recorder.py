@@ -145,9 +145,9 @@ class Recorder:
         if self.closed or self._is_forked:
             return None
         text, written = self._text_of(interaction)
-        writer = self._writer_for(text, written)
+        writer = self._writer_for(text, is_letter=True)
         begun = Begun(self, written, writer.count)
-        self._append(writer, text, written, ())
+        self._append(writer, text, (), is_letter=True)
         self._begun.append(begun)
         return begun
 
@@ -171,14 +171,16 @@ class Recorder:
             )
             return None
         text, written = self._text_of(interaction)
-        writer = self._writer_for(text, written)
+        is_letter = is_write(written.request)
+        writer = self._writer_for(text, is_letter=is_letter)
         if writer.size + len(text) > MAX_FILE_BYTES:
             response = interaction.response
             response = replace(response, body=missing_body(len(response.body)))
             text, written = self._text_of(replace(interaction, response=response))
         key = self._key_of(written)
         replaced = self._replaced_by(written, key)
-        self._append(writer, text, written, {*replaced, *self._places_of(begun), *self._dropped})
+        dropped = {*replaced, *self._places_of(begun), *self._dropped}
+        self._append(writer, text, dropped, is_letter=is_letter)
         self._dropped.clear()
         if key is not None:
             self._asked.add(key)
@@ -205,13 +207,11 @@ class Recorder:
         text, written = self._redactor.redacted_text(interaction, layout.interaction_text)
         return text.encode(), written
 
-    def _writer_for(self, text: bytes, written: Interaction) -> LineWriter:
+    def _writer_for(self, text: bytes, *, is_letter: bool) -> LineWriter:
         """Return the writer of a file that nobody else has changed, and that has room."""
         if self._writer is None:
             self._writer = self._open_writer()
-        elif not self._writer.is_in_place() or (
-            is_write(written.request) and not self._writer.ends_as_written()
-        ):
+        elif not self._writer.is_in_place() or (is_letter and not self._writer.ends_as_written()):
             self._move_beside()
         if self._writer.size + len(text) > MAX_FILE_BYTES and self._replaced:
             self._writer.release()
@@ -221,10 +221,11 @@ class Recorder:
         return self._writer
 
     def _append(
-        self, writer: LineWriter, text: bytes, written: Interaction, dropped: Collection[int]
+        self, writer: LineWriter, text: bytes, dropped: Collection[int], *, is_letter: bool
     ) -> None:
         """Write the text of an interaction, with a mark of what it replaces.
 
+        The text of a write is a letter: see `_Letters`.
         What is known of the file changes only after it was written: a full disk changes nothing.
         """
         mark = ""
@@ -235,7 +236,7 @@ class Recorder:
         writer.append(mark.encode() + text)
         self._replaced.update(dropped)
         self._letters.forget(dropped)
-        if is_write(written.request):
+        if is_letter:
             self._letters.add(writer.count - 1, text)
 
     def _key_of(self, written: Interaction) -> _Key | None:  # noqa: ARG002

@@ -46,7 +46,8 @@ class CallState:
         The number of the last response in the recording of the session's mode, from 1; 0 if there
         is none. An aborted request has a number, too.
     before_sending
-        Called before the current request is sent. If it raises an error, nothing is sent.
+        Called before the current request is sent if it is a write. If it raises an error, nothing
+        is sent.
     """
 
     sent: Sent = Sent.NOTHING

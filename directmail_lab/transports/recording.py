@@ -78,9 +78,8 @@ class _Exchange:
         self._started = transport.timer()
         self._begun: Begun | None = None
         self._state = call_of(request).state
-        self._state.before_sending = None
-        if transport.cassette is not None and is_write(request):
-            self._state.before_sending = self._begin
+        # For a write, the network calls it.
+        self._state.before_sending = None if transport.cassette is None else self._begin
 
     def _begin(self) -> None:
         """Record a write before it is sent: a kill must not let a later run send it again."""
@@ -111,6 +110,7 @@ class _Exchange:
     def received(self, response: httpx.Response) -> httpx.Response:
         """Return the response with a body that is kept, and recorded, as its caller reads it."""
         is_recorded = self._transport.cassette is not None
+        self._state.before_sending = None  # which refers to this exchange, and that to the request
         self._time()
         self._observed = self._observe(response, is_told=not is_recorded)
         self._coding = response.headers.get("content-encoding", "")
@@ -185,6 +185,7 @@ class _Exchange:
     def failed(self, error: BaseException) -> None:
         """Keep a request that was sent, although its caller gets no response."""
         call = call_of(self._request)
+        self._state.before_sending = None
         is_failure = isinstance(error, httpx.TransportError)
         if self._state.sent is Sent.NOTHING or isinstance(error, DirectMailLabError):
             return  # it was not sent
