@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from cassette_samples import answered, get, recorded, theirs
+from client_service import KEY, ClientService
 from faulty_service import FaultyService
 from hypothesis import given, strategies as st
 from test_findings import current_session as live_session
@@ -201,7 +202,7 @@ def test_an_unchanged_service_gives_an_empty_frame(
     assert ("Stand-in User" in path.read_text(encoding="utf-8")) != bool(redact)
     assert table.empty
     notes = ["4 requests sent, all responses as recorded."]
-    assert table.attrs == {"sent": 4, "not_sent": [], "notes": notes}
+    assert table.attrs == {"sent": 4, "not_sent": [], "not_compared": {}, "notes": notes}
     assert notes[0] in table._repr_html_()  # type: ignore[operator]
 
 
@@ -228,6 +229,41 @@ def test_a_refused_key_is_an_error_and_no_drift(service: FaultyService) -> None:
         pytest.raises(UnauthorizedError, match="GET /v1/users/me responded with 401"),
     ):
         drift(path)
+
+
+def test_as_much_of_a_body_is_compared_as_was_read_of_it() -> None:
+    """An endless stream ends neither its recording nor the comparison."""
+    with ClientService() as service, live_session(service, KEY) as session:
+        with session.record(Path("left.yaml")), session.client.stream("GET", "/v1/endless") as left:
+            next(left.iter_bytes())
+        table = drift(Path("left.yaml"))
+
+    assert table.attrs["notes"] == ["1 request sent, all responses as recorded."]
+
+
+def test_parts_of_a_file_are_compared_by_their_range(service: FaultyService) -> None:
+    """Each recorded ``Range`` is sent."""
+    parts = [replace(get(), headers=(("Range", f"bytes={at}"),)) for at in ("0-9", "10-19")]
+    path = recorded("parts.yaml", *map(answered, parts))
+    with live_session(service):
+        assert drift(path).attrs["sent"] == 2
+
+
+def test_a_refused_request_is_not_compared_and_the_others_are(service: FaultyService) -> None:
+    """Each is listed with the reason: perhaps the service has another scheme for it."""
+    paths = ("/v1/letters", "/v1/no", "/v1/users/me")
+    path = recorded("several.yaml", *(answered(get(each)) for each in paths))
+    service.fault(path="/v1/letters", status=401, headers={"WWW-Authenticate": "Bearer realm=x"})
+    service.fault(path="/v1/no", status=403)
+    with live_session(service):
+        table = drift(path)
+
+    reason = "for the key, which is sent with HTTP Basic"
+    assert table.attrs["not_compared"] == {
+        "GET /v1/letters": f"401 {reason}, and the service asks for Bearer",
+        "GET /v1/no": f"403 {reason}",
+    }
+    assert set(table["operation"]) == {"GET /v1/users/me"}
 
 
 def test_only_reads_that_redaction_did_not_change_are_sent(service: FaultyService) -> None:

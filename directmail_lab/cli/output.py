@@ -223,7 +223,8 @@ def _cell(value: Any) -> str:
 # -- errors ------------------------------------------------------------------------------------
 
 _SIGN_IN: Final = (
-    "Set DIRECTMAIL_BASE_URL and DIRECTMAIL_API_KEY. Some commands read a recording: --cassette."
+    "Set DIRECTMAIL_BASE_URL and DIRECTMAIL_API_KEY. me, rate-limits, "
+    "check-contract and findings can read a recording instead: --cassette."
 )
 _ADVICE: Final[dict[type[Exception], str]] = {
     errors.CredentialError: _SIGN_IN,

@@ -7,7 +7,9 @@ reported: see `VOLATILE` and `PASSING_HEADERS`.
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from difflib import SequenceMatcher
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -21,8 +23,8 @@ from ..current import session as current
 from ..display import plural, with_whole_cells
 from ..exchange.bodies import decode_text, read_json_body, shown_missing
 from ..exchange.operations import operations_of, query_of
-from ..exchange.values import Interaction, Request, may_change
-from ..http import response_value
+from ..exchange.values import Interaction, Request, header, may_change
+from ..http import httpx, response_value
 from ..redaction import Redactor, has_placeholder
 from ..sessions import Session
 from ..sources import named_paths, recording_of
@@ -32,7 +34,7 @@ _Path = tuple[str, ...]
 
 # The only recorded request headers that are sent again: they select a representation. A cassette
 # may come from a stranger, and the request carries this account's key.
-_RESENT: Final = ("accept", "accept-language", "accept-charset", "prefer")
+_RESENT: Final = ("accept", "accept-language", "accept-charset", "prefer", "range")
 _REFUSED: Final = (401, 403)
 
 _CHANGING: Final = (
@@ -72,8 +74,10 @@ def drift(cassette: str | Path, *, ignore: Iterable[str] = ()) -> pd.DataFrame:
 
     The current session sends each different GET and HEAD request once, with its
     key and its pacing. Only request headers that select a representation, such
-    as ``Accept``, are sent again. Each response is compared with the last
-    recorded one that was not an error, or with the last one if all were errors.
+    as ``Accept`` and ``Range``, are sent again. Each response is compared with
+    the last recorded one that was not an error, or with the last one if all were
+    errors. If a recorded body was not read to its end, as many bytes are read
+    and compared, for at most the session's ``timeout_s``.
     The responses are neither recorded nor kept. The session is live meanwhile,
     and then returns to its mode.
 
@@ -105,16 +109,17 @@ def drift(cassette: str | Path, *, ignore: Iterable[str] = ()) -> pd.DataFrame:
 
         In ``attrs``, ``"sent"`` is the number of requests sent. ``"not_sent"``
         lists the operations that were not sent: they write, redaction changed
-        their address, or no response to them was recorded. ``"notes"`` has the
-        same in words, as shown below the table.
+        their address, or no response to them was recorded. ``"not_compared"``
+        has the operations for which the service refuses the key, each with the
+        reason. ``"notes"`` has the same in words, as shown below the table.
 
     Raises
     ------
     NotConnectedError
         No session is open, or it has no key.
     UnauthorizedError
-        The service refuses the key (401 or 403), and the recording has another
-        status.
+        The service refuses the key (401 or 403) for all requests, asks for no
+        other scheme than HTTP Basic, and the recording has another status.
     CassetteError
         The cassette cannot be found or read.
     """
@@ -131,18 +136,31 @@ def drift(cassette: str | Path, *, ignore: Iterable[str] = ()) -> pd.DataFrame:
     not_sent = list(dict.fromkeys(map(operation_of, others)))
     redactor = Redactor(redact=recording.redact)
     rows: list[tuple[object, ...]] = []
+    not_compared: dict[str, str] = {}
+    refused: list[httpx.Response] = []
     with session._drift_mode():
         for number, recorded in reads.items():
-            again = redactor.interaction(_send_again(session, recording, recorded))
             operation = operation_of(recorded.request)
+            response = _send_again(session, recording, recorded)
+            if response.status_code in _REFUSED and recorded.response.status not in _REFUSED:
+                refused.append(response)
+                not_compared[operation] = _why_refused(response)
+                continue
+            again = redactor.interaction(Interaction(recorded.request, response_value(response)))
             differences = compare(recorded, again, ignore=patterns)
             rows += [(number, operation, *difference) for difference in differences]
+    is_wrong_key = len(refused) == len(reads) and not any(map(_other_scheme, refused))
+    if refused and is_wrong_key:
+        session.check(refused[0])
     table = pd.DataFrame(rows, columns=list(_DTYPES), dtype=object).astype(_DTYPES)
-    unchanged = "" if rows else ", all responses as recorded"
+    unchanged = "" if rows or refused else ", all responses as recorded"
     notes = [f"{plural(len(reads), 'request')} sent{unchanged}."]
     if not_sent:
         notes.append(f"Not sent: {', '.join(not_sent)}.")
-    table.attrs.update(sent=len(reads), not_sent=not_sent, notes=notes)
+    if not_compared:
+        reasons = [f"{operation} ({why})" for operation, why in not_compared.items()]
+        notes.append(f"Not compared: {', '.join(reasons)}.")
+    table.attrs.update(sent=len(reads), not_sent=not_sent, not_compared=not_compared, notes=notes)
     return with_whole_cells(table)
 
 
@@ -151,9 +169,9 @@ def drift(cassette: str | Path, *, ignore: Iterable[str] = ()) -> pd.DataFrame:
 
 def _reads(recording: Recording) -> tuple[dict[int, Interaction], list[Request]]:
     """Return the different reads to send by their numbers, and the requests not to send."""
-    reads: dict[tuple[str, str], tuple[int, Interaction]] = {}
+    reads: dict[tuple[str | None, ...], tuple[int, Interaction]] = {}
     not_sent: list[Request] = []
-    without_response: dict[tuple[str, str], Request] = {}
+    without_response: dict[tuple[str | None, ...], Request] = {}
     for number, recorded in enumerate(recording, 1):
         request = recorded.request
         query = query_of(request.uri)
@@ -161,7 +179,7 @@ def _reads(recording: Recording) -> tuple[dict[int, Interaction], list[Request]]
         if not (is_read and _is_whole(request.uri)):
             not_sent.append(request)
             continue
-        key = request.method, request.uri
+        key = request.method, request.uri, header(request.headers, "range")
         if recorded.response.no_response:  # there is nothing to compare with
             without_response[key] = request
             continue
@@ -177,8 +195,21 @@ def _is_whole(text: str) -> bool:
     return text.isascii() and text.isprintable() and not has_placeholder(text)
 
 
-def _send_again(session: Session, recording: Recording, recorded: Interaction) -> Interaction:
-    """Send a request again; raise `UnauthorizedError` if the service now refuses the key."""
+def _why_refused(response: httpx.Response) -> str:
+    """Return why a response is not compared: the key says nothing about the service."""
+    other = _other_scheme(response)
+    asks = f", and the service asks for {other}" if other else ""
+    return f"{response.status_code} for the key, which is sent with HTTP Basic{asks}"
+
+
+def _other_scheme(response: httpx.Response) -> str:
+    """Return the scheme that a service asks for, unless it is HTTP Basic or not named."""
+    asked = response.headers.get("www-authenticate", "")
+    return "" if "basic" in asked.lower() else asked.partition(" ")[0]
+
+
+def _send_again(session: Session, recording: Recording, recorded: Interaction) -> httpx.Response:
+    """Send a request again, and read its response as far as the recorded one was read."""
     request = recorded.request
     address = f"{session.base_url}/{recording.path_of(request).lstrip('/')}"
     query = query_of(request.uri)
@@ -189,10 +220,28 @@ def _send_again(session: Session, recording: Recording, recorded: Interaction) -
         for name, value in request.headers
         if name.lower() in _RESENT and _is_whole(value)
     ]
-    response = session.request(request.method, address, headers=headers)
-    if response.status_code in _REFUSED and recorded.response.status not in _REFUSED:
-        session.check(response)
-    return Interaction(request, response_value(response))
+    if not recorded.response.incomplete:
+        return session.request(request.method, address, headers=headers)
+    # Such a body may be endless.
+    with session.client.stream(request.method, address, headers=headers) as response:
+        body = _start_of(response, len(recorded.response.body), session._timeout_s)
+    # What was read is decoded.
+    plain = [pair for pair in response.headers.raw if pair[0].lower() != b"content-encoding"]
+    return httpx.Response(
+        response.status_code, headers=plain, content=body, request=response.request
+    )
+
+
+def _start_of(response: httpx.Response, size: int, timeout_s: float) -> bytes:
+    """Return the first bytes of a body, or those that come in time."""
+    end = time.monotonic() + timeout_s
+    body = b""
+    with suppress(httpx.RequestError):
+        for part in response.iter_bytes():
+            body += part
+            if len(body) >= size or time.monotonic() >= end:
+                break
+    return body[:size]
 
 
 # -- two responses -----------------------------------------------------------------------------
