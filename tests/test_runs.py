@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 import warnings
+from collections import Counter
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -671,41 +672,89 @@ def test_a_mode_that_replays_sends_no_write_again_whose_response_was_lost(
     assert 'if_sent="keep"' not in str(refused.value)
 
 
-LETTER_IN_A_CHILD = """
-import os, signal, sys, threading
+LETTERS_OF_CHILDREN = """
+import os, signal, sys
 from directmail_lab.sessions import Session
 
-base_url, key, delay_s, url = sys.argv[1:]
-with Session(base_url, key, allow_writes=True) as session:
-    session.record("tour")
-    print("ready", flush=True)
-    kill = threading.Timer(float(delay_s), os.kill, (os.getpid(), signal.SIGKILL))
-    kill.start()
-    session.post("/v1/letters", json={"to": url})
-    kill.cancel()
-    print("sent", flush=True)
+base_url, key, rounds = sys.argv[1:]
+
+def die(*_):
     os.kill(os.getpid(), signal.SIGKILL)
+
+def dying_at(moment):
+    write = os.write
+    written = []
+    def dying_write(file, data):
+        data = bytes(data)
+        if b'letters?n=%d"' % number in data:
+            written.append(data)
+            name = "request" if len(written) == 1 else "response"
+            if moment == f"before the {name} is written":
+                die()
+            if moment == f"while the {name} is written":
+                write(file, data[: len(data) // 2])
+                die()
+        return write(file, data)
+    os.write = dying_write
+    return lambda name, _: name == f"http11.{moment}" and die()
+
+MOMENTS = [
+    "before the request is written",
+    "while the request is written",
+    "send_request_headers.started",
+    "send_request_body.complete",
+    "receive_response_headers.complete",
+    "receive_response_body.complete",
+    "before the response is written",
+    "while the response is written",
+    "after all",
+]
+number = 0
+for _ in range(int(rounds)):
+    for moment in MOMENTS:
+        child = os.fork()
+        if not child:
+            with Session(base_url, key, allow_writes=True) as session:
+                session.record("tour")
+                options = {"json": {"to": "Ann"}, "extensions": {"trace": dying_at(moment)}}
+                session.client.post(f"/v1/letters?n={number}", **options)
+                die()
+        os.waitpid(child, 0)
+        number += 1
+print(number)
 """
 
 
 @pytest.mark.slow
-def test_a_letter_whose_process_was_killed_is_sent_once_and_known(service: FaultyService) -> None:
-    """At each moment: before it is in the cassette, while it is sent, and after its response."""
-    kills = 20
-    for number in range(kills):
-        to = f"person {number}"
-        command = [sys.executable, "-c", LETTER_IN_A_CHILD, service.base_url, service.api_key]
-        delay_s = 0.012 * number / kills
-        sent_before = service.requests["POST /v1/letters"]
-        subprocess.run([*command, str(delay_s), to], capture_output=True, timeout=60, check=False)
-        was_sent = service.requests["POST /v1/letters"] - sent_before
-        with Cassette("tour", record_mode="update", notice=lambda _: None) as cassette:
-            body = httpx.Request("POST", service.base_url, json={"to": to}).content
-            request = Request("POST", f"{service.base_url}/v1/letters", (), body)
-            is_known = bool(cassette.sent_before(request))
+@pytest.mark.posix("fork")
+def test_a_letter_whose_process_was_killed_is_sent_once_and_known(
+    writing: Session, service: FaultyService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At each moment, from before it is in the cassette until its response is: 207 kills."""
+    rounds = 23
+    received = Counter[str]()
+    response_to = service.response_to
 
-        assert was_sent <= 1
-        assert is_known or not was_sent
+    def counted(request: Request) -> Response:
+        received[request.uri.partition("?")[2]] += 1
+        return response_to(request)
+
+    monkeypatch.setattr(service, "response_to", counted)
+    command = [sys.executable, "-c", LETTERS_OF_CHILDREN, service.base_url, service.api_key]
+    output = subprocess.check_output([*command, str(rounds)], timeout=600, text=True)
+    queries = [f"n={number}" for number in range(int(output))]
+    of_children = set(received)
+    writing.record("tour")
+    refused = set()
+    for query in queries:
+        try:
+            send(writing, f"?{query}")
+        except AlreadySentError:
+            refused.add(query)
+
+    assert len(of_children) == 6 * rounds
+    assert of_children <= refused
+    assert received == Counter(of_children) + Counter(set(queries) - refused)
 
 
 @pytest.mark.posix("fork")

@@ -166,20 +166,16 @@ class Matching:
             case _:
                 return request.uri
 
-    def accept(self, request: Request) -> str | None:
-        """Return what a read accepts, which counts if the requests to one address differ by it."""
-        if self.like is not None or request.method.upper() not in SAFE_METHODS:
-            return None
-        return header(request.headers, "accept")
-
     def choice(self, request: Request) -> Hashable:
         """Return what chooses between several requests of one form; None for the first one.
 
-        For ``like="vcrpy"``, these are the parts that vcrpy does not compare by default.
+        For a read, that is what it accepts. For ``like="vcrpy"``, these are the parts that vcrpy
+        does not compare by default.
         """
-        if self.like is None:
-            return self.accept(request)
-        return self.part("range", request), self.part("body", request)
+        if self.like is not None:
+            return self.part("range", request), self.part("body", request)
+        is_read = request.method.upper() in SAFE_METHODS
+        return header(request.headers, "accept") if is_read else None
 
     def address(self, uri: str) -> str:
         """Return an address without the parameters that are left out."""

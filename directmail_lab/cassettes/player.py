@@ -360,16 +360,6 @@ class Player:
         shown = self._redactor.text(f"Range {sent or 'none'}, recorded {recorded or 'none'}")
         return f"{title}: {shown}"
 
-    def same(self, request: Request) -> Hashable:
-        """Return what redacted requests that are the same have in common.
-
-        If functions of a person decide, it is the request itself.
-        """
-        matching = self._matching
-        if matching.checks:
-            return matching.compared(request)
-        return matching.form(request), matching.accept(request)
-
     def _matches(self, request: Request, call: Call) -> bool:
         from .vcr_files import matches
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 import weakref
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -65,8 +65,19 @@ class Begun:
     index: int
 
 
-_Key = tuple[Hashable, bool, bool]
-"""What equal requests have in common, and whether a response to them is a fallback or a refusal."""
+class _Entry(NamedTuple):
+    """A redacted interaction, its text in the file, and whether it is a write."""
+
+    interaction: Interaction
+    text: bytes
+    is_write: bool
+
+
+_Key = tuple[Call, int, bool, bool]
+"""The first old response to a request, how many there are, and what the new response is.
+
+That is whether it is a fallback, and whether it refuses a write.
+"""
 
 _runs: Final[dict[Path, tuple[Version | None, int]]] = {}
 """For each cassette that this process recorded: the version that it left, and how many of the
@@ -144,10 +155,10 @@ class Recorder:
         """
         if self.closed or self._is_forked:
             return None
-        text, written = self._text_of(interaction)
-        writer = self._writer_for(text, is_letter=True)
-        begun = Begun(self, written, writer.count)
-        self._append(writer, text, (), is_letter=True)
+        entry = self._entry_of(interaction)
+        writer = self._writer_for(entry)
+        begun = Begun(self, entry.interaction, writer.count)
+        self._append(writer, entry, ())
         self._begun.append(begun)
         return begun
 
@@ -170,22 +181,20 @@ class Recorder:
                 f"recorded, so a later run does not know of the {interaction.request.method}."
             )
             return None
-        text, written = self._text_of(interaction)
-        is_letter = is_write(written.request)
-        writer = self._writer_for(text, is_letter=is_letter)
-        if writer.size + len(text) > MAX_FILE_BYTES:
+        entry = self._entry_of(interaction)
+        writer = self._writer_for(entry)
+        if writer.size + len(entry.text) > MAX_FILE_BYTES:
             response = interaction.response
             response = replace(response, body=missing_body(len(response.body)))
-            text, written = self._text_of(replace(interaction, response=response))
-        key = self._key_of(written)
-        replaced = self._replaced_by(written, key)
-        dropped = {*replaced, *self._places_of(begun), *self._dropped}
-        self._append(writer, text, dropped, is_letter=is_letter)
+            entry = self._entry_of(replace(interaction, response=response))
+        key, replaced = self._replaced_by(entry)
+        self._append(writer, entry, {*replaced, *self._places_of(begun), *self._dropped})
         self._dropped.clear()
         if key is not None:
             self._asked.add(key)
         if begun in self._begun:
             self._begun.remove(begun)
+        written = entry.interaction
         return Written(self._number(), written.request, written.response.body)
 
     def drop(self, begun: Begun) -> None:
@@ -203,27 +212,27 @@ class Recorder:
     def _is_forked(self) -> bool:
         return os.getpid() != self._process
 
-    def _text_of(self, interaction: Interaction) -> tuple[bytes, Interaction]:
+    def _entry_of(self, interaction: Interaction) -> _Entry:
         text, written = self._redactor.redacted_text(interaction, layout.interaction_text)
-        return text.encode(), written
+        return _Entry(written, text.encode(), is_write(written.request))
 
-    def _writer_for(self, text: bytes, *, is_letter: bool) -> LineWriter:
+    def _writer_for(self, entry: _Entry) -> LineWriter:
         """Return the writer of a file that nobody else has changed, and that has room."""
         if self._writer is None:
             self._writer = self._open_writer()
-        elif not self._writer.is_in_place() or (is_letter and not self._writer.ends_as_written()):
+        elif not self._writer.is_in_place() or (
+            entry.is_write and not self._writer.ends_as_written()
+        ):
             self._move_beside()
-        if self._writer.size + len(text) > MAX_FILE_BYTES and self._replaced:
+        if self._writer.size + len(entry.text) > MAX_FILE_BYTES and self._replaced:
             self._writer.release()
             self._writer = None
             self._compact()
             self._writer = self._open_writer()
         return self._writer
 
-    def _append(
-        self, writer: LineWriter, text: bytes, dropped: Collection[int], *, is_letter: bool
-    ) -> None:
-        """Write the text of an interaction, with a mark of what it replaces.
+    def _append(self, writer: LineWriter, entry: _Entry, dropped: Collection[int]) -> None:
+        """Write an interaction, with a mark of what it replaces.
 
         The text of a write is a letter: see `_Letters`.
         What is known of the file changes only after it was written: a full disk changes nothing.
@@ -233,19 +242,18 @@ class Recorder:
             mark = layout.mark_line([index + 1 for index in sorted(dropped)], writer.count)
         if self._learned is None:
             self._learned = self._redactor.learned
-        writer.append(mark.encode() + text)
+        writer.append(mark.encode() + entry.text)
         self._replaced.update(dropped)
         self._letters.forget(dropped)
-        if is_letter:
-            self._letters.add(writer.count - 1, text)
+        if entry.is_write:
+            self._letters.add(writer.count - 1, entry.text)
 
-    def _key_of(self, written: Interaction) -> _Key | None:  # noqa: ARG002
-        """Return what an interaction has replaced once it is written, or None."""
-        return None
+    def _replaced_by(self, new: _Entry) -> tuple[_Key | None, list[int]]:  # noqa: ARG002
+        """Return the indexes of the interactions of earlier runs that a new one replaces.
 
-    def _replaced_by(self, new: Interaction, key: _Key | None) -> Iterable[int]:  # noqa: ARG002
-        """Return the indexes of the interactions of earlier runs that a new one replaces."""
-        return ()
+        The key is known once it is written. Nothing is replaced twice by what has the same key.
+        """
+        return None, []
 
     def _number(self) -> int | None:
         """Return the number of the last interaction, if it is final."""
@@ -564,27 +572,34 @@ class OwnFileRecorder(Recorder):
     def _old_responses(self, request: Request) -> list[Call]:
         if not self._old_count:
             return []
-        found = super()._old_responses(request)
-        return [each for each in found if self._old_count > each[-1] not in self._replaced]
+        return self._left_of(super()._old_responses(request))
 
-    def _key_of(self, written: Interaction) -> _Key | None:
+    def _left_of(self, calls: list[Call]) -> list[Call]:
+        """Return those of earlier runs that were not replaced."""
+        return [each for each in calls if self._old_count > each[-1] not in self._replaced]
+
+    def _replaced_by(self, new: _Entry) -> tuple[_Key | None, list[int]]:
+        replaced: list[int] = []
         if not (self._updates and self._old_count) or self._is_moved:
-            return None
-        is_refused = is_write(written.request) and not may_be_done(written.response)
-        return self._old.same(written.request), written.is_fallback, is_refused
-
-    def _replaced_by(self, new: Interaction, key: _Key | None) -> Iterable[int]:
-        if key is None or key in self._asked or (key[0], False, False) in self._asked:
-            return
-        _, is_fallback, is_refused = key
+            return None, replaced
+        request = new.interaction.request
+        is_fallback = new.interaction.is_fallback
+        is_refused = new.is_write and not may_be_done(new.interaction.response)
+        key = None
         with suppress(CassetteFormatError):  # a damaged interaction stays
-            for attempts in self._old_responses(new.request):
-                old = self.recording.interactions[attempts[-1]].response
-                if is_fallback and not fails(old):
+            old = self._old.find_all(request)
+            if old and not self._matching.checks:
+                key = old[0], len(old), is_fallback, is_refused
+                if not self._asked.isdisjoint([key, (old[0], len(old), False, False)]):
+                    return key, replaced
+            for attempts in self._left_of(old):
+                response = self.recording.interactions[attempts[-1]].response
+                if is_fallback and not fails(response):
                     continue
-                if is_refused and may_be_done(old):  # which is not forgotten
+                if is_refused and may_be_done(response):  # which is not forgotten
                     continue
-                yield from attempts
+                replaced += attempts
+        return key, replaced
 
     def _replays(self, response: Response) -> bool:
         return not self._updates and super()._replays(response)
@@ -726,10 +741,6 @@ def open_recorder(
         return OwnFileRecorder(
             *(file, file, recording, locks.pop_all()), updates=updates and not aside, **options
         )
-
-
-def _is_refused(interaction: Interaction) -> bool:
-    return is_write(interaction.request) and not may_be_done(interaction.response)
 
 
 def unfinished_files(path: Path) -> list[Path]:

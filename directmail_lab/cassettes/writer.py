@@ -173,15 +173,6 @@ class LineWriter:
         """Close the file without an end line."""
         os.close(self._file)
 
-    def lost(self, start: int) -> str:
-        """Return what was written from ``start`` on if the path leads to another file now."""
-        with suppress(OSError):
-            if os.path.samestat(self._path.stat(), self._opened):
-                return ""
-        os.lseek(self._file, start, os.SEEK_SET)
-        with open(self._file, "rb", closefd=False) as whole:
-            return whole.read(max(0, self.size - start)).decode(errors="replace")
-
     def _write(self, text: bytes) -> int:
         """Write after the last whole interaction, and return the new length of the file."""
         data = memoryview(text)
