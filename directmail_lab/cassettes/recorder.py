@@ -635,6 +635,7 @@ class OwnFileRecorder(Recorder):
     def _reread(self) -> FileRecording:
         self.recording = read_cassette(self._file)
         vars(self).pop("_old", None)
+        self._asked.clear()  # its numbers are those of the file as it was
         return self.recording
 
     def _count_of_replaced(self) -> int:
