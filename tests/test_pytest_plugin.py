@@ -415,6 +415,7 @@ def test_a_mismatch_is_reported_in_two_lines_and_then_in_full(run: Run) -> None:
             "    GET /v1/lists",
             "nearest to GET /v1/lists:",
             "    GET /v1/lists, which differs in query: page, query: size",
+            "to see the values that differ: -vv",
             f"to record it again: {AGAIN}",
             "*= short test summary info =*",
             "FAILED test_account.py::test_lists - GET /v1/lists differs in query: page,*",
@@ -459,9 +460,10 @@ def test_a_failure_names_responses_to_another_range_and_those_that_end_early(run
 @pytest.mark.usefixtures("lists")
 def test_values_are_shown_when_they_are_asked_for_and_redacted(run: Run) -> None:
     """``-vv`` shows the values with secrets redacted, in colour if pytest's output is in colour."""
-    result = run(LIST_OF_PAGE, "-vv", "--color=yes", failed=1)
+    result = run(LIST_OF_PAGE, "-vv", "--color=yes", RECORD, failed=1)
     lines = str(result.stdout).replace("\x1b[", "^").splitlines()
 
+    assert "^1mcassettes/test_account/test_lists.yaml, record mode once^0m" in lines
     assert "^36m        query: page: '2', recorded '1'^0m" in lines
     assert "^36m        query: token: 'short', recorded '<REDACTED>'^0m" in lines
     assert f"^32mto record it again: {AGAIN}^0m" in lines
@@ -490,6 +492,19 @@ def test_the_error_reports_a_used_up_response_or_another_operation(
         "GET /v1/users/me is in cassette 'test_me', ...",
         "GET /v1/users/mi is not recorded, but GET /...",
     ]
+
+
+def test_a_part_of_a_file_is_named_and_no_other_method_of_another_path(run: Run) -> None:
+    """A path with six parts would be listed as the same request six times."""
+    parts = [replace(get("/file"), headers=(("Range", f"bytes={at}"),)) for at in ("0-9", "10-19")]
+    own = OWN.with_stem("test_file")
+    own.parent.mkdir(parents=True)
+    samples.recorded(own, *map(answered, parts))
+    result = run("def test_file(directmail): directmail.client.post('/login')", failed=1)
+
+    expected = ["left unplayed:", "    GET /file, bytes=0-9", "    GET /file, bytes=10-19"]
+    result.stdout.fnmatch_lines(expected, consecutive=True)
+    assert "nearest to" not in str(result.stdout)
 
 
 def test_a_mismatch_does_not_ask_the_disk(run: Run) -> None:
@@ -1636,6 +1651,27 @@ def test_pycurl_cannot_be_imported(pytester: pytest.Pytester, run: Run) -> None:
 
 
 # -- beside other plugins ----------------------------------------------------------------------
+
+
+def test_a_suite_that_moved_is_warned_once_of_the_plugin_that_it_left_installed(run: Run) -> None:
+    """Both plugins handle the same marks, so vcrpy may answer in our place."""
+    written_by_vcrpy("test_account/test_one", "test_account/test_two")
+    source = """
+        import httpx, pytest
+
+        @pytest.fixture(scope="session")
+        def directmail_options():
+            return {"patch": True, "like": "vcrpy"}
+
+        @pytest.mark.vcr
+        def test_one(directmail): pass
+
+        @pytest.mark.vcr
+        def test_two(directmail): pass
+        """
+    result = run(source, "-precording", passed=2)
+
+    assert str(result.stdout).count("The plugin recording of vcrpy also handles the tests") == 1
 
 
 @pytest.mark.parametrize(

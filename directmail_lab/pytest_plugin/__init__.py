@@ -61,7 +61,7 @@ from .settings import (
     settings_of,
     words,
 )
-from .use import NOT_SENT, USE, Use, read_recording
+from .use import NOT_SENT, USE, Use, read_recording, show_warning
 
 if TYPE_CHECKING:
     from ..sessions import Session
@@ -77,6 +77,7 @@ _REDIRECT_ADVICE: Final = (
     "Send it to the other address (often the same one with a slash at its end). If the test is to "
     'send both, mark it @pytest.mark.directmail(allow_writes="redirected").'
 )
+_WARNED: Final = pytest.StashKey[bool]()
 _LONGEST_WAIT_S, _PAUSE_S = 60.0, 0.02  # while another worker records the cassette
 
 
@@ -224,10 +225,12 @@ def _session(
         path = cassette_path(node, named)
         is_shared = named is not None or node.get_closest_marker(DEFAULT_MARK)
         is_own = isinstance(node, pytest.Item) and not is_shared
-        use = Use(node=node, settings=settings, path=path, is_own=is_own)
+        use = Use(node=node, settings=settings, path=path, record_mode=mode, is_own=is_own)
         is_recorded = records(mode, path)
         if is_recorded:
             _refuse_beside_vcr(request)
+        elif settings.is_patched and node.get_closest_marker("vcr"):
+            _warn_beside_vcr(node.config)
         start = _recording if is_recorded else _replaying
         with (
             start(path, mode, settings, node) as session,
@@ -329,6 +332,18 @@ def _vcr_plugin(config: pytest.Config) -> str | None:
         if config.pluginmanager.hasplugin(name) and not is_off:
             return name
     return None
+
+
+def _warn_beside_vcr(config: pytest.Config) -> None:
+    """Warn once of a plugin of vcrpy that also replays the marked tests of a suite that moved."""
+    name = _vcr_plugin(config)
+    if name and not config.stash.get(_WARNED, False):
+        config.stash[_WARNED] = True
+        show_warning(
+            config,
+            f"The plugin {name} of vcrpy also handles the tests that are marked vcr. Uninstall it, "
+            f"or run pytest with -p no:{name}.",
+        )
 
 
 def _refuse_beside_vcr(request: pytest.FixtureRequest) -> None:

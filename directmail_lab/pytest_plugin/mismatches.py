@@ -5,13 +5,17 @@ Values are shown only with ``-vv``. They are redacted, as requests are before th
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
 from .settings import relative
 from .use import Use, counted
+
+if TYPE_CHECKING:
+    from ..exchange.values import Request
 
 _LIBRARIES: Final = ("directmail_lab", "httpx", "httpx2", "requests")
 COMMAND: Final = "directmail_command"  # an attribute of a report, which xdist sends
@@ -47,9 +51,9 @@ def add_to_report(report: pytest.TestReport, config: pytest.Config, use: Use) ->
 
 def _lines(use: Use, *, has_values: bool) -> Iterator[tuple[str, str]]:
     """Yield the lines that say how a cassette was used, each with its colour."""
-    yield f"{use.shown_path}, record mode {use.cassette.record_mode}", "bold"
+    yield f"{use.shown_path}, record mode {use.record_mode}", "bold"
     path_of = use.cassette.recording().path_of
-    unplayed = [f"{each.method} {path_of(each)}" for each in use.unplayed]
+    unplayed = [f"{each.method} {path_of(each)}{_range_of(each)}" for each in use.unplayed]
     refused = {error.request: error for error in use.refused}
     yield from _counted("left unplayed", unplayed)
     yield from _counted("not recorded", [error.request for error in use.refused])
@@ -58,18 +62,30 @@ def _lines(use: Use, *, has_values: bool) -> Iterator[tuple[str, str]]:
     if use.cassette.other_ranges:
         yield from _counted("played although its Range differs", use.cassette.other_ranges)
     for request, error in refused.items():
-        if error.nearest:
+        # Another method of another path says nothing.
+        nearest = [each for each in error.nearest if not {"method", "path"} <= each[1].keys()]
+        if nearest:
             yield f"nearest to {request}:", "bold"
-        for title, differing in error.nearest:
+        for title, differing in nearest:
             yield f"    {title}, which differs in {', '.join(differing)}", "yellow"
             if not has_values:
                 continue
             for name, (sent, recorded) in differing.items():
                 yield f"        {name}: {sent!r:.200}, recorded {recorded!r:.200}", "cyan"
+    if not has_values and any(error.nearest for error in refused.values()):
+        yield "to see the values that differ: -vv", "bold"
     aside = use.cassette.aside
     if aside:
         yield f"new recording: {relative(aside, use.node.config)}; the old one stays", "bold"
     yield f"to record it again: {use.command}", "green"
+
+
+def _range_of(request: Request) -> str:
+    """Return the ``Range`` of a request if it is one of bytes: ``, bytes=0-99``."""
+    from ..exchange.values import header
+
+    value = header(request.headers, "range") or ""
+    return f", {value}" if re.fullmatch(r"bytes=[\d, -]{1,40}", value) else ""
 
 
 def _counted(heading: str, titles: list[str]) -> Iterator[tuple[str, str]]:

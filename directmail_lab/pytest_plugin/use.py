@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from ..arguments import RecordMode
 from ..settings import is_loopback
 from .settings import (
     WRITES_OPTION,
@@ -39,6 +40,8 @@ class Use:
 
     Attributes
     ----------
+    record_mode
+        The mode that was asked for. In ``"once"``, a cassette that is there is replayed.
     is_own
         Whether the cassette belongs to this test alone.
     has_ended
@@ -48,6 +51,7 @@ class Use:
     node: Node
     settings: Settings
     path: Path
+    record_mode: RecordMode
     is_own: bool
     session: Session = field(init=False)
     cassette: Cassette = field(init=False)
