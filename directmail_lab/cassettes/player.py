@@ -34,9 +34,12 @@ _Inside = tuple[Form, Hashable]
 
 _MAX_COMPARED: Final = 500
 _LONGEST_QUERY: Final = 200
-# An address that is the same without an escape, its default port, or an empty query or value.
-# So is one with its parameters in another order, or with one that has no value.
-_RESPELLED: Final = re.compile(r"[%+#]|[?=]$|:(?:80|443)(?![^/?])|\?(?:[^?]*&|[^=]*=?$)")
+# An address that is the same in no other spelling: it has no escape, no default port, and at most
+# one parameter, which has a value.
+_PLAIN_ADDRESS: Final = re.compile(
+    r"https?://[^:/?%+#]*(?::(?!(?:80|443)(?:[/?]|$))[0-9]+)?(?:/[^?%+#]*)?"
+    r"(?:\?[^?&%+#=]+=[^?&%+#]*[^?&%+#=])?"
+)
 _BARE: Final = Request("GET", "")
 
 
@@ -185,7 +188,7 @@ class Player:
         indexes = self._at(*address)
         uri = address[1]
         # If addresses differ only in their spelling, the order of the recording decides.
-        if not indexes or _RESPELLED.search(uri) or uri in self._respelled:
+        if not indexes or uri in self._respelled or not _PLAIN_ADDRESS.fullmatch(uri):
             return None
         recording = self._recording
         several = len(indexes) > 1
