@@ -75,11 +75,11 @@ def drift(cassette: str | Path, *, ignore: Iterable[str] = ()) -> pd.DataFrame:
     The current session sends each different GET and HEAD request once, with its
     key and its pacing. Only request headers that select a representation, such
     as ``Accept`` and ``Range``, are sent again. Each response is compared with
-    the last recorded one that was not an error, or with the last one if all were
-    errors. If a recorded body was not read to its end, as many bytes are read
-    and compared, for at most the session's ``timeout_s``.
-    The responses are neither recorded nor kept. The session is live meanwhile,
-    and then returns to its mode.
+    the last recorded one that was not an error, or with the last one if all
+    were errors. If a recorded body was not read to its end, as many bytes are
+    read and compared, for at most the session's ``timeout_s``. The responses
+    are neither recorded nor kept. The session is live meanwhile, and then
+    returns to its mode.
 
     Parameters
     ----------
