@@ -81,6 +81,7 @@ def test_the_shape_follows_the_json() -> None:
     ]
 
 
+@pytest.mark.filterwarnings("ignore:This body is one row")
 @given(json_values())
 def test_any_json_gives_a_frame_with_the_expected_number_of_rows(body: Any) -> None:
     """No JSON value raises, and only the length of a top-level array decides the number of rows."""

@@ -164,7 +164,8 @@ def only_list(body: object) -> str | None:
     if others is None or not names <= _OF_A_PAGE:
         return None
     [member] = body.keys() - others.keys()
-    return str(member)
+    is_empty = not (body[member] or others)  # `{"tags": []}` says nothing of pages
+    return None if is_empty else str(member)
 
 
 def _add_header(page: Page, name: str, text: str) -> None:
