@@ -417,7 +417,8 @@ def test_what_the_audit_finds_as_a_credential_redact_removes(body: str) -> None:
 
     assert re.search("a key or password in|a signed token", found.stdout)
     assert done.exit_code == 0
-    assert again.stdout == f"{path}, interaction 1, response body: an e-mail address\n"
+    assert again.stdout.startswith(f"{path}, interaction 1, response body: an e-mail address\n")
+    assert "interaction 2" not in again.stdout
     for secret in (TOKEN, JWT, "more"):
         assert secret not in text
     assert "t2" in text
@@ -430,9 +431,9 @@ def test_redact_says_which_credential_it_cannot_remove() -> None:
     done = cassette("redact", recorded("pem.yaml", *[answered(body=body) for body in bodies]))
 
     assert done.exit_code == 1
-    assert "interaction 1, response body: a private key" in done.stderr
-    assert "interaction 2, response body: a private key" in done.stderr
-    assert "before_record=" in done.stderr
+    assert "interaction 1, response body: a private key" in done.output
+    assert "interaction 2, response body: a private key" in done.output
+    assert "before_record=" in done.output
 
 
 @pytest.mark.slow

@@ -154,10 +154,20 @@ def test_the_dtype_is_what_the_json_says(values: list[Any], dtype: str) -> None:
     assert [None if cell is pd.NA else cell for cell in column] == values
 
 
+# pandas 2 takes a text with a lone surrogate into a column of strings, which has no conversion.
+OF_PANDAS_3 = pytest.mark.skipif(pd.__version__ < "3", reason="pandas 2 cannot write it")
+
+
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.parametrize(
     ("first", "second"),
-    [(1, "L"), ({}, {}), (2**64, 2**80), ("\ud800", "a"), ([1, "a"], [{}])],
+    [
+        (1, "L"),
+        ({}, {}),
+        (2**64, 2**80),
+        pytest.param("\ud800", "a", marks=OF_PANDAS_3),
+        ([1, "a"], [{}]),
+    ],
     ids=["mixed", "empty objects", "beyond 64 bits", "lone surrogate", "mixed arrays"],
 )
 def test_a_frame_goes_to_parquet_and_back(first: object, second: object) -> None:
