@@ -153,7 +153,7 @@ def test_interactions_are_found_opened_and_copied_by_keyboard(
     expect(list_).to_be_focused()
     page.keyboard.press("/")
     page.keyboard.type("zürich -is:failed")
-    expect(list_).to_have_attribute("aria-rowcount", "6")
+    expect(list_).to_have_attribute("aria-rowcount", "7")
     page.keyboard.press("ArrowDown")
     page.keyboard.press("Enter")
     response = root.get_by_role("region", name="Response")
