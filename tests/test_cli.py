@@ -158,7 +158,8 @@ def test_a_failed_command_prints_one_line_and_exits_with_2(
     [
         (
             "me",
-            "Set DIRECTMAIL_BASE_URL and DIRECTMAIL_API_KEY. Some commands read a recording",
+            "Set DIRECTMAIL_BASE_URL and DIRECTMAIL_API_KEY. me, rate-limits, check-contract and "
+            "findings can read a recording instead",
         ),
         (
             "check-contract --cassette nowhere",
