@@ -123,20 +123,20 @@ class Body(httpx.SyncByteStream, httpx.AsyncByteStream):
         return self.as_raised(self.explain(error))
 
     def close(self) -> None:
+        failure: BaseException | None = None
         try:
             try:
                 self.leave()
             finally:
                 (self._close or self._stream.close)()
         except BaseException as error:
-            failure: BaseException | None = self._failed(error)
-        else:
-            failure = None
+            failure = self._failed(error)
         self._forget()
         if failure is not None:
             raise failure
 
     async def aclose(self) -> None:
+        failure: BaseException | None = None
         try:
             try:
                 self.leave()
@@ -146,9 +146,7 @@ class Body(httpx.SyncByteStream, httpx.AsyncByteStream):
                 else:
                     await self._stream.aclose()
         except BaseException as error:
-            failure: BaseException | None = self._failed(error)
-        else:
-            failure = None
+            failure = self._failed(error)
         self._forget()
         if failure is not None:
             raise failure

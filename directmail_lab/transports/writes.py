@@ -71,7 +71,8 @@ class _Cells:
         if shell is None:
             return self._without_shell
         if shell is not self._shell:
-            self._shell, self._latest = shell, Execution(is_cell=True)
+            self._shell = shell
+            self._latest = Execution(is_cell=True)
             self._running = ContextVar("running")
             # A message to a widget has only the first one.
             shell.events.register("pre_execute", lambda: self._running.set(Execution()))
@@ -151,12 +152,17 @@ class SentWrites:
 
     def before(self, request: httpx.Request, cassette: Cassette | None) -> list[SentWrite]:
         """Return when a write was sent before: by an earlier run, or by this process."""
+        return self._before(request, cassette, _keys_of(request, cassette))
+
+    def _before(
+        self, request: httpx.Request, cassette: Cassette | None, keys: list[int]
+    ) -> list[SentWrite]:
         here = _cells.current()
         found: dict[object, SentWrite] = {}
         if cassette is not None:
             runs = [_answered(*each) for each in cassette.sent_before(request_value(request))]
             found = {(each.at, each.status): each for each in runs}
-        for key in _keys_of(request, cassette):
+        for key in keys:
             for each in self._sent.get(key, ()):
                 # What this process has recorded is in both, once a later run has begun. It then
                 # belongs to an earlier run if this execution sent it, or else to its cell.
@@ -179,10 +185,11 @@ class SentWrites:
             The write was sent before, and the caller does not want it to be sent again.
         """
         write = SentWrite(datetime.now(UTC), execution=_cells.current())
+        keys = _keys_of(request, cassette)
         with self._lock:
-            kept = self._kept(request, recording, cassette)
+            kept = self._kept(request, recording, cassette, keys)
             if kept is None:
-                keys = self._add(write, request, cassette)
+                self._add(write, keys)
         if kept is not None:
             yield kept
             return
@@ -208,25 +215,26 @@ class SentWrites:
     ) -> None:
         """Note a write of an earlier run whose response was replayed, and will not be again."""
         write = _answered(recording, call_of(request).state.number, _cells.current())
-        with self._lock:
-            self._add(write, request, cassette)
-
-    def _add(
-        self, write: SentWrite, request: httpx.Request, cassette: Cassette | None
-    ) -> list[int]:
         keys = _keys_of(request, cassette)
+        with self._lock:
+            self._add(write, keys)
+
+    def _add(self, write: SentWrite, keys: list[int]) -> None:
         for key in keys:
             self._sent.setdefault(key, []).append(write)
-        return keys
 
     def _kept(
-        self, request: httpx.Request, recording: MemoryRecording, cassette: Cassette | None
+        self,
+        request: httpx.Request,
+        recording: MemoryRecording,
+        cassette: Cassette | None,
+        keys: list[int],
     ) -> SentWrite | None:
         """Return the earlier write whose response the caller wants, or None to send this one."""
         keeps = request.extensions.get(IF_SENT) == "keep"
         if is_sent_again(request) or not (cassette is None or cassette.knows_repeats(keeps)):
             return None
-        earlier = self.before(request, cassette)
+        earlier = self._before(request, cassette, keys)
         if not keeps:
             if origin_of(request.url) in stand_ins():
                 return None
@@ -302,7 +310,8 @@ def _already_sent(
 ) -> AlreadySentError:
     path = recording.redactor.text(recording.path_of(request_value(request)))
     file = write.recording()
-    name, where = "", "in this kernel"
+    name = ""
+    where = "in this kernel"
     if write.execution is None and file is not None:
         name = file.name
         where = f"interaction {write.number} of cassette {name!r}"
