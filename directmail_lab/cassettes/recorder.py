@@ -140,7 +140,7 @@ class Recorder:
         self._replaced: set[int] = set()
         self._dropped: set[int] = set()
         self._begun: list[Begun] = []
-        self._letters = _Letters()
+        self._write_texts = _WriteTexts()
         # How many credentials the redactor knew when it began to write.
         self._learned: int | None = None
         self._asked: set[_Key] = set()
@@ -204,7 +204,7 @@ class Recorder:
         self._begun.remove(begun)
         writer = self._writer
         if writer is not None and begun.index == writer.count - 1 and writer.withdraw():
-            self._letters.forget([begun.index])
+            self._write_texts.forget([begun.index])
         else:
             self._dropped.add(begun.index)
 
@@ -234,7 +234,6 @@ class Recorder:
     def _append(self, writer: LineWriter, entry: _Entry, dropped: Collection[int]) -> None:
         """Write an interaction, with a mark of what it replaces.
 
-        The text of a write is a letter: see `_Letters`.
         What is known of the file changes only after it was written: a full disk changes nothing.
         """
         mark = ""
@@ -244,9 +243,9 @@ class Recorder:
             self._learned = self._redactor.learned
         writer.append(mark.encode() + entry.text)
         self._replaced.update(dropped)
-        self._letters.forget(dropped)
+        self._write_texts.forget(dropped)
         if entry.is_write:
-            self._letters.add(writer.count - 1, entry.text)
+            self._write_texts.add(writer.count - 1, entry.text)
 
     def _replaced_by(self, new: _Entry) -> tuple[_Key | None, list[int]]:  # noqa: ARG002
         """Return the indexes of the interactions of earlier runs that a new one replaces.
@@ -289,7 +288,7 @@ class Recorder:
         """Follow the interactions to their new places in a file that was written anew."""
         self._replaced.clear()
         self._dropped.clear()
-        self._letters.renumber(moved)
+        self._write_texts.renumber(moved)
         self._begun = [each for each in self._begun if each.index in moved]
         for each in self._begun:
             each.index = moved[each.index]
@@ -333,7 +332,7 @@ class Recorder:
         """
         first, start = self._own_start()
         if not changed.is_elsewhere():
-            return self._letters.texts()
+            return self._write_texts.texts()
         found = layout.INTERACTION.finditer(changed.read(start))
         texts = {first + at: each[0] for at, each in enumerate(found)}
         return {index: text for index, text in texts.items() if index not in self._replaced}
@@ -507,7 +506,7 @@ class Recorder:
         """Note what a run leaves."""
 
 
-class _Letters:
+class _WriteTexts:
     """The texts of the writes of a run, in case another program overwrites the file."""
 
     def __init__(self) -> None:
