@@ -31,6 +31,7 @@ _LEAST_POLL_S: Final = 0.003
 _LONGEST_POLL_S: Final = 0.1
 # In a busy session, the next response arrives after at most this many times the latency.
 _SLOWEST: Final = 3.0
+_OF_A_DATE: Final = Scale(1.0, counts_down=False)
 # The longest pause after refusals that name no believable renewal: 1, 2, 4, … seconds.
 _LONGEST_PAUSE_S: Final = 16.0
 
@@ -112,7 +113,10 @@ class Allowance:
 
     def _due_in_s(self, now: float, request: Hashable) -> float:
         if now < self.received_at - 1.0:  # a clock was set back
-            self.renews_at = self.received_at = self.probe_until = self.sent_at = now
+            self.renews_at = now
+            self.received_at = now
+            self.probe_until = now
+            self.sent_at = now
         free = math.inf
         if self.remaining is not None:
             free = self.remaining - self.reserve - len(self.in_flight)
@@ -154,7 +158,8 @@ class Allowance:
             self.probe_until = 0.0
         if reading is None or reading.age_s:  # a cache knows what remained, not what remains
             return
-        elapsed_s, before = reading.elapsed_s or 0.0, self.remaining
+        elapsed_s = reading.elapsed_s or 0.0
+        before = self.remaining
         sent_at = reading.at - elapsed_s
         is_refused = reading.status == 429
         remaining = 0 if is_refused else reading.remaining
@@ -167,9 +172,12 @@ class Allowance:
         if is_refused and is_new and before == 0 and self.renews_at:
             self._learn_from_refusal(reading)
         if is_new:
-            self.remaining, self.began_at = remaining, sent_at
-            self.first_remaining, self.first_at = remaining or 0, reading.at
-            self.reserve, self.sent = 0, len(self.in_flight)
+            self.remaining = remaining
+            self.began_at = sent_at
+            self.first_remaining = remaining or 0
+            self.first_at = reading.at
+            self.reserve = 0
+            self.sent = len(self.in_flight)
         elif sent_at < self.began_at:
             return  # the response may belong to the previous window
         elif before is not None:
@@ -185,7 +193,8 @@ class Allowance:
     def _learn_of_others(self, reading: Reading) -> None:
         """Keep in reserve what others are likely to use while our next requests are under way."""
         used = self.first_remaining - (self.remaining or 0) - self.sent
-        passed_s, ours = reading.at - self.first_at, len(self.in_flight) + 1
+        passed_s = reading.at - self.first_at
+        ours = len(self.in_flight) + 1
         if used <= 0 or passed_s <= 0.0:
             return
         # They get as much as they used for each of our requests. But a session that rarely sends
@@ -196,7 +205,8 @@ class Allowance:
 
     def _renewal(self, reading: Reading) -> tuple[float, float]:
         """Return when the allowance renews by our clock, and the greatest error in seconds."""
-        value = reading.reset_number or 0
+        number = reading.reset_number
+        value = number or 0
         tolerance_s = _DELAY_S + (reading.elapsed_s or 0.0)
         self.in_seconds_at = reading.at + value
         self.is_renewal_known = True
@@ -211,20 +221,24 @@ class Allowance:
             # If all values of Reset are 0, they say nothing. After 2 and 1, 0 means "now".
             self.is_renewal_known = False
             return max(self.began_at + TYPICAL_WINDOW_S, reading.at + 1.0), tolerance_s
-        scale = SCALES.get(unit, Scale(1.0, counts_down=False))  # a date: precise to a second
-        at += self.rounds_down * scale.seconds
+        scale = _OF_A_DATE if number is None else SCALES[unit]
+        if self.rounds_down:
+            at += scale.seconds
         if not scale.counts_down and reading.served_at is not None:
             # `Date` is rounded down to a second, and was written at most `elapsed_s` ago.
             ahead_s = reading.served_at - reading.at
-            at -= ahead_s if not -1.0 - tolerance_s <= ahead_s <= 0.0 else 0.0
+            if not -1.0 - tolerance_s <= ahead_s <= 0.0:
+                at -= ahead_s
         return at, scale.seconds + tolerance_s
 
     def _unit(self, value: float) -> UnitName:
         """Return the unit of Reset, or if it is uncertain, the one with the shortest safe wait."""
-        unit = self.reset_unit()
+        is_small = self.largest_reset < _LEAST_MILLISECONDS and value <= self.max_wait_s
+        # To infer the unit takes longer than all else here, and before a wait it is asked again.
+        is_asked = not (is_small and self.remaining and self.pace == "burst")
+        unit = self.reset_unit() if is_asked else "undetermined"
         if unit != "undetermined":
             return unit
-        is_small = self.largest_reset < _LEAST_MILLISECONDS and value <= self.max_wait_s
         return "seconds_left" if self.is_in_seconds or is_small else "milliseconds_left"
 
     def _learn_from_refusal(self, reading: Reading) -> None:

@@ -45,6 +45,8 @@ class CallState:
     number
         The number of the last response in the recording of the session's mode, from 1; 0 if there
         is none. An aborted request has a number, too.
+    reading
+        The reading of the last response that was sent or kept, as it was when its headers came.
     before_sending
         Called before the current request is sent if it is a write. If it raises an error, nothing
         is sent.
@@ -54,6 +56,7 @@ class CallState:
     attempt: int = 0
     recorded: int = 0
     number: int = 0
+    reading: Reading | None = None
     before_sending: Callable[[], None] | None = None
 
 

@@ -14,7 +14,7 @@ from ..exchange.operations import below
 from ..http import body_of, httpx
 from ..readings.reading import Reading, raw_values
 from ..redaction import Redactor
-from .extensions import EXTENSION, CallState, Received, call_of
+from .extensions import EXTENSION, Received, call_of
 
 _log: Final = logging.getLogger(__name__)
 
@@ -59,28 +59,26 @@ class Observer:
         _hide_key(response, self.redactor.text)
         state = call_of(request).state
         state.attempt += 1
-        raw = response.headers.raw
+        url = request.url
+        headers = response.headers.raw
         reading = Reading(
             at,
             request.method,
-            below(request.url.raw_path.decode("ascii"), self.prefix),
+            below(url.raw_path.decode("ascii"), self.prefix),
             response.status_code,
-            raw_values(raw),
+            raw_values(headers),
             elapsed_s,
             attempt=state.attempt,
-            elsewhere=recording.elsewhere(str(request.url)),
+            elsewhere=recording.elsewhere(str(url)),
             **about,
-        )
-        exchange = RawInteraction(
-            request.url,
-            request.headers.raw,
-            body_of(request) or b"",
-            raw,
-            response.reason_phrase,
-            body,
-        )
-        received = Received(recording, recording.add(reading.redacted(self.redactor), exchange))
-        self._note(state, response, received)
+        ).redacted(self.redactor)
+        state.reading = reading
+        sent = body_of(request) or b""
+        reason = response.reason_phrase
+        exchange = RawInteraction(url, request.headers.raw, sent, headers, reason, body)
+        state.number = recording.add(reading, exchange)
+        received = Received(recording, state.number)
+        response.extensions[EXTENSION] = received
         if is_told:
             self.tell(received)
         return received
@@ -97,14 +95,10 @@ class Observer:
         _hide_key(response, self.redactor.text, keeps_cookies=played.is_original)
         state = call_of(request).state
         state.attempt += 1
-        number = recording.add_played(cassette, played, attempt=state.attempt)
-        received = Received(recording, number)
-        self._note(state, response, received)
-        self.tell(received)
-
-    def _note(self, state: CallState, response: httpx.Response, received: Received) -> None:
-        state.number = received.number
+        state.number = recording.add_played(cassette, played, attempt=state.attempt)
+        received = Received(recording, state.number)
         response.extensions[EXTENSION] = received
+        self.tell(received)
 
     def tell(self, received: Received) -> None:
         """Call the listeners with the reading of a response."""
@@ -124,10 +118,11 @@ def _hide_key(
 
     The caller of a replay may need the cookies that another program recorded.
     """
-    if (reason := response.reason_phrase) not in _USUAL_REASONS:
+    reason = response.reason_phrase
+    if reason not in _USUAL_REASONS:
         shown = CONTROLS.sub(" ", redacted(reason))
         response.extensions["reason_phrase"] = shown.encode("ascii", "replace")
     if "set-cookie" in response.headers and not keeps_cookies:
-        cookies = response.headers.get_list("set-cookie")
-        if redacted("\n".join(cookies)) != "\n".join(cookies):
+        cookies = "\n".join(response.headers.get_list("set-cookie"))
+        if redacted(cookies) != cookies:
             del response.headers["set-cookie"]

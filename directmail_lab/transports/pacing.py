@@ -23,7 +23,7 @@ from ..readings.reset_unit import UnitName
 from ..readings.sharing import SharedAllowances, name_of_shared
 from ..settings import Origin, origin_of
 from .allowance import Allowance, Pace
-from .extensions import Call, call_of, of
+from .extensions import Call, call_of
 
 if TYPE_CHECKING:
     from . import Transport
@@ -71,12 +71,15 @@ class Allowances:
         reset_unit: Callable[[], UnitName] = lambda: "undetermined",
     ) -> None:
         check_choice("pace", pace, get_args(Pace))
-        self.pace, self.max_wait_s = pace, max_wait_s
+        self.pace = pace
+        self.max_wait_s = max_wait_s
         self._reset_unit = reset_unit
         self._start()
 
     def _start(self) -> None:
-        self._process, self.lock, self.shown = os.getpid(), threading.Lock(), threading.Lock()
+        self._process = os.getpid()
+        self.lock = threading.Lock()
+        self.shown = threading.Lock()
         self._allowances: dict[str, Allowance] = {}
         self._limits: dict[str, int] = {}
         self._sharing = SharedAllowances()
@@ -130,8 +133,8 @@ def _backoff_s(failures: int) -> float:
 class PacingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
     """Sends while requests remain, waits for the renewal if none do, and retries failed reads.
 
-    Any number of threads, tasks and event loops may use one. ``inner`` must set the `Reading` of
-    each response (see `Received`). A read that is refused with 429 waits for the renewal and is
+    Any number of threads, tasks and event loops may use one. ``inner`` must note the reading of
+    each response (see `CallState`). A read that is refused with 429 waits for the renewal and is
     sent again, eight times in all; it does not count as failed. Clients of other libraries wait and
     retry by themselves, so their requests pass at once.
 
@@ -169,7 +172,7 @@ class PacingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
             return self.inner.handle_request(request)
         with _Attempts(self, request, call) as attempts:
             while True:
-                while seconds := attempts.wait_s():
+                for seconds in iter(attempts.wait_s, 0.0):
                     self.sleep(attempts.show(seconds))
                 try:
                     response = self.inner.handle_request(request)
@@ -188,7 +191,7 @@ class PacingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
             return await self.inner.handle_async_request(request)
         with _Attempts(self, request, call) as attempts:
             while True:
-                while seconds := attempts.wait_s():
+                for seconds in iter(attempts.wait_s, 0.0):
                     await self.sleep_async(attempts.show(seconds))
                 try:
                     response = await self.inner.handle_async_request(request)
@@ -282,11 +285,6 @@ class _Attempts:
             self._bar_left_s = seconds - piece_s
         return piece_s
 
-    def _close_bar(self, bar: Any) -> None:
-        bar.close()
-        self._bar = None
-        self._transport.allowances.shown.release()
-
     def is_repeated_after(self, outcome: httpx.Response | httpx.TransportError) -> bool:
         """Return whether to send the request again, after the waits that come next.
 
@@ -296,7 +294,7 @@ class _Attempts:
         reading = None
         is_retried = isinstance(outcome, _RETRIED_ERRORS)
         if isinstance(outcome, httpx.Response):
-            reading = of(outcome).reading
+            reading = self._call.state.reading
             is_retried = outcome.status_code in _RETRIED_STATUSES
         self._settle(reading)
         if not (is_retried and self._transport.retry and _may_repeat(self._request)):
@@ -329,7 +327,8 @@ class _Attempts:
 
     def __exit__(self, error: object, *_: object) -> None:
         if self._bar is not None:
-            self._close_bar(self._bar)
+            self._bar.close()
+            self._transport.allowances.shown.release()
         if error is not None:
             self._settle(None)
 
