@@ -157,7 +157,7 @@ class Recorder:
             return None
         entry = self._entry_of(interaction)
         writer = self._writer_for(entry)
-        begun = Begun(self, entry.interaction, writer.count)
+        begun = Begun(self, entry.interaction, writer.extent.count)
         self._append(writer, entry, ())
         self._begun.append(begun)
         return begun
@@ -183,12 +183,15 @@ class Recorder:
             return None
         entry = self._entry_of(interaction)
         writer = self._writer_for(entry)
-        if writer.size + len(entry.text) > MAX_FILE_BYTES:
+        if writer.extent.size + len(entry.text) > MAX_FILE_BYTES:
             response = interaction.response
             response = replace(response, body=missing_body(len(response.body)))
             entry = self._entry_of(replace(interaction, response=response))
         key, replaced = self._replaced_by(entry)
-        self._append(writer, entry, {*replaced, *self._places_of(begun), *self._dropped})
+        dropped = {*replaced, *self._dropped}
+        if begun is not None:
+            dropped.update(self._places_of(begun))
+        self._append(writer, entry, dropped)
         self._dropped.clear()
         if key is not None:
             self._asked.add(key)
@@ -203,7 +206,7 @@ class Recorder:
             return
         self._begun.remove(begun)
         writer = self._writer
-        if writer is not None and begun.index == writer.count - 1 and writer.withdraw():
+        if writer is not None and begun.index == writer.extent.count - 1 and writer.withdraw():
             self._write_texts.forget([begun.index])
         else:
             self._dropped.add(begun.index)
@@ -224,7 +227,7 @@ class Recorder:
             entry.is_write and not self._writer.ends_as_written()
         ):
             self._move_beside()
-        if self._writer.size + len(entry.text) > MAX_FILE_BYTES and self._replaced:
+        if self._writer.extent.size + len(entry.text) > MAX_FILE_BYTES and self._replaced:
             self._writer.release()
             self._writer = None
             self._compact()
@@ -236,16 +239,18 @@ class Recorder:
 
         What is known of the file changes only after it was written: a full disk changes nothing.
         """
-        mark = ""
-        if dropped:
-            mark = layout.mark_line([index + 1 for index in sorted(dropped)], writer.count)
         if self._learned is None:
             self._learned = self._redactor.learned
-        writer.append(mark.encode() + entry.text)
-        self._replaced.update(dropped)
-        self._write_texts.forget(dropped)
+        if dropped:
+            numbers = [index + 1 for index in sorted(dropped)]
+            mark = layout.mark_line(numbers, writer.extent.count).encode()
+            writer.append(mark + entry.text)
+            self._replaced.update(dropped)
+            self._write_texts.forget(dropped)
+        else:
+            writer.append(entry.text)
         if entry.is_write:
-            self._write_texts.add(writer.count - 1, entry.text)
+            self._write_texts.add(writer.extent.count - 1, entry.text)
 
     def _replaced_by(self, new: _Entry) -> tuple[_Key | None, list[int]]:  # noqa: ARG002
         """Return the indexes of the interactions of earlier runs that a new one replaces.
@@ -258,10 +263,8 @@ class Recorder:
         """Return the number of the last interaction, if it is final."""
         return None
 
-    def _places_of(self, begun: Begun | None) -> list[int]:
+    def _places_of(self, begun: Begun) -> list[int]:
         """Return the index of a write that was begun, maybe by an earlier recorder of this file."""
-        if begun is None:
-            return []
         if begun.recorder is self:
             return [begun.index] if begun in self._begun else []
         for index in range(len(self.recording) - 1, -1, -1):
@@ -426,7 +429,7 @@ class Recorder:
 
     def refuse_if_full(self) -> None:
         """Raise `CassetteError` if the file has no room for another interaction."""
-        size = self._writer.size if self._writer else self.recording.clean_bytes
+        size = self._writer.extent.size if self._writer else self.recording.clean_bytes
         if size > MAX_FILE_BYTES - _SPARE_BYTES and not self._replaced:
             raise CassetteError(
                 f"Cassette {self._path.stem!r} has {size:,} of at most {MAX_FILE_BYTES:,} bytes. "
@@ -607,7 +610,7 @@ class OwnFileRecorder(Recorder):
         is_final = not (self._is_moved or self._begun or (self._updates and self._old_count))
         if not is_final or self._writer is None:
             return None
-        return self._writer.count - len(self._replaced)
+        return self._writer.extent.count - len(self._replaced)
 
     def _open_writer(self) -> LineWriter:
         self._file.parent.mkdir(parents=True, exist_ok=True)  # somebody may have removed it

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from ..exchange.values import Interaction
 from ..redaction import Redactor
@@ -22,6 +22,13 @@ _FSYNC_EVERY_S: Final = 1.0
 _COMPARED_BYTES: Final = 4096
 _OPEN_FLAGS: Final = os.O_RDWR | getattr(os, "O_BINARY", 0)
 _NEW_FLAGS: Final = os.O_CREAT | os.O_EXCL
+
+
+class Extent(NamedTuple):
+    """The length of a file up to its last whole interaction, in bytes, and how many it has."""
+
+    size: int
+    count: int
 
 
 class LineWriter:
@@ -42,8 +49,8 @@ class LineWriter:
 
     Attributes
     ----------
-    size, count
-        The length of the file up to its last whole interaction, in bytes, and their number.
+    extent
+        What was written.
 
     Raises
     ------
@@ -62,40 +69,34 @@ class LineWriter:
         self._path = path
         self._synced_at = time.monotonic()
         self._file = -1
-        # Size and count are set in one step, so that Ctrl-C cannot come between them.
-        self._state = 0, 0
+        self.extent = Extent(0, 0)
         self._tail_bytes = 0
-        # What the file ends with, and the state before that.
+        # What the file ends with, and the extent before that.
         self._end = b""
-        self._before: tuple[int, int] | None = None
+        self._before: Extent | None = None
         is_new = version is None
         try:
-            flags = _OPEN_FLAGS | _NEW_FLAGS * is_new
+            flags = _OPEN_FLAGS | (_NEW_FLAGS if is_new else 0)
             self._file = patiently(lambda: os.open(path, flags, 0o666))
             self._opened = os.fstat(self._file)
             if not is_new and version_of(self._opened) != version:
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
             if loaded is not None and loaded.clean_bytes:
-                self._state = loaded.clean_bytes, len(loaded)
-                self._tail_bytes = self._opened.st_size - self.size
-                os.lseek(self._file, self.size, os.SEEK_SET)
+                size = loaded.clean_bytes
+                self.extent = Extent(size, len(loaded))
+                self._tail_bytes = self._opened.st_size - size
+                os.lseek(self._file, size, os.SEEK_SET)
             else:
                 self._truncate()
-                self._state = self._write(header.encode()), 0
+                first = header.encode()
+                self._write(first)
+                self.extent = Extent(len(first), 0)
         except BaseException:
             if self._file != -1:
                 os.close(self._file)
                 if is_new:
                     path.unlink()
             raise
-
-    @property
-    def size(self) -> int:
-        return self._state[0]
-
-    @property
-    def count(self) -> int:
-        return self._state[1]
 
     def is_in_place(self) -> bool:
         """Return whether the path still leads to this file, and nobody else has changed it."""
@@ -104,12 +105,12 @@ class LineWriter:
         except OSError:
             return False
         # The first write removes the tail, and Ctrl-C may interrupt it.
-        tail_bytes = there.st_size - self.size
+        tail_bytes = there.st_size - self.extent.size
         return os.path.samestat(there, self._opened) and tail_bytes in (0, self._tail_bytes)
 
     def ends_as_written(self) -> bool:
         """Return whether the last interaction is in the file: others may write as many bytes."""
-        return self.read(self.size - len(self._end)) == self._end
+        return self.read(self.extent.size - len(self._end)) == self._end
 
     def is_elsewhere(self) -> bool:
         """Return whether the path no longer leads to this file."""
@@ -120,7 +121,7 @@ class LineWriter:
 
     def read(self, start: int) -> bytes:
         """Return what was written from a position on."""
-        end = self.size
+        end = self.extent.size
         os.lseek(self._file, start, os.SEEK_SET)
         parts = []
         left = end - start
@@ -135,8 +136,10 @@ class LineWriter:
 
     def append(self, text: bytes) -> None:
         """Write the lines of one interaction."""
-        before = self._state
-        self._state = self._write(text), self._state[1] + 1
+        before = self.extent
+        after = Extent(before.size + len(text), before.count + 1)
+        self._write(text)
+        self.extent = after  # at once, so that Ctrl-C cannot come between
         self._before = before
         self._end = text[-_COMPARED_BYTES:]
         now = time.monotonic()
@@ -148,7 +151,7 @@ class LineWriter:
         """Remove the last interaction again; return False if that is not possible."""
         if self._before is None:
             return False
-        self._state = self._before
+        self.extent = self._before
         self._before = None
         self._end = b""
         self._truncate()
@@ -164,7 +167,7 @@ class LineWriter:
             os.lseek(self._file, 0, os.SEEK_SET)
             with open(self._file, "rb", closefd=False) as whole:
                 digest = hashlib.file_digest(whole, "sha256")
-            self._write(layout.end_line(self.count, digest.hexdigest()).encode())
+            self._write(layout.end_line(self.extent.count, digest.hexdigest()).encode())
             os.fsync(self._file)
         finally:
             os.close(self._file)
@@ -173,17 +176,15 @@ class LineWriter:
         """Close the file without an end line."""
         os.close(self._file)
 
-    def _write(self, text: bytes) -> int:
-        """Write after the last whole interaction, and return the new length of the file."""
+    def _write(self, text: bytes) -> None:
+        """Write after the last whole interaction."""
         data = memoryview(text)
-        size = self.size + len(data)
         if self._tail_bytes:
             self._truncate()
             self._tail_bytes = 0
         try:
             while data:
                 data = data[os.write(self._file, data) :]
-            return size
         except BaseException:
             with suppress(OSError):
                 self._truncate()
@@ -191,9 +192,10 @@ class LineWriter:
 
     def _truncate(self) -> None:
         """Truncate the file after its last whole interaction, if it is longer."""
-        if os.lseek(self._file, 0, os.SEEK_END) != self.size:
-            os.ftruncate(self._file, self.size)
-            os.lseek(self._file, self.size, os.SEEK_SET)
+        size = self.extent.size
+        if os.lseek(self._file, 0, os.SEEK_END) != size:
+            os.ftruncate(self._file, size)
+            os.lseek(self._file, size, os.SEEK_SET)
 
 
 def write_cassette(

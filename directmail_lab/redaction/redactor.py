@@ -243,7 +243,7 @@ class Redactor(Hidden):
         """
         self._learn()
         is_bare = not (request.headers or request.body or self.__personal)
-        if is_bare and not self._is_affected(request.uri):
+        if is_bare and not self._is_hinted_at(lower_ascii(request.uri)):
             return request  # most requests of a replay
         self._learn(_secrets_of(request))
         self._learn(self._fields_of(request))
@@ -373,23 +373,23 @@ class Redactor(Hidden):
                 written = redacted.encode(charset)
         return body if written == plain else written
 
-    def _is_affected(self, text: str) -> bool:
-        """Return whether anything but personal data may have to be removed from a text."""
-        return self._is_hinted_at(lower_ascii(text))
-
     def _is_hinted_at(self, lower: str) -> bool:
-        """Return the same for a text of `lower_ascii`, which may be quoted as JSON."""
+        """Return whether anything but personal data may have to be removed from a text.
+
+        ``lower`` is its `lower_ascii`. It may be quoted as JSON.
+        """
         if any(map(lower.__contains__, _HINTS)) or self.__keys.may_be_in(lower):
             return True
         return "@" in lower and bool(_USER_INFO_HINT.search(lower))
 
     def _texts(self, texts: list[str]) -> list[str]:
         # One search of them all, since most contain nothing to remove.
-        is_affected = self.__personal or self._is_affected("\n".join(texts))
-        return list(map(self._text, texts)) if is_affected else texts
+        if self.__personal or self._is_hinted_at(lower_ascii("\n".join(texts))):
+            return list(map(self._text, texts))
+        return texts
 
     def _text(self, text: str, stand_in: Callable[[str], str] = lambda _: REDACTED) -> str:
-        if self._is_affected(text):
+        if self._is_hinted_at(lower_ascii(text)):
 
             def redacted_field(field: re.Match[str]) -> str:
                 before, _, value = field.groups()

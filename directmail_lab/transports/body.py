@@ -126,7 +126,8 @@ class Body(httpx.SyncByteStream, httpx.AsyncByteStream):
         failure: BaseException | None = None
         try:
             try:
-                self.leave()
+                if self.ended is not None:
+                    self.leave()
             finally:
                 (self._close or self._stream.close)()
         except BaseException as error:
@@ -139,7 +140,8 @@ class Body(httpx.SyncByteStream, httpx.AsyncByteStream):
         failure: BaseException | None = None
         try:
             try:
-                self.leave()
+                if self.ended is not None:
+                    self.leave()
             finally:
                 if self._close is not None:
                     self._close()

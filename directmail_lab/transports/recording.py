@@ -13,7 +13,7 @@ from typing import Any, Final
 from ..cassettes import Begun, Cassette, MemoryRecording
 from ..errors import CassetteError, DirectMailLabError
 from ..exchange.bodies import MAX_UNPACKED_BYTES, missing_body, unpack
-from ..exchange.values import LEFT, Interaction, NoResponse, Response
+from ..exchange.values import LEFT, Interaction, NoResponse, Request, Response
 from ..http import httpx, is_write, kind_of_failure, request_value, response_value
 from . import Transport
 from .body import Body
@@ -78,6 +78,7 @@ class _Exchange:
         self._started = transport.timer()
         self._begun: Begun | None = None
         self._state = call_of(request).state
+        self._sent: Request | None = None
         # For a write, the network calls it.
         self._state.before_sending = None if transport.cassette is None else self._begin
 
@@ -86,15 +87,11 @@ class _Exchange:
         cassette = self._transport.cassette
         assert cassette is not None, "only then it is called"
         at = datetime.fromtimestamp(self._transport.clock(), UTC)
-        attempt = self._state.recorded + 1
-        self._begun = cassette.begin(request_value(self._request), at, attempt=attempt)
-
-    def _time(self) -> None:
-        """Note when the response came."""
-        self._elapsed_s = round(self._transport.timer() - self._started, 6)
-        self._at = self._transport.clock()
+        self._sent = request_value(self._request)
+        self._begun = cassette.begin(self._sent, at, attempt=self._state.recorded + 1)
 
     def _observe(self, response: httpx.Response, **about: Any) -> Received:
+        """Keep a response in the session's recording."""
         transport = self._transport
         return transport.observe(
             transport.recording,
@@ -105,23 +102,30 @@ class _Exchange:
             **about,
         )
 
+    def _time(self) -> None:
+        """Note when the response came."""
+        self._elapsed_s = round(self._transport.timer() - self._started, 6)
+        self._at = self._transport.clock()
+
     # -- a response came -------------------------------------------------------------------------
 
     def received(self, response: httpx.Response) -> httpx.Response:
         """Return the response with a body that is kept, and recorded, as its caller reads it."""
-        is_recorded = self._transport.cassette is not None
         self._state.before_sending = None  # which refers to this exchange, and that to the request
         self._time()
+        is_recorded = self._transport.cassette is not None
         self._observed = self._observe(response, is_told=not is_recorded)
-        self._coding = response.headers.get("content-encoding", "")
         # Without the body, which refers to this exchange.
-        self._head = (
-            response_value(response, b"") if is_recorded else Response(response.status_code)
-        )
+        self._head = Response(response.status_code)
+        if is_recorded:
+            self._head = response_value(response, b"")
         stream = response.stream
         body = stream if isinstance(stream, Body) else Body(stream)
         body.length = self._length(response)
         body.ended = self._ended
+        self._coding = response.headers.get("content-encoding", "")
+        if "," in self._coding:  # httpx would expand 893 bytes to 8 GB
+            body.refusal = httpx.DecodingError("compressed more than once", request=self._request)
         response.stream = body
         if body.length == 0:
             body.end()
@@ -141,15 +145,21 @@ class _Exchange:
         transport = self._transport
         if transport.cassette is None and isinstance(error, GeneratorExit):
             return
-        kept = body.kept
-        plain = missing_body(body.size) if kept is None else _decoded(kept, self._coding)
-        recorded = replace(self._head, body=plain, incomplete=self._why_incomplete(error))
+        plain = body.kept
+        if plain is None:
+            plain = missing_body(body.size)
+        elif self._coding:
+            plain = _decoded(plain, self._coding)
+        head = self._head
+        recorded = Response(head.status, head.reason, head.headers, plain)
         changes: dict[str, Any] = {}
-        if recorded.incomplete:
+        if error is not None:
+            recorded = replace(recorded, incomplete=self._why_incomplete(error))
             changes["is_cut_short"] = True
             changes["is_aborted"] = not isinstance(error, Exception)
         try:
-            changes |= self._write(recorded)
+            if transport.cassette is not None:
+                changes |= self._write(recorded, transport.cassette)
         except CassetteError as failure:
             if error is None or isinstance(error, GeneratorExit):
                 failure.add_note(
@@ -160,7 +170,8 @@ class _Exchange:
                 raise
             error.add_note(f"This could not be recorded: {failure}")
         except KeyboardInterrupt:  # redacting a long body takes a while
-            self._write(replace(recorded, body=missing_body(body.size)))
+            assert transport.cassette is not None, "nothing else takes long here"
+            self._write(replace(recorded, body=missing_body(body.size)), transport.cassette)
             raise
         finally:  # the session keeps the response even if it was not recorded
             number = self._observed.number
@@ -168,10 +179,8 @@ class _Exchange:
             if transport.cassette is not None:
                 transport.observe.tell(self._observed)
 
-    def _why_incomplete(self, error: BaseException | None) -> str:
+    def _why_incomplete(self, error: BaseException) -> str:
         """Return what `Response.incomplete` is for a body that ended with an error."""
-        if error is None:
-            return ""
         if isinstance(error, GeneratorExit):
             return LEFT
         kind: NoResponse = kind_of_failure(error) or "read_error"
@@ -193,19 +202,17 @@ class _Exchange:
             return  # a bug of another client, which may have sent nothing
         self._time()
         about: dict[str, Any] = {}
+        cassette = self._transport.cassette
         no_response = self._no_response(error)
-        if no_response is not None:
+        if cassette is not None and no_response is not None:
             try:
-                about = self._write(no_response)
+                about = self._write(no_response, cassette)
             except CassetteError as failure:
                 error.add_note(f"This could not be recorded: {failure}")
-        elif self._begun is not None and self._transport.cassette is not None:
-            self._transport.cassette.drop(self._begun)  # no connection was made
+        elif cassette is not None and self._begun is not None:
+            cassette.drop(self._begun)  # no connection was made
         if not is_failure:
-            received = self._observe(httpx.Response(0), **about)
-            self._transport.recording.add_body(
-                received.number, b"", is_cut_short=True, is_aborted=True
-            )
+            self._observe(httpx.Response(0), body=b"", is_cut_short=True, is_aborted=True, **about)
         elif no_response is not None:
             about["no_response"] = no_response.no_response
             self._observe(httpx.Response(0), body=b"", **about)
@@ -228,13 +235,10 @@ class _Exchange:
 
     # -- both ------------------------------------------------------------------------------------
 
-    def _write(self, response: Response) -> dict[str, Any]:
+    def _write(self, response: Response, cassette: Cassette) -> dict[str, Any]:
         """Record an interaction; return what a reading says about that."""
-        cassette = self._transport.cassette
-        if cassette is None:
-            return {}
         attempt = self._state.recorded + 1
-        sent = request_value(self._request)
+        sent = self._sent or request_value(self._request)
         at = datetime.fromtimestamp(self._at, UTC)
         interaction = Interaction(sent, response, at, self._elapsed_s, attempt)
         written = cassette.record(interaction, self._begun)
@@ -252,11 +256,11 @@ class _Exchange:
 def _decoded(body: bytes, coding: str) -> bytes:
     """Return a body decompressed, or a placeholder if that is not possible, or it is too large."""
     try:
-        plain = unpack(body, coding) if coding else body
+        plain = unpack(body, coding)
     except ValueError:
         return missing_body(len(body))
     # If the body is not compressed as its header says, httpx raises an error for the caller.
-    is_wrong = bool(coding and body) and plain is body
+    is_wrong = bool(body) and plain is body
     if is_wrong or len(plain) > MAX_UNPACKED_BYTES:
         return missing_body(len(body))
     return plain
