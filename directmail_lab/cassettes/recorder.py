@@ -157,7 +157,7 @@ class Recorder:
             return None
         entry = self._entry_of(interaction)
         writer = self._writer_for(entry)
-        begun = Begun(self, entry.interaction, writer.extent.count)
+        begun = Begun(self, entry.interaction, writer.extent.number)
         self._append(writer, entry, ())
         self._begun.append(begun)
         return begun
@@ -206,7 +206,7 @@ class Recorder:
             return
         self._begun.remove(begun)
         writer = self._writer
-        if writer is not None and begun.index == writer.extent.count - 1 and writer.withdraw():
+        if writer is not None and begun.index == writer.extent.number - 1 and writer.withdraw():
             self._write_texts.forget([begun.index])
         else:
             self._dropped.add(begun.index)
@@ -243,14 +243,14 @@ class Recorder:
             self._learned = self._redactor.learned
         if dropped:
             numbers = [index + 1 for index in sorted(dropped)]
-            mark = layout.mark_line(numbers, writer.extent.count).encode()
+            mark = layout.mark_line(numbers, writer.extent.number).encode()
             writer.append(mark + entry.text)
             self._replaced.update(dropped)
             self._write_texts.forget(dropped)
         else:
             writer.append(entry.text)
         if entry.is_write:
-            self._write_texts.add(writer.extent.count - 1, entry.text)
+            self._write_texts.add(writer.extent.number - 1, entry.text)
 
     def _replaced_by(self, new: _Entry) -> tuple[_Key | None, list[int]]:  # noqa: ARG002
         """Return the indexes of the interactions of earlier runs that a new one replaces.
@@ -610,7 +610,7 @@ class OwnFileRecorder(Recorder):
         is_final = not (self._is_moved or self._begun or (self._updates and self._old_count))
         if not is_final or self._writer is None:
             return None
-        return self._writer.extent.count - len(self._replaced)
+        return self._writer.extent.number - len(self._replaced)
 
     def _open_writer(self) -> LineWriter:
         self._file.parent.mkdir(parents=True, exist_ok=True)  # somebody may have removed it

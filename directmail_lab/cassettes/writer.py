@@ -28,7 +28,7 @@ class Extent(NamedTuple):
     """The length of a file up to its last whole interaction, in bytes, and how many it has."""
 
     size: int
-    count: int
+    number: int
 
 
 class LineWriter:
@@ -137,7 +137,7 @@ class LineWriter:
     def append(self, text: bytes) -> None:
         """Write the lines of one interaction."""
         before = self.extent
-        after = Extent(before.size + len(text), before.count + 1)
+        after = Extent(before.size + len(text), before.number + 1)
         self._write(text)
         self.extent = after  # at once, so that Ctrl-C cannot come between
         self._before = before
@@ -167,7 +167,7 @@ class LineWriter:
             os.lseek(self._file, 0, os.SEEK_SET)
             with open(self._file, "rb", closefd=False) as whole:
                 digest = hashlib.file_digest(whole, "sha256")
-            self._write(layout.end_line(self.extent.count, digest.hexdigest()).encode())
+            self._write(layout.end_line(self.extent.number, digest.hexdigest()).encode())
             os.fsync(self._file)
         finally:
             os.close(self._file)
