@@ -13,7 +13,7 @@ import pytest
 from cassette_samples import BASE_URL, answered, get, post
 from faulty_service import FaultyService
 
-from directmail_lab import credentials, current, settings
+from directmail_lab import credentials, current, package_files, settings
 from directmail_lab.cassettes import Cassette
 from directmail_lab.credentials import ApiKey
 from directmail_lab.redaction import Redactor
@@ -57,6 +57,14 @@ def pytester(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pyte
 def pytest_xdist_auto_num_workers() -> int:
     """Return one more than there are cores: many tests wait for a server or another program."""
     return (os.cpu_count() or 1) + 1
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave the browser tests out where none would run: importing Playwright takes seconds."""
+    marks = config.option.markexpr
+    if collection_path.name == "browser" and ("not browser" in marks or marks == "slow"):
+        return True
+    return None
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
@@ -165,3 +173,13 @@ def tour(tmp_path: Path) -> Path:
         cassette.record(answered(get("/v1/lists/8f14e45f?page=2"), b"\xff\0\x85", status=404))
         cassette.record(answered(post(b'{"a": 1}'), "x" * 500, status=201))
     return path
+
+
+@pytest.fixture
+def small_wheel(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let `share` pack three files of this package: to search all takes most of its time."""
+    names = ("__init__.py", "questions/__init__.py", "packaged/notebooks/01-first-look.ipynb")
+    every = package_files.package_files()
+    files = {place: every[place] for place in (f"directmail_lab/{name}" for name in names)}
+    monkeypatch.setattr("directmail_lab.questions.share.package_files", lambda: files)
+    monkeypatch.setattr(package_files, "package_files", lambda: files)

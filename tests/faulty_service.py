@@ -40,6 +40,8 @@ class Fault:
         Applies to this many requests; None means to all, until the fault ends.
     latency_s
         Seconds to wait before sending anything.
+    until
+        Wait for this event before sending anything.
     drop
         Send no response: ``"reset"`` the connection (TCP RST) or ``"close"`` it.
     cut_after
@@ -65,6 +67,7 @@ class Fault:
     path: str = ""
     times: int | None = None
     latency_s: float = 0.0
+    until: threading.Event | None = None
     drop: Literal["reset", "close"] | None = None
     cut_after: int | None = None
     stall: bool = False
@@ -88,6 +91,8 @@ class FaultyHandler(Handler):
             self.send(response)
             return
         service.closing.wait(fault.latency_s)
+        if fault.until is not None:
+            fault.until.wait()
         message = self.message(with_fault(response, fault, request))
         body = message.partition(b"\r\n\r\n")[2]
         if fault.cut_after is not None:

@@ -317,7 +317,7 @@ cassette = opened(Path(sys.argv[1]), "all", aside=True)
 cassette.record(answered(get("/1"), "[1]"))
 {end}
 """
-    in_another_process(code, tour).communicate(timeout=60)
+    in_another_process(code, tour).communicate(timeout=300)
     notices: list[str] = []
     unfinished = tour.with_name("tour.unfinished.yaml")
     assert tour.read_bytes() == before
@@ -333,6 +333,7 @@ cassette.record(answered(get("/1"), "[1]"))
     assert paths_in(unfinished) == ["/1"]
 
 
+@pytest.mark.slow
 def test_a_second_writer_is_refused_until_the_first_has_closed(tour: Path) -> None:
     """No mode and no other process may write at the same time, but all may read."""
     first = opened(tour)

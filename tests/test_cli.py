@@ -68,7 +68,7 @@ def started(folder: Path, *words: str, **variables: str) -> Iterator[subprocess.
         finally:
             process.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
-                process.communicate(timeout=30)
+                process.communicate(timeout=300)
             process.kill()
 
 
@@ -117,9 +117,9 @@ def test_serve_says_what_it_assumes_and_ends_on_a_signal(tmp_path: Path) -> None
         printed = output_until(serving, "Ctrl-C ends it")
         match = re.search(r"listens on (\S+)\nIts key is (\S+),", printed)
         assert match is not None
-        response = httpx.get(f"{match[1]}/v1/users/me", auth=(match[2], ""), timeout=60)
+        response = httpx.get(f"{match[1]}/v1/users/me", auth=(match[2], ""), timeout=300)
         serving.send_signal(signal.SIGINT)
-        rest, _ = serving.communicate(timeout=60)
+        rest, _ = serving.communicate(timeout=300)
 
     assert response.headers["X-RateLimit-Limit"] == "7"
     assert int(response.headers["X-RateLimit-Reset"]) > 1_700_000_000
@@ -282,6 +282,7 @@ def write_notebook(name: str, source: str) -> None:
     )
 
 
+@pytest.mark.usefixtures("small_wheel")
 def test_share_makes_one_zip_and_never_replaces_one_unasked() -> None:
     """The zip contains the notebook and its cassette; replacing it needs ``--force``."""
     write_notebook("tour.ipynb", "import directmail_lab as dm\ndm.replay('first-look')")
@@ -534,7 +535,7 @@ def test_the_lab_opens_the_folder_that_it_is_started_in(tmp_path: Path) -> None:
     with started(tmp_path, "lab", "reports", "--no-browser", "--port", "0") as process:
         printed = output_until(process, "?token=")
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=60)
+        process.communicate(timeout=300)
 
     assert f"Starting JupyterLab in {folder}; its address follows." in printed
     assert "/lab?token=" in printed.splitlines()[-1]
@@ -549,9 +550,9 @@ def test_alone_the_command_starts_on_the_first_tutorial_and_prints_its_address_l
     with started(tmp_path, "--no-browser", "--port", "0") as process:
         printed = output_until(process, "?token=")
         address = printed.splitlines()[-1]
-        response = httpx.get(address, timeout=60)
+        response = httpx.get(address, timeout=300)
         process.send_signal(signal.SIGINT)
-        rest, _ = process.communicate(timeout=60)
+        rest, _ = process.communicate(timeout=300)
     folder = tmp_path / "directmail-lab-tutorials"
 
     assert f"Starting JupyterLab in {folder}; its address follows." in printed

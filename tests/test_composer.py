@@ -55,7 +55,7 @@ class Page:
         return response
 
     def ask(self, action: str, body: bytes = b"", **details: object) -> Any:
-        return self.start(action, body, **details).result(20)
+        return self.start(action, body, **details).result(60)
 
     def list(self) -> Any:
         return self.ask("list", first=1, limit=9)
@@ -108,7 +108,7 @@ def test_a_large_file_is_read_while_the_page_is_shown(
     may_go_on = threading.Event()
 
     def read(_path: Path, progress: Callable[[float], object]) -> None:
-        may_go_on.wait(10)
+        may_go_on.wait(60)
         progress(0.25)
         raise CassetteError("It is too large.")
 
@@ -119,7 +119,7 @@ def test_a_large_file_is_read_while_the_page_is_shown(
     page = browsed("tour.yaml")
     asked, before = page.start("list", first=1, limit=9), repr(page.widget)
     may_go_on.set()
-    answer = asked.result(20)
+    answer = asked.result(60)
     told = [content for content, _ in page.messages if content["type"] == "reading"]
 
     assert before == "Reading tour …"
@@ -386,12 +386,14 @@ def test_one_request_is_sent_at_a_time(
     """A second *Send* before the response sends nothing."""
     dm.connect(service.base_url, service.api_key, pace="off")
     page = browsed()
-    with service.fault(latency_s=1.0):
+    goes_on = threading.Event()
+    with service.fault(until=goes_on):
         first = page.start("send", request=written())
         second = page.send()
+        goes_on.set()
 
     assert "one request is sent at a time" in second["problem"]
-    assert first.result(20) == {"number": 1}
+    assert first.result(60) == {"number": 1}
     assert page.send() == {"number": 2}
 
 
@@ -408,7 +410,7 @@ def test_a_wait_is_shown_and_can_be_aborted(
     while (seconds := page.ask("waiting")["seconds"]) is None:
         assert not waiting.done()
     page.ask("abort")
-    aborted = waiting.result(20)
+    aborted = waiting.result(60)
 
     assert before == {"seconds": None}
     assert 0 < seconds <= 60
@@ -427,14 +429,14 @@ def test_a_slow_request_is_aborted(
     """
     dm.connect(service.base_url, service.api_key, pace="off", allow_writes=True)
     page = browsed()
-    with service.fault(latency_s=5.0):
+    with service.fault(latency_s=600.0):
         sending = page.start("send", request=written(method))
         if method == "POST":
-            sending = page.start("confirm", token=sending.result(20)["token"])
+            sending = page.start("confirm", token=sending.result(60)["token"])
         while not service.requests:
             assert not sending.done()
         page.ask("abort")
-        aborted = sending.result(2)
+        aborted = sending.result(60)
 
     assert aborted["problem"].startswith("Aborted: the connection was closed.")
     [row], detail = page.rows(), page.ask("detail", number=1)
@@ -454,14 +456,16 @@ def test_a_response_to_a_session_that_was_replaced_is_not_opened(
     """The list shows the new session, in which the number belongs to another request."""
     dm.connect(service.base_url, service.api_key, pace="off")
     page = browsed()
-    with service.fault(latency_s=1.0):
+    goes_on = threading.Event()
+    with service.fault(until=goes_on):
         sending = page.start("send", request=written())
         while not service.requests:
             assert not sending.done()
     dm.connect(service.base_url, service.api_key, pace="off")
     dm.get("/v1/lists")
+    goes_on.set()
 
-    assert sending.result(20) == {"number": None}
+    assert sending.result(60) == {"number": None}
 
 
 def test_a_response_is_aborted_after_its_head(
@@ -475,7 +479,7 @@ def test_a_response_is_aborted_after_its_head(
         while not len(session.recording):
             assert not sending.done()
         page.ask("abort")
-        aborted = sending.result(2)
+        aborted = sending.result(60)
 
     assert aborted["number"] == 1
     assert [(row.status, row.mark) for row in page.rows()] == [(200, "aborted")]
@@ -722,7 +726,7 @@ def test_selecting_does_not_wait_for_the_output_of_a_saved_notebook(
 
     monkeypatch.setattr(page.widget, "update_static_output", make)
     page.ask("select", number=2)
-    was_made = is_made.wait(20)
+    was_made = is_made.wait(60)
 
     assert was_made
     assert threading.current_thread() not in makers

@@ -129,7 +129,7 @@ def attempt(
 
 def drive(service: FaultyService, haul: Haul) -> None:
     """Send every kind of request with a recording on, and collect every byte."""
-    with Session(service.base_url, ApiKey(KEY), timeout_s=5.0, pace="off") as session:
+    with Session(service.base_url, ApiKey(KEY), timeout_s=60.0, pace="off") as session:
         session.record("sweep")
         responses(service, session, haul)
         objects(session, haul)

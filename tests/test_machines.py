@@ -160,7 +160,7 @@ def test_notebooks_run_without_a_home_folder(
     notebook = tmp_path / "tour.ipynb"
     cell = nbformat.v4.new_code_cell("from pathlib import Path\n(Path.home() / 'file').touch()")
     nbformat.write(nbformat.v4.new_notebook(cells=[cell]), notebook)
-    run_notebooks(tmp_path, [notebook], timeout_s=120)
+    run_notebooks(tmp_path, [notebook], timeout_s=600)
 
     assert (tmp_path / "file").exists()
 

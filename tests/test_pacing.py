@@ -279,7 +279,7 @@ def test_the_progress_bar_of_a_wait_fills_and_disappears_in_a_notebook(seen_s: f
         "bar.close()"
     )
     notebook = nbformat.v4.new_notebook(cells=[cell])
-    nbclient.NotebookClient(notebook, timeout=60).execute()
+    nbclient.NotebookClient(notebook, timeout=300, startup_timeout=300).execute()
     widgets = notebook.metadata["widgets"]["application/vnd.jupyter.widget-state+json"]["state"]
     states = [widget["state"] for widget in widgets.values()]
 

@@ -1452,7 +1452,7 @@ def export():
 def wait_for_two_more():
     with POSTED:
         before = len(RESULTS)
-        assert POSTED.wait_for(lambda: len(RESULTS) >= before + 2, timeout=60)
+        assert POSTED.wait_for(lambda: len(RESULTS) >= before + 2, timeout=300)
 
 @pytest.fixture(scope="module", autouse=True)
 def stopped():

@@ -89,7 +89,7 @@ def test_readings_compare_no_bytes_with_text() -> None:
 from directmail_lab.readings.reading import raw_values
 assert raw_values([(b"X-RateLimit-Limit", b"7")]) == raw_values([("x-ratelimit-limit", "7")])
 """
-    subprocess.run([sys.executable, "-bb", "-c", code], check=True, timeout=60)
+    subprocess.run([sys.executable, "-bb", "-c", code], check=True, timeout=300)
 
 
 @pytest.mark.parametrize(

@@ -319,13 +319,13 @@ def test_a_response_that_comes_after_the_recording_has_ended_is_recorded(
 
     def late(request: Request) -> Response:
         is_sent.set()
-        may_come.wait(10)
+        may_come.wait(60)
         return answer(request)
 
     with mock.patch.object(service, "response_to", late):
         with live.record("tour"):
             asking.start()
-            is_sent.wait(10)
+            is_sent.wait(60)
             if then:
                 live.record("tour")
         may_come.set()

@@ -20,9 +20,6 @@ if TYPE_CHECKING:
 
     Reader = Callable[[object], pd.DataFrame]
 
-dd = pytest.importorskip("dask.dataframe", reason="Dask is not installed (the extra `scale`)")
-distributed = pytest.importorskip("distributed", reason="Dask is not installed (the extra `scale`)")
-
 ROOT = Path(__file__).parent.parent
 CASSETTES = 200
 READERS = [dm.interactions, dm.rate_limits]
@@ -39,25 +36,14 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     return [str(path) for path in paths]
 
 
-# A cluster's processes emit their own warnings when they start and stop.
-@pytest.mark.slow
-@pytest.mark.filterwarnings("default")
-def test_many_cassettes_on_a_local_cluster(many: list[str]) -> None:
-    """`dask.dataframe.from_map` over parts of the paths returns the same as reading all at once."""
-    parts = [many[start : start + 20] for start in range(0, len(many), 20)]
-    with (
-        distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, dashboard_address=None, host="127.0.0.1"
-        ) as cluster,
-        distributed.Client(cluster),
-    ):
-        for read in READERS:
-            together = dd.from_map(read, parts).compute().reset_index(drop=True)
-
-            pd.testing.assert_frame_equal(together, read(many).reset_index(drop=True))
-            assert together["cassette"].nunique() == CASSETTES
+@pytest.fixture
+def dask() -> None:
+    """Skip a test without Dask, which takes a second to import."""
+    for name in ("dask.dataframe", "distributed"):
+        pytest.importorskip(name, reason="Dask is not installed (the extra `scale`)")
 
 
+@pytest.mark.usefixtures("dask")
 def test_the_how_to_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The guide's Python runs beside a folder of cassettes."""
     shutil.copytree(ROOT / "cassettes", tmp_path / "cassettes")
@@ -70,12 +56,23 @@ def test_the_how_to_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert re.search(r"/v1/lists\s+60", printed)
 
 
+IN_THE_CLUSTER = """
+    statuses = cluster.run(lambda: dm.rate_limits()["status"].tolist())
+    together = [dd.from_map(read, parts).compute() for read in readers]
+"""
+
+
+# A cluster's processes emit their own warnings when they start and stop.
 @pytest.mark.slow
 @pytest.mark.filterwarnings("default")
-def test_four_workers_use_one_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The guide's second example reads a thousand paths with one session per worker.
+@pytest.mark.usefixtures("dask")
+def test_four_workers_use_one_key_and_read_many_cassettes(
+    monkeypatch: pytest.MonkeyPatch, many: list[str]
+) -> None:
+    """The guide's second example reads many paths with one session per worker.
 
-    Few requests are refused, although the workers share one key.
+    Few requests are refused, although the workers share one key. `dask.dataframe.from_map` over
+    parts of many recordings returns the same as reading all at once.
     """
     text = (ROOT / "notebooks" / "many-recordings.md").read_text(encoding="utf-8")
     (block,) = re.findall(r"^```python cluster\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
@@ -84,10 +81,12 @@ def test_four_workers_use_one_key(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("DIRECTMAIL_API_KEY", service.api_key)
         given: dict[str, Any] = {
             "__name__": "__main__",
-            "paths": [f"/v1/letters/{n}" for n in range(1000)],
+            "paths": [f"/v1/letters/{n}" for n in range(700)],
+            "dd": pytest.importorskip("dask.dataframe"),
+            "parts": [many[start : start + 20] for start in range(0, len(many), 20)],
+            "readers": READERS,
         }
-        looked = "    statuses = cluster.run(lambda: dm.rate_limits()['status'].tolist())\n"
-        exec(compile(block + looked, "many-recordings.md", "exec"), given)
+        exec(compile(block + IN_THE_CLUSTER, "many-recordings.md", "exec"), given)
 
     statuses: Counter[int] = Counter()
     for each in given["statuses"].values():
@@ -95,6 +94,10 @@ def test_four_workers_use_one_key(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(given["responses"]) == len(given["paths"])
     assert statuses.total() - statuses[429] == len(given["paths"])
     assert statuses[429] <= 50
+    for read, frame in zip(READERS, given["together"], strict=True):
+        together = frame.reset_index(drop=True)
+        pd.testing.assert_frame_equal(together, read(many).reset_index(drop=True))
+        assert together["cassette"].nunique() == CASSETTES
 
 
 @pytest.mark.parametrize("read", READERS)

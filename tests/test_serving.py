@@ -389,7 +389,7 @@ def test_closing_ends_all_connections_at_once() -> None:
     class Busy(LoopbackServer):
         def response_to(self, _: Request) -> Response:
             are_both_asked.wait()
-            waited.append(is_ended.wait(10))
+            waited.append(is_ended.wait(60))
             return Response(204, "", (), b"")
 
     with Busy() as server, ExitStack() as opened:
@@ -426,7 +426,7 @@ def test_the_command_prints_its_address_and_its_cassettes(tmp_path: Path) -> Non
         (address,) = re.findall(r"^.*(http://127\.0\.0\.1:\d+)", printed)
         statuses = [requests.get(address + ME, timeout=60).status_code for _ in range(2)]
         process.send_signal(signal.SIGINT)
-        rest, _ = process.communicate(timeout=60)
+        rest, _ = process.communicate(timeout=300)
 
     assert statuses == [200, 404]
     assert "one (1)" in printed

@@ -88,6 +88,14 @@ def tour(service: StandIn) -> Path:
     return path
 
 
+@pytest.fixture(autouse=True)
+def a_small_wheel_if_no_test_looks_into_it(request: pytest.FixtureRequest) -> None:
+    """The slow tests and those of a checkout install or build it."""
+    is_slow = request.node.get_closest_marker("slow") is not None
+    if "own_checkout" not in request.fixturenames and not is_slow:
+        request.getfixturevalue("small_wheel")
+
+
 def zipped(*notebooks: Path, **options: Any) -> dict[str, bytes]:
     """Share the notebooks without running them; return the zip's files by their path."""
     with zipfile.ZipFile(share(notebooks, "tour.zip", run=False, **options)) as packed:
@@ -268,7 +276,8 @@ def test_a_reader_installs_and_runs_the_zip_offline(
     subprocess.run([*pip, *options], cwd=folder, check=True)
     ran = nbformat.read(folder / "notebooks" / "one.ipynb", as_version=4)
     without_key = {k: v for k, v in os.environ.items() if not k.startswith("DIRECTMAIL_")}
-    client = NotebookClient(ran, resources={"metadata": {"path": str(folder / "notebooks")}})
+    place = {"metadata": {"path": str(folder / "notebooks")}}
+    client = NotebookClient(ran, startup_timeout=300, resources=place)
     client.execute(env={**without_key, "PYTHONPATH": str(installed)})
 
     assert ran.cells[1].outputs[0].text.startswith(f"Stand-in User {installed}")
@@ -426,6 +435,7 @@ def wheel_in(contents: dict[str, bytes]) -> list[str]:
     return [n for n in zipfile.ZipFile(io.BytesIO(wheel)).namelist() if ".dist-info/" not in n]
 
 
+@pytest.mark.slow
 def test_a_build_and_share_pack_the_named_files_and_no_private_ones(own_checkout: Path) -> None:
     """A checkout, which is what README installs, also has what its user records and writes."""
     private = ["cassettes/payroll.yaml", "notebooks/payroll.ipynb", "notebooks/customers.csv"]
@@ -518,6 +528,7 @@ assert 'DIRECTMAIL_API_KEY' not in os.environ
 open('left-behind', 'w').close()"""
 
 
+@pytest.mark.slow
 def test_share_runs_the_notebooks_as_a_reader_would(
     tour: Path, account: StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -248,7 +248,7 @@ def test_http_client_tells_a_replay_what_arrived(service: ClientService, tmp_pat
     path, place = tmp_path / "cut.yaml", urlsplit(service.base_url).netloc
 
     def partial() -> bytes:
-        connection = http.client.HTTPConnection(place, timeout=5)
+        connection = http.client.HTTPConnection(place, timeout=60)
         connection.request("GET", "/v1/cut")
         with pytest.raises(http.client.IncompleteRead) as caught:
             connection.getresponse().read()
@@ -326,9 +326,9 @@ def test_x_gzip_is_gzip(service: ClientService, tmp_path: Path) -> None:
     """The older name of the coding (RFC 9110) is stored decompressed, too."""
     path = tmp_path / "packed.yaml"
     with leading(path, "record"):
-        recorded = requests.get(f"{service.base_url}/v1/x-packed", timeout=5).text
+        recorded = requests.get(f"{service.base_url}/v1/x-packed", timeout=60).text
     kept = read_cassette(path).interaction(1).response
     with leading(path, "replay"):
-        replayed = requests.get(f"{service.base_url}/v1/x-packed", timeout=5).text
+        replayed = requests.get(f"{service.base_url}/v1/x-packed", timeout=60).text
 
     assert recorded == replayed == kept.body.decode() == "a,b\n" * 999

@@ -409,19 +409,19 @@ class Notebook:
     """A real kernel, in which cells are run and messages to widgets are handled."""
 
     def __init__(self) -> None:
-        self._manager, self._client = start_new_kernel(kernel_name="python3")
+        self._manager, self._client = start_new_kernel(startup_timeout=300, kernel_name="python3")
         self.run("import directmail_lab as dm, os")
 
     def run(self, cell: str) -> str:
         """Run a cell, and return the name of its error, or an empty string."""
-        reply = self._client.execute_interactive(cell, output_hook=lambda _: None, timeout=60)
+        reply = self._client.execute_interactive(cell, output_hook=lambda _: None, timeout=300)
         return str(reply["content"].get("ename", ""))
 
     def value(self, expression: str) -> str:
         """Return what an expression prints."""
         printed = []
         self._client.execute_interactive(
-            f"print({expression})", output_hook=printed.append, timeout=60
+            f"print({expression})", output_hook=printed.append, timeout=300
         )
         texts = [each["content"]["text"] for each in printed if each["msg_type"] == "stream"]
         return "".join(texts).strip()
@@ -435,7 +435,7 @@ class Notebook:
 
     def restart(self) -> None:
         self._manager.restart_kernel(now=True)
-        self._client.wait_for_ready(timeout=60)
+        self._client.wait_for_ready(timeout=300)
         self.run("import directmail_lab as dm, os")
 
     def press(self, comm_id: str) -> None:
@@ -448,7 +448,7 @@ class Notebook:
         sent = json.dumps({"request_id": 1, **request}).encode()
         self._tell(comm_id, {"method": "custom", "content": {"type": "request"}}, [sent, b""])
         while True:
-            message = self._client.get_iopub_msg(timeout=60)["content"]
+            message = self._client.get_iopub_msg(timeout=300)["content"]
             content = message.get("data", {}).get("content", {})
             if message.get("comm_id") == comm_id and content.get("type") == "response":
                 return content["response"]

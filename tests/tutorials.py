@@ -175,7 +175,7 @@ CASSETTES: Final = [ROOT / "cassettes" / f"{name}.yaml" for name in sorted(RECOR
 # -- the notebooks -----------------------------------------------------------------------------
 
 _WIDGET: Final = "application/vnd.jupyter.widget-view+json"
-_TIMEOUT_S: Final = 120
+_TIMEOUT_S: Final = 600
 
 # The picture to show for a cell with a widget, and its width in pixels.
 _BROWSER: Final = "view = dm.browse()\nview"
@@ -217,6 +217,7 @@ def run(notebook: Any, folder: Path, *, environ: Mapping[str, str] | None = None
     client = NotebookClient(
         notebook,
         timeout=_TIMEOUT_S,
+        startup_timeout=_TIMEOUT_S,
         coalesce_streams=True,
         kernel_name="python3",
         resources={"metadata": {"path": str(folder)}},

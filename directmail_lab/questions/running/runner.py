@@ -161,6 +161,7 @@ def _run(path: Path, end: float, timeout_s: float) -> str | _Failure:
         "record_timing": False,  # the same notebook gives the same outputs
         "resources": {"metadata": {"path": str(path.parent)}},
         "shutdown_kernel": "immediate",
+        "startup_timeout": max(60, math.ceil(timeout_s)),
         "timeout_func": lambda _: max(1, math.ceil(end - time.monotonic())),
     }
     try:
