@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from importlib import import_module
 from posixpath import normpath
@@ -19,7 +19,7 @@ from ..errors import DirectMailLabError
 from ..http import body_of, httpx, is_write, parse_url
 from ..settings import origin_of
 from ..tracebacks import clear_locals
-from ..transports.body import Body
+from ..transports.body import Body, Explain
 from ..transports.extensions import EXTENSION, Call, Sent, call_of
 from ..transports.mode import ModeTransport
 
@@ -164,23 +164,6 @@ def as_httpx(request: Any, send: Callable[[httpx.Request], Any] | None = None) -
 # -- a response as its bytes ---------------------------------------------------------------------
 
 
-def head_of(response: httpx.Response, *, size: int | None = None) -> bytes:
-    """Return the status line and the headers. ``size`` is the length of the body if it is known.
-
-    Another program may have recorded the length of a chunked body too, which aiohttp refuses.
-    """
-    is_chunked = "chunked" in response.headers.get("transfer-encoding", "").lower()
-    lines = [b"HTTP/1.1 %d %b" % (response.status_code, response.reason_phrase.encode("ascii"))]
-    for name, value in response.headers.raw:
-        if name.lower() == b"content-length":
-            if is_chunked:
-                continue
-            value = value if size is None else b"%d" % size
-        lines.append(b"%b: %b" % (name, value))
-    # A recorded header may have control characters.
-    return b"\r\n".join(_CONTROLS.sub(b" ", line) for line in lines) + b"\r\n\r\n"
-
-
 def parts_of(response: httpx.Response, method: str) -> Iterator[bytes]:
     """Yield the bytes of a response, as a server sends it."""
     head, chunk, end = _framing(response, method)
@@ -202,13 +185,23 @@ def _framing(
     response: httpx.Response, method: str
 ) -> tuple[bytes, Callable[[bytes], bytes], bytes]:
     """Return the head of a response, a function for each part of its body, and its last bytes."""
-    is_bare = method == "HEAD" or response.status_code in (204, 304)
-    if "chunked" in response.headers.get("transfer-encoding", "").lower() and not is_bare:
-        return head_of(response), _chunk, b"0\r\n\r\n"
-    size = None
-    if isinstance(response.stream, httpx.ByteStream) and not is_bare:
-        size = sum(map(len, response.stream))  # another program may have recorded another one
-    return head_of(response, size=size), bytes, b""
+    has_body = method != "HEAD" and response.status_code not in (204, 304)
+    is_chunked = "chunked" in response.headers.get("transfer-encoding", "").lower()
+    lines = [b"HTTP/1.1 %d %b" % (response.status_code, response.reason_phrase.encode("ascii"))]
+    for name, value in response.headers.raw:
+        if name.lower() == b"content-length":
+            # Another program may have recorded another length, or one of a chunked body, which
+            # aiohttp refuses.
+            if is_chunked:
+                continue
+            if has_body and isinstance(response.stream, httpx.ByteStream):
+                value = b"%d" % sum(map(len, response.stream))
+        lines.append(b"%b: %b" % (name, value))
+    # A recorded header may have control characters.
+    head = b"\r\n".join(_CONTROLS.sub(b" ", line) for line in lines) + b"\r\n\r\n"
+    if is_chunked and has_body:
+        return head, _chunk, b"0\r\n\r\n"
+    return head, bytes, b""
 
 
 def _chunk(part: bytes) -> bytes:
@@ -218,8 +211,20 @@ def _chunk(part: bytes) -> bytes:
 # -- failures ------------------------------------------------------------------------------------
 
 
+@contextmanager
+def errors_as(translate: Explain) -> Iterator[None]:
+    """Raise the error that ``translate`` returns instead of each error."""
+    try:
+        yield
+    except BaseException as error:
+        failure = translate(error)
+        if failure is error:
+            raise
+        raise failure from None
+
+
 class Failure(NamedTuple):
-    """An error of a client's library as the text in a cassette, from which a replay makes it again.
+    """An error of a client's library, as a replay reads it in a cassette: ``OSError: [Errno 9] …``.
 
     Attributes
     ----------
@@ -231,22 +236,17 @@ class Failure(NamedTuple):
     text: str
 
     @classmethod
-    def of(cls, error: BaseException) -> Self:
-        return cls(type(error).__name__, str(error))
-
-    @classmethod
     def read(cls, text: str) -> Self:
         found = _FAILURE.fullmatch(text)
-        return cls("", text) if found is None else cls(found[1], found[2])
+        if found is None:
+            return cls("", text)
+        return cls(found[1], found[2])
 
     @property
     def is_cut(self) -> bool:
         """Whether the connection ended before the body did."""
         # httpx has one name for all.
         return self.name in _CUT or "complete message body" in self.text
-
-    def __str__(self) -> str:
-        return f"{self.name}: {self.text}"
 
 
 class Exchange:
@@ -260,7 +260,7 @@ class Exchange:
     ) -> httpx.RequestError:
         """Keep an error of the client's library, and return one of httpx that records it."""
         self._error = error
-        return kind(str(Failure.of(shown)))
+        return kind(f"{type(shown).__name__}: {shown}")
 
     def failure(self, error: httpx.RequestError) -> BaseException:
         """Return what to raise for the session's error."""
@@ -269,9 +269,14 @@ class Exchange:
             return self._error
         return self._replayed(error, Failure.read(str(error)))
 
-    def failure_in_body(self, error: httpx.RequestError) -> BaseException | None:
-        """Return what to raise, or None if the library raises its own: the body is too short."""
-        return None if Failure.read(str(error)).is_cut else self.failure(error)
+    @contextmanager
+    def errors_of_body(self) -> Iterator[None]:
+        """Raise the library's own errors. If a body is cut short, the library does so by itself."""
+        try:
+            yield
+        except httpx.RequestError as error:
+            if not Failure.read(str(error)).is_cut:
+                raise self.failure(error) from None
 
     def _replayed(self, error: httpx.RequestError, failed: Failure) -> BaseException:
         """Return the error of the client's library for one that a replay raised."""

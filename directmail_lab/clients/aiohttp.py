@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextvars import ContextVar
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -21,7 +20,7 @@ from aiohttp.connector import Connection
 from ..http import httpx
 from ..transports.body import Body
 from ..transports.extensions import EXTENSION, Call
-from . import ClientsTransport, Exchange, Failure, async_parts_of, url_of
+from . import ClientsTransport, Exchange, Failure, async_parts_of, errors_as, url_of
 
 BaseConnector: Final = aiohttp.BaseConnector
 ClientSession: Final = aiohttp.ClientSession
@@ -60,7 +59,8 @@ class Middleware:
     """
 
     def __init__(self, session: ClientsTransport, passes: Callable[[str], bool]) -> None:
-        self._session, self._passes = session, passes
+        self._session = session
+        self._passes = passes
 
     async def request(
         self,
@@ -77,7 +77,8 @@ class Middleware:
             timeout = aiohttp.ClientTimeout(timeout) if is_number else client.timeout
         ends = asyncio.get_running_loop().time() + (timeout.total or float("inf"))
         is_unpacked = options.get("auto_decompress")
-        is_unpacked = client.auto_decompress if is_unpacked is None else is_unpacked
+        if is_unpacked is None:
+            is_unpacked = client.auto_decompress
 
         async def through(request: Any, handler: _Handler) -> aiohttp.ClientResponse:
             if self._passes(request.url.host or ""):
@@ -96,10 +97,11 @@ async def connect(
     coming = _response.get()
     if coming is None:
         return await original(connector, request, *args, **kw)
-    protocol = ResponseHandler(asyncio.get_running_loop())
+    loop = asyncio.get_running_loop()
+    protocol = ResponseHandler(loop)
     protocol.connection_made(_Memory(protocol, coming))
     protocol.force_close()  # no other request may use it
-    return Connection(connector, request.connection_key, protocol, asyncio.get_running_loop())
+    return Connection(connector, request.connection_key, protocol, loop)
 
 
 class _Exchange(Exchange):
@@ -109,7 +111,10 @@ class _Exchange(Exchange):
         self, request: Any, handler: _Handler, timeout: Any, ends: float, *, is_unpacked: bool
     ) -> None:
         super().__init__()
-        self._request, self._handler, self._timeout, self._ends = request, handler, timeout, ends
+        self._request = request
+        self._handler = handler
+        self._timeout = timeout
+        self._ends = ends
         self._is_unpacked = is_unpacked
 
     async def response(self, session: ClientsTransport) -> aiohttp.ClientResponse:
@@ -118,11 +123,12 @@ class _Exchange(Exchange):
         try:
             response = await session.handle_async_request(request)
         except httpx.RequestError as error:
-            failure: BaseException | None = self.failure(error)
+            failure = self.failure(error)
         else:
-            failure = None
-        if failure is not None:
-            raise failure
+            return await self._parsed(response)
+        raise failure
+
+    async def _parsed(self, response: httpx.Response) -> aiohttp.ClientResponse:
         parts = self._guarded(async_parts_of(response, self._request.method))
         leave = partial(self._leave, response.stream)
         self._request._continue = None  # with expect100, the body was read, and nothing waits
@@ -133,20 +139,21 @@ class _Exchange(Exchange):
             _response.reset(token)
 
     async def _httpx_request(self) -> httpx.Request:
-        request, limits = self._request, self._timeout
+        request = self._request
+        limits = self._timeout
         body = request.body or b""
         if isinstance(body, aiohttp.Payload):
             body = await _bytes_of(request)
         connect = limits.sock_connect or limits.connect or limits.total
         read = limits.sock_read or limits.total
         timeouts = {"connect": connect, "pool": connect, "read": read, "write": read}
+        headers = []
+        for name, value in request.headers.items():
+            headers.append((name.encode(), value.encode("utf-8", "surrogateescape")))
         sent = httpx.Request(
             request.method,
             url_of(str(request.url)),
-            headers=[
-                (n.encode(), v.encode("utf-8", "surrogateescape"))
-                for n, v in request.headers.items()
-            ],
+            headers=headers,
             stream=httpx.ByteStream(body),
             extensions={"timeout": timeouts, EXTENSION: Call(wants_key=True, send=self._send)},
         )
@@ -160,7 +167,7 @@ class _Exchange(Exchange):
         if is_signed:
             headers["authorization"] = signed.headers["authorization"]
         try:
-            with self._errors():
+            with errors_as(self._translated):
                 raw = await self._handler(self._request)
         finally:  # responses and errors of aiohttp show the headers of the request
             if is_signed:
@@ -181,21 +188,8 @@ class _Exchange(Exchange):
             },
         )
 
-    @contextmanager
-    def _errors(self) -> Iterator[None]:
-        """Raise errors of aiohttp as errors of httpx, and keep them."""
-        try:
-            yield
-        except (aiohttp.ClientError, OSError, asyncio.CancelledError) as error:
-            failure = self._translated(error)
-            if failure is error:
-                raise
-        else:
-            return
-        raise failure
-
     def _translated(self, error: BaseException) -> BaseException:
-        """Return the error of httpx for one of aiohttp, which is kept."""
+        """Return the error of httpx for one of aiohttp, which is kept; another one as it is."""
         shown = error
         is_late = asyncio.get_running_loop().time() >= self._ends
         if isinstance(error, asyncio.CancelledError) and is_late:
@@ -234,15 +228,9 @@ class _Exchange(Exchange):
         return failure
 
     async def _guarded(self, parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-        try:
+        with self.errors_of_body():
             async for part in parts:
                 yield part
-        except httpx.RequestError as error:
-            failure = self.failure_in_body(error)
-        else:
-            return
-        if failure is not None:
-            raise failure
 
 
 async def _bytes_of(request: Any) -> bytes:

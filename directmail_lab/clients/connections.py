@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 from ..http import httpx
 from ..transports.body import Body
 from ..transports.extensions import EXTENSION, Call
-from . import ClientsTransport, Exchange, Failure, parts_of, url_of
+from . import ClientsTransport, Exchange, Failure, errors_as, parts_of, url_of
 
 _PART_BYTES: Final = 65_536
 _IS_SENDING: Final = "_directmail_lab_is_sending"
@@ -30,6 +30,10 @@ _IS_SENDING: Final = "_directmail_lab_is_sending"
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 _LENGTH: Final = re.compile(rb"\r\ncontent-length:\s*(\d+)", re.IGNORECASE)
 _ERRNO: Final = re.compile(r"\[Errno (-?\d+)\] (.*)")
+# The errors of httpx for a timeout, and for a connection that breaks, at each step of a request.
+_CONNECTING: Final = (httpx.ConnectTimeout, httpx.ConnectError)
+_WRITING: Final = (httpx.WriteTimeout, httpx.WriteError)
+_READING: Final = (httpx.ReadTimeout, httpx.ReadError)
 # A replayed failure of a kind whose error has another name, from another client or system.
 _USUAL: Final = (
     (httpx.TimeoutException, TimeoutError),
@@ -106,7 +110,8 @@ class _Kept:
 
     def close(self) -> None:
         """Close the connection's own socket."""
-        if (own := self.release()) is not None:
+        own = self.release()
+        if own is not None:
             own.close()
         self.own = None
 
@@ -138,7 +143,9 @@ class Connections:
         *,
         sends: bool = True,
     ) -> None:
-        self._session, self._passes, self._sends = session, passes, sends
+        self._session = session
+        self._passes = passes
+        self._sends = sends
 
     def connect(self, original: Callable[[Any], None], connection: Any) -> None:
         """Connect later, if the session does not play a response."""
@@ -200,14 +207,14 @@ class Connections:
             response = self._session.handle_request(exchange.request(can_send=self._sends))
         except httpx.RequestError as error:
             kept.close()
-            kept.response = exchange.broken_file(error)
-            failure = None
-            if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
-                failure = exchange.failure(error)
+            kept.response = exchange.file(_raising(error))
+            if not isinstance(error, _CONNECTING):
+                return
+            failure = exchange.failure(error)
         else:
-            kept.response, failure = exchange.file(response), None
-        if failure is not None:
-            raise failure
+            kept.response = exchange.file(parts_of(response, exchange.method), response.close)
+            return
+        raise failure
 
 
 class _Exchange(Exchange):
@@ -215,26 +222,31 @@ class _Exchange(Exchange):
 
     def __init__(self, connection: Any, kept: _Kept) -> None:
         super().__init__()
-        self._connection, self._kept = connection, kept
+        self._connection = connection
+        self._kept = kept
         self._data = b"".join(kept.parts)
         kept.parts.clear()
         self._url = _url(connection, self._data)
-        self._method = self._data.partition(b" ")[0].decode("latin-1")
+        self.method = self._data.partition(b" ")[0].decode("latin-1")
 
     def request(self, *, can_send: bool) -> httpx.Request:
         """Return the request for the session."""
         head, _, body = self._data.partition(b"\r\n\r\n")
-        lines = head.replace(b"\r\n\t", b" ").split(b"\r\n")[1:]
-        headers = [(name, value.strip()) for name, _, value in (x.partition(b":") for x in lines)]
-        is_chunked = any(name.lower() == b"transfer-encoding" for name, _ in headers)
-        connect, read = _seconds(self._kept.connect_timeout), _seconds(self._connection.timeout)
+        headers = []
+        for line in head.replace(b"\r\n\t", b" ").split(b"\r\n")[1:]:
+            name, _, value = line.partition(b":")
+            headers.append((name, value.strip()))
+        if any(name.lower() == b"transfer-encoding" for name, _ in headers):
+            body = _joined_chunks(body)
+        connect = _seconds(self._kept.connect_timeout)
+        read = _seconds(self._connection.timeout)
         limits = {"connect": connect, "pool": connect, "read": read, "write": read}
         call = Call(wants_key=True, send=self._send if can_send else None)
         request = httpx.Request(
-            self._method,
+            self.method,
             url_of(self._url),
             headers=headers,
-            stream=httpx.ByteStream(_joined_chunks(body) if is_chunked else body),
+            stream=httpx.ByteStream(body),
             extensions={"timeout": limits, EXTENSION: call},
         )
         request.read()
@@ -242,51 +254,45 @@ class _Exchange(Exchange):
 
     def _send(self, signed: httpx.Request) -> httpx.Response:
         """Send the request as the client wrote it, and with the key if the session added it."""
-        connection, kept, data = self._connection, self._kept, self._data
+        connection = self._connection
+        data = self._data
         if "authorization" in signed.headers and b"\r\nauthorization:" not in data.lower():
             first, _, rest = data.partition(b"\r\n")
             own = signed.headers["authorization"].encode("latin-1")
             data = b"%b\r\nAuthorization: %b\r\n%b" % (first, own, rest)
-        with _own_socket(connection, kept):
-            with self._errors(httpx.ConnectTimeout, httpx.ConnectError):
-                _connect(connection, kept)
-            with self._errors(httpx.WriteTimeout, httpx.WriteError):
+        translate = partial(self._translated, _READING)
+        with _own_socket(connection, self._kept):
+            with errors_as(partial(self._translated, _CONNECTING)):
+                _connect(connection, self._kept)
+            with errors_as(partial(self._translated, _WRITING)):
                 connection.sock.settimeout(_seconds(connection.timeout))
                 connection.sock.sendall(data)
-            raw = http_client.HTTPResponse(connection.sock, method=self._method)
-            with self._errors(httpx.ReadTimeout, httpx.ReadError):
+            raw = http_client.HTTPResponse(connection.sock, method=self.method)
+            with errors_as(translate):
                 raw.begin()
             if raw.will_close:
                 connection.sock.close()
                 connection.sock = None
-        translate = partial(self._translated, httpx.ReadTimeout, httpx.ReadError)
-        pairs = [(n.encode("latin-1"), v.encode("latin-1")) for n, v in raw.headers.items()]
-        about = {"reason_phrase": raw.reason.encode("latin-1"), "http_version": b"HTTP/1.1"}
-        body = Body(_parts(raw), translate, close=raw.close)
-        return httpx.Response(raw.status, headers=pairs, stream=body, extensions=about)
-
-    @contextmanager
-    def _errors(
-        self, slow: type[httpx.RequestError], broken: type[httpx.RequestError]
-    ) -> Iterator[None]:
-        """Raise errors of the client's library as errors of httpx, and keep them."""
-        try:
-            yield
-        except Exception as error:
-            failure = self._translated(slow, broken, error)
-            if failure is error:
-                raise
-        else:
-            return
-        raise failure
+        headers = []
+        for name, value in raw.headers.items():
+            headers.append((name.encode("latin-1"), value.encode("latin-1")))
+        return httpx.Response(
+            raw.status,
+            headers=headers,
+            stream=Body(_parts(raw), translate, close=raw.close),
+            extensions={
+                "reason_phrase": raw.reason.encode("latin-1"),
+                "http_version": b"HTTP/1.1",
+            },
+        )
 
     def _translated(
         self,
-        slow: type[httpx.RequestError],
-        broken: type[httpx.RequestError],
+        kinds: tuple[type[httpx.RequestError], type[httpx.RequestError]],
         error: BaseException,
     ) -> BaseException:
         """Return the error of httpx for one of the client's library, which is kept."""
+        slow, broken = kinds
         if isinstance(error, TimeoutError) or "Timeout" in type(error).__name__:
             kind = slow
         elif isinstance(error, OSError) or type(error).__module__.startswith("urllib3."):
@@ -300,56 +306,49 @@ class _Exchange(Exchange):
     def _replayed(self, error: httpx.RequestError, failed: Failure) -> BaseException:
         return _of_urllib3(self._connection, error, failed.text) or _of_python(error, failed)
 
-    def file(self, response: httpx.Response) -> io.BufferedIOBase:
-        """Return a response as a file of its bytes. A body that was not read is read from there."""
-        parts = parts_of(response, self._method)
-        if isinstance(response.stream, httpx.ByteStream):
-            whole: Any = io.BytesIO(b"".join(parts))
-            return io.BufferedReader(whole, _PART_BYTES)  # `HTTPResponse.peek` needs it
-        return io.BufferedReader(_File(self._guarded(parts), response.close), _PART_BYTES)
-
-    def broken_file(self, error: httpx.RequestError) -> io.BufferedIOBase:
-        """Return a file that raises an error instead of the response."""
-
-        def parts() -> Iterator[bytes]:
-            yield from ()
-            raise error
-
-        return io.BufferedReader(_File(self._guarded(parts())), _PART_BYTES)
+    def file(
+        self, parts: Iterator[bytes], close: Callable[[], object] = lambda: None
+    ) -> io.BufferedIOBase:
+        """Return a response as a file. Its parts are read when the client reads the file."""
+        return io.BufferedReader(_File(self._guarded(parts), close), _PART_BYTES)
 
     def _guarded(self, parts: Iterator[bytes]) -> Iterator[bytes]:
-        try:
+        with self.errors_of_body():
             yield from parts
-        except httpx.RequestError as error:
-            failure = self.failure_in_body(error)
-        else:
-            return
-        if failure is not None:
-            raise failure
 
 
 class _File(io.RawIOBase):
     """The bytes of a response as a file."""
 
-    def __init__(self, parts: Iterator[bytes], close: Callable[[], object] = lambda: None) -> None:
-        self._parts, self._close, self._rest = parts, close, b""
+    def __init__(self, parts: Iterator[bytes], close: Callable[[], object]) -> None:
+        self._parts = parts
+        self._close = close
+        self._rest = memoryview(b"")
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
         while not self._rest:
-            if (part := next(self._parts, None)) is None:
+            part = next(self._parts, None)
+            if part is None:
                 return 0
-            self._rest = part
-        part, self._rest = self._rest[: len(buffer)], self._rest[len(buffer) :]
-        buffer[: len(part)] = part
-        return len(part)
+            self._rest = memoryview(part)
+        count = min(len(buffer), len(self._rest))
+        buffer[:count] = self._rest[:count]
+        self._rest = self._rest[count:]
+        return count
 
     def close(self) -> None:
         if not self.closed:
             self._close()
         super().close()
+
+
+def _raising(error: BaseException) -> Iterator[bytes]:
+    """Raise an error instead of the first part of a response."""
+    raise error
+    yield
 
 
 def _parts(raw: http_client.HTTPResponse) -> Iterator[bytes]:
@@ -406,7 +405,8 @@ def _url(connection: Any, data: bytes) -> str:
     if "://" in target.partition("?")[0]:  # for a proxy
         return target
     host, port = _host_and_port(connection)
-    host = f"[{host}]" if ":" in host and not host.startswith("[") else host
+    if ":" in host and not host.startswith("["):
+        host = f"[{host}]"
     scheme = "https" if connection.default_port == http_client.HTTPS_PORT else "http"
     shown = "" if port == connection.default_port else f":{port}"
     return f"{scheme}://{host}{shown}{target}"
@@ -415,18 +415,22 @@ def _url(connection: Any, data: bytes) -> str:
 def _is_whole(data: bytes) -> bool:
     """Return whether a request has the body that its headers announce."""
     head, _, body = data.partition(b"\r\n\r\n")
-    if length := _LENGTH.search(head):
+    length = _LENGTH.search(head)
+    if length:
         return len(body) >= int(length[1])
     return b"\r\ntransfer-encoding:" not in head.lower() or body.endswith(b"0\r\n\r\n")
 
 
 def _joined_chunks(body: bytes) -> bytes:
     """Return the body of a request that was sent in chunks."""
-    file, parts = io.BytesIO(body), []
-    while size := int(file.readline().partition(b";")[0] or b"0", 16):
+    file = io.BytesIO(body)
+    parts: list[bytes] = []
+    while True:
+        size = int(file.readline().partition(b";")[0] or b"0", 16)
+        if not size:
+            return b"".join(parts)
         parts.append(file.read(size))
         file.readline()
-    return b"".join(parts)
 
 
 def _of_urllib3(connection: Any, error: httpx.RequestError, text: str) -> Exception | None:
@@ -447,12 +451,12 @@ def _of_urllib3(connection: Any, error: httpx.RequestError, text: str) -> Except
 
 def _of_python(error: httpx.RequestError, failed: Failure) -> Exception:
     """Return the error that Python's own client raises."""
-    places: tuple[object, ...] = (builtins, http_client, socket, ssl)
-    kind = next((getattr(each, failed.name) for each in places if hasattr(each, failed.name)), None)
+    kind: Any = None
+    for place in (builtins, http_client, socket, ssl):
+        kind = kind or getattr(place, failed.name, None)
     number = _ERRNO.search(failed.text)
-    if isinstance(kind, type) and issubclass(kind, OSError | http_client.HTTPException):
-        return kind(int(number[1]), number[2]) if number else kind(failed.text)
-    if number:
-        return OSError(int(number[1]), number[2])
-    kind = next(usual for theirs, usual in _USUAL if isinstance(error, theirs))
-    return kind(failed.text)
+    if not (isinstance(kind, type) and issubclass(kind, OSError | http_client.HTTPException)):
+        usual = next(usual for theirs, usual in _USUAL if isinstance(error, theirs))
+        kind = OSError if number else usual
+    failure: Exception = kind(int(number[1]), number[2]) if number else kind(failed.text)
+    return failure

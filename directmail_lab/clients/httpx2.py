@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
@@ -13,7 +12,7 @@ from ..http import httpx
 from ..tracebacks import hide_frames
 from ..transports.body import Body, Explain
 from ..transports.extensions import call_of
-from . import ClientsTransport, as_httpx
+from . import ClientsTransport, as_httpx, errors_as
 
 
 def client(session: ClientsTransport, base_url: str, timeout_s: float) -> httpx2.Client:
@@ -61,13 +60,13 @@ class Httpx2Transport(httpx2.BaseTransport, httpx2.AsyncBaseTransport):
         self._session = session
 
     def handle_request(self, request: httpx2.Request, send: Any = None) -> httpx2.Response:
-        with _errors(_as_httpx2):
+        with errors_as(_as_httpx2):
             return _httpx2_response(self._session.handle_request(as_httpx(request, send)))
 
     async def handle_async_request(
         self, request: httpx2.Request, send: Any = None
     ) -> httpx2.Response:
-        with _errors(_as_httpx2):
+        with errors_as(_as_httpx2):
             sent = as_httpx(request, send)
             return _httpx2_response(await self._session.handle_async_request(sent))
 
@@ -102,18 +101,6 @@ _as_httpx = partial(_translated, httpx, httpx2)
 _as_httpx2 = partial(_translated, httpx2, httpx)
 
 
-@contextmanager
-def _errors(translate: Explain) -> Iterator[None]:
-    """Raise errors as ``translate`` returns them."""
-    try:
-        yield
-    except (httpx.RequestError, httpx2.RequestError) as error:
-        failure = translate(error)
-    else:
-        return
-    raise failure
-
-
 # -- clients that the code under test makes ------------------------------------------------------
 
 
@@ -123,7 +110,7 @@ def sender(
     """Return a function that sends a session's copy of ``request`` by the client's own method."""
 
     def send(signed: httpx.Request) -> httpx.Response:
-        with _errors(_as_httpx):
+        with errors_as(_as_httpx):
             return _httpx_response(original(_copy(request, signed)))
 
     return send
@@ -135,7 +122,7 @@ def async_sender(
     """Return the asynchronous counterpart of `sender`."""
 
     async def send(signed: httpx.Request) -> httpx.Response:
-        with _errors(_as_httpx):
+        with errors_as(_as_httpx):
             return _httpx_response(await original(_copy(request, signed)))
 
     return send

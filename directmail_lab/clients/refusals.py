@@ -40,25 +40,36 @@ def service_error(
     response: httpx.Response, *, base_url: str, redacted: Callable[[str], str]
 ) -> ServiceError:
     """Return the error to raise for a response with an error status."""
-    status, url, reading = response.status_code, response.request.url, of(response).reading
-    path = operation_of(path_below(str(url), base_path(base_url)))
-    path = path if reading is None else reading.operation
-    operation, said = redacted(f"{response.request.method} {path}"), said_in(response, redacted)
+    status = response.status_code
+    url = response.request.url
+    received = of(response)
+    reading = received.reading
+    if reading is None:
+        path = operation_of(path_below(str(url), base_path(base_url)))
+    else:
+        path = reading.operation
+    operation = redacted(f"{response.request.method} {path}")
+    said = said_in(response, redacted)
     what = f"{operation} responded with {outcome(response, redacted)}"
+    what += f': "{said}".' if said else "."
     advice = _ADVICE.get(status) or _ADVICE[500 if status >= 500 else 400]
     if reading is not None and reading.elsewhere:
         advice = "This is not the session's address, so the key was not sent there."
     advice = advice.format(redacted(f"{url.scheme}://{url.netloc.decode('ascii')}{url.path}"))
+    if status == 429:
+        advice += _renewal(response)
+    if response.content and not said and received.number:
+        advice += f" To see the whole response: interactions(number={received.number})."
     kind = UnauthorizedError if status in (401, 403) else ServiceError
     # The key is searched in more than is shown, so that one at the excerpt's end is found.
-    searched = response.content[:_SEARCHED_BYTES]
+    searched = decode_text(response.content[:_SEARCHED_BYTES], response.charset_encoding)
     return kind(
-        f'{what}: "{said}".' if said else f"{what}.",
-        " ".join([advice, *(_renewal(response) if status == 429 else ()), *_whole(response, said)]),
+        what,
+        advice,
         status=status,
         operation=operation,
         said=said,
-        excerpt=redacted(decode_text(searched, response.charset_encoding))[:_EXCERPT],
+        excerpt=redacted(searched)[:_EXCERPT],
         reading=reading,
     )
 
@@ -82,9 +93,12 @@ def said_in(response: httpx.Response, redacted: Callable[[str], str]) -> str:
         return ""
     body, _ = read_json(response.content, response.charset_encoding)
     redactor = Redactor(redact=["personal"])
-    texts = (redactor.text(redacted(each)) for each in _texts_for_people(body))
-    lines = dict.fromkeys(_on_one_line(each) for each in texts)
-    said = "; ".join(filter(None, list(lines)[:_MOST_TEXTS]))
+    lines: list[str] = []
+    for text in _texts_for_people(body):
+        line = _on_one_line(redactor.text(redacted(text)))
+        if line and line not in lines:
+            lines.append(line)
+    said = "; ".join(lines[:_MOST_TEXTS])
     return said if len(said) <= _LONGEST_SAID else f"{said[: _LONGEST_SAID - 1]}…"
 
 
@@ -105,28 +119,22 @@ def _on_one_line(text: str) -> str:
     return " ".join(printable.split()).replace('"', "'").rstrip(".")
 
 
-def _whole(response: httpx.Response, said: str) -> Iterator[str]:
-    """Yield how to see the body, if it has something to say that is not quoted."""
-    if response.content and not said and (number := of(response).number):
-        yield f"To see the whole response: interactions(number={number})."
-
-
-def _renewal(response: httpx.Response) -> Iterator[str]:
-    """Yield what a response says about the renewal of the allowance."""
-    recording, reading = of(response).recording, of(response).reading
+def _renewal(response: httpx.Response) -> str:
+    """Return what a response says about the renewal; an empty string if nothing was read."""
+    recording = of(response).recording
+    reading = of(response).reading
     if recording is None or reading is None:
-        return
-    renews_at = renewal_time(reading, recording.evidence.unit)
+        return ""
     if reading.retry_after_s is not None:
-        yield f"The service asks to wait for {reading.retry_after_s:g} s (Retry-After)."
-    elif renews_at is not None:
+        return f" The service asks to wait for {reading.retry_after_s:g} s (Retry-After)."
+    renews_at = renewal_time(reading, recording.evidence.unit)
+    if renews_at is not None:
         at = utc_time(min(renews_at, LAST_S))
         left_s = max(0.0, renews_at - reading.at)
-        yield f"It renews at {at:%Y-%m-%d %H:%M:%S} UTC, {left_s:.0f} s after this response."
-    elif reading.reset_number is None:
-        yield "The service does not say when it renews."
-    else:
-        yield (
-            f"X-RateLimit-Reset is {reading.reset_number}, in a unit that is not known yet: "
-            "findings() shows what is known, and what would tell more."
-        )
+        return f" It renews at {at:%Y-%m-%d %H:%M:%S} UTC, {left_s:.0f} s after this response."
+    if reading.reset_number is None:
+        return " The service does not say when it renews."
+    return (
+        f" X-RateLimit-Reset is {reading.reset_number}, in a unit that is not known yet: "
+        "findings() shows what is known, and what would tell more."
+    )

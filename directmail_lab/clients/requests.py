@@ -21,7 +21,8 @@ class SessionAdapter(HTTPAdapter):
     """
 
     def __init__(self, session: ClientsTransport, timeout_s: float) -> None:
-        self._session, self._timeout_s = session, timeout_s
+        self._session = session
+        self._timeout_s = timeout_s
         super().__init__()
 
     def init_poolmanager(self, *args: Any, **options: Any) -> None:
@@ -35,7 +36,8 @@ class SessionAdapter(HTTPAdapter):
     def send(  # type: ignore[override]
         self, request: requests.PreparedRequest, stream: bool = False, timeout: Any = None, **_: Any
     ) -> requests.Response:
-        timeout = self._timeout_s if timeout is None else timeout
+        if timeout is None:
+            timeout = self._timeout_s
         return super().send(request, stream, timeout)
 
 
