@@ -61,8 +61,8 @@ def read_json(
     """Return a body's JSON and None, or None and what is wrong with it.
 
     ``redacted`` gets the text of the body, and returns the text to parse; ``parse_float`` is that
-    of ``json.loads``. Nothing is raised: a
-    JSONDecodeError contains the whole body, and would become the context of our error.
+    of ``json.loads``. Nothing is raised: a JSONDecodeError contains the whole body, and would
+    become the context of our error.
     """
     if not content.strip():
         return None, "is empty"
@@ -71,11 +71,12 @@ def read_json(
         return None, "is neither UTF-8 nor in the character set that it declares"
     try:
         # int() refuses NaN and Infinity.
-        return json.loads(redacted(text), parse_float=parse_float, parse_constant=int), None
+        body = json.loads(redacted(text), parse_float=parse_float, parse_constant=int)
     except json.JSONDecodeError as error:
         return None, f"is not JSON (from line {error.lineno}, column {error.colno} on)"
     except (ValueError, RecursionError):
         return None, "has NaN, Infinity or an endless number, or is nested deeper than can be read"
+    return body, None
 
 
 def leaves(value: object, *, into_arrays: bool = False) -> Iterator[tuple[Path, object]]:
@@ -86,10 +87,11 @@ def leaves(value: object, *, into_arrays: bool = False) -> Iterator[tuple[Path, 
     waiting: list[tuple[Path, object]] = [((), value)]
     while waiting:
         path, value = waiting.pop()
-        has_members = bool(value) and len(path) < MAX_DEPTH
-        if has_members and isinstance(value, dict):
+        if not value or len(path) == MAX_DEPTH:
+            yield path, value
+        elif isinstance(value, dict):
             waiting += [((*path, str(name)), value[name]) for name in reversed(value)]
-        elif has_members and isinstance(value, list) and into_arrays:
+        elif isinstance(value, list) and into_arrays:
             numbers = reversed(range(len(value)))
             waiting += [((*path, number), value[number]) for number in numbers]
         else:
@@ -145,9 +147,10 @@ def _pick(value: Any, done: list[str], left: list[str]) -> tuple[Any, dict[str, 
 
 
 def _members_of(value: object) -> str:
+    if isinstance(value, dict) and value:
+        return f"has the members {shorten(', '.join(map(str, value)), 200, placeholder=' …')}"
     if isinstance(value, dict):
-        names = shorten(", ".join(map(str, value)), 200, placeholder=" …")
-        return f"has the members {names}" if names else "has no members"
+        return "has no members"
     if isinstance(value, list | tuple):
         return f"is an array of {plural(len(value), 'element')}, and has no members"
     return "is not an object, so it has no members"
@@ -164,12 +167,16 @@ def _path_of_records(body: object, *, is_page: bool) -> str | None:
         return f"data.{inner}" if inner else "data"
     if not is_page:
         return None
-    arrays: list[str] = [name for name, value in body.items() if isinstance(value, list)]
-    filled = [name for name in arrays if body[name]]
-    of_objects = [name for name in filled if {type(each) for each in body[name]} == {dict}]
+    arrays = {name: value for name, value in body.items() if isinstance(value, list)}
+    of_objects: list[str] = []
+    for name, array in arrays.items():
+        if array and all(isinstance(each, dict) for each in array):
+            of_objects.append(name)
     if len(of_objects) == 1:
         return of_objects[0]
-    return arrays[0] if arrays and not filled else None
+    if any(arrays.values()):
+        return None
+    return next(iter(arrays), None)
 
 
 class Part(NamedTuple):
@@ -179,6 +186,11 @@ class Part(NamedTuple):
     name: str
     file_name: str | None
     content: bytes
+
+    @property
+    def value(self) -> str:
+        """The text of a field; empty for a file."""
+        return "" if self.file_name is not None else self.content.decode("utf-8", "replace")
 
 
 def read_multipart(body: bytes) -> list[Part]:
@@ -207,12 +219,7 @@ def read_form(media_type: str, body: bytes) -> list[tuple[str, str]]:
     if not media_type.lower().startswith("multipart/"):
         text = body.decode("utf-8", "replace").lstrip()
         return parse_qsl(text, keep_blank_values=True)
-    fields = []
-    for part in read_multipart(body):
-        if part.name:
-            value = "" if part.file_name is not None else part.content.decode("utf-8", "replace")
-            fields.append((part.name, value))
-    return fields
+    return [(part.name, part.value) for part in read_multipart(body) if part.name]
 
 
 def read_json_body(headers: Headers, body: bytes) -> tuple[object, str | None]:
@@ -238,8 +245,10 @@ def decode_text(content: bytes, charset: str | None = None) -> str:
 
 def plain_text(body: bytes) -> str | None:
     """Return a UTF-8 body as text, or None if it is binary."""
+    if b"\0" in body:
+        return None
     try:
-        return None if b"\0" in body else body.decode()
+        return body.decode()
     except UnicodeDecodeError:
         return None
 
@@ -296,7 +305,8 @@ def missing_body(
     size: int | None, why: Literal["recorded", "searched"] = "recorded"
 ) -> MissingBody:
     """Return the placeholder for a body. ``size`` is in bytes, or None if it is not known."""
-    return MissingBody(f"<not {why}: {'?' if size is None else size} bytes>".encode())
+    shown = "?" if size is None else size
+    return MissingBody(f"<not {why}: {shown} bytes>".encode())
 
 
 def missing_bytes(bodies: Iterable[bytes | None]) -> list[int | None]:
@@ -305,7 +315,8 @@ def missing_bytes(bodies: Iterable[bytes | None]) -> list[int | None]:
     for body in bodies:
         match = _MISSING.fullmatch(body or b"")
         if match:
-            sizes.append(None if match[1] == b"?" else int(match[1]))
+            size = None if match[1] == b"?" else int(match[1])
+            sizes.append(size)
     return sizes
 
 

@@ -41,16 +41,25 @@ _MORE: Final = _names("hasmore hasnext hasnextpage more moreavailable")
 _IS_LAST: Final = _names("islast islastpage last lastpage")
 _TOTALS: Final = _names("count total totalcount totalelements totalitems totalrecords totalresults")
 _PAGE_COUNTS: Final = _names("numpages pagecount pages totalpages")
-_LAST_PAGES: Final = _names("lastpage")
 _PAGE_NUMBERS: Final = _names("currentpage number page pageno pagenumber")
 _OFFSETS: Final = _names("offset pageoffset skip start startat startindex")
 _PAGE_SIZES: Final = _names("pagesize perpage size")
 _LIMITS: Final = _names("itemsperpage limit maxresults pagelimit top")
 _USUAL_SIZES: Final = (10, 15, 20, 25, 30)
 # All that a body says of its page, and not of its records.
-_OF_A_PAGE: Final = frozenset(("first", "hasprevious", "prev", "previous", "self")).union(
-    *(_AROUND, _ADDRESSES, _TOKENS, _UNCERTAIN_TOKENS, _MORE, _IS_LAST, _TOTALS, _PAGE_COUNTS),
-    *(_PAGE_NUMBERS, _OFFSETS, _PAGE_SIZES, _LIMITS),
+_OF_A_PAGE: Final = _names("first hasprevious prev previous self").union(
+    _AROUND,
+    _ADDRESSES,
+    _TOKENS,
+    _UNCERTAIN_TOKENS,
+    _MORE,
+    _IS_LAST,
+    _TOTALS,
+    _PAGE_COUNTS,
+    _PAGE_NUMBERS,
+    _OFFSETS,
+    _PAGE_SIZES,
+    _LIMITS,
 )
 # The names under which a body repeats the parameter "page".
 _PAGE_ALIASES: Final = _names("currentpage number")
@@ -114,16 +123,22 @@ class Page:
 
     def number(self, names: Iterable[str]) -> int:
         """Return the largest number that the page states under one of these names, or 0."""
-        values = [self.fields[name][1] for name in names if name in self.fields]
-        return max((value for value in values if type(value) is int and value > 0), default=0)
+        largest = 0
+        for name in names:
+            _, value = self.fields.get(name, ("", 0))
+            if type(value) is int and value > largest:
+                largest = value
+        return largest
 
     def flags(self) -> list[bool]:
         """Return each flag of the page: True if it says that there are more pages."""
         flags = []
         for name, (_, value) in self.fields.items():
-            if isinstance(value, bool) and name in _MORE:
+            if not isinstance(value, bool):
+                continue
+            if name in _MORE:
                 flags.append(value)
-            if isinstance(value, bool) and name in _IS_LAST:
+            elif name in _IS_LAST:
                 flags.append(not value)
         return flags
 
@@ -160,12 +175,16 @@ def only_list(body: object) -> str | None:
     if not isinstance(body, dict) or "data" in body:
         return None
     _, others = unwrap(body, is_page=True)
-    names = {_plain(str(name)).removeprefix("next") or "next" for name in others or ()}
-    if others is None or not names <= _OF_A_PAGE:
+    if others is None:
         return None
+    for name in others:
+        plain = _plain(str(name))
+        if plain not in _OF_A_PAGE and plain.removeprefix("next") not in _OF_A_PAGE:
+            return None
     [member] = body.keys() - others.keys()
-    is_empty = not (body[member] or others)  # `{"tags": []}` says nothing of pages
-    return None if is_empty else str(member)
+    if not body[member] and not others:  # `{"tags": []}` says nothing of pages
+        return None
+    return str(member)
 
 
 def _add_header(page: Page, name: str, text: str) -> None:
@@ -177,17 +196,16 @@ def _add_header(page: Page, name: str, text: str) -> None:
     elif name.startswith("x-"):
         written = re.sub("^x-(wp-|pagination-)?", "", name).replace("-", "_")
         number = _integer(text)
-        page.fields[_plain(written)] = (written, text if number is None else number)
+        value = text if number is None else number
+        page.fields[_plain(written)] = (written, value)
 
 
 def _add_field(page: Page, path: Path, value: object) -> None:
     """Add what a member of the body says, if it is about the page and not about a record."""
-    plain = [_plain(str(name)) for name in path]
-    if not plain:
+    if not path:
         return
-    *around, name = plain
-    is_below_next = bool(around) and around[-1] == "next"
-    if is_below_next:  # {"next": {"href": …}}, {"next": {"after": …}}
+    *around, name = [_plain(str(each)) for each in path]
+    if around[-1:] == ["next"]:  # {"next": {"href": …}}, {"next": {"after": …}}
         around.pop()
         name = "next" if name in _ADDRESS_MEMBERS else f"next{name}"
     if not _AROUND.issuperset(around):
@@ -195,16 +213,13 @@ def _add_field(page: Page, path: Path, value: object) -> None:
     if name in ("link", "links") and isinstance(value, list):
         for each in value:
             if isinstance(each, dict) and str(each.get("rel")).lower() == "next":
-                page.links.append(_link(str(each.get("href") or "")))
+                page.links.append(_link(each.get("href")))
+    elif name in ("next", "nextpage"):  # which may also be a number or a token
+        is_address = isinstance(value, str) and (value.startswith(("http", "/")) or "?" in value)
+        page.links.append(_link(value) if is_address else value)
     elif name in _ADDRESSES:
-        # Under these two names there may also be a number or a token.
-        may_be_other = name in ("next", "nextpage")
-        page.links.append(value if may_be_other and not _is_address(value) else _link(value))
+        page.links.append(_link(value))
     page.fields.setdefault(name, (str(path[-1]), value))
-
-
-def _is_address(value: object) -> bool:
-    return isinstance(value, str) and (value.startswith(("http", "/")) or "?" in value)
 
 
 def _link(value: object) -> object:
@@ -244,7 +259,7 @@ class PageList:
     received: int | None = 0
     total: int = 0
     says_more: bool = False
-    _first_counter: Counter | None = None
+    _first_number: int | None = None
     _first_count: int = 0
     _trusted: set[str] = field(default_factory=set)
     _seen: set[int] = field(default_factory=set)
@@ -252,7 +267,8 @@ class PageList:
     def next_of(self, page: Page) -> Next | None:
         """Return how to request the page after this one, `LAST`, or None if nothing says how."""
         if self.asked is None:
-            self._first_counter = self.counter(page)
+            counter = self.counter(page)
+            self._first_number = counter.number if counter else None
         count = len(page.records or ())
         self._first_count = self._first_count or count
         self._seen.add(_content(page))
@@ -310,7 +326,9 @@ class PageList:
         """Return the token that the caller named."""
         path = (self.cursor or "").split(".")
         token = dict(leaves(page.body)).get(tuple(path))
-        return Next(parameter=_parameter_of(path[-1]), value=token) if token else LAST
+        if not token:
+            return LAST
+        return Next(parameter=_parameter_of(path[-1]), value=token)
 
     def _counted(self, page: Page) -> Next | None:
         """Return the next number of a page or a record, if there are more."""
@@ -320,10 +338,10 @@ class PageList:
         self.says_more = bool(more)
         if page.records == []:
             return LAST
+        if more is None and (counter is None or counter.is_guess):
+            is_full = 0 < page.size <= count or self._may_be_full(page)
+            return None if is_full or uncertain_token(page) else LAST
         if more is None:
-            if counter is None or counter.is_guess:
-                is_full = 0 < page.size <= count or self._may_be_full(page)
-                return None if is_full or uncertain_token(page) else LAST
             more = 0 < (page.size or self._first_count) <= count
         if not more:
             return LAST
@@ -356,22 +374,23 @@ class PageList:
             said["link"] = any(page.links)
         if page.records and self.total:
             said["total"] = self._is_below_total(page, counter)
-        number = counter.number if counter and counter.counts_pages else None
-        page_count = page.number(_PAGE_COUNTS)
-        last_page = page.number(_LAST_PAGES)
-        if page_count and number is not None:
-            # Three pages are 0, 1 and 2, or 1, 2 and 3.
-            last_of_count = page_count - 1 if self._first_number == 0 else page_count
-            said["pages"] = number < last_of_count
-        if last_page and number is not None:
-            said["last page"] = number < last_page
+        if counter is not None and counter.counts_pages:
+            page_count = page.number(_PAGE_COUNTS)
+            last_page = page.number(["lastpage"])
+            if page_count:
+                # Three pages are 0, 1 and 2, or 1, 2 and 3.
+                last_of_count = page_count - 1 if self._first_number == 0 else page_count
+                said["pages"] = counter.number < last_of_count
+            if last_page:
+                said["last page"] = counter.number < last_page
         announced = {name for name, has_more in said.items() if has_more}
         self._trusted |= announced
         if announced:
             return True
         certain = {*self._trusted, "pages", "last page"}
-        is_certain = len(said) > 1 or not certain.isdisjoint(said)
-        return False if is_certain else None
+        if len(said) > 1 or not certain.isdisjoint(said):
+            return False
+        return None
 
     def _is_below_total(self, page: Page, counter: Counter | None) -> bool:
         """Return whether the records up to this page are fewer than the total."""
@@ -383,10 +402,6 @@ class PageList:
             end -= 1
         return end < self.total
 
-    @property
-    def _first_number(self) -> int | None:
-        return self._first_counter.number if self._first_counter else None
-
     def counter(self, page: Page) -> Counter | None:
         """Return the parameter that counts pages or records, as the caller or the page names it."""
         named = self.page or self.offset
@@ -394,8 +409,9 @@ class PageList:
             return Counter(named, int(page.query[named]), self.page is not None)
         for name, value in page.query.items():
             number = _integer(value)
-            if number is not None and _plain(name) in _PAGE_NUMBERS | _OFFSETS:
-                return Counter(name, number, _plain(name) in _PAGE_NUMBERS)
+            plain = _plain(name)
+            if number is not None and plain in _PAGE_NUMBERS | _OFFSETS:
+                return Counter(name, number, plain in _PAGE_NUMBERS)
         for plain, (name, value) in page.fields.items():
             is_other = plain == "number" and not page.number(_PAGE_COUNTS)
             if type(value) is int and plain in _PAGE_NUMBERS | _OFFSETS and not is_other:
@@ -426,10 +442,11 @@ def _address(page: Page) -> Next | None:
 
 def _token(page: Page) -> Next | None:
     for plain, (name, value) in page.fields.items():
-        is_token = bool(value) and isinstance(value, str | int) and not isinstance(value, bool)
+        is_token = bool(value) and type(value) in (str, int)
+        if not is_token or not plain.startswith("next"):
+            continue
         parameter = _parameter_of(name)
-        is_known = plain.removeprefix("next") in _TOKENS or parameter in page.query
-        if plain.startswith("next") and is_token and is_known:
+        if plain.removeprefix("next") in _TOKENS or parameter in page.query:
             return Next(parameter=parameter, value=value)
     return None
 
@@ -440,14 +457,17 @@ def _parameter_of(name: str) -> str:
     ``next_token`` is the value of a parameter with the same name.
     """
     rest = re.sub("^next[_-]?", "", name, flags=re.IGNORECASE)
-    return name if _plain(rest) == "token" else rest[:1].lower() + rest[1:]
+    if _plain(rest) == "token":
+        return name
+    return rest[:1].lower() + rest[1:]
 
 
 def uncertain_token(page: Page) -> str | None:
     """Return the dotted path of what looks like a token of the next page, or None."""
     for path, value in leaves(page.body):
-        plain = [_plain(str(name)) for name in path]
-        is_about_page = bool(plain) and _AROUND.issuperset(plain[:-1])
-        if is_about_page and plain[-1] in _UNCERTAIN_TOKENS and value and isinstance(value, str):
+        if not path or not value or not isinstance(value, str):
+            continue
+        *around, name = [_plain(str(each)) for each in path]
+        if name in _UNCERTAIN_TOKENS and _AROUND.issuperset(around):
             return ".".join(map(str, path))
     return None
