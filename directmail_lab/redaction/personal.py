@@ -19,7 +19,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator
 from functools import cache, lru_cache, partial
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Final, NamedTuple, final
 from urllib.parse import quote, unquote, unquote_plus
 
 from ..display import plural, shell_word
@@ -123,19 +123,27 @@ def _is_replaced(value: str) -> bool:
     return bool(_NUMBER_PSEUDONYM.fullmatch(value) or REPLACED.fullmatch(unquote(value)))
 
 
-class _Number(str):
-    """A number of JSON as it is written."""
+class _Rules(NamedTuple):
+    """What ``redact`` names: forms, the last names of its own paths, and all paths (``.a.b``)."""
+
+    by_form: bool
+    named: set[str]
+    paths: tuple[str, ...]
 
 
 @cache
-def _rules(redact: tuple[str, ...]) -> tuple[bool, set[str], tuple[str, ...]]:
-    """Return whether forms count, the last names of the paths, and all paths."""
-    paths = {f".{'.'.join(map(normalize, name.split('.')))}" for name in redact if name.strip()}
+def _rules(redact: tuple[str, ...]) -> _Rules:
+    paths = set()
+    for name in redact:
+        if name.strip():
+            parts = map(normalize, name.split("."))
+            paths.add(f".{'.'.join(parts)}")
     by_form = f".{PERSONAL}" in paths
     paths.discard(f".{PERSONAL}")
-    fields = PERSONAL_FIELDS if by_form else ()
     named = {path.rpartition(".")[2] for path in paths}
-    return by_form, named, (*paths, *map(".{}".format, fields))
+    if by_form:
+        paths.update(f".{field}" for field in PERSONAL_FIELDS)
+    return _Rules(by_form, named, tuple(paths))
 
 
 @final
@@ -147,7 +155,10 @@ class Pseudonyms:
     """
 
     def __init__(self, redact: Iterable[str], *, seen: dict[str, set[str]] | None = None) -> None:
-        self._by_form, self._named, self._paths = _rules(tuple(redact))
+        rules = _rules(tuple(redact))
+        self._by_form = rules.by_form
+        self._named = rules.named
+        self._paths = rules.paths
         self._seen = seen
 
     def __bool__(self) -> bool:
@@ -157,7 +168,7 @@ class Pseudonyms:
         """Return a text (JSON, a form, an address or any other) with its personal data replaced."""
         if not _HINT.search(text):
             return text
-        if text.lstrip()[:1] in ("{", "["):
+        if text.lstrip().startswith(("{", "[")):
             with contextlib.suppress(ValueError, RecursionError):
                 return self._json(text)
         return _PIECE.sub(self._replace_piece, text)
@@ -173,36 +184,26 @@ class Pseudonyms:
 
     def _json(self, text: str) -> str:
         """Return JSON with the values of fields replaced, and no other character changed."""
-        # An object becomes a tuple of its members, so that repeated names are kept.
-        parse = json.JSONDecoder(object_pairs_hook=tuple, parse_int=_Number, parse_float=_Number)
-        found: list[tuple[str, object]] = []
-        self._collect(found, parse.decode(text), "", "")
-        if self._seen is None:
-            labels = iter(found)
-            return SCALAR.sub(lambda each: self._replace_scalar(each[0], next(labels)[0]), text)
-        for label, value in found:
-            if isinstance(value, _Number):
-                if label and not _is_replaced(value):
-                    self._note(PERSONAL_FIELDS.get(label), value)
-            elif isinstance(value, str):
-                self._replace(value, label) if label else self.text(value)
-        return text
+        # An object becomes a tuple of its members, so that repeated names are kept. Numbers stay
+        # text: Python refuses to parse thousands of digits.
+        parse = json.JSONDecoder(object_pairs_hook=tuple, parse_int=str, parse_float=str)
+        labels = self._labels(parse.decode(text), "", "")
+        return SCALAR.sub(lambda each: self._replace_scalar(each[0], next(labels)), text)
 
-    def _collect(
-        self, found: list[tuple[str, object]], value: object, path: str, label: str
-    ) -> None:
-        """Add each name and value that `SCALAR` finds, in its order, with its label."""
+    def _labels(self, value: object, path: str, label: str) -> Iterator[str]:
+        """Yield the label of each name and value that `SCALAR` finds, in its order."""
         if isinstance(value, tuple):
             has_person = self._has_person(name for name, _ in value)
             for name, inner in value:
+                yield ""
                 below = f"{path}.{normalize(name)}"
-                found.append(("", name))
-                self._collect(found, inner, below, self._label(below, label, has_person=has_person))
+                own = self._label(below, label, has_person=has_person)
+                yield from self._labels(inner, below, own)
         elif isinstance(value, list):
             for inner in value:
-                self._collect(found, inner, path, label)
+                yield from self._labels(inner, path, label)
         else:
-            found.append((label, value))
+            yield label
 
     def _has_person(self, names: Iterable[str]) -> bool:
         """Return whether a ``name`` among these fields is replaced."""
@@ -223,8 +224,10 @@ class Pseudonyms:
         before, name, string = piece.groups()
         if string is None:
             return self._plain(piece[0])
-        label = self._label(f".{normalize(name)}", has_person=self._seen is None) if name else ""
-        return (before or "") + self._replace_scalar(string, label)
+        if name is None:
+            return self._replace_scalar(string, "")
+        label = self._label(f".{normalize(name)}", has_person=self._seen is None)
+        return f"{before}{self._replace_scalar(string, label)}"
 
     def _plain(self, text: str) -> str:
         if "=" in text:
@@ -255,7 +258,8 @@ class Pseudonyms:
         if not label or _is_replaced(raw):
             return raw
         self._note(PERSONAL_FIELDS.get(label), raw)
-        return _number_for(raw) + (".0" if set(raw) & set(".eE") else "")
+        is_whole = raw.lstrip("-").isdigit()
+        return _number_for(raw) if is_whole else f"{_number_for(raw)}.0"
 
     def _replace(self, value: str, label: str) -> str:
         """Return the pseudonym of a field's value."""
@@ -303,16 +307,20 @@ def count_personal(texts: Iterable[str], *, by_field: bool = True) -> dict[str, 
     seen: dict[str, set[str]] = {}
     search = Pseudonyms([PERSONAL], seen=seen)
     for text in texts:
-        (search.text if by_field and not _MADE_UP.search(text) else search.by_form)(text)
+        if by_field and not _MADE_UP.search(text):
+            search.text(text)
+        else:
+            search.by_form(text)
     return {kind: len(seen[kind]) for kind in _FIELDS if kind in seen}
 
 
 def texts_of(interaction: Interaction) -> Iterator[str]:
     """Yield the address, the values of the headers, and the bodies."""
-    request, response = interaction.request, interaction.response
-    yield request.uri
-    yield from (value for _, value in (*request.headers, *response.headers))
-    yield from (body.decode("utf-8", "replace") for body in (request.body or b"", response.body))
+    yield interaction.request.uri
+    for message in (interaction.request, interaction.response):
+        for _, value in message.headers:
+            yield value
+        yield (message.body or b"").decode("utf-8", "replace")
 
 
 def personal_notice(counts: dict[str, int], cassette: str, *, searched: int | None = None) -> str:

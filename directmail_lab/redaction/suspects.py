@@ -11,7 +11,7 @@ from __future__ import annotations
 import html
 import re
 from base64 import b64decode
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Final, NamedTuple
 
@@ -29,30 +29,35 @@ BETWEEN: Final = "\0\n"
 # The group `secret` is the secret itself. Repetitions that may be tried twice are bounded, so that
 # the patterns take linear time. No possessive quantifier is inside another one, since the `re` of
 # Python 3.11.2 misreads that.
-_FORMS: Final = {
-    "a private key": r"(?P<secret>-----BEGIN (?:[A-Z]{1,20} ){0,4}PRIVATE KEY-----)",
-    "a service's key, by its prefix": r"(?<![A-Za-z0-9])(?P<secret>"
-    r"(?:live|prod|secret)_(?:pub_)?[A-Za-z0-9_]{16,}"
-    r"|test_(?:pub_)?[0-9a-f]{24,}|[sr]k-(?:[a-z]{1,20}-)?[A-Za-z0-9_-]{20,}"
-    r"|gh[pousr]_[A-Za-z0-9]{30,}|(?:AKIA|ASIA)[0-9A-Z]{16})(?![A-Za-z0-9])",
-    "a signed token (JWT)": r"(?<![\w-])(?P<secret>eyJ[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]{8,})",
-    "a bearer token": r"(?i)\bbearer\s{1,9}(?P<secret>[\w.~+/-]{16,})",
-    "credentials in an address": r"://(?P<secret>[^\s/?#@:\"'<>\\]{0,256}:[^\s/?#@\"'<>\\]{0,256}"
-    r"|(?=[^\s/@]{0,99}\d)[^\s/?#@:\"'<>\\]{16,256})@",
-    "an api_key parameter": r"(?i)[?&;]api[-_]?key=(?P<secret>[^&;#\s\"'<>\\]+)",
-}
-# A text of that form contains one of these, in lower case.
-_HINTS: Final = {
-    "a private key": ["private key"],
-    "a service's key, by its prefix": [
-        *("live_", "prod_", "secret_", "test_", "sk-", "rk-", "akia", "asia"),
-        *("ghp_", "gho_", "ghu_", "ghs_", "ghr_"),
-    ],
-    "a signed token (JWT)": ["eyj"],
-    "a bearer token": ["bearer"],
-    "credentials in an address": ["@"],
-    "an api_key parameter": ["key"],
-}
+# A text of the form contains one of the hints, in lower case and separated by commas.
+_FORMS: Final = (
+    (
+        "a private key",
+        "private key",
+        r"(?P<secret>-----BEGIN (?:[A-Z]{1,20} ){0,4}PRIVATE KEY-----)",
+    ),
+    (
+        "a service's key, by its prefix",
+        "live_,prod_,secret_,test_,sk-,rk-,akia,asia,ghp_,gho_,ghu_,ghs_,ghr_",
+        r"(?<![A-Za-z0-9])(?P<secret>"
+        r"(?:live|prod|secret)_(?:pub_)?[A-Za-z0-9_]{16,}"
+        r"|test_(?:pub_)?[0-9a-f]{24,}|[sr]k-(?:[a-z]{1,20}-)?[A-Za-z0-9_-]{20,}"
+        r"|gh[pousr]_[A-Za-z0-9]{30,}|(?:AKIA|ASIA)[0-9A-Z]{16})(?![A-Za-z0-9])",
+    ),
+    (
+        "a signed token (JWT)",
+        "eyj",
+        r"(?<![\w-])(?P<secret>eyJ[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]{8,})",
+    ),
+    ("a bearer token", "bearer", r"(?i)\bbearer\s{1,9}(?P<secret>[\w.~+/-]{16,})"),
+    (
+        "credentials in an address",
+        "@",
+        r"://(?P<secret>[^\s/?#@:\"'<>\\]{0,256}:[^\s/?#@\"'<>\\]{0,256}"
+        r"|(?=[^\s/@]{0,99}\d)[^\s/?#@:\"'<>\\]{16,256})@",
+    ),
+    ("an api_key parameter", "key", r"(?i)[?&;]api[-_]?key=(?P<secret>[^&;#\s\"'<>\\]+)"),
+)
 _HEADER: Final = re.compile(r"(?:\A|\0\n)([\w-]{1,99}): (?!(?i:basic) )([^\r\n\0]+)")
 _BASIC = re.compile(r"(?i)\bbasic\s{1,9}([A-Za-z0-9+/_-]{8,})")
 # The arguments of a call that takes a key.
@@ -61,8 +66,7 @@ _CALL = re.compile(
     r"\(((?:[^()]|\([^()]{0,400}\)){0,400})"
 )
 _CALL_HINTS: Final = (
-    *("connect(", "login(", "session(", "apikey(", "basicauth(", "configuration("),
-    *("set_password(", "setenv("),
+    "connect(,login(,session(,apikey(,basicauth(,configuration(,set_password(,setenv("
 )
 _ARGUMENT = re.compile(r"[\"']([^\s\"'\\]{8,512})\\*[\"']")
 # A name and its value: `key: str = f"x"`, `auth=("x", "")`, `{"key": "x"}`, `<key>x`,
@@ -77,7 +81,7 @@ _ASSIGNMENT = re.compile(
     r"|[\"'](?P<comma>\s{0,9},\s{0,9})(?=[\"']))"
     r"[bfruBFRU]{0,2}\\*(?P<quote>[\"']{0,3})(?P<secret>[^\s\"'\\<>(),;&]{8,512})"
 )
-_NAME_HINTS: Final = ("key", "token", "secret", "pass", "pwd", "auth", "credential")
+_NAME_HINTS: Final = "key,token,secret,pass,pwd,auth,credential"
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 # The words of a name decide: api_key names a key, page_token and key_name do not.
 _KEY_WORD = re.compile("(?:api)?key|token|secret|passw(?:or)?d|pwd|auth(?:orization)?|credentials?")
@@ -115,11 +119,12 @@ def secrets_of(interaction: Interaction) -> Iterator[str]:
     """Yield what looks like a credential in an interaction."""
     for _, content in parts_of(interaction, ""):
         text = content if isinstance(content, str) else content.decode("utf-8", "surrogateescape")
-        if any(True for _ in _suspects_in(text)):
-            for secret in _secrets_in(text):
-                # The first line of a private key: without it, nobody would find the rest.
-                if not secret.startswith("-----BEGIN"):
-                    yield secret
+        if not next(_suspects_in(text), None):
+            continue
+        for secret in _secrets_in(text):
+            # The first line of a private key: without it, nobody would find the rest.
+            if not secret.startswith("-----BEGIN"):
+                yield secret
 
 
 def _secrets_in(text: str) -> Iterator[str]:
@@ -158,29 +163,34 @@ def _suspects_in(text: str) -> Iterator[Suspect]:
     yield from list(_beside_names(text, lower)) or _as_arguments(text, lower)
 
 
-def _has_any(lower: str, hints: Iterable[str]) -> bool:
-    return any(map(lower.__contains__, hints))
+def _has_any(lower: str, hints: str) -> bool:
+    return any(hint in lower for hint in hints.split(","))
 
 
 def _by_form(text: str, lower: str) -> Iterator[Suspect]:
-    for what, form in _FORMS.items():
-        for match in re.finditer(form, text) if _has_any(lower, _HINTS[what]) else ():
+    for what, hints, form in _FORMS:
+        if not _has_any(lower, hints):
+            continue
+        for match in re.finditer(form, text):
             if not _is_placeholder(match["secret"][:512]):
                 yield Suspect(what, match["secret"])
 
 
 def _in_headers(text: str, lower: str) -> Iterator[Suspect]:
     # The same headers that a recording is written without.
-    for name, value in _HEADER.findall(text) if ": " in text else ():
+    for name, value in _HEADER.findall(text):
         if mask_header(name) != "" and not _is_placeholder(value[:512]):
             yield Suspect("a credential in a header", value)
-    for digits in _BASIC.findall(text) if "basic" in lower else ():
-        if _is_basic(digits):
-            yield Suspect("credentials of HTTP Basic", digits)
+    if "basic" in lower:
+        for digits in _BASIC.findall(text):
+            if _is_basic(digits):
+                yield Suspect("credentials of HTTP Basic", digits)
 
 
 def _beside_names(text: str, lower: str) -> Iterator[Suspect]:
-    for match in _ASSIGNMENT.finditer(text) if _has_any(lower, _NAME_HINTS) else ():
+    if not _has_any(lower, _NAME_HINTS):
+        return
+    for match in _ASSIGNMENT.finditer(text):
         if _is_key_beside_name(match):
             name = _name(match)
             # The name itself may be a credential.
@@ -189,8 +199,9 @@ def _beside_names(text: str, lower: str) -> Iterator[Suspect]:
 
 
 def _as_arguments(text: str, lower: str) -> Iterator[Suspect]:
-    calls = _CALL.findall(text) if _has_any(lower, _CALL_HINTS) else ()
-    for argument in _ARGUMENT.findall(" ".join(calls)):
+    if not _has_any(lower, _CALL_HINTS):
+        return
+    for argument in _ARGUMENT.findall(" ".join(_CALL.findall(text))):
         if _is_random(argument):
             yield Suspect("a key as an argument", argument)
 
@@ -206,7 +217,10 @@ def _is_basic(digits: str) -> bool:
         pair = b64decode(digits + "=" * (-len(digits) % 4), altchars=b"-_").decode()
     except ValueError:
         return False
-    return ":" in pair and pair.isprintable() and not all(map(_is_placeholder, pair.split(":", 1)))
+    user, colon, password = pair.partition(":")
+    if not colon or not pair.isprintable():
+        return False
+    return not (_is_placeholder(user) and _is_placeholder(password))
 
 
 def _is_key_beside_name(match: re.Match[str]) -> bool:
@@ -214,9 +228,9 @@ def _is_key_beside_name(match: re.Match[str]) -> bool:
     words = [word.lower() for word in _WORD.findall(_name(match))]
     if not any(map(_KEY_WORD.fullmatch, words)) or any(map(_OTHER_WORD.fullmatch, words)):
         return False
-    is_sure = any(map(_SURE_WORD.fullmatch, words)) and not match["comma"]
     if _DATE.fullmatch(secret):
         return False
+    is_sure = any(map(_SURE_WORD.fullmatch, words)) and not match["comma"]
     if is_sure and match["quote"] and "://" not in secret:
         return bool(re.search(r"\d|.{20}", secret)) and not _is_placeholder(secret)
     return len(secret) >= (8 if is_sure else 12) and _is_random(secret)
@@ -234,14 +248,16 @@ def _is_random(text: str) -> bool:
     """
     if "://" in text or text[0] in "/." or _FILE_PATH.fullmatch(text):
         return False
+    if _is_placeholder(text):
+        return False
     parts = _LONG_PART.findall(text)
-    is_random = any(len(_CHANGE.findall(part)) > max(3, len(part) * 0.2) for part in parts)
-    return is_random and not _is_placeholder(text)
+    return any(len(_CHANGE.findall(part)) > max(3, len(part) * 0.2) for part in parts)
 
 
 def parts_of(interaction: Interaction, where: str) -> Iterator[Part]:
     """Yield each part of an interaction."""
-    request, response = interaction.request, interaction.response
+    request = interaction.request
+    response = interaction.response
     yield f"{where}, address", f"{request.method} {request.uri}"
     yield f"{where}, status", response.reason
     for side, message in (("request", request), ("response", response)):
