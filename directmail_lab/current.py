@@ -192,13 +192,16 @@ def _record(
     try:
         return opened.record(cassette, **options)
     except CassetteInUseError:
-        own = [each._open_cassette for each in _current.opened if each is not opened]
         place = cassette if isinstance(cassette, str | Path) else cassette.name
         path = new_cassette_path(place, opened._folders)
-        if not (same := [each for each in own if each is not None and each.path == path]):
+        is_own = False
+        for each in _current.opened:
+            own = each._open_cassette
+            if each is not opened and own is not None and own.path == path:
+                own.close()
+                is_own = True
+        if not is_own:
             raise
-        for each in same:
-            each.close()
         return opened.record(cassette, **options)
 
 
@@ -260,16 +263,17 @@ def logout() -> None:
     """
     closing = _current.session
     make_current(None)
-    if closing is not None:
-        for account, history in list(_current.histories.items()):
-            if closing._sent in history:
-                del _current.histories[account]
-                history.clear()
-        key = closing.api_key
-        closing.close()
+    if closing is None:
+        return
+    for account, history in list(_current.histories.items()):
+        if closing._sent in history:
+            del _current.histories[account]
+            history.clear()
+    key = closing.api_key
+    closing.close()
+    if key is not None:
         for entry in keyring_entries(closing.base_url):
-            if key is not None:
-                forget_api_key(key, entry=entry)
+            forget_api_key(key, entry=entry)
 
 
 # -- requests ------------------------------------------------------------------------------------
@@ -403,11 +407,15 @@ def burst(n: int, path: str = ME_PATH) -> pd.DataFrame:
     check_number("n", n, least=1)
     opened = session()
     recorded = request_value(opened.client.build_request("GET", path))
-    cassette, first, repeated = opened._open_cassette, len(opened.recording), 0
+    played = opened._open_cassette
+    if played is not None and played.records:
+        played = None
+    first = len(opened.recording)
+    repeated = 0
     with ProgressBar(n, desc=f"GET {path}", unit="request") as bar:
         for _ in range(n):
-            if cassette is not None and not cassette.records:
-                repeated += not cassette.has_unplayed(recorded)
+            if played is not None and not played.has_unplayed(recorded):
+                repeated += 1
             opened.request("GET", path)
             bar.update()
     if repeated:
@@ -592,8 +600,9 @@ def record_without_key() -> ModeChange[Session] | None:
     With a key, ``enter_again()`` records.
     """
     change = _current.without_key
-    is_on = change is not None and change.entered.session is _current.session and change.is_on()
-    return change if is_on else None
+    if change is None or change.entered.session is not _current.session:
+        return None
+    return change if change.is_on() else None
 
 
 def _connect_with_key() -> bool:
@@ -664,7 +673,8 @@ def replay(
 
     def enter() -> Entered[Session]:
         start: str | Path | FileRecording = cassette
-        if (opened := _current.session) is None:
+        opened = _current.session
+        if opened is None:
             opened, start = replaying_session(cassette)
         entered = opened.replay(start, timing=timing, repeat=repeat, matching=matching).entered
         if opened is not _current.session:

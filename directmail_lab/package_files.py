@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import glob
 import tomllib
+from collections.abc import Mapping
 from importlib.metadata import distribution
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from .errors import DirectMailLabError
 from .settings import VERSION
+
+_T = TypeVar("_T")
 
 _PACKAGE: Final = Path(__file__).resolve().parent
 _TUTORIALS: Final = "directmail_lab/packaged/"
@@ -43,12 +46,11 @@ def package_files() -> dict[str, Path]:
             raise DirectMailLabError(
                 "The list of directmail_lab's files is missing.", "Install directmail-lab again."
             )
-        placed = {each.as_posix(): Path(str(each.locate())) for each in files}
-        return {
-            place: path
-            for place, path in placed.items()
-            if place.startswith("directmail_lab/") and path.suffix != ".pyc"
-        }
+        installed = {}
+        for file in files:
+            if file.parts[0] == "directmail_lab" and file.suffix != ".pyc":
+                installed[file.as_posix()] = Path(str(file.locate()))
+        return installed
     settings = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
     build = settings["tool"]["hatch"]["build"]
     moved: dict[str, str] = build["targets"]["wheel"]["sources"]
@@ -68,11 +70,8 @@ def wheel_contents() -> dict[str, bytes]:
     contents = {place: path.read_bytes() for place, path in package_files().items()}
     for installed, source in SHARED_DATA.items():
         data = f"directmail_lab-{VERSION}.data/data/{installed}"
-        contents |= {
-            data + place.removeprefix(source): content
-            for place, content in contents.items()
-            if place.startswith(source)
-        }
+        for place, content in _below(source, contents).items():
+            contents[data + place] = content
     for name in ("METADATA", "entry_points.txt", "licenses/LICENSE"):
         text = distribution("directmail-lab").read_text(name) or ""
         contents[f"{about}/{name}"] = text.encode()
@@ -86,8 +85,11 @@ def wheel_contents() -> dict[str, bytes]:
 
 def tutorial_files() -> dict[str, Path]:
     """Return each file of the tutorials, by its place such as ``notebooks/README.md``."""
+    return _below(_TUTORIALS, package_files())
+
+
+def _below(start: str, files: Mapping[str, _T]) -> dict[str, _T]:
+    """Return the files whose place begins with ``start``, by the rest of it."""
     return {
-        place.removeprefix(_TUTORIALS): path
-        for place, path in package_files().items()
-        if place.startswith(_TUTORIALS)
+        place.removeprefix(start): file for place, file in files.items() if place.startswith(start)
     }

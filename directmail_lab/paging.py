@@ -272,9 +272,10 @@ class _Pager:
                 self._advice = _NAME_THE_WAY
             return None
         of(self.session.check(response)).is_page = True
-        links = response.links.items()
-        following = [link for rel, link in links if "next" in str(rel).lower().split()]
-        link = following[0].get("url") if following else None
+        link = None
+        for rel, each in response.links.items():
+            if link is None and "next" in str(rel).lower().split():
+                link = each.get("url")
         body, _ = read_json(response.content, response.charset_encoding)
         page = read_page(dict(url.params), response.headers.items(), link, body)
         if not self._is_repeated(url, page):
@@ -297,11 +298,10 @@ class _Pager:
         answer = self._pages.next_of(page)
         if answer is not None:
             return self._url_of(url, answer)
-        self._problem = (
-            "The last page says that there are more, but not how to request them."
-            if self._pages.says_more
-            else "There may be more: the last page does not say that it is the last."
-        )
+        if self._pages.says_more:
+            self._problem = "The last page says that there are more, but not how to request them."
+        else:
+            self._problem = "There may be more: the last page does not say that it is the last."
         token = uncertain_token(page)
         self._advice = f'cursor="{token}"' if token else _NAME_THE_WAY
         return None
@@ -317,9 +317,12 @@ class _Pager:
         pages = self._pages
         if not self._problem and not pages.is_short:
             return
-        came = "no list of records" if pages.received is None else plural(pages.received, "record")
-        if pages.is_short:
+        if pages.received is None:
+            came = "no list of records"
+        elif pages.is_short:
             came = f"{pages.received:,} of {plural(pages.total, 'record')}"
+        else:
+            came = plural(pages.received, "record")
         text = f"GET {self.path}: {came} came. {self._problem}"
         if self._advice:
             text += f' For all, name the parameter: pages("{self.path}", {self._advice}).'

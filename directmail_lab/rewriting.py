@@ -54,15 +54,15 @@ class Rewriting:
         CassetteError
             An address leads to a recorded host that this server does not answer for.
         """
-        headers = tuple(
-            (name, self._own_header(value) if name.lower() in _HEADERS else value)
-            for name, value in response.headers
-        )
-        response = replace(response, headers=headers)
-        if "json" not in (header(headers, "content-type") or ""):
+        headers = []
+        for name, value in response.headers:
+            is_address = name.lower() in _HEADERS
+            headers.append((name, self._own_header(value) if is_address else value))
+        response = replace(response, headers=tuple(headers))
+        if "json" not in (header(response.headers, "content-type") or ""):
             return response
         try:
-            text = unpack(response.body, header(headers, "content-encoding") or "")
+            text = unpack(response.body, header(response.headers, "content-encoding") or "")
         except ValueError:  # the body is not compressed as its header says
             return response
         own = self._own_text(text.decode("latin-1")).encode("latin-1")

@@ -118,14 +118,11 @@ class Handler(BaseHTTPRequestHandler):
         body = bytearray()
         while True:
             size = _number(self._line().partition(";")[0].rstrip(), 16)
-            if not size:
-                break
             body += self._read(size, before=len(body))
             if self._line():
-                raise ValueError("a chunk is longer than it says")
-        if self._line():
-            raise ValueError("trailers are not supported")
-        return bytes(body)
+                raise ValueError("a chunk is longer than it says, or has trailers")
+            if not size:
+                return bytes(body)
 
     def _line(self) -> str:
         return self.rfile.readline(_LONGEST_LINE).decode("latin-1").rstrip("\r\n")
@@ -265,9 +262,10 @@ def _number(text: str, base: Literal[10, 16] = 10) -> int:
 
 def _is_http(response: Response) -> bool:
     """Return whether HTTP can carry a response. A stranger's cassette may contain anything."""
-    return 200 <= response.status <= 999 and all(
-        TOKEN.fullmatch(name) and _VALUE.fullmatch(value) for name, value in response.headers
-    )
+    for name, value in response.headers:
+        if not TOKEN.fullmatch(name) or not _VALUE.fullmatch(value):
+            return False
+    return 200 <= response.status <= 999
 
 
 def json_response(status: int, value: object, headers: Headers = ()) -> Response:

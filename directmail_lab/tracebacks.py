@@ -48,14 +48,16 @@ def clear_locals(error: BaseException, handled: BaseException | None = None) -> 
         The error that the caller was handling when the call began. It is not changed.
     """
     waiting: list[BaseException | None] = [error]
-    seen = {id(None), id(handled)}
+    seen = {id(handled)}
     while waiting:
         each = waiting.pop()
-        if each is not None and id(each) not in seen:
-            seen.add(id(each))
-            traceback.clear_frames(each.__traceback__)
-            waiting += [each.__cause__, each.__context__]
-            waiting += each.exceptions if isinstance(each, BaseExceptionGroup) else ()
+        if each is None or id(each) in seen:
+            continue
+        seen.add(id(each))
+        traceback.clear_frames(each.__traceback__)
+        waiting += [each.__cause__, each.__context__]
+        if isinstance(each, BaseExceptionGroup):
+            waiting += each.exceptions
 
 
 def is_deliberate(error: BaseException) -> bool:
@@ -131,8 +133,12 @@ def warn_caller(message: str) -> None:
 
 def _is_ours(frame: FrameType) -> bool:
     """Return whether a frame belongs to this package or to httpx, and not to the user's code."""
-    library = str(frame.f_globals.get("__name__")).partition(".")[0]
-    return library == __name__.partition(".")[0] or library.startswith("httpx")
+    library = _library_of(frame)
+    return library == __package__ or library.startswith("httpx")
+
+
+def _library_of(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__")).partition(".")[0]
 
 
 def _masked(literal: re.Match[str]) -> str:
@@ -153,12 +159,12 @@ def _masked(literal: re.Match[str]) -> str:
 def _callers_lines(error: BaseException) -> Iterator[str]:
     shell = running_ipython()
     for frame, number in traceback.walk_tb(error.__traceback__):
-        library = str(frame.f_globals.get("__name__")).partition(".")[0]
-        if library in ("IPython", "ipykernel", "contextlib"):
+        if _library_of(frame) in ("IPython", "ipykernel", "contextlib"):
             continue
         if _is_ours(frame):
             return
         place = traceback.FrameSummary(frame.f_code.co_filename, number, "")
         cell = shell and shell.compile.format_code_name(place.filename)
+        name = " ".join(cell) if cell else place.filename
         line = _LONG_TEXT.sub(_masked, place.line or "")
-        yield f"{' '.join(cell) if cell else place.filename}, line {number}: {line}"
+        yield f"{name}, line {number}: {line}"

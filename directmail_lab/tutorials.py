@@ -21,7 +21,10 @@ def shared_notebook(folder: Path) -> Path | None:
 
     ``folder`` is what was unpacked, or the ``notebooks`` in it.
     """
-    for shared in (folder, folder.parent) if folder.name == "notebooks" else (folder,):
+    places = [folder]
+    if folder.name == "notebooks":
+        places.append(folder.parent)
+    for shared in places:
         notebooks = sorted((shared / "notebooks").glob("*.ipynb"))
         if notebooks and any(shared.glob("directmail_lab-*.whl")):
             return notebooks[0]
@@ -75,7 +78,8 @@ def _title(notebook: Path) -> str:
 def _name_this_python(notebook: Path) -> None:
     """Write this Python's version into a notebook; else JupyterLab does, and marks it unsaved."""
     content = json.loads(notebook.read_text(encoding="utf-8"))
-    content["metadata"].setdefault("language_info", {})["version"] = sys.version.split()[0]
+    language = content["metadata"].setdefault("language_info", {})
+    language["version"] = sys.version.split()[0]
     text = json.dumps(content, ensure_ascii=False, indent=1)
     notebook.write_text(f"{text}\n", encoding="utf-8")
 
@@ -100,16 +104,19 @@ def explore_cells(cassette: str) -> tuple[str, ...]:
     )
 
 
-def notebook_of(cells: Iterable[str]) -> dict[str, Any]:
+def notebook_of(sources: Iterable[str]) -> dict[str, Any]:
     """Return a notebook of these cells in nbformat's form. A cell that contains ``dm.`` is code."""
-    code: dict[str, Any] = {"cell_type": "code", "execution_count": None, "outputs": []}
     kernel = {"name": "python3", "display_name": "Python 3 (ipykernel)", "language": "python"}
+    cells = []
+    for number, source in enumerate(sources):
+        cell: dict[str, Any] = {"id": f"cell-{number}", "metadata": {}, "source": source}
+        if "dm." in source:
+            cell.update(cell_type="code", execution_count=None, outputs=[])
+        else:
+            cell.update(cell_type="markdown")
+        cells.append(cell)
     return {
-        "cells": [
-            {"id": f"cell-{number}", "metadata": {}, "source": source}
-            | (code if "dm." in source else {"cell_type": "markdown"})
-            for number, source in enumerate(cells)
-        ],
+        "cells": cells,
         "metadata": {"kernelspec": kernel},
         "nbformat": 4,
         "nbformat_minor": 5,

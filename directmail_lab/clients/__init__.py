@@ -123,9 +123,11 @@ def _place(method: str, url: httpx.URL) -> tuple[str, ...]:
 
     That is the query, escapes, ``..``, other characters than those of ASCII, and the user name.
     """
-    path = _NOT_ASCII.sub("", url.path)
-    end = "/" if path.endswith("/") else ""
-    return method, *map(str, origin_of(url)), normpath(path).strip("/") + end
+    written = _NOT_ASCII.sub("", url.path)
+    path = normpath(written).strip("/")
+    if written.endswith("/"):
+        path += "/"
+    return method, *map(str, origin_of(url)), path
 
 
 def url_of(text: str) -> httpx.URL:
@@ -148,13 +150,14 @@ def as_httpx(request: Any, send: Callable[[httpx.Request], Any] | None = None) -
     If ``send`` is given, it sends the request instead of the session's connections: see `Call`.
     """
     body = body_of(request)
-    wants_key = send is not None or call_of(request).wants_key
+    stream = Body(request.stream) if body is None else httpx.ByteStream(body)
+    call = Call(wants_key=send is not None or call_of(request).wants_key, send=send)
     copy = httpx.Request(
         request.method,
         url_of(str(request.url)),
         headers=request.headers.raw,
-        stream=Body(request.stream) if body is None else httpx.ByteStream(body),
-        extensions={**request.extensions, EXTENSION: Call(wants_key, send=send)},
+        stream=stream,
+        extensions={**request.extensions, EXTENSION: call},
     )
     if body is not None:
         copy.read()

@@ -38,6 +38,11 @@ _STATUS: Final = re.compile(r"(\d+), message=['\"](.*)['\"], url=", re.DOTALL)
 # The response for the connection that a task is about to open.
 _response: ContextVar[_Coming | None] = ContextVar("response", default=None)
 
+_CONNECTOR_ERRORS: Final = (
+    aiohttp.ClientConnectorError,
+    aiohttp.ClientConnectorCertificateError,
+)
+
 # The first row that fits an error counts. A replay without the name of an error raises the last
 # class of a row.
 _KINDS: Final = (
@@ -173,8 +178,8 @@ class _Exchange(Exchange):
             if is_signed:
                 del headers["authorization"]
         pairs = list(raw.raw_headers)
-        is_packed = self._is_unpacked and "content-encoding" in raw.headers
-        if is_packed and self._request.method != "HEAD":
+        is_unpacked = self._is_unpacked and "content-encoding" in raw.headers
+        if is_unpacked and self._request.method != "HEAD":
             pairs = [pair for pair in pairs if pair[0].lower() not in _OF_PACKED]
             # In chunks, so that a body that breaks off has no end.
             pairs.append((b"transfer-encoding", b"chunked"))
@@ -215,16 +220,16 @@ class _Exchange(Exchange):
         if not (isinstance(kind, type) and issubclass(kind, aiohttp.ClientError)):
             rows = (classes[-1] for theirs, classes in _KINDS if isinstance(error, theirs))
             kind = next(rows, aiohttp.ClientConnectionError)
+        arguments: tuple[Any, ...] = (failed.text,)
+        about: dict[str, Any] = {}
         if issubclass(kind, aiohttp.ClientResponseError):
+            arguments = (self._request.request_info, ())
             status = _STATUS.match(failed.text)
-            about = {"status": int(status[1]), "message": status[2]} if status else {}
-            response: BaseException = kind(self._request.request_info, (), **about)
-            return response
-        if issubclass(kind, aiohttp.ClientConnectorError | aiohttp.ClientConnectorCertificateError):
-            problem = ConnectionRefusedError(0, failed.text)
-            refused: BaseException = kind(self._request.connection_key, problem)
-            return refused
-        failure: BaseException = kind(failed.text)
+            if status:
+                about = {"status": int(status[1]), "message": status[2]}
+        elif issubclass(kind, _CONNECTOR_ERRORS):
+            arguments = (self._request.connection_key, ConnectionRefusedError(0, failed.text))
+        failure: BaseException = kind(*arguments, **about)
         return failure
 
     async def _guarded(self, parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:

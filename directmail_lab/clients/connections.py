@@ -454,9 +454,13 @@ def _of_python(error: httpx.RequestError, failed: Failure) -> Exception:
     kind: Any = None
     for place in (builtins, http_client, socket, ssl):
         kind = kind or getattr(place, failed.name, None)
+    is_known = isinstance(kind, type) and issubclass(kind, OSError | http_client.HTTPException)
     number = _ERRNO.search(failed.text)
-    if not (isinstance(kind, type) and issubclass(kind, OSError | http_client.HTTPException)):
+    arguments: tuple[Any, ...] = (failed.text,)
+    if number:
+        arguments = (int(number[1]), number[2])
+    if not is_known:
         usual = next(usual for theirs, usual in _USUAL if isinstance(error, theirs))
         kind = OSError if number else usual
-    failure: Exception = kind(int(number[1]), number[2]) if number else kind(failed.text)
+    failure: Exception = kind(*arguments)
     return failure
