@@ -13,15 +13,15 @@ from typing import Final, Literal
 
 from ..cassettes import Cassette, MemoryRecording, Played
 from ..errors import AddressError, NotConnectedError
-from ..exchange.values import LEFT, NoResponse, Response
+from ..exchange.values import NoResponse, Response
 from ..http import httpx, httpx_error, httpx_response, is_write, request_value
 from ..tracebacks import warn_caller
 from . import Transport
-from .extensions import call_of
+from .extensions import EXTENSION, Received, call_of
 from .network import lost_response
-from .observer import Observer
+from .observer import USUAL_REASONS, Observer
 from .recording import CANCELLED
-from .writes import SentWrite, SentWrites, is_compared, is_sent_again, sent_when
+from .writes import UNGUARDED, SentWrite, SentWrites, is_sent_again, sent_when
 
 ModeName = Literal["live", "record", "replay"]
 
@@ -121,32 +121,30 @@ class ModeTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         mode = self.mode
-        is_compared_write = is_write(request) and is_compared(request, mode.cassette)
-        if is_compared_write or mode.cassette is not None:
+        guard = self.sent_writes.guard(request, mode.recording, mode.cassette)
+        if mode.cassette is not None or guard is not UNGUARDED:
             request.read()
-        if not (played := _played_for(request, mode)):
-            if not is_compared_write:
-                return mode.inner.handle_request(request)
-            with self.sent_writes.sending(request, mode.recording, mode.cassette) as earlier:
-                if earlier is not None:
-                    return self._kept(request, earlier, mode)
-                return mode.inner.handle_request(request)
+        played = _played_for(request, mode)
+        if not played:
+            with guard as earlier:
+                if earlier is None:
+                    return mode.inner.handle_request(request)
+            return self._kept(request, earlier, mode)
         if mode.latency_factor:
             time.sleep(_pause_s(mode, played[-1]))
         return self._played(request, played, mode)
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         mode = self.mode
-        is_compared_write = is_write(request) and is_compared(request, mode.cassette)
-        if is_compared_write or mode.cassette is not None:
+        guard = self.sent_writes.guard(request, mode.recording, mode.cassette)
+        if mode.cassette is not None or guard is not UNGUARDED:
             await request.aread()
-        if not (played := _played_for(request, mode)):
-            if not is_compared_write:
-                return await mode.inner.handle_async_request(request)
-            with self.sent_writes.sending(request, mode.recording, mode.cassette) as earlier:
-                if earlier is not None:
-                    return self._kept(request, earlier, mode)
-                return await mode.inner.handle_async_request(request)
+        played = _played_for(request, mode)
+        if not played:
+            with guard as earlier:
+                if earlier is None:
+                    return await mode.inner.handle_async_request(request)
+            return self._kept(request, earlier, mode)
         if mode.latency_factor:
             await asyncio.sleep(_pause_s(mode, played[-1]))
         if played[-1].response.no_response is not None:
@@ -154,25 +152,29 @@ class ModeTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         return self._played(request, played, mode)
 
     def _played(self, request: httpx.Request, played: list[Played], mode: Mode) -> httpx.Response:
-        """Observe each attempt, and return the response to the last one.
+        """Keep each attempt, and return the response to the last one.
 
         If no response came to it, raise the client's error for that.
         """
-        assert mode.cassette is not None
+        cassette = mode.cassette
+        assert cassette is not None
+        state = call_of(request).state
         for each in played:
-            response = httpx_response(each.response)
-            self._observe.played(mode.recording, request, response, mode.cassette, each)
-        if mode.cassette.records and is_write(request):
-            self.sent_writes.add_played(request, mode.recording, mode.cassette)
+            state.attempt += 1
+            state.number = mode.recording.add_played(cassette, each, attempt=state.attempt)
+            received = Received(mode.recording, state.number)
+            self._observe.tell(received)
+        if cassette.records and is_write(request):
+            self.sent_writes.add_played(request, mode.recording, cassette)
         stored = each.response
         if stored.no_response is not None:
             raise _failure_of(stored.no_response, stored.reason, request)
-        if stored.broke_off is not None:
-            failure = _failure_of(stored.broke_off, _text_of(stored), request)
-            cancelled_in_s = _cancelled_in_s(request, each, mode)
-            response.stream = _BrokenBody(stored.body, failure, cancelled_in_s)
-        elif stored.incomplete == LEFT:
-            response.stream = _LeftBody(stored.body, partial(mode.cassette.note_end, each))
+        response = httpx_response(stored)
+        response.extensions[EXTENSION] = received
+        if stored.reason not in USUAL_REASONS:
+            self._observe.hide_reason(response)
+        if stored.incomplete:
+            response.stream = _cut_body(request, each, mode)
         return response
 
     def _kept(self, request: httpx.Request, earlier: SentWrite, mode: Mode) -> httpx.Response:
@@ -199,41 +201,41 @@ class ModeTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         return response
 
 
-class _BrokenBody(httpx.SyncByteStream, httpx.AsyncByteStream):
-    """A recorded body that broke off: what arrived of it, then the error."""
+class _CutBody(httpx.SyncByteStream, httpx.AsyncByteStream):
+    """A recorded body that broke off, or that its reader left: what was read of it.
 
-    def __init__(self, body: bytes, failure: Exception, cancelled_in_s: float) -> None:
+    ``at_end`` is called if a reader comes to the end, and may raise the error.
+    """
+
+    def __init__(
+        self, body: bytes, at_end: Callable[[], object], cancelled_in_s: float = 0.0
+    ) -> None:
         self._body = body
-        self._failure = failure
+        self._at_end = at_end
         self._cancelled_in_s = cancelled_in_s
 
     def __iter__(self) -> Iterator[bytes]:
         yield self._body
-        raise self._failure
+        self._at_end()
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         yield self._body
         await _wait_for_cancel(self._cancelled_in_s)
-        raise self._failure
-
-
-class _LeftBody(httpx.SyncByteStream, httpx.AsyncByteStream):
-    """A recorded body that its reader left: what was read of it, then the end.
-
-    ``at_end`` is called if a reader comes to the end.
-    """
-
-    def __init__(self, body: bytes, at_end: Callable[[], object]) -> None:
-        self._body = body
-        self._at_end = at_end
-
-    def __iter__(self) -> Iterator[bytes]:
-        yield self._body
         self._at_end()
 
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        yield self._body
-        self._at_end()
+
+def _cut_body(request: httpx.Request, played: Played, mode: Mode) -> _CutBody:
+    stored = played.response
+    kind = stored.broke_off
+    if kind is None:
+        assert mode.cassette is not None
+        return _CutBody(stored.body, partial(mode.cassette.note_end, played))
+    failure = _failure_of(kind, _text_of(stored), request)
+
+    def fail() -> None:
+        raise failure
+
+    return _CutBody(stored.body, fail, _cancelled_in_s(request, played, mode))
 
 
 def _failure_of(kind: NoResponse, text: str, request: httpx.Request) -> Exception:
@@ -255,10 +257,11 @@ def _played_for(request: httpx.Request, mode: Mode) -> list[Played]:
             "print it.",
             "Leave it out: the session adds the key by itself.",
         )
-    call.state.attempt = 0
-    call.state.recorded = 0
+    state = call.state
+    state.attempt = 0
+    state.recorded = 0
     cassette = mode.cassette
-    if cassette is None or (is_sent_again(request) and cassette.records):
+    if cassette is None or (cassette.records and is_sent_again(request)):
         return []
     if cassette.updates:  # then it replays nothing
         cassette.refuse_if_full()

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, Final
 
-from ..cassettes import Cassette, MemoryRecording, Played, RawInteraction
+from ..cassettes import MemoryRecording, RawInteraction
 from ..display import CONTROLS
 from ..exchange.operations import below
 from ..http import body_of, httpx
@@ -18,7 +18,7 @@ from .extensions import EXTENSION, Received, call_of
 
 _log: Final = logging.getLogger(__name__)
 
-_USUAL_REASONS: Final = frozenset({"", *(status.phrase for status in HTTPStatus)})
+USUAL_REASONS: Final = frozenset({"", *(status.phrase for status in HTTPStatus)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Observer:
         ``body`` is None if it was not read yet; see `MemoryRecording.add_body`. ``about`` are other
         fields of the reading. Without ``is_told``, the listeners wait for `tell`.
         """
-        _hide_key(response, self.redactor.text)
+        self._hide_key(response)
         state = call_of(request).state
         state.attempt += 1
         url = request.url
@@ -83,23 +83,6 @@ class Observer:
             self.tell(received)
         return received
 
-    def played(
-        self,
-        recording: MemoryRecording,
-        request: httpx.Request,
-        response: httpx.Response,
-        cassette: Cassette,
-        played: Played,
-    ) -> None:
-        """Add a response that a cassette played to a recording."""
-        _hide_key(response, self.redactor.text, keeps_cookies=played.is_original)
-        state = call_of(request).state
-        state.attempt += 1
-        state.number = recording.add_played(cassette, played, attempt=state.attempt)
-        received = Received(recording, state.number)
-        response.extensions[EXTENSION] = received
-        self.tell(received)
-
     def tell(self, received: Received) -> None:
         """Call the listeners with the reading of a response."""
         for listener in list(self.listeners.values()):
@@ -110,19 +93,16 @@ class Observer:
             except Exception:  # a callback must not cost the caller a good response
                 _log.exception("An on_reading callback failed")
 
-
-def _hide_key(
-    response: httpx.Response, redacted: Callable[[str], str], *, keeps_cookies: bool = False
-) -> None:
-    """Remove the key from the reason phrase and the cookies, and control characters from both.
-
-    The caller of a replay may need the cookies that another program recorded.
-    """
-    reason = response.reason_phrase
-    if reason not in _USUAL_REASONS:
-        shown = CONTROLS.sub(" ", redacted(reason))
+    def hide_reason(self, response: httpx.Response) -> None:
+        """Remove the key and control characters from an unusual reason phrase."""
+        shown = CONTROLS.sub(" ", self.redactor.text(response.reason_phrase))
         response.extensions["reason_phrase"] = shown.encode("ascii", "replace")
-    if "set-cookie" in response.headers and not keeps_cookies:
-        cookies = "\n".join(response.headers.get_list("set-cookie"))
-        if redacted(cookies) != cookies:
-            del response.headers["set-cookie"]
+
+    def _hide_key(self, response: httpx.Response) -> None:
+        """Remove the key from the reason phrase and the cookies."""
+        if response.reason_phrase not in USUAL_REASONS:
+            self.hide_reason(response)
+        if "set-cookie" in response.headers:
+            cookies = "\n".join(response.headers.get_list("set-cookie"))
+            if self.redactor.text(cookies) != cookies:
+                del response.headers["set-cookie"]

@@ -11,7 +11,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -30,6 +30,9 @@ from .network import NOT_SENT
 
 IF_SENT: Final = "if_sent"
 """The key of the choice in a request's ``extensions``; `Session.request` has it as a parameter."""
+
+UNGUARDED: Final = nullcontext()
+"""The block for a request that may be sent again."""
 
 _DEFAULT: Final = Matching()
 
@@ -170,8 +173,25 @@ class SentWrites:
                     found[each.at, each.status] = each
         return list(found.values())
 
+    def guard(
+        self, request: httpx.Request, recording: MemoryRecording, cassette: Cassette | None
+    ) -> AbstractContextManager[SentWrite | None]:
+        """Return the block in which a request is sent: see `_sending`; `UNGUARDED` for most.
+
+        A write is compared with others, for which its body is read. A live session sends a large
+        body, or one of unknown size, as it reads it.
+        """
+        sends = cassette is None or cassette.records
+        if not (sends and is_write(request)) or call_of(request).state.sent is Sent.REDIRECTED:
+            return UNGUARDED
+        size = request.headers.get("content-length", "")
+        is_small = size.isdecimal() and int(size) <= MAX_UNPACKED_BYTES
+        if cassette is None and not is_small and body_of(request) is None:
+            return UNGUARDED
+        return self._sending(request, recording, cassette)
+
     @contextmanager
-    def sending(
+    def _sending(
         self, request: httpx.Request, recording: MemoryRecording, cassette: Cassette | None
     ) -> Iterator[SentWrite | None]:
         """Note a write that is sent within this block.
@@ -280,20 +300,6 @@ def _answered(recording: Recording, number: int, execution: Execution | None = N
 def is_sent_again(request: httpx.Request) -> bool:
     """Return whether the caller wants a write to be sent, even if it was sent before."""
     return request.extensions.get(IF_SENT) == "send" and is_write(request)
-
-
-def is_compared(request: httpx.Request, cassette: Cassette | None) -> bool:
-    """Return whether a write is compared with others, for which its body is read.
-
-    A live session sends a large body, or one of unknown size, as it reads it.
-    """
-    if call_of(request).state.sent is Sent.REDIRECTED:
-        return False
-    if cassette is not None:
-        return True
-    size = request.headers.get("content-length", "")
-    is_small = size.isdecimal() and int(size) <= MAX_UNPACKED_BYTES
-    return is_small or body_of(request) is not None
 
 
 def sent_when(write: SentWrite) -> str:
