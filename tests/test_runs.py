@@ -38,7 +38,7 @@ from vcr.persisters.filesystem import FilesystemPersister
 from vcr.serializers import yamlserializer
 
 import directmail_lab as dm
-from directmail_lab.cassettes import Cassette, Matching, read_cassette, recorder
+from directmail_lab.cassettes import Cassette, Matching, earlier_runs, read_cassette, recorder
 from directmail_lab.cassettes.convert import repair
 from directmail_lab.credentials import ApiKey
 from directmail_lab.errors import (
@@ -85,7 +85,7 @@ def killed(cassette: Cassette) -> None:
     running._locks.close()
     if running._writer is not None:
         running._writer.release()
-    recorder._runs.clear()
+    earlier_runs._runs.clear()
 
 
 def old(body: str = "old", *, status: int = 200, path: str = "/0") -> Interaction:
@@ -254,10 +254,10 @@ def test_a_failure_replaces_no_success_and_is_not_played(days: Path, status: int
     assert [body for _, body in bodies(days)] == [b"a", b"b", b"one", b"two", b"failed"]
     assert list(interactions(days)["status"]) == [200] * 4 + [status]
     assert played(days, 3) == [b"a", b"b", b"b"]
-    recorder._runs.clear()
+    earlier_runs._runs.clear()
     update(days, old("again", status=status))
     assert [body for _, body in bodies(days)] == [b"a", b"b", b"one", b"two", b"again"]
-    recorder._runs.clear()
+    earlier_runs._runs.clear()
     update(days, old("new"))
 
     assert [body for _, body in bodies(days)] == [b"one", b"two", b"new"]
@@ -266,7 +266,7 @@ def test_a_failure_replaces_no_success_and_is_not_played(days: Path, status: int
 def test_a_failure_is_played_until_there_is_a_success(tmp_path: Path) -> None:
     """A 401 replaces a 401, and a 200 of the same run is played in its place."""
     path = update(tmp_path / "tour.yaml", old("first", status=401))
-    recorder._runs.clear()
+    earlier_runs._runs.clear()
     update(path, old("second", status=401))
     assert bodies(path) == [("/0", b"second")]
     assert played(path) == [b"second"]
@@ -1050,7 +1050,7 @@ def test_all_addresses_of_this_machine_are_one(tmp_path: Path) -> None:
     """The stand-in has another port each time."""
     urls = ["http://127.0.0.1:5001", "http://127.0.0.1:5002", "http://localhost:5003"]
     for day, url in enumerate(urls):
-        recorder._runs.clear()
+        earlier_runs._runs.clear()
         with opened(tmp_path / "tour.yaml", "update", base_url=url) as cassette:
             cassette.record(answered(get("/0", base=url), f"{day}"))
 

@@ -32,11 +32,12 @@ from ..redaction import Redactor
 from ..settings import is_loopback, origin_of
 from ..tracebacks import warn_caller
 from .convert import notice_of_contents
+from .earlier_runs import unfinished_files
 from .files import FileRecording, read_cassette
 from .library import cassette_name, find_cassette, new_cassette_path
 from .matching import Matching
 from .player import Call, Player
-from .recorder import Begun, Ending, Recorder, Written, open_recorder, unfinished_files
+from .recorder import Begun, Ending, Recorder, Written, open_recorder
 from .users import User, differing, recorded_user, shows_user, user_in
 
 BeforeRecord = Callable[[Interaction], Interaction | None]
@@ -192,7 +193,7 @@ class Cassette:
         self.updates, self._aside = record_mode in ("update", "all"), aside and record_mode == "all"
         if self.records:
             self._recorder = self._open_recorder()
-            self._recording = self._recorder.recording
+            self._recording = self._recorder.earlier.recording
             if self.updates and not self._aside:
                 self._refuse_other_address(base_url)
         else:

@@ -16,9 +16,9 @@ from ..redaction import Redactor
 from ..redaction.key import REDACTED
 from ..redaction.personal import count_personal, personal_notice, texts_of
 from ..redaction.suspects import credentials_in, secrets_of
+from .earlier_runs import unfinished_files
 from .files import FileRecording, read_cassette, recover
 from .library import Version, command_name, create, locked, version_of
-from .recorder import unfinished_files
 from .writer import redacted_metadata, write_cassette
 
 Layout = Literal["lines", "vcrpy", "json", "har"]
@@ -140,7 +140,7 @@ def repair(path: Path) -> list[str]:
 
     Every whole interaction in our layout is kept, and one that was cut off is removed. All other
     text of a damaged file goes to a file of its own. A file that a recording left next to the
-    cassette is named, and stays (see `recorder.unfinished_files`).
+    cassette is named, and stays (see `earlier_runs.unfinished_files`).
     """
     problems: list[str] = []
     with locked(path) as file:

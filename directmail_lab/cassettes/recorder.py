@@ -10,10 +10,9 @@ from __future__ import annotations
 import os
 import shutil
 import weakref
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from tempfile import SpooledTemporaryFile
@@ -21,13 +20,14 @@ from typing import Any, Final, Literal, NamedTuple
 
 from ..errors import CassetteError, CassetteFormatError, CassetteInUseError
 from ..exchange.bodies import missing_body
-from ..exchange.values import Interaction, Request, Response, fails, is_write, may_be_done
+from ..exchange.values import Interaction, Request, is_write, may_be_done
 from ..redaction import Redactor
 from . import layout
+from .earlier_runs import EarlierRuns, unused_file
 from .files import MAX_FILE_BYTES, FileRecording, read_cassette
-from .library import Version, locked, patiently, version_of
+from .library import locked, patiently, version_of
 from .matching import Matching
-from .player import Call, Player
+from .player import Player
 from .writer import LineWriter, header_text, write_cassette
 
 Ending = Literal["merge", "replace", "aside"]
@@ -73,17 +73,6 @@ class _Entry(NamedTuple):
     is_write: bool
 
 
-_Key = tuple[Call, int, bool, bool]
-"""The first old response to a request, how many there are, and what the new response is.
-
-That is whether it is a fallback, and whether it refuses a write.
-"""
-
-_runs: Final[dict[Path, tuple[Version | None, int]]] = {}
-"""For each cassette that this process recorded: the version that it left, and how many of the
-interactions are from runs before its last one."""
-
-
 class Recorder:
     """Appends redacted interactions to a file, and keeps the cassette locked until `close`.
 
@@ -102,11 +91,14 @@ class Recorder:
         Tells which requests are the same.
     notice
         Called with a sentence if another program changed the file.
+    updates
+        Whether everything is recorded again: a new interaction replaces those of earlier runs to
+        the same request. The others stay, as in vcrpy.
 
     Attributes
     ----------
-    recording
-        As given.
+    earlier
+        What is in the cassette's file, and what earlier runs left.
     closed
         Whether the recording has ended and the lock was released.
     """
@@ -122,16 +114,19 @@ class Recorder:
         metadata: Mapping[str, object],
         notice: Callable[[str], None],
         matching: Matching,
+        updates: bool = False,
     ) -> None:
         self._path = path
         self._file = file
-        self.recording = recording
         self._locks = locks
         # If a field was once redacted in a cassette, later recordings to it redact it too.
         self._redactor = redactor.extended(recording.redact)
         self._metadata = metadata
         self._notice = notice
         self._matching = matching
+        self._updates = updates
+        base_url = metadata.get("base_url")
+        self.earlier = EarlierRuns(path, recording, matching, self._redactor, base_url)
         self._writer: LineWriter | None = None
         self._process = os.getpid()
         self._said_forked = False
@@ -143,8 +138,6 @@ class Recorder:
         self._write_texts = _WriteTexts()
         # How many credentials the redactor knew when it began to write.
         self._learned: int | None = None
-        self._asked: set[_Key] = set()
-        self._unfinished: dict[Path, tuple[Version | None, Player, FileRecording]] = {}
 
     # -- write -----------------------------------------------------------------------------------
 
@@ -187,14 +180,18 @@ class Recorder:
             response = interaction.response
             response = replace(response, body=missing_body(len(response.body)))
             entry = self._entry_of(replace(interaction, response=response))
-        key, replaced = self._replaced_by(entry)
-        dropped = {*replaced, *self._dropped}
+        dropped = self._dropped.copy()
+        key = None
+        if self._updates and self.earlier.count and not self._is_moved:
+            key, replaced = self.earlier.replaced_by(
+                entry.interaction, is_write=entry.is_write, replaced=self._replaced
+            )
+            dropped.update(replaced)
         if begun is not None:
             dropped.update(self._places_of(begun))
         self._append(writer, entry, dropped)
         self._dropped.clear()
-        if key is not None:
-            self._asked.add(key)
+        self.earlier.note(key)
         if begun in self._begun:
             self._begun.remove(begun)
         written = entry.interaction
@@ -226,7 +223,9 @@ class Recorder:
         elif not self._writer.is_in_place() or (
             entry.is_write and not self._writer.ends_as_written()
         ):
-            self._move_beside()
+            changed = self._writer
+            self._writer = self._open_beside(self._lost(changed))
+            changed.release()
         if self._writer.extent.size + len(entry.text) > MAX_FILE_BYTES and self._replaced:
             self._writer.release()
             self._writer = None
@@ -252,27 +251,29 @@ class Recorder:
         if entry.is_write:
             self._write_texts.add(writer.extent.number - 1, entry.text)
 
-    def _replaced_by(self, new: _Entry) -> tuple[_Key | None, list[int]]:  # noqa: ARG002
-        """Return the indexes of the interactions of earlier runs that a new one replaces.
-
-        The key is known once it is written. Nothing is replaced twice by what has the same key.
-        """
-        return None, []
-
     def _number(self) -> int | None:
         """Return the number of the last interaction, if it is final."""
-        return None
+        is_final = not (self._is_moved or self._begun or (self._updates and self.earlier.count))
+        if not is_final or self._writer is None:
+            return None
+        return self._writer.extent.number - len(self._replaced)
 
     def _places_of(self, begun: Begun) -> list[int]:
         """Return the index of a write that was begun, maybe by an earlier recorder of this file."""
         if begun.recorder is self:
             return [begun.index] if begun in self._begun else []
-        for index in range(len(self.recording) - 1, -1, -1):
-            if self.recording.interactions[index] == begun.interaction:
+        interactions = self.earlier.recording.interactions
+        for index in range(len(interactions) - 1, -1, -1):
+            if interactions[index] == begun.interaction:
                 return [index]
         return []
 
     # -- the file --------------------------------------------------------------------------------
+
+    @property
+    def _is_moved(self) -> bool:
+        """Whether another file than the cassette's is written."""
+        return self._file != self._path
 
     def _open_writer(self) -> LineWriter:
         """Open the file for the first interaction, or another one if somebody has changed it."""
@@ -284,8 +285,11 @@ class Recorder:
         count = len(recording) + len(self._replaced)
         gone = self._replaced | self._dropped
         left = [index for index in range(count) if index not in gone]
+        earlier_count = self.earlier.count_left(self._replaced)
         self._rewrite(recording)
         self._renumber({index: at for at, index in enumerate(left)})
+        if not self._is_moved:
+            self.earlier.reread(read_cassette(self._file), earlier_count)
 
     def _renumber(self, moved: Mapping[int, int]) -> None:
         """Follow the interactions to their new places in a file that was written anew."""
@@ -321,13 +325,6 @@ class Recorder:
         """Return the index of this run's first interaction, and its place in the file."""
         return 0, 0
 
-    def _move_beside(self) -> None:
-        """Continue in another file, because another program changed this one."""
-        changed = self._writer
-        assert changed is not None, "the caller has just asked it"
-        self._writer = self._open_beside(self._lost(changed))
-        changed.release()
-
     def _lost(self, changed: LineWriter) -> dict[int, bytes]:
         """Return what this run has written and the cassette's path no longer leads to, by index.
 
@@ -342,7 +339,8 @@ class Recorder:
 
     def _open_beside(self, lost: Mapping[int, bytes]) -> LineWriter:
         """Open another file, which begins with what this run has written before."""
-        changed, beside = self._file, _unused(self._path)
+        changed = self._file
+        beside = unused_file(self._path)
         beside.parent.mkdir(parents=True, exist_ok=True)
         writer = self._new_file(beside)
         kept = {index: text for index, text in lost.items() if index not in self._dropped}
@@ -361,65 +359,28 @@ class Recorder:
 
     # -- what earlier runs recorded --------------------------------------------------------------
 
-    @cached_property
-    def _old(self) -> Player:
-        return self._player_of(self.recording)
-
-    def _player_of(self, recording: FileRecording) -> Player:
-        base_url = self._metadata.get("base_url") or recording.base_url
-        return Player(
-            recording,
-            self._matching,
-            base_url=str(base_url or ""),
-            redactor=self._redactor,
-            plays_fallbacks=True,
-        )
-
-    def _old_responses(self, request: Request) -> list[Call]:
-        """Return the interactions of earlier runs to a request that were not replaced."""
-        return self._old.find_all(request)
-
     def sent_before(self, write: Request) -> list[tuple[FileRecording, int]]:
         """Return when earlier runs sent a write, in order: the file and the number in it.
 
         After a 4xx, or if no connection was made, nothing was carried out, so that does not count.
         A mode that replays sends a write only if no response came to it, or if it is a new one.
         """
+        replaced = () if self._is_moved else self._replaced
         found = []
-        for recording, attempts in self._earlier(self._redactor.request(write)):
-            response = recording.interactions[attempts[-1]].response
-            is_own = recording is self.recording
-            if may_be_done(response) and not (is_own and self._replays(response)):
-                found.append((recording, attempts[-1] + 1))
+        for recording, index in self.earlier.sent(
+            self._redactor.request(write), self._file, replaced
+        ):
+            response = recording.interactions[index].response
+            is_own = recording is self.earlier.recording
+            is_replayed = is_own and not self._updates and response.failure is None
+            if may_be_done(response) and not is_replayed:
+                found.append((recording, index + 1))
         return found
 
-    def _replays(self, response: Response) -> bool:
-        return response.failure is None
-
-    def _earlier(self, write: Request) -> Iterator[tuple[FileRecording, Call]]:
-        """Yield what earlier runs recorded of a write, also in the files that they left."""
-        for file in self._unfinished_files:
-            # Somebody may have removed it, as the notice about it says.
-            version = version_of(file)
-            if version is not None:
-                player, left = self._player_of_unfinished(file, version)
-                for attempts in player.find_all(write):
-                    yield left, attempts
-        for attempts in self._old_responses(write):
-            yield self.recording, attempts
-
-    @cached_property
-    def _unfinished_files(self) -> list[Path]:
-        # Once: to look for them takes 99 calls, and no other run may leave one meanwhile.
-        return [file for file in unfinished_files(self._path) if file != self._file]
-
-    def _player_of_unfinished(self, file: Path, version: Version) -> tuple[Player, FileRecording]:
-        """Return the player of a file that an earlier run left; it is read once."""
-        known = self._unfinished.get(file)
-        if known is None or known[0] != version:
-            left = read_cassette(file)
-            known = self._unfinished[file] = version, self._player_of(left), left
-        return known[1:]
+    def continue_run(self) -> None:
+        """Go on with the run that this process recorded last, if the file is as it was left."""
+        if self._writer is None:
+            self.earlier.continue_last()
 
     # -- ask and close ---------------------------------------------------------------------------
 
@@ -429,7 +390,7 @@ class Recorder:
 
     def refuse_if_full(self) -> None:
         """Raise `CassetteError` if the file has no room for another interaction."""
-        size = self._writer.extent.size if self._writer else self.recording.clean_bytes
+        size = self._writer.extent.size if self._writer else self.earlier.recording.clean_bytes
         if size > MAX_FILE_BYTES - _SPARE_BYTES and not self._replaced:
             raise CassetteError(
                 f"Cassette {self._path.stem!r} has {size:,} of at most {MAX_FILE_BYTES:,} bytes. "
@@ -447,9 +408,6 @@ class Recorder:
                 'multiprocessing.set_start_method("spawn") and its own session.',
             )
 
-    def continue_run(self) -> None:
-        """Go on with the run that this process recorded last, if the file is as it was left."""
-
     def current(self) -> FileRecording:
         """Return the recording so far; of a recording that stands aside, only what is new."""
         raise NotImplementedError
@@ -457,7 +415,7 @@ class Recorder:
     @property
     def aside(self) -> Path | None:
         """The file with the new interactions, if it is not the cassette's own; else None."""
-        return self._file if self._file != self._path and self.has_recorded else None
+        return self._file if self._is_moved and self.has_recorded else None
 
     def close(self, ending: Ending) -> bool:
         """Close the file, release the lock, and return whether anything was recorded.
@@ -473,7 +431,8 @@ class Recorder:
                 if self._writer is not None:
                     self._close_file(self._writer, ending)
             finally:
-                self._end_run()
+                if not self._is_moved:
+                    self.earlier.end(self._replaced)
             if ending != "aside":
                 self._file = self._path
         return self.has_recorded
@@ -504,9 +463,6 @@ class Recorder:
 
     def _put_in_place(self, ending: Ending) -> None:
         """Let the file take the place of the cassette's, if it is another one."""
-
-    def _end_run(self) -> None:
-        """Note what a run leaves."""
 
 
 class _WriteTexts:
@@ -545,76 +501,11 @@ class OwnFileRecorder(Recorder):
     """Appends to the cassette's own file.
 
     At the first interaction, a cassette in another program's layout is redacted and rewritten.
-
-    A run is what one process records to one file, until `record(…)` as a statement begins
-    another. The interactions of earlier runs can be replaced, those of the same run cannot.
-
-    Parameters
-    ----------
-    updates
-        Whether everything is recorded again: a new interaction replaces those of earlier runs to
-        the same request. The others stay, as in vcrpy.
     """
-
-    def __init__(self, *args: Any, updates: bool, **options: Any) -> None:
-        super().__init__(*args, **options)
-        self._updates = updates
-        self._old_count = len(self.recording)
-
-    @property
-    def _is_moved(self) -> bool:
-        """Whether another program changed the cassette's file, so that another one is written."""
-        return self._file != self._path
-
-    def continue_run(self) -> None:
-        version, old_count = _runs.get(self._path, (None, self._old_count))
-        if self._writer is None and version == self.recording.version:
-            self._old_count = old_count
-
-    def _old_responses(self, request: Request) -> list[Call]:
-        if not self._old_count:
-            return []
-        return self._left_of(super()._old_responses(request))
-
-    def _left_of(self, calls: list[Call]) -> list[Call]:
-        """Return those of earlier runs that were not replaced."""
-        return [each for each in calls if self._old_count > each[-1] not in self._replaced]
-
-    def _replaced_by(self, new: _Entry) -> tuple[_Key | None, list[int]]:
-        replaced: list[int] = []
-        if not (self._updates and self._old_count) or self._is_moved:
-            return None, replaced
-        request = new.interaction.request
-        is_fallback = new.interaction.is_fallback
-        is_refused = new.is_write and not may_be_done(new.interaction.response)
-        key = None
-        with suppress(CassetteFormatError):  # a damaged interaction stays
-            old = self._old.find_all(request)
-            if old and not self._matching.checks:
-                key = old[0], len(old), is_fallback, is_refused
-                if not self._asked.isdisjoint([key, (old[0], len(old), False, False)]):
-                    return key, replaced
-            for attempts in self._left_of(old):
-                response = self.recording.interactions[attempts[-1]].response
-                if is_fallback and not fails(response):
-                    continue
-                if is_refused and may_be_done(response):  # which is not forgotten
-                    continue
-                replaced += attempts
-        return key, replaced
-
-    def _replays(self, response: Response) -> bool:
-        return not self._updates and super()._replays(response)
-
-    def _number(self) -> int | None:
-        is_final = not (self._is_moved or self._begun or (self._updates and self._old_count))
-        if not is_final or self._writer is None:
-            return None
-        return self._writer.extent.number - len(self._replaced)
 
     def _open_writer(self) -> LineWriter:
         self._file.parent.mkdir(parents=True, exist_ok=True)  # somebody may have removed it
-        recording = self.recording
+        recording = self.earlier.recording
         try:
             if recording.version is None:
                 return self._new_file(self._file)
@@ -622,33 +513,18 @@ class OwnFileRecorder(Recorder):
             is_ready = is_same and recording.is_compact and not self._new_base_urls
             if recording.clean_bytes and not is_ready:
                 self._rewrite(recording, as_written=is_same)
-                recording = self._reread()
+                recording = read_cassette(self._file)
+                self.earlier.reread(recording, self.earlier.count)
             header = header_text(self._metadata, self._redactor)
             return LineWriter(self._path, header, version=recording.version, loaded=recording)
         except (CassetteInUseError, FileExistsError, FileNotFoundError, PermissionError):
             return self._open_beside({})
 
-    def _compact(self) -> None:
-        old_count = self._old_count - self._count_of_replaced()
-        super()._compact()
-        self._reread()
-        self._old_count = old_count
-
-    def _reread(self) -> FileRecording:
-        self.recording = read_cassette(self._file)
-        vars(self).pop("_old", None)
-        self._asked.clear()  # its numbers are those of the file as it was
-        return self.recording
-
-    def _count_of_replaced(self) -> int:
-        """Return how many interactions of earlier runs were replaced."""
-        return sum(index < self._old_count for index in self._replaced)
-
     @property
     def _new_base_urls(self) -> list[object]:
         """The session's base address if the file does not name it yet, for the replay."""
         base_url = self._metadata.get("base_url")
-        return [] if base_url in (None, *self.recording.base_urls) else [base_url]
+        return [] if base_url in (None, *self.earlier.recording.base_urls) else [base_url]
 
     def _metadata_of(self, recording: FileRecording) -> Mapping[str, object]:
         # Without the addresses that everything was replaced of: a stand-in has another port daily.
@@ -666,15 +542,11 @@ class OwnFileRecorder(Recorder):
     def _own_start(self) -> tuple[int, int]:
         if self._is_moved:
             return super()._own_start()
-        return self._old_count, self.recording.bytes_before(self._old_count)
+        count = self.earlier.count
+        return count, self.earlier.recording.bytes_before(count)
 
     def current(self) -> FileRecording:
-        return self.recording if self._writer is None else read_cassette(self._file)
-
-    def _end_run(self) -> None:
-        if not self._is_moved:
-            left = self._old_count - self._count_of_replaced()
-            _runs[self._path] = version_of(self._path), left
+        return self.earlier.recording if self._writer is None else read_cassette(self._file)
 
 
 class AsideRecorder(Recorder):
@@ -704,7 +576,8 @@ class AsideRecorder(Recorder):
 
         With ``keeps_others``, its interactions that were not recorded again are kept.
         """
-        new, old = read_cassette(self._file), self.recording
+        new = read_cassette(self._file)
+        old = self.earlier.recording
         player = Player(
             new,
             self._matching,
@@ -726,7 +599,7 @@ def open_recorder(
     Parameters
     ----------
     updates
-        See `OwnFileRecorder`.
+        See `Recorder`; not of a recording aside.
     aside
         Whether the new interactions of a cassette that has some are written to another file. That
         file gets them all.
@@ -739,31 +612,7 @@ def open_recorder(
         if version_of(file) is not None:
             recording = read_cassette(file)
         if aside and len(recording):
-            beside = locks.enter_context(locked(_unused(file)))
+            beside = locks.enter_context(locked(unused_file(file)))
             return AsideRecorder(file, beside, recording, locks.pop_all(), **options)
-        return OwnFileRecorder(
-            *(file, file, recording, locks.pop_all()), updates=updates and not aside, **options
-        )
-
-
-def unfinished_files(path: Path) -> list[Path]:
-    """Return the files that interrupted recordings left next to a cassette."""
-    return [Path(name) for name in _unfinished_names(path) if os.path.exists(name)]  # noqa: PTH110
-
-
-def _unused(path: Path) -> Path:
-    """Return the first unused name for an unfinished recording."""
-    for name in _unfinished_names(path):
-        if not os.path.lexists(name):
-            return Path(name)
-    raise CassetteError(
-        f"There are too many unfinished recordings next to {path}.",
-        "Look at them with interactions(…), then rename or remove them.",
-    )
-
-
-def _unfinished_names(path: Path) -> list[str]:
-    """Return ``tour.unfinished.yaml``, ``tour.unfinished-2.yaml``, …"""
-    # As texts, since a hundred paths would take most of the time of a write.
-    start = path.with_name(f"{path.stem}.unfinished")
-    return [f"{start}.yaml", *(f"{start}-{number}.yaml" for number in range(2, 100))]
+        updates = updates and not aside
+        return OwnFileRecorder(file, file, recording, locks.pop_all(), updates=updates, **options)
