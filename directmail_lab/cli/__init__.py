@@ -15,7 +15,6 @@ import typer
 
 import directmail_lab as dm
 
-from ..cassettes import find_cassette
 from ..errors import naming_what_is_missing
 from . import cassette as cassette_commands
 from .output import (
@@ -64,17 +63,23 @@ def main() -> None:
         sys.exit(2)
 
 
+def _print_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"directmail-lab {dm.__version__}")
+        raise typer.Exit
+
+
 @app.callback(invoke_without_command=True)
 def _start(
     context: typer.Context,
-    version: bool = typer.Option(False, "--version", help="Print the version."),
+    # Eager: typer imports pydantic to read the other options.
+    _: bool = typer.Option(
+        False, "--version", is_eager=True, callback=_print_version, help="Print the version."
+    ),
     port: int | None = PORT,
     no_browser: bool = NO_BROWSER,
     verbose: bool = VERBOSE,
 ) -> None:
-    if version:
-        typer.echo(f"directmail-lab {dm.__version__}")
-        raise typer.Exit
     if context.invoked_subcommand is None:
         open_tutorials(port, no_browser, verbose)
 
@@ -88,7 +93,7 @@ app.command()(serve)
 def me(cassette: str | None = CASSETTE, as_json: bool = JSON, as_csv: bool = CSV) -> None:
     """Print the current user's record."""
     if cassette is not None:
-        dm.replay(find_cassette(cassette))
+        dm.replay(cassette)
     show(dm.me(), as_json=as_json, as_csv=as_csv)
 
 
@@ -133,7 +138,7 @@ def drift(
     as_csv: bool = CSV,
 ) -> None:
     """Send a cassette's reads again and list the differences; exit with 1 if there are any."""
-    changes = dm.drift(find_cassette(name), ignore=ignore)
+    changes = dm.drift(name, ignore=ignore)
     show(changes, as_json=as_json, as_csv=as_csv)
     if len(changes):
         raise FOUND
@@ -180,9 +185,8 @@ def share(
     )
 
 
-def _recorded_or_live(cassette: str | None) -> Path | None:
-    """Return the cassette's file; without a cassette, send one request to the live service."""
-    if cassette is not None:
-        return find_cassette(cassette)
-    dm.get("/v1/users/me")
-    return None
+def _recorded_or_live(cassette: str | None) -> str | None:
+    """Return the cassette; without one, send one request to the live service."""
+    if cassette is None:
+        dm.get("/v1/users/me")
+    return cassette

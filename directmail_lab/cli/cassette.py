@@ -95,18 +95,17 @@ def show_(
     as_csv: bool = CSV,
 ) -> None:
     """Show a cassette's interactions, one on each line, or one of them in full."""
-    path = find_cassette(name)
     if number is not None:
-        typer.echo(repr(dm.interactions(path, number=number)), nl=False)
+        typer.echo(repr(dm.interactions(name, number=number)), nl=False)
         return
-    frame = dm.interactions(path)
+    frame = dm.interactions(name)
     if as_json or as_csv:
         frame.insert(0, "number", frame.index)
     else:  # the columns that fit into 80 characters come first
         first = ["method", "path", "query", "status", "at"]
         frame = frame[[*first, *frame.columns.drop([*first, "operation"])]]
     show(frame, as_json=as_json, as_csv=as_csv)
-    if frame.attrs["problem"]:
+    if frame.attrs.get("problem"):
         typer.echo(f"{name}: {frame.attrs['problem']}.", err=True)
 
 
@@ -130,7 +129,8 @@ def audit(names: list[str] = _PLACES) -> None:
         lines = list(_summary(audited))
     else:
         lines = [str(finding) for each in audited for finding in each.findings]
-    typer.echo("".join(f"{line}\n" for line in lines), nl=False)
+    for line in lines:
+        typer.echo(line)
     typer.echo(f"{count} found in {plural(len(paths), 'file')}.", err=True)
     if lines:
         raise FOUND
@@ -174,11 +174,11 @@ def redact(
         except CassetteError as error:
             problems.append(error)
     if problems:
-        others = "".join(f"\n{each}" for each in problems[1:])
-        raise CassetteError(f"{problems[0]}{others}")
+        raise CassetteError("\n".join(map(str, problems)))
+    for finding in left:
+        typer.echo(finding, err=True)
     if left:
-        lines = "".join(f"{each}\n" for each in left)
-        typer.echo(f"{lines}To remove what is left, record it with before_record=….", err=True)
+        typer.echo("To remove what is left, record it with before_record=….", err=True)
         raise FOUND
 
 
@@ -259,6 +259,5 @@ def openapi(
     ),
 ) -> None:
     """Print an OpenAPI 3.1 document, in YAML, of what cassettes contain."""
-    sources = [find_cassette(name) for name in names]
-    document = dm.openapi(sources, title=title, version=version, paths=paths)
+    document = dm.openapi(names, title=title, version=version, paths=paths)
     typer.echo(document.text(), nl=False)
