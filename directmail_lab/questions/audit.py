@@ -16,7 +16,6 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from html.parser import HTMLParser
-from itertools import chain
 from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
@@ -63,31 +62,21 @@ def search_for(base_urls: Iterable[str | None] = ()) -> KeySearch:
 
 
 def find(parts: Iterable[Part], search: KeySearch) -> list[Finding]:
-    """Return the findings in these parts, each kind once for a place."""
-    found = (
-        _find_in_bytes(where, content, search)
-        if isinstance(content, bytes)
-        else _find_in_text(where, content, search)
-        for where, content in parts
-    )
-    return list(dict.fromkeys(chain.from_iterable(found)))
+    """Return the findings in these parts, each kind once for a place.
 
-
-def _find_in_text(where: str, text: str, search: KeySearch) -> Iterator[Finding]:
-    """Yield the findings in a text, in which the names of fields do not show personal data."""
-    yield from secrets_in(where, text, search)
-    yield from _personal(where, count_personal([text], by_field=False))
-
-
-def _find_in_bytes(where: str, content: bytes, search: KeySearch) -> Iterator[Finding]:
-    """Yield the findings in a body or a picture.
-
-    Bytes that are not text may look like an e-mail address by chance, so only keys count there.
+    A part is a text, in which the names of fields do not show personal data, or a body or a picture
+    as bytes.
     """
-    text = content.decode("utf-8", "surrogateescape")
-    yield from secrets_in(where, text, search)
-    if not re.search("[\udc80-\udcff]", text):
-        yield from _personal(where, count_personal([text]))
+    findings: list[Finding] = []
+    for where, content in parts:
+        text = content if isinstance(content, str) else content.decode("utf-8", "surrogateescape")
+        findings += secrets_in(where, text, search)
+        # Bytes that are not text may look like an e-mail address by chance.
+        if not re.search("[\udc80-\udcff]", text):
+            for kind in count_personal([text], by_field=isinstance(content, bytes)):
+                article = "an" if kind[0] in "aeiou" else "a"
+                findings.append(Finding("personal", f"{article} {kind}", where))
+    return list(dict.fromkeys(findings))
 
 
 def secrets_in(where: str, text: str, search: KeySearch) -> Iterator[Finding]:
@@ -95,11 +84,6 @@ def secrets_in(where: str, text: str, search: KeySearch) -> Iterator[Finding]:
     if search.holds(text):
         yield Finding("secret", "your API key", where)
     yield from (Finding("secret", what, where) for what in credentials_in(text))
-
-
-def _personal(where: str, kinds: Iterable[str]) -> Iterator[Finding]:
-    for kind in kinds:
-        yield Finding("personal", f"{'an' if kind[0] in 'aeiou' else 'a'} {kind}", where)
 
 
 def refuse_secrets(findings: Iterable[Finding]) -> None:
@@ -208,11 +192,13 @@ def _read(path: Path) -> bytes:
 def parts_of_notebook(notebook: Mapping[str, Any], where: str) -> Iterator[Part]:
     """Yield each text and picture of a notebook: of its metadata, then of each cell's members."""
     rest = {name: value for name, value in notebook.items() if name != "cells"}
-    yield from ((f"{where}, metadata", text) for text in _texts(rest))
+    for text in _texts(rest):
+        yield f"{where}, metadata", text
     for number, cell in enumerate(notebook["cells"], 1):
         for name, value in cell.items():
-            at = f"{where}, cell {number}, {name if name in _MEMBERS else 'another member'}"
-            yield from ((at, text) for text in _texts({name: value}))
+            member = name if name in _MEMBERS else "another member"
+            for text in _texts({name: value}):
+                yield f"{where}, cell {number}, {member}", text
         for output in cell.get("outputs", ()):
             for data in _data_of(output.get("data", {})):
                 yield f"{where}, cell {number}, outputs", data
@@ -223,7 +209,7 @@ def _texts(value: Any, name: str = "") -> Iterator[str | bytes]:
 
     A text comes with its name, which may say what it is: ``"password": "…"``.
     """
-    if _is_lines(value):
+    if _is_text(value):
         value = "".join(value)
     if isinstance(value, dict):
         for key, inner in value.items():
@@ -240,8 +226,11 @@ def _texts(value: Any, name: str = "") -> Iterator[str | bytes]:
         yield text
 
 
-def _is_lines(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(line, str) for line in value)
+def _is_text(value: Any) -> bool:
+    """Return whether a value is a text, or a list of its lines."""
+    if isinstance(value, list):
+        return all(isinstance(line, str) for line in value)
+    return isinstance(value, str)
 
 
 def _data_of(output: Mapping[str, Any]) -> Iterator[bytes]:
@@ -249,17 +238,15 @@ def _data_of(output: Mapping[str, Any]) -> Iterator[bytes]:
 
     That is what a body in a cassette may have: the rows of tables, JSON, or a Python value.
     """
-    texts = {kind: "".join(value) for kind, value in output.items() if _is_lines(value)}
-    texts |= {kind: value for kind, value in output.items() if isinstance(value, str)}
     if "application/json" in output:
         yield json.dumps(output["application/json"]).encode()
-    elif "text/html" in texts:
+    elif _is_text(output.get("text/html")):
         tables = _Tables()
-        tables.feed(texts["text/html"])
+        tables.feed("".join(output["text/html"]))
         yield json.dumps(list(tables.records())).encode()
-    else:
+    elif _is_text(output.get("text/plain")):
         with suppress(ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
-            yield json.dumps(ast.literal_eval(texts.get("text/plain", ""))).encode()
+            yield json.dumps(ast.literal_eval("".join(output["text/plain"]))).encode()
 
 
 class _Tables(HTMLParser):
@@ -268,23 +255,24 @@ class _Tables(HTMLParser):
     def __init__(self) -> None:
         super().__init__()
         self._rows: list[list[tuple[str, str]]] = []
-        self._cell: str | None = None
+        self._is_in_cell = False
 
     def handle_starttag(self, tag: str, attrs: object) -> None:  # noqa: ARG002
         if tag == "tr":
             self._rows.append([])
-        self._cell = tag if tag in ("th", "td") else self._cell
-        if tag in ("th", "td") and self._rows:
+            self._is_in_cell = False
+        elif tag in ("th", "td") and self._rows:
             self._rows[-1].append((tag, ""))
+            self._is_in_cell = True
 
     def handle_endtag(self, tag: str) -> None:
         if tag in ("th", "td"):
-            self._cell = None
+            self._is_in_cell = False
 
     def handle_data(self, data: str) -> None:
-        if self._cell and self._rows and self._rows[-1]:
-            tag, text = self._rows[-1][-1]
-            self._rows[-1][-1] = tag, text + data
+        if self._is_in_cell:
+            tag, text = self._rows[-1].pop()
+            self._rows[-1].append((tag, text + data))
 
     def records(self) -> Iterator[dict[str, str]]:
         """Yield the values of each row, by the names of the columns, or by that of the row."""

@@ -38,7 +38,7 @@ from ..cassettes.convert import convert, layout_of
 from ..cassettes.files import parse_cassette
 from ..cassettes.library import create
 from ..errors import CassetteFormatError, DirectMailLabError
-from ..package_files import WHEEL, checkout, package_files, wheel_contents
+from ..package_files import WHEEL, checkout, tutorial_files, wheel_contents
 from ..redaction.key import KeySearch
 from ..redaction.suspects import Part
 from . import audit
@@ -171,8 +171,10 @@ def share(
     target.parent.mkdir(parents=True, exist_ok=True)
     with create(target) as new:
         new.write_bytes(bundle.page if is_page else bundle.zipped(title))
-    notice(f"Wrote {target}." if is_page else f"Wrote {target}, with:")
-    lines = [] if is_page else [f"  {title}/{place}" for place in sorted(bundle.contents)]
+    lines = [f"Wrote {target}."]
+    if not is_page:
+        lines = [f"Wrote {target}, with:"]
+        lines += [f"  {title}/{place}" for place in sorted(bundle.contents)]
     lines.append(was_run)
     if verbose:
         lines += _listed(bundle.wheel)
@@ -222,7 +224,8 @@ class _Bundle:
         self.contents: dict[str, bytes] = {}
         self.wheel: dict[str, bytes] = {}
         self.base_urls: set[str] = set()
-        self._saved_at = self._recorded_at = _FIRST_DATE
+        self._saved_at = _FIRST_DATE
+        self._recorded_at = _FIRST_DATE
         self._keeps_outputs = keeps_outputs
         self._parts: dict[str, list[Part]] = {}
         self._saved: dict[str, tuple[Path, dict[str, Any]]] = {}
@@ -231,19 +234,19 @@ class _Bundle:
 
     def add_notebook(self, path: Path) -> None:
         """Add a notebook, and the cassettes that its code names."""
-        notebook, folder = audit.read_notebook(path), path.parent
+        notebook = audit.read_notebook(path)
         place = f"notebooks/{path.name}"
         shared = notebook if self._keeps_outputs else _without_outputs(notebook)
         self._add(place, path, _written(shared), audit.parts_of_notebook(shared, str(path)))
         self._saved[place] = path, notebook
         saved_at = datetime.fromtimestamp(path.stat().st_mtime, UTC)
         self._saved_at = max(self._saved_at, saved_at)
-        cells = (each for each in notebook["cells"] if each.get("cell_type") == "code")
+        cells = [each for each in notebook["cells"] if each.get("cell_type") == "code"]
         code = "\n".join("".join(cell.get("source", "")) for cell in cells)
         for name in sorted({name for _, name in _QUOTED.findall(code)}):
-            self._add_named(name, folder)
+            self._add_named(name, path.parent)
         # The same cassettes that the notebook's kernel finds.
-        for name, file in cassettes_by_name(folder.resolve()).items():
+        for name, file in cassettes_by_name(path.parent.resolve()).items():
             file_place = f"cassettes/{name}".removesuffix(file.suffix) + file.suffix
             self._available.setdefault(file_place, file)
         self._code += f"{code}\n"
@@ -255,7 +258,8 @@ class _Bundle:
         may be two names.
         """
         file = folder / name
-        if named := cassette_named(name, folder.resolve()):
+        named = cassette_named(name, folder.resolve())
+        if named:
             self.add_cassette(named, f"cassettes/{name}")
         elif file.suffix in (".yaml", ".yml", ".json", ".har") and file.is_file():
             with suppress(CassetteFormatError):  # some other file
@@ -267,7 +271,8 @@ class _Bundle:
         with tempfile.TemporaryDirectory() as folder:
             target = Path(folder, PurePosixPath(place).name)
             convert(file, target, layout_of(target))
-            cassette, content = read_cassette(target), target.read_bytes()
+            cassette = read_cassette(target)
+            content = target.read_bytes()
         self.base_urls.update(cassette.base_urls)
         times = [each.recorded_at for each in cassette.interactions if each.recorded_at]
         self._recorded_at = max(self._recorded_at, *times)
@@ -300,7 +305,10 @@ class _Bundle:
         search = audit.search_for(self.base_urls)
         findings = audit.find(chain.from_iterable(self._parts.values()), search)
         if self.wheel and checkout() is not None:
-            findings += _audit_wheel(search)
+            for path in tutorial_files().values():
+                # The user of a checkout may have tried a tutorial with a key.
+                if path.suffix in (".ipynb", ".yaml"):
+                    findings += audit.audit(path)
         for place, content in chain(self.contents.items(), self.wheel.items()):
             if search.holds(place):
                 findings.append(audit.Finding("secret", "your API key", "the name of a file"))
@@ -316,43 +324,48 @@ class _Bundle:
         """
         from .running import run_notebooks
 
-        others = {
-            place: file for place, file in self._available.items() if place not in self.contents
-        }
         with tempfile.TemporaryDirectory() as temporary:
             folder = Path(temporary).resolve()
             shared = folder / "shared"
-            for place in (*self.contents, *others):
-                (shared / place).parent.mkdir(parents=True, exist_ok=True)
-            for place, file in others.items():
-                shutil.copyfile(file, shared / place)
-            for place, content in self.contents.items():
-                (shared / place).write_bytes(content)
+            places = [*self._available, *self.contents]
+            for place in places:
+                path = shared / place
+                path.parent.mkdir(parents=True, exist_ok=True)
+                if place in self.contents:
+                    path.write_bytes(self.contents[place])
+                else:
+                    shutil.copyfile(self._available[place], path)
             before = {_identity(path) for path in shared.rglob("*") if path.is_file()}
             notebooks = [shared / place for place in self.notebooks]
             ran = run_notebooks(folder, notebooks, timeout_s=timeout_s)
-            used = {
-                path.relative_to(shared).as_posix(): _identity(path)
-                for path in ran.opened
-                if path.is_relative_to(shared) and path.is_file()
-            }
-            there = [place for place in (*self.contents, *others) if (shared / place).is_file()]
-            packed = {_identity(shared / place): place for place in there}
-        for place, identity in used.items():
-            name = place if place in self.contents else packed.get(identity, "")
-            if name in self.contents:
-                self.contents[place] = self.contents[name]
-            elif name:
-                self.add_cassette(others[name], place)
-            elif identity in before:
-                raise DirectMailLabError(
-                    f"Nothing was written: the run opened {place}, which was a file with another "
-                    "name before.",
-                    "Let the notebook open cassettes by the names they have.",
-                )
+            there = [place for place in places if (shared / place).is_file()]
+            known = {_identity(shared / place): place for place in there}
+            for path in ran.opened:
+                if path.is_relative_to(shared) and path.is_file():
+                    identity = _identity(path)
+                    place = path.relative_to(shared).as_posix()
+                    self._add_opened(place, known.get(identity), was_there=identity in before)
         for place, (notebook, page) in zip(self.notebooks, ran.made, strict=True):
             self._set_outputs(place, json.loads(notebook), page)
         return f"{_RAN if ran.has_namespace else _RAN_BUT_SOCKETS} {_OUTPUTS}"
+
+    def _add_opened(self, place: str, name: str | None, *, was_there: bool) -> None:
+        """Add a file that the run opened, under the name that it used.
+
+        ``name`` is where the file was put before the run, if it is still there.
+        """
+        if place in self.contents:
+            return
+        if name in self.contents:
+            self.contents[place] = self.contents[name]
+        elif name:
+            self.add_cassette(self._available[name], place)
+        elif was_there:
+            raise DirectMailLabError(
+                f"Nothing was written: the run opened {place}, which was a file with another name "
+                "before.",
+                "Let the notebook open cassettes by the names they have.",
+            )
 
     def _set_outputs(self, place: str, notebook: dict[str, Any], page: bytes) -> None:
         """Replace a notebook by one that was run, and say which outputs it cannot have."""
@@ -371,7 +384,7 @@ class _Bundle:
 
     def show_as_saved(self) -> str:
         """Add pages of the notebooks as they were saved, and return a sentence."""
-        from .running import page_of
+        from .running.page import page_of
 
         for place in self.notebooks:
             path, notebook = self._saved[place]
@@ -494,15 +507,6 @@ def _has_picture(outputs: Iterable[Mapping[str, Any]]) -> bool:
 
 
 # -- the wheel and the zip ---------------------------------------------------------------------
-
-
-def _audit_wheel(search: KeySearch) -> Iterator[audit.Finding]:
-    """Yield what the package's files contain. In a checkout, their user may have changed them."""
-    for path in package_files().values():
-        if path.suffix in (".ipynb", ".yaml"):
-            yield from audit.audit(path)
-        else:
-            yield from audit.secrets_in(str(path), path.read_text("latin-1"), search)
 
 
 def _zipped(contents: Mapping[str, bytes], date: datetime) -> bytes:

@@ -15,9 +15,6 @@ from typing import Any, Final
 from ...cassettes.library import has_usable_home
 from ...display import ProgressBar
 from ...errors import NotebookRunError, naming_what_is_missing
-from .page import page_of
-
-__all__ = ["NO_RUN", "Run", "page_of", "run_notebooks"]
 
 NO_RUN: Final = "To share it as it is: run=False, or --no-run."
 

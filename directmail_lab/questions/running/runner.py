@@ -19,7 +19,7 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 from ...display import plural
 from . import NO_RUN
@@ -70,8 +70,6 @@ def main() -> None:
     timeout_s = float(sys.argv[1])
     has_namespace = _can(_enter_namespace) and _enter_namespace()
     end = time.monotonic() + timeout_s
-    # For web addresses, which notebooks do not check, jsonschema would load a grammar: a second.
-    sys.modules.setdefault("rfc3987_syntax", cast("Any", None))
     made = []
     for path in map(Path, sys.argv[2:]):
         result = _run(path, end, timeout_s)
