@@ -13,46 +13,14 @@ from ..errors import DirectMailLabError
 from ..http import httpx
 
 _SHORT: Final = {
-    "#": "progress-bar",
-    "A": "user-agent",
-    "C": "continue-at",
-    "D": "dump-header",
-    "E": "cert",
     "F": "form",
     "G": "get",
     "H": "header",
     "I": "head",
-    "K": "config",
-    "L": "location",
-    "N": "no-buffer",
-    "P": "ftp-port",
-    "Q": "quote",
-    "S": "show-error",
-    "T": "upload-file",
-    "U": "proxy-user",
     "X": "request",
-    "Y": "speed-limit",
-    "b": "cookie",
-    "c": "cookie-jar",
     "d": "data",
-    "e": "referer",
-    "f": "fail",
-    "g": "globoff",
-    "i": "include",
-    "k": "insecure",
-    "m": "max-time",
-    "o": "output",
-    "r": "range",
-    "s": "silent",
-    "t": "telnet-option",
-    "u": "user",
-    "v": "verbose",
-    "w": "write-out",
-    "x": "proxy",
-    "y": "speed-time",
-    "z": "time-cond",
 }
-"""The long names of short options. Others take no value, and are left out."""
+"""The long names of the short options that are read. Others stand as letters in the lists below."""
 
 
 def _words(text: str) -> frozenset[str]:
@@ -61,14 +29,15 @@ def _words(text: str) -> frozenset[str]:
 
 _DATA: Final = _words("data data-ascii data-raw data-binary data-urlencode json")
 _CREDENTIALS: Final = _words(
-    "user proxy-user cookie oauth2-bearer cert key pass aws-sigv4 proxy-pass proxy-header "
+    "user u proxy-user U cookie b oauth2-bearer cert E key pass aws-sigv4 proxy-pass proxy-header "
     "tlsuser tlspassword"
 )
-_READ: Final = _DATA | {"", "url", "request", "header", "get", "head", "form", "form-string"}
+_FORM: Final = _words("form form-string")
+_READ: Final = _DATA | _FORM | {"", "url", "request", "header", "get", "head"}
 # Options that only change what curl shows, or that ask for what the session does anyway.
 _WITHOUT_EFFECT: Final = _words(
-    "silent show-error verbose include globoff path-as-is compressed fail no-buffer "
-    "progress-bar output write-out dump-header http1.1 http2"
+    "silent s show-error S verbose v include i globoff g path-as-is compressed fail f no-buffer N "
+    "progress-bar # output o write-out w dump-header D http1.1 http2"
 )
 # All of curl 7.88 and later: the word after another option may be the address.
 _WITH_VALUE: Final = _words(
@@ -89,27 +58,42 @@ _WITH_VALUE: Final = _words(
     "retry-max-time sasl-authzid service-name sigalgs socks4 socks4a socks5 socks5-gssapi-service "
     "socks5-hostname speed-limit speed-time stderr telnet-option tftp-blksize time-cond tls-max "
     "tls13-ciphers tlsauthtype tlspassword tlsuser trace trace-ascii trace-config unix-socket "
-    "upload-file upload-flags url url-query user user-agent variable vlan-priority write-out"
+    "upload-file upload-flags url url-query user user-agent variable vlan-priority write-out "
+    "A C D E K P Q T U Y b c e m o r t u w x y z"
 )
 
-# The parts of a command for bash. A line that begins with an option belongs to the line before it,
-# although a backslash is missing there.
 _BARE: Final = r"(?:[^\s'\"\\;|&<>$]|\$(?!['\"]))+"
 _PART: Final = re.compile(
-    r"(?P<joined>\\(?:\r?\n|\Z))|(?P<comment>(?<!\S)#[^\r\n]*)|(?P<space>[ \t]+|\s+(?=-))"
-    r"|'(?P<plain>[^']*)'|\$'(?P<ansi>(?:[^'\\]|\\.)*)'|\$?\"(?P<double>(?:[^\"\\]|\\.)*)\"|\\(?P<escaped>.)"
-    rf"|(?P<bare>{_BARE}(?:&{_BARE})*)|(?P<end>[\r\n;|&<>])",
-    re.DOTALL,
+    rf"""
+      (?P<joined>\\(?:\r?\n|\Z))
+    | (?P<comment>(?<!\S)\#[^\r\n]*)
+    | (?P<space>[ \t]+|\s+(?=-))
+    | '(?P<plain>[^']*)'
+    | \$'(?P<ansi>(?:[^'\\]|\\.)*)'
+    | \$?"(?P<double>(?:[^"\\]|\\.)*)"
+    | \\(?P<escaped>.)
+    | (?P<bare>{_BARE}(?:&{_BARE})*)
+    | (?P<end>[\r\n;|&<>])
+    | (?P<torn>.)
+    """,
+    re.DOTALL | re.VERBOSE,
 )
+"""The parts of a command for bash. A line that begins with an option belongs to the line before it,
+although a backslash is missing there. A torn part is a quotation mark without its pair."""
 _COMMENTS_BEFORE: Final = re.compile(r"\A(?:\s*#[^\n]*\n)+")
 _IN_DOUBLE_QUOTES: Final = re.compile(r"\\(?:\r?\n|([$`\"\\]))")
-# An escape of bash between $' and ': two halves of one character, a character, a byte, or a letter.
 _ANSI_ESCAPE: Final = re.compile(
-    r"\\(?:u(?P<high>[dD][89abAB][\da-fA-F]{2})\\u(?P<low>[dD][c-fC-F][\da-fA-F]{2})"
-    r"|[uU](?P<char>(?<=u)[\da-fA-F]{1,4}|(?<=U)[\da-fA-F]{1,8})"
-    r"|x(?P<hex>[\da-fA-F]{1,2})|(?P<octal>[0-7]{1,3})|(?P<letter>.))",
-    re.DOTALL,
+    r"""\\(?:
+      u(?P<high>d[89ab][\da-f]{2})\\u(?P<low>d[c-f][\da-f]{2})
+    | (?-i:u)(?P<short>[\da-f]{1,4})
+    | (?-i:U)(?P<long>[\da-f]{1,8})
+    | (?-i:x)(?P<hex>[\da-f]{1,2})
+    | (?P<octal>[0-7]{1,3})
+    | (?P<letter>.)
+    )""",
+    re.DOTALL | re.IGNORECASE | re.VERBOSE,
 )
+"""An escape between $' and ': two halves of one character, a character, a byte, or a letter."""
 _LETTERS: Final = {
     "a": "\a",
     "b": "\b",
@@ -125,8 +109,13 @@ _LETTERS: Final = {
     '"': '"',
     "?": "?",
 }
-_QUOTED: Final = re.compile(r'"((?:[^"\\]|\\.)*)"', re.DOTALL)
-_ABOUT_FIELD: Final = re.compile(r"\s*(type|filename|headers|encoder)=(.*)", re.DOTALL)
+# The content of a field of a form, which may be quoted, and what follows: `"a;b";type=text/csv`.
+_FIELD: Final = re.compile(
+    r'(?:"(?P<quoted>(?:[^"\\]|\\.)*)"|(?P<plain>[^;]*))'
+    r"(?P<about>(?:;\s*(?:type|filename|headers|encoder)=[^;]*)*)",
+    re.DOTALL,
+)
+_TYPE: Final = re.compile(r";\s*type=([^;]*)")
 
 
 class _Option(NamedTuple):
@@ -192,69 +181,58 @@ def _read(text: str) -> CurlCommand:
     if words[:1] != ["curl"] or is_for_windows:
         raise _unreadable()
     options = list(_options(iter(words[1:])))
+    names = {option.name for option in options}
     sent = [option for option in options if not option.is_of_file]
     known = _READ | _CREDENTIALS | _WITHOUT_EFFECT
     left_out = [option.written for option in options if option.name not in known]
     left_out += [f"{option.written} {option.value}" for option in options if option.is_of_file]
     if rest:
         left_out.append("the text after the command")
-
-    def values(*names: str) -> list[str]:
-        return [value for _, name, value in sent if name in names]
-
-    urls = sorted(values("", "url"), key=_unlikely_address)
-    url = urls[0] if urls else ""
-    if len(urls) > 1:
+    addresses = [option.value for option in sent if option.name in ("", "url")]
+    # Another word may be the value of an option that is newer than the list above.
+    addresses.sort(key=lambda address: "://" not in address)
+    if len(addresses) > 1:
         left_out.append("another address")
-    headers = list(_headers(values("header")))
-    if any(":" not in value and not value.endswith(";") for value in values("header")):
+    lines = [option.value for option in sent if option.name == "header"]
+    if any(":" not in line and not line.endswith(";") for line in lines):
         left_out.append("a header without a colon")
-    query, body, types = _body(sent)
+    headers = list(_headers(lines))
+    query, body, types = _body(sent, names)
     if "multipart/" in types.get("Content-Type", ""):  # a given one has no boundary, or another one
         headers = [pair for pair in headers if pair[0].lower() != "content-type"]
-    if query:
-        url += f"{'&' if '?' in url else '?'}{query}"
     given = {name.lower() for name, _ in headers}
     headers += [(name, value) for name, value in types.items() if name.lower() not in given]
-    has_credentials = any(option.name in _CREDENTIALS for option in options)
-    return CurlCommand(_method(options), url, headers, body, has_credentials, left_out)
+    url = addresses[0] if addresses else ""
+    if query:
+        url += f"{'&' if '?' in url else '?'}{query}"
+    has_credentials = not names.isdisjoint(_CREDENTIALS)
+    return CurlCommand(_method(options, names), url, headers, body, has_credentials, left_out)
 
 
-def _method(options: list[_Option]) -> str:
+def _method(options: list[_Option], names: set[str]) -> str:
     """Return the method that is given last, or else the one that curl uses."""
     given = [option.value for option in options if option.name == "request"]
     if given:
         return given[-1].upper()
-    names = {option.name for option in options}
     if "head" in names:
         return "HEAD"
-    has_data = any(name in _DATA or name.startswith("form") for name in names)
+    has_data = not names.isdisjoint(_DATA | _FORM)
     return "POST" if has_data and "get" not in names else "GET"
-
-
-def _unlikely_address(word: str) -> int:
-    """Return how unlikely a word is the address; of several, the likeliest comes first."""
-    if "://" in word:
-        return 0
-    return 1 if "/" in word else 2
 
 
 def _split(text: str) -> tuple[list[str], str]:
     """Return the words of the first command, as bash reads them, and what follows the command."""
     words: list[list[str]] = []  # of their parts
-    rest = ""
     text = text.lstrip()
-    at = 0
-    kind = None
     is_new = True
-    while part := _PART.match(text, at):
-        if kind == part.lastgroup == "double":  # cmd of Windows doubles a quote in quotes
-            return [], ""
+    last = None
+    for part in _PART.finditer(text):
         kind = part.lastgroup
-        at = part.end()
+        # cmd of Windows doubles a quote in quotes.
+        if kind == "torn" or kind == last == "double":
+            return [], ""
         if kind == "end":
-            rest = text[at:].strip()
-            break
+            return ["".join(parts) for parts in words], text[part.end() :].strip()
         if kind in ("space", "comment"):
             is_new = True
         elif kind != "joined":
@@ -262,10 +240,8 @@ def _split(text: str) -> tuple[list[str], str]:
                 words.append([])
             words[-1].append(_word(part))
             is_new = False
-    else:
-        if at < len(text):  # a quotation mark without its pair
-            return [], ""
-    return ["".join(parts) for parts in words], rest
+        last = kind
+    return ["".join(parts) for parts in words], ""
 
 
 def _word(part: re.Match[str]) -> str:
@@ -289,8 +265,9 @@ def _unescape(text: str) -> str:
 def _escaped(found: re.Match[str]) -> bytes:
     if found["high"]:
         return bytes.fromhex(found["high"] + found["low"]).decode("utf-16-be").encode()
-    if found["char"]:
-        return chr(min(int(found["char"], 16), 0x10FFFF)).encode(errors="replace")
+    point = found["short"] or found["long"]
+    if point:
+        return chr(min(int(point, 16), 0x10FFFF)).encode(errors="replace")
     if found["hex"]:
         return bytes([int(found["hex"], 16)])
     if found["octal"]:
@@ -329,23 +306,23 @@ def _headers(values: list[str]) -> Iterator[tuple[str, str]]:
             yield name[:-1].strip(), ""
 
 
-def _body(options: list[_Option]) -> tuple[str, bytes, dict[str, str]]:
+def _body(options: list[_Option], names: set[str]) -> tuple[str, bytes, dict[str, str]]:
     """Return what the data adds to the query, the body, and the headers that describe the body."""
     data = [_data(option) for option in options if option.name in _DATA]
-    fields = [_field(option) for option in options if option.name.startswith("form")]
-    is_json = any(option.name == "json" for option in options)
+    fields = [_field(option) for option in options if option.name in _FORM]
+    is_json = "json" in names
     joined = ("" if is_json else "&").join(data)
-    if any(option.name == "get" for option in options):
+    if "get" in names:
         return joined, b"", {}
     if fields:
         form = httpx.Request("POST", "http://form", files=fields)
         return "", form.read(), {"Content-Type": form.headers["Content-Type"]}
-    body = joined.encode(errors="surrogateescape")
+    types = {}
     if is_json:
-        return "", body, dict.fromkeys(["Content-Type", "Accept"], "application/json")
-    if data:
-        return "", body, {"Content-Type": "application/x-www-form-urlencoded"}
-    return "", body, {}
+        types = dict.fromkeys(["Content-Type", "Accept"], "application/json")
+    elif data:
+        types = {"Content-Type": "application/x-www-form-urlencoded"}
+    return "", joined.encode(errors="surrogateescape"), types
 
 
 def _data(option: _Option) -> str:
@@ -359,16 +336,14 @@ def _data(option: _Option) -> str:
 def _field(option: _Option) -> tuple[str, tuple[None, bytes, str | None]]:
     """Return a field of a form. After its value, which may be quoted, its type may follow."""
     name, _, value = option.value.partition("=")
-    kind = None
-    if option.name == "form":
-        quoted = _QUOTED.match(value)
-        after_quotes = quoted.end() if quoted else 0
-        first, *rest = value[after_quotes:].split(";")
-        about = [_ABOUT_FIELD.fullmatch(each) for each in rest]
-        if all(about) and not (quoted and first):
-            value = re.sub(r"\\(.)", r"\1", quoted[1], flags=re.DOTALL) if quoted else first
-            types = [each[2] for each in about if each and each[1] == "type"]
-            kind = types[0] if types else None
+    types = []
+    match = _FIELD.fullmatch(value)
+    if option.name == "form" and match:
+        types = _TYPE.findall(match["about"])
+        value = match["plain"]
+        if value is None:
+            value = re.sub(r"\\(.)", r"\1", match["quoted"], flags=re.DOTALL)
+    kind = types[0] if types else None
     return name.strip(), (None, value.encode(errors="surrogateescape"), kind)
 
 
