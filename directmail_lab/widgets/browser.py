@@ -103,10 +103,9 @@ class Opening(Future[Recording]):
         threading.Thread(target=self._read, args=[path], daemon=True).start()
 
     def _read(self, path: Path) -> None:
+        on_progress = self._note_progress if can_show_widgets() else None
         try:
-            self.set_result(
-                read_cassette(path, self._note_progress if can_show_widgets() else None)
-            )
+            self.set_result(read_cassette(path, on_progress))
         except Exception as error:
             self.set_exception(error)
 

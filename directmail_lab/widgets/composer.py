@@ -39,12 +39,15 @@ Respond = Callable[..., None]
 _Sending = tuple[Session, httpx.Request]
 
 _MOST_INTERACTIONS: Final = 200
-_SET_BY_SESSION: Final = frozenset(
-    [
-        *("authorization", "connection", "content-length", "cookie", "host"),
-        *("proxy-authorization", "transfer-encoding"),
-    ]
-)
+_SET_BY_SESSION: Final = {
+    "authorization",
+    "connection",
+    "content-length",
+    "cookie",
+    "host",
+    "proxy-authorization",
+    "transfer-encoding",
+}
 
 
 class Composer:
@@ -59,7 +62,8 @@ class Composer:
     """
 
     def __init__(self, session: Callable[[], Session], shown: Callable[[], Recording]) -> None:
-        self._session, self._shown = session, shown
+        self._session = session
+        self._shown = shown
         self._is_sending = threading.Lock()
         self._last: _Sending | None = None
         self._task: asyncio.Future[httpx.Response] | None = None
@@ -98,8 +102,8 @@ class Composer:
             case {"action": "confirm", "token": str(token)}:
                 self._send(self._confirmed(token), respond)
             case {"action": "allow", "token": str(token)}:
-                if (session := self._refused.pop(token, None)) is not None:
-                    session.allow_writes = True
+                if token in self._refused:
+                    self._refused.pop(token).allow_writes = True
                 respond({})
             case {"action": "waiting"}:
                 respond({"seconds": self._waits_s()})
@@ -121,7 +125,8 @@ class Composer:
     def _ask_or_send(self, form: Any, body: bytes, respond: Respond) -> None:
         session = self._session()
         request = _written(session, self._shown(), form, body)
-        if session.mode != "replay" and (place := _place_of_placeholder(request)):
+        place = _place_of_placeholder(request)
+        if place and session.mode != "replay":
             raise DirectMailLabError(
                 f"{place} contains a placeholder, which replaced a secret value.",
                 "Put in your own value, or remove it.",
@@ -129,13 +134,16 @@ class Composer:
         if not session.allow_writes or not is_write(request) or _is_replayed(session, request):
             self._send((session, request), respond)
             return
-        token, url = secrets.token_urlsafe(), request.url
-        address = session.recording.redactor.text(f"{url.netloc.decode()}{url.raw_path.decode()}")
-        size, before = plural(len(request.content), "byte"), _sent_before(session, request)
+        before = _sent_before(session, request)
+        token = secrets.token_urlsafe()
         self._to_confirm = {token: ((session, request), len(before))}
-        again = f"It was sent before, {sent_when(that_counts(before))}. " if before else ""
-        question = f"Send {request.method} to {address} with {size}? {again}"
-        respond({"question": f"{question}It may change something there.", "token": token})
+        url = request.url
+        address = session.recording.redactor.text(f"{url.netloc.decode()}{url.raw_path.decode()}")
+        size = plural(len(request.content), "byte")
+        question = f"Send {request.method} to {address} with {size}?"
+        if before:
+            question += f" It was sent before, {sent_when(that_counts(before))}."
+        respond({"question": f"{question} It may change something there.", "token": token})
 
     def _confirmed(self, token: str) -> _Sending | None:
         if token not in self._to_confirm:
@@ -194,9 +202,8 @@ class Composer:
         respond({**outcome, "number": number or None})
 
     def _abort(self) -> None:
-        task, loop = self._task, self._loop
-        if task is not None and loop is not None:
-            loop.call(task.cancel)
+        if self._task is not None and self._loop is not None:
+            self._loop.call(self._task.cancel)
 
     def _waits_s(self) -> float | None:
         """Return how many seconds the request waits, 0 if it waits for another one, or None."""
@@ -218,9 +225,14 @@ class Composer:
 
     def _from_curl(self, text: str) -> tuple[dict[str, Any], list[bytes]]:
         """Return what to fill into the form and notes about it, and separately the body."""
-        session, command = self._session(), read_curl(text)
+        session = self._session()
+        redactor = session.recording.redactor
+        command = read_curl(text)
+        address = command.url
+        if "://" not in address:
+            address = f"{httpx.URL(session.base_url).scheme}://{address}"
         try:
-            url = httpx.URL(_with_scheme(session, command.url))
+            url = httpx.URL(address)
         except httpx.InvalidURL:
             raise DirectMailLabError(
                 "The address of this curl command cannot be read.", "Correct it and paste again."
@@ -228,34 +240,34 @@ class Composer:
         if origin_of(url) != origin_of(httpx.URL(session.base_url)):
             raise _elsewhere(session, url)
         headers = [pair for pair in command.headers if pair[0].lower() not in _SET_BY_SESSION]
-        address = str(url.copy_with(userinfo=b""))
-        request = Request(command.method.upper(), address, tuple(headers), command.body)
-        redacted = session.recording.redactor.request(request)
+        has_own = command.has_credentials or bool(url.userinfo) or headers != command.headers
+        uri = str(url.copy_with(userinfo=b""))
+        request = Request(command.method, uri, tuple(headers), command.body)
+        redacted = redactor.request(request)
         about, shown = describe_message(redacted, MAX_SHOWN_BYTES, is_kept=True)
         body: Any = about["body"]
         is_lost = bool(request.body) and not body["editable"]
         if is_lost:
             empty = replace(redacted, body=b"")
             about, shown = describe_message(empty, MAX_SHOWN_BYTES, is_kept=True)
-        has_own = command.has_credentials or bool(url.userinfo) or headers != command.headers
-        notes = ["Credentials were left out: the session sends its own."] * has_own
-        if redacted != request:
-            notes.append("A secret value was replaced: put in your own.")
-        if is_lost:
-            notes.append("The body was left out, because it is not plain text: choose a file.")
-        if command.left_out:
-            notes.append(f"These options were left out: {', '.join(command.left_out)}.")
+        notes = {
+            "Credentials were left out: the session sends its own.": has_own,
+            "A secret value was replaced: put in your own.": redacted != request,
+            "The body was left out, because it is not plain text: choose a file.": is_lost,
+            f"These options were left out: {', '.join(command.left_out)}.": command.left_out,
+        }
         return {
             "row": {"method": redacted.method},
             "uri": redacted.uri,
             "path": session.recording.path_of(redacted),
             "request": about,
-            "notes": session.recording.redactor.text(" ".join(notes)),
+            "notes": redactor.text(" ".join(note for note, applies in notes.items() if applies)),
         }, [shown]
 
     def _hint(self, method: str, address: str) -> dict[str, Any]:
         """Return suggestions from the shown recording, and what is left for the operation."""
-        session, shown = self._session(), self._shown()
+        session = self._session()
+        shown = self._shown()
         if self._seen.recording is not shown:
             self._seen = _Seen(shown)
         seen = self._seen.learned()
@@ -290,16 +302,18 @@ class _Seen:
     def learned(self) -> _Seen:
         """Learn from the interactions since the last call, except those with status 404."""
         assert self.recording is not None
-        first, self._count = self._count, len(self.recording)
-        for number in range(max(first, self._count - _MOST_INTERACTIONS) + 1, self._count + 1):
+        count = len(self.recording)
+        known = max(self._count, count - _MOST_INTERACTIONS)
+        self._count = count
+        for number in range(known + 1, count + 1):
             if locate(self.recording, number)[1] == 0:  # the head of a session
                 continue
             interaction = self.recording.interaction(number)
             if interaction.response.status != 404:
                 path = self.recording.path_of(interaction.request)
                 query = parse_qsl(query_of(interaction.request.uri), keep_blank_values=True)
-                known = self.parameters.setdefault(operation_of(path), set())
-                known.update(name for name, _ in query)
+                parameters = self.parameters.setdefault(operation_of(path), set())
+                parameters.update(name for name, _ in query)
                 names = {name.lower() for name, _ in interaction.request.headers}
                 self.headers |= names - _SET_BY_SESSION
         return self
@@ -314,7 +328,8 @@ class _LoopThread:
         self._ready.wait()
 
     async def _main(self) -> None:
-        self._loop, self._stopped = asyncio.get_running_loop(), asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self._stopped = asyncio.Event()
         self._ready.set()
         await self._stopped.wait()
 
@@ -418,14 +433,13 @@ def _place_of_placeholder(request: httpx.Request) -> str | None:
     return next((place for place, text in parts.items() if has_placeholder(text)), None)
 
 
-def _with_scheme(session: Session, address: str) -> str:
-    return address if "://" in address else f"{httpx.URL(session.base_url).scheme}://{address}"
-
-
 def _elsewhere(session: Session, url: httpx.URL) -> DirectMailLabError:
-    own, other = (each.netloc.decode("ascii") for each in (httpx.URL(session.base_url), url))
-    if own == other:
-        own, other = session.base_url, f"{url.scheme}://{other}"
+    base_url = httpx.URL(session.base_url)
+    own = base_url.netloc.decode()
+    other = url.netloc.decode()
+    if own == other:  # with another scheme
+        own = session.base_url
+        other = f"{url.scheme}://{other}"
     return DirectMailLabError(
         f"This session sends to {own} only, and not to {other or 'this address'}.",
         "To send there, connect() to that address.",

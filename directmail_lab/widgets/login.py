@@ -168,14 +168,14 @@ class LoginWidget(Widget):
             return  # unknown, or the second click of a double click
         try:
             self.send({"type": "busy"})
-            self._problem, self._notice = None, ""
+            self._problem = None
+            self._notice = ""
             if kind == "sign_in":
                 self._sign_in(*typed[:5])
             else:
                 if current_session() is self._session:
                     logout()
-                self._session = self._account = None
-                self._notice = "Signed out: no session is open, and the key is forgotten."
+                self._forget("no session is open, and the key is forgotten")
         except (Exception, KeyboardInterrupt) as error:
             self._problem = explain(error)
         finally:
@@ -187,9 +187,7 @@ class LoginWidget(Widget):
         """Send everything that the form shows. That never includes the key."""
         current = current_session()
         if self._account is not None and current is not self._session:
-            self._session = self._account = None
-            reason = "another session is the current one" if current else "no session is open"
-            self._notice = f"Signed out: {reason}."
+            self._forget("another session is the current one" if current else "no session is open")
         self.send(
             {
                 "type": "state",
@@ -200,6 +198,11 @@ class LoginWidget(Widget):
             }
         )
 
+    def _forget(self, reason: str) -> None:
+        self._session = None
+        self._account = None
+        self._notice = f"Signed out: {reason}."
+
     def _show_current(self) -> None:
         """Show the account of the current session, or say that signing in replaces the session."""
         current = current_session()
@@ -207,9 +210,11 @@ class LoginWidget(Widget):
             return
         request, account = _accounts.get(current, (None, None))
         if request == self._request:
-            self._session, self._account, self._notice = current, account, ""
-            return
-        self._notice = f"A session with {current.base_url} is open. Signing in replaces it."
+            self._session = current
+            self._account = account
+            self._notice = ""
+        else:
+            self._notice = f"A session with {current.base_url} is open. Signing in replaces it."
 
     def follow_current(self) -> None:
         """Stop showing an account as signed in when its session is no longer the current one."""
@@ -238,7 +243,8 @@ class LoginWidget(Widget):
 
     def _choices(self) -> dict[str, object]:
         """Return the form's choices and defaults."""
-        request, regions = self._request, {}
+        request = self._request
+        regions = {}
         try:
             regions = settings.configured_regions()
         except errors.DirectMailLabError as error:
@@ -365,7 +371,8 @@ def explain(error: BaseException) -> dict[str, str]:
         "cassette": errors.CassetteError,
         "address": errors.AddressError | errors.NotConnectedError | httpx.TransportError,
     }
-    text, hint = getattr(error, "what", ""), getattr(error, "advice", "")
+    text = getattr(error, "what", "")
+    hint = getattr(error, "advice", "")
     if isinstance(error, KeyboardInterrupt):
         text = "Interrupted: nobody is signed in."
     elif isinstance(error, errors.UnauthorizedError):

@@ -63,7 +63,9 @@ class Operation:
         """Add the next response."""
         mark = mark_of(reading).replace("aborted", "failed")
         self.latest = reading
-        self.counts.update(["responses", mark] if mark else ["responses"])
+        self.counts["responses"] += 1
+        if mark:
+            self.counts[mark] += 1
         self.points.append((reading.remaining, mark))
 
 
@@ -100,9 +102,9 @@ class History:
         shown: dict[str, Operation] = {}
         for operation in self.operations.values():
             latest = operation.latest
-            if latest.limit is not None and not latest.elsewhere:
-                is_shared = self._sharing.is_shared(latest.limit)
-                operation = self._by_limit[latest.limit] if is_shared else operation
+            limit = None if latest.elsewhere else latest.limit
+            if limit is not None and self._sharing.is_shared(limit):
+                operation = self._by_limit[limit]
             shown.pop(operation.name, None)
             shown[operation.name] = operation
         return list(shown.values())[-_MAX_SHOWN:]
