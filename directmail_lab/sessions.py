@@ -138,11 +138,13 @@ class Session:
         for template in self.paths:
             pattern_of(template)  # raises an error if it is not a template
         parse_url(self.base_url)
-        self._reset_unit, self._retry, self._allow_writes = reset_unit, retry, allow_writes
+        self._reset_unit = reset_unit
+        self._retry = retry
+        self._allow_writes = allow_writes
         self._sent = MemoryRecording("this session", self.base_url, reset_unit=reset_unit)
-        self._redactor = redactor = Redactor()
-        self._redacted = redactor.text
-        self._observe = Observer(base_path(self.base_url), redactor)
+        self._redactor = Redactor()
+        self._redacted = self._redactor.text
+        self._observe = Observer(base_path(self.base_url), self._redactor)
         self._allowances = Allowances(
             pace=pace,
             max_wait_s=max_wait_s,
@@ -163,7 +165,7 @@ class Session:
         self.client = Client(self._redacted, None, **self._client_options)
         # Also if the session is dropped without close(): somebody may keep its recording, and its
         # log filter knows the key.
-        end_log_guard = guard_logs(redactor)
+        end_log_guard = guard_logs(self._redactor)
         self._forget = weakref.finalize(self, _forget, self._sent, self._api_key, end_log_guard)
         self._forget.atexit = False
 
@@ -208,7 +210,8 @@ class Session:
                 return self._replaying(opened)
             if not aside:
                 opened.on_played = write_warning(opened)
-            if (user := self._sent.last(ME_PATH)) is not None:
+            user = self._sent.last(ME_PATH)
+            if user is not None:
                 opened.compare_user(opened.redactor.interaction(user).response.body)
             return self._sending("record", self._sent, opened)
 
@@ -302,12 +305,17 @@ class Session:
         observe: Observer | None = None,
     ) -> Mode:
         """Return a mode with the transports that a request passes on its way to the service."""
-        network, clock, observe = self._keyed(name), self._clock, observe or self._observe
-        inner: Transport = RecordingTransport(network, observe, recording, cassette, clock=clock)
+        inner: Transport = RecordingTransport(
+            self._keyed(name), observe or self._observe, recording, cassette, clock=self._clock
+        )
         if self._allowances.pace != "off":
-            options: dict[str, Any] = {"retry": self._retry, "clock": clock}
-            options["own_origin"] = origin_of(parse_url(self.base_url))
-            inner = PacingTransport(inner, self._allowances, **options)
+            inner = PacingTransport(
+                inner,
+                self._allowances,
+                retry=self._retry,
+                own_origin=origin_of(parse_url(self.base_url)),
+                clock=self._clock,
+            )
         return Mode(name, inner, recording, cassette)
 
     @property
@@ -355,8 +363,11 @@ class Session:
 
     @property
     def _client_options(self) -> dict[str, Any]:
-        transport, base_url, timeout_s = self._transport, self.base_url, self._timeout_s
-        return {"transport": transport, "base_url": base_url, "timeout": timeout_s}
+        return {
+            "transport": self._transport,
+            "base_url": self.base_url,
+            "timeout": self._timeout_s,
+        }
 
     def me(self) -> pd.DataFrame:
         """Return the current user's record; see `directmail_lab.me`."""
@@ -412,7 +423,8 @@ class Session:
         Callable
             A function that stops the calls of ``callback``.
         """
-        token, listeners = object(), self._observe.listeners
+        token = object()
+        listeners = self._observe.listeners
         listeners[token] = callback
         return lambda: listeners.pop(token, None)
 
@@ -459,7 +471,8 @@ class Session:
         finally:  # even if ending the recording failed
             if self._network is not None:
                 self._network.close()
-            self._network = self._api_key = None
+            self._network = None
+            self._api_key = None
             self._forget()
 
     async def aclose(self) -> None:
@@ -481,7 +494,8 @@ class Session:
         await self.aclose()
 
     def __repr__(self) -> str:
-        count, when = plural(len(self.recording), "interaction"), self.recording.recorded_when
+        count = plural(len(self.recording), "interaction")
+        when = self.recording.recorded_when
         recorded = f" recorded {when}" if when else ""
         return f"<Session {self._transport.mode}{recorded} at {self.base_url}, {count}>"
 

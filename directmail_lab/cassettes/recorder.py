@@ -314,6 +314,7 @@ class Recorder:
 
     def _new_file(self, path: Path) -> LineWriter:
         """Create a file with the cassette's permissions."""
+        path.parent.mkdir(parents=True, exist_ok=True)  # somebody may have removed it
         writer = LineWriter(path, header_text(self._metadata, self._redactor))
         with suppress(OSError):
             shutil.copymode(self._path, path)
@@ -321,18 +322,15 @@ class Recorder:
 
     # -- a file that another program changes -----------------------------------------------------
 
-    def _own_start(self) -> tuple[int, int]:
-        """Return the index of this run's first interaction, and its place in the file."""
-        return 0, 0
-
     def _lost(self, changed: LineWriter) -> dict[int, bytes]:
         """Return what this run has written and the cassette's path no longer leads to, by index.
 
         If the file itself was overwritten, that is known of writes alone.
         """
-        first, start = self._own_start()
         if not changed.is_elsewhere():
             return self._write_texts.texts()
+        first = 0 if self._is_moved else self.earlier.count
+        start = 0 if self._is_moved else self.earlier.recording.bytes_before(first)
         found = layout.INTERACTION.finditer(changed.read(start))
         texts = {first + at: each[0] for at, each in enumerate(found)}
         return {index: text for index, text in texts.items() if index not in self._replaced}
@@ -341,7 +339,6 @@ class Recorder:
         """Open another file, which begins with what this run has written before."""
         changed = self._file
         beside = unused_file(self._path)
-        beside.parent.mkdir(parents=True, exist_ok=True)
         writer = self._new_file(beside)
         kept = {index: text for index, text in lost.items() if index not in self._dropped}
         for text in kept.values():
@@ -504,7 +501,6 @@ class OwnFileRecorder(Recorder):
     """
 
     def _open_writer(self) -> LineWriter:
-        self._file.parent.mkdir(parents=True, exist_ok=True)  # somebody may have removed it
         recording = self.earlier.recording
         try:
             if recording.version is None:
@@ -539,12 +535,6 @@ class OwnFileRecorder(Recorder):
             self._notice(f"{self._path} was edited, so it is written anew: comments are not kept.")
         return metadata
 
-    def _own_start(self) -> tuple[int, int]:
-        if self._is_moved:
-            return super()._own_start()
-        count = self.earlier.count
-        return count, self.earlier.recording.bytes_before(count)
-
     def current(self) -> FileRecording:
         return self.earlier.recording if self._writer is None else read_cassette(self._file)
 
@@ -553,7 +543,6 @@ class AsideRecorder(Recorder):
     """Writes to another file, until `close` puts it in the place of the cassette's."""
 
     def _open_writer(self) -> LineWriter:
-        self._file.parent.mkdir(parents=True, exist_ok=True)  # somebody may have removed it
         try:
             return self._new_file(self._file)
         except (FileExistsError, FileNotFoundError, PermissionError):
@@ -565,30 +554,19 @@ class AsideRecorder(Recorder):
     def _put_in_place(self, ending: Ending) -> None:
         if ending == "aside":
             return
+        old = self.earlier.recording
         try:
-            self._replace_old(keeps_others=ending == "merge")
+            new = read_cassette(self._file)
+            base_url = old.base_url or ""
+            player = Player(new, self._matching, base_url=base_url, redactor=self._redactor)
+            # What was not recorded again. It is parsed only if it stays: it may be damaged.
+            others = (each for each in old if player.find(each.request)[0] is None)
+            whole = chain(others, new) if ending == "merge" else new
+            write_cassette(self._path, new.metadata, whole, self._redactor, version=old.version)
+            patiently(self._file.unlink)
         # Somebody has the file, or an old interaction cannot be read.
         except (CassetteInUseError, CassetteFormatError) as error:
             self._notice(f"{error.what} The new recording is in {self._file}.")
-
-    def _replace_old(self, *, keeps_others: bool) -> None:
-        """Replace the old file.
-
-        With ``keeps_others``, its interactions that were not recorded again are kept.
-        """
-        new = read_cassette(self._file)
-        old = self.earlier.recording
-        player = Player(
-            new,
-            self._matching,
-            base_url=old.base_url or "",
-            redactor=self._redactor,
-        )
-        # If the others do not stay, they are not parsed: one may be damaged.
-        others = (each for each in old if player.find(each.request)[0] is None)
-        whole = chain(others if keeps_others else (), new)
-        write_cassette(self._path, new.metadata, whole, self._redactor, version=old.version)
-        patiently(self._file.unlink)
 
 
 def open_recorder(

@@ -93,7 +93,8 @@ class Client(_SessionClient, httpx.Client):
         try:
             return _unlinked(super().send(request, **options))
         except BaseException as error:
-            if explained := _explain(error, request, self._redacted):
+            explained = _explain(error, request, self._redacted)
+            if explained is not None:
                 raise explained from None
             raise
 
@@ -106,7 +107,8 @@ class AsyncClient(_SessionClient, httpx.AsyncClient):
         try:
             return _unlinked(await super().send(request, **options))
         except BaseException as error:
-            if explained := _explain(error, request, self._redacted):
+            explained = _explain(error, request, self._redacted)
+            if explained is not None:
                 raise explained from None
             raise
 
@@ -200,7 +202,8 @@ def _explain(
         error = AddressError(NOT_AN_ADDRESS)
     if isinstance(error, DirectMailLabError):
         # The path, or the address of a redirect, may contain the key.
-        error.what, error.advice = redacted(error.what), redacted(error.advice)
+        error.what = redacted(error.what)
+        error.advice = redacted(error.advice)
         return error
     if isinstance(error, KeyboardInterrupt):
         operation = f"{request.method} {operation_of(request.url.path)}"

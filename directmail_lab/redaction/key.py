@@ -145,7 +145,8 @@ class _Forms(Hidden):
     __slots__ = ("__digits", "__escapes", "__hints", "__key", "__patterns", "placeholder")
 
     def __init__(self, key: str, placeholder: str) -> None:
-        hex_digits, digits = key.encode().hex(), list(_base64_digits(key))
+        hex_digits = key.encode().hex()
+        digits = list(_base64_digits(key))
         marks = {char for char in (*key, *"".join(digits)) if not char.isalnum()}
         others = {char for char in key if not char.isascii()}
         names = (name.lower() for char in marks | others for name in _html_names(char))

@@ -481,17 +481,15 @@ def mask_header(header_name: str) -> str | None:
 
 def _searched(interaction: Interaction) -> str | None:
     """Return all texts of an interaction as one, for searching; None if a body is to be opened."""
-    request, response = interaction.request, interaction.response
-    texts = chain.from_iterable((*request.headers, *response.headers))
+    request = interaction.request
+    response = interaction.response
+    texts = [request.method, request.uri, response.reason, response.incomplete]
+    texts += chain.from_iterable((*request.headers, *response.headers))
     try:
-        bodies = (request.body or b"").decode(), response.body.decode()
+        texts += [(request.body or b"").decode(), response.body.decode()]
     except UnicodeDecodeError:
         return None
-    lower = lower_ascii(
-        "\n".join(
-            [request.method, request.uri, response.reason, response.incomplete, *texts, *bodies]
-        )
-    )
+    lower = lower_ascii("\n".join(texts))
     return None if "\0" in lower or _is_opened(lower) else lower
 
 
@@ -587,7 +585,8 @@ def _repeated_cookies(interaction: Interaction) -> list[str]:
 
     Others are not learned: a load balancer sets a new one with each response.
     """
-    request, response = interaction.request, interaction.response
+    request = interaction.request
+    response = interaction.response
     pairs = [
         p for name, value in request.headers if name.lower() == "cookie" for p in value.split(";")
     ]
@@ -656,10 +655,11 @@ def guard_logs(redactor: Redactor) -> Callable[[], None]:
         except (TypeError, ValueError):
             message = f"{record.msg} {record.args}"
         message = _LOGGED_HEADER.sub(_logged_header, message)
-        record.msg, record.args = redactor.text(message), ()
+        record.msg = redactor.text(message)
+        record.args = ()
         if record.exc_info and record.exc_info[0] is not None:
-            text = logging.Formatter().formatException(record.exc_info)
-            record.exc_text, record.exc_info = text, None
+            record.exc_text = logging.Formatter().formatException(record.exc_info)
+            record.exc_info = None
         # Not only if it was formatted here: the filter of another session may have done so.
         record.exc_text = record.exc_text and redactor.text(record.exc_text)
         record.stack_info = record.stack_info and redactor.text(record.stack_info)

@@ -113,7 +113,8 @@ def call_of(request: Any) -> Call:
     """Return the `Call` of a request of httpx or httpx2."""
     call: Call | None = request.extensions.get(EXTENSION)
     if call is None:
-        call = request.extensions[EXTENSION] = Call()
+        call = Call()
+        request.extensions[EXTENSION] = call
     return call
 
 
