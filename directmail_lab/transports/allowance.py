@@ -151,12 +151,12 @@ class Allowance:
         return min(max(_LEAST_POLL_S, seconds), _LONGEST_POLL_S)
 
     def settle(self, request: Hashable, reading: Reading | None) -> None:
-        """Learn from the response to a request; None if it got none, or was never sent."""
+        """Learn from the response to a request; None if it says nothing, or none came."""
         self.waiting.pop(request, None)
         if request in self.in_flight:
             self.in_flight.remove(request)
             self.probe_until = 0.0
-        if reading is None or reading.age_s:  # a cache knows what remained, not what remains
+        if reading is None:
             return
         elapsed_s = reading.elapsed_s or 0.0
         before = self.remaining

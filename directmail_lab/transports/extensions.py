@@ -38,6 +38,8 @@ class CallState:
     ----------
     sent
         What of it was sent.
+    is_ours
+        Whether the current request was for the origin of the base address, and came to the network.
     attempt
         How many responses the current request has had: more than one if it was sent again.
     recorded
@@ -53,6 +55,7 @@ class CallState:
     """
 
     sent: Sent = Sent.NOTHING
+    is_ours: bool = False
     attempt: int = 0
     recorded: int = 0
     number: int = 0

@@ -153,27 +153,28 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
     def _checked_and_signed(self, request: httpx.Request, call: Call) -> httpx.Request:
         """Return a copy of the request with the key, or the request if it is sent without."""
         url = request.url
+        state = call.state
+        state.is_ours = origin_of(url) == self._origin  # checked when the session was opened
         if self._api_key is None and not call.send:
             raise NotConnectedError(
                 "This session has no key, and records only the clients of the code under test.",
                 "Set DIRECTMAIL_BASE_URL and DIRECTMAIL_API_KEY.",
             )
-        is_ours = origin_of(url) == self._origin  # checked when the session was opened
-        is_checked = is_ours or call.send is not None
+        is_checked = state.is_ours or call.send is not None
         if not is_checked and parse_url(url).scheme != "https" and not is_loopback(url.host):
             raise AddressError(
                 f"{url.scheme}://{url.host} is not encrypted, and nothing was sent.",
                 "Use https:// (plain http is for this machine alone).",
             )
         if is_write(request):
-            self._refuse_write(request, call.state.sent)
-            if call.state.before_sending is not None:
-                call.state.before_sending()
-        if call.state.sent is Sent.NOTHING:
-            call.state.sent = Sent.REQUEST
+            self._refuse_write(request, state.sent)
+            if state.before_sending is not None:
+                state.before_sending()
+        if state.sent is Sent.NOTHING:
+            state.sent = Sent.REQUEST
         if "<REDACTED" in request.headers.get("cookie", ""):
             request = _without_stand_ins(request)
-        if not (is_ours and call.wants_key and self._api_key):
+        if not (state.is_ours and call.wants_key and self._api_key):
             return request
         if HEADER in request.headers or (
             call.is_foreign and carries_credentials(request_value(request))

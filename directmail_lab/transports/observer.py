@@ -69,7 +69,7 @@ class Observer:
             raw_values(headers),
             elapsed_s,
             attempt=state.attempt,
-            elsewhere=recording.elsewhere(str(url)),
+            elsewhere="" if state.is_ours else recording.elsewhere(str(url)),
             **about,
         ).redacted(self.redactor)
         state.reading = reading

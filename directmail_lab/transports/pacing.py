@@ -100,7 +100,7 @@ class Allowances:
     def observe(self, operation: str, reading: Reading) -> None:
         """Learn which operations share an allowance."""
         limit = reading.limit
-        if limit is None or reading.elsewhere or reading.age_s:
+        if limit is None or reading.elsewhere:
             return
         self._limits[operation] = limit
         self._sharing.observe(operation, limit, reading.remaining)
@@ -317,6 +317,8 @@ class _Attempts:
         return self._failures < most and self._not_before <= self._give_up_at
 
     def _settle(self, reading: Reading | None) -> None:
+        if reading is not None and reading.age_s:
+            reading = None  # a cache knows what remained, not what remains
         with self._lock:
             self._allowance.settle(self, reading)
             if reading is not None:

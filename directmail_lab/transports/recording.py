@@ -17,7 +17,7 @@ from ..exchange.values import LEFT, Interaction, NoResponse, Request, Response
 from ..http import httpx, is_write, kind_of_failure, request_value, response_value
 from . import Transport
 from .body import Body
-from .extensions import Received, Sent, call_of
+from .extensions import Sent, call_of
 from .network import NOT_SENT
 from .observer import Observer
 
@@ -90,18 +90,6 @@ class _Exchange:
         self._sent = request_value(self._request)
         self._begun = cassette.begin(self._sent, at, attempt=self._state.recorded + 1)
 
-    def _observe(self, response: httpx.Response, **about: Any) -> Received:
-        """Keep a response in the session's recording."""
-        transport = self._transport
-        return transport.observe(
-            transport.recording,
-            self._request,
-            response,
-            at=self._at,
-            elapsed_s=self._elapsed_s,
-            **about,
-        )
-
     def _time(self) -> None:
         """Note when the response came."""
         self._elapsed_s = round(self._transport.timer() - self._started, 6)
@@ -113,8 +101,16 @@ class _Exchange:
         """Return the response with a body that is kept, and recorded, as its caller reads it."""
         self._state.before_sending = None  # which refers to this exchange, and that to the request
         self._time()
-        is_recorded = self._transport.cassette is not None
-        self._observed = self._observe(response, is_told=not is_recorded)
+        transport = self._transport
+        is_recorded = transport.cassette is not None
+        self._observed = transport.observe(
+            transport.recording,
+            self._request,
+            response,
+            at=self._at,
+            elapsed_s=self._elapsed_s,
+            is_told=not is_recorded,
+        )
         # Without the body, which refers to this exchange.
         self._head = Response(response.status_code)
         if is_recorded:
@@ -202,7 +198,8 @@ class _Exchange:
             return  # a bug of another client, which may have sent nothing
         self._time()
         about: dict[str, Any] = {}
-        cassette = self._transport.cassette
+        transport = self._transport
+        cassette = transport.cassette
         no_response = self._no_response(error)
         if cassette is not None and no_response is not None:
             try:
@@ -212,10 +209,20 @@ class _Exchange:
         elif cassette is not None and self._begun is not None:
             cassette.drop(self._begun)  # no connection was made
         if not is_failure:
-            self._observe(httpx.Response(0), body=b"", is_cut_short=True, is_aborted=True, **about)
+            about |= {"is_cut_short": True, "is_aborted": True}
         elif no_response is not None:
             about["no_response"] = no_response.no_response
-            self._observe(httpx.Response(0), body=b"", **about)
+        else:
+            return
+        transport.observe(
+            transport.recording,
+            self._request,
+            httpx.Response(0),
+            at=self._at,
+            elapsed_s=self._elapsed_s,
+            body=b"",
+            **about,
+        )
 
     def _no_response(self, error: BaseException) -> Response | None:
         """Return the response to keep for one that did not come, or None to keep nothing.
