@@ -97,8 +97,7 @@ def _choices(match: re.Match[str]) -> Iterable[str]:
 def _members(match: re.Match[str]) -> Iterable[str]:
     """Return the public names of the package, of a session, or of the result of their calls."""
     name, call, typed = match.groups()
-    shell = get_ipython()
-    owner = shell.user_ns.get(name) if shell is not None else None
+    owner = get_ipython().user_ns.get(name)
     package = sys.modules[__package__]
     session_type = getattr(sys.modules.get(f"{__package__}.sessions"), "Session", ())
     if owner is not package and not isinstance(owner, session_type):

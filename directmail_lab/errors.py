@@ -35,7 +35,8 @@ from typing import Any, Literal, NoReturn
 from .tracebacks import brief_traceback
 
 
-def _printable(text: str) -> str:
+def printable(text: str) -> str:
+    """Return a text with a space in place of each control character, except line breaks."""
     return "".join(c if c.isprintable() or c == "\n" else " " for c in text)
 
 
@@ -56,8 +57,8 @@ class DirectMailLabError(Exception):
     """
 
     def __init__(self, what: str = "", advice: str = "", **attributes: object) -> None:
-        self.what = _printable(what)
-        self.advice = _printable(advice)
+        self.what = printable(what)
+        self.advice = printable(advice)
         super().__init__(self.what)
         vars(self).update(attributes)
 

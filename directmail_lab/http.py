@@ -71,7 +71,7 @@ def response_value(response: httpx.Response, body: bytes | None = None) -> Respo
 
 
 def httpx_response(stored: Response) -> httpx.Response:
-    extensions = {"http_version": b"HTTP/1.1"}
+    extensions = {}
     if stored.reason:  # HTTP/2 has none; httpx then uses the usual one of the status
         extensions["reason_phrase"] = stored.reason.encode("ascii", "replace")
     # As bytes: httpx encodes text as ASCII, and a recorded header may have other characters.

@@ -142,9 +142,12 @@ def write_warning(cassette: Cassette) -> Callable[[Request], None]:
 
 def latency_factor(timing: Timing) -> float:
     """Return the factor for recorded latencies in a replay: 0 does not wait, 1 waits as long."""
-    factor = {"instant": 0.0, "recorded": 1.0}.get(timing) if isinstance(timing, str) else timing
-    if not isinstance(factor, Real) or not factor >= 0:
-        raise argument_error(
-            'timing must be "instant", "recorded", or a factor of the recorded latencies.'
-        )
-    return float(factor)
+    if timing == "instant":
+        return 0.0
+    if timing == "recorded":
+        return 1.0
+    if isinstance(timing, Real) and timing >= 0:
+        return float(timing)
+    raise argument_error(
+        'timing must be "instant", "recorded", or a factor of the recorded latencies.'
+    )

@@ -62,7 +62,7 @@ class Rewriting:
         if "json" not in (header(response.headers, "content-type") or ""):
             return response
         try:
-            text = unpack(response.body, header(response.headers, "content-encoding") or "")
+            text = unpack(response.body, header(response.headers, "content-encoding"))
         except ValueError:  # the body is not compressed as its header says
             return response
         own = self._own_text(text.decode("latin-1")).encode("latin-1")

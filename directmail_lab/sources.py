@@ -157,14 +157,17 @@ def describe(recording: Recording) -> dict[str, Any]:
     ``recorded`` says when, such as ``on 21 November 2026``.
     """
     count = plural(len(recording), "interaction")
-    when = f", recorded {recording.recorded_when}" if recording.recorded_when else ""
-    notes = [] if recording.path else [f"From {recording.title}: {count}{when}."]
+    about: dict[str, Any] = {"source": f"{recording.title}, {count}", "notes": []}
+    note = f"From {recording.title}: {count}"
+    if recording.recorded_when:
+        about["recorded"] = recording.recorded_when
+        note += f", recorded {recording.recorded_when}"
     if recording.is_replay and not len(recording):
         name = recording.name
-        notes = [f'Nothing of {name} was played yet. To see all of it: interactions("{name}").']
-    about: dict[str, Any] = {"source": f"{recording.title}, {count}", "notes": notes}
-    if when:
-        about["recorded"] = recording.recorded_when
+        note = f'Nothing of {name} was played yet. To see all of it: interactions("{name}")'
+    elif recording.path:
+        return about
+    about["notes"].append(f"{note}.")
     return about
 
 

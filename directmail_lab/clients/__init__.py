@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from importlib import import_module
 from posixpath import normpath
-from typing import Any, Final, NamedTuple, Self, cast
+from typing import Any, Final, cast
 
 from ..errors import DirectMailLabError
 from ..http import body_of, httpx, is_write, parse_url
@@ -226,32 +226,6 @@ def errors_as(translate: Explain) -> Iterator[None]:
         raise failure from None
 
 
-class Failure(NamedTuple):
-    """An error of a client's library, as a replay reads it in a cassette: ``OSError: [Errno 9] …``.
-
-    Attributes
-    ----------
-    name
-        The name of its class, or an empty string.
-    """
-
-    name: str
-    text: str
-
-    @classmethod
-    def read(cls, text: str) -> Self:
-        found = _FAILURE.fullmatch(text)
-        if found is None:
-            return cls("", text)
-        return cls(found[1], found[2])
-
-    @property
-    def is_cut(self) -> bool:
-        """Whether the connection ended before the body did."""
-        # httpx has one name for all.
-        return self.name in _CUT or "complete message body" in self.text
-
-
 class Exchange:
     """One request of a client of another library, and what became of it."""
 
@@ -270,7 +244,7 @@ class Exchange:
         if self._error is not None:
             clear_locals(self._error)
             return self._error
-        return self._replayed(error, Failure.read(str(error)))
+        return self._replayed(error, *_name_and_text(error))
 
     @contextmanager
     def errors_of_body(self) -> Iterator[None]:
@@ -278,16 +252,30 @@ class Exchange:
         try:
             yield
         except httpx.RequestError as error:
-            if not Failure.read(str(error)).is_cut:
+            name, text = _name_and_text(error)
+            # httpx has one name for all errors of a body.
+            if name not in _CUT and "complete message body" not in text:
                 raise self.failure(error) from None
 
-    def _replayed(self, error: httpx.RequestError, failed: Failure) -> BaseException:
-        """Return the error of the client's library for one that a replay raised."""
+    def _replayed(self, error: httpx.RequestError, name: str, text: str) -> BaseException:
+        """Return the error of the client's library for one that a replay raised.
+
+        ``name`` is that of the class which was recorded, or an empty string.
+        """
         raise NotImplementedError
 
 
+def _name_and_text(error: httpx.RequestError) -> tuple[str, str]:
+    """Return what `Exchange` recorded of an error: ``OSError`` and ``[Errno 9] …``."""
+    text = str(error)
+    found = _CLASS_NAME.match(text)
+    if found is None:
+        return "", text
+    return found[1], text[found.end() :]
+
+
 _CUT: Final = ("IncompleteRead", "ClientPayloadError")
-_FAILURE: Final = re.compile(r"([A-Za-z]\w*): (.*)", re.DOTALL)
+_CLASS_NAME: Final = re.compile(r"([A-Za-z]\w*): ")
 _LONGEST_OF_HTTPX: Final = 65_536
 _NOT_ASCII: Final = re.compile("[^!-~]+")
 _CONTROLS: Final = re.compile(rb"[\r\n\0]+")

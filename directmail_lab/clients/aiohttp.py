@@ -11,7 +11,7 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextvars import ContextVar
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import aiohttp
 from aiohttp.client_proto import ResponseHandler
@@ -20,7 +20,7 @@ from aiohttp.connector import Connection
 from ..http import httpx
 from ..transports.body import Body
 from ..transports.extensions import EXTENSION, Call
-from . import ClientsTransport, Exchange, Failure, async_parts_of, errors_as, url_of
+from . import ClientsTransport, Exchange, async_parts_of, errors_as, url_of
 
 BaseConnector: Final = aiohttp.BaseConnector
 ClientSession: Final = aiohttp.ClientSession
@@ -35,8 +35,10 @@ _UNREAD_S: Final = 0.001
 # A ClientResponseError as text: 400, message='…', url='…'.
 _STATUS: Final = re.compile(r"(\d+), message=['\"](.*)['\"], url=", re.DOTALL)
 
-# The response for the connection that a task is about to open.
-_response: ContextVar[_Coming | None] = ContextVar("response", default=None)
+# Makes the connection that a task is about to open, for its protocol.
+_connection: ContextVar[Callable[[ResponseHandler], _Memory] | None] = ContextVar(
+    "connection", default=None
+)
 
 _CONNECTOR_ERRORS: Final = (
     aiohttp.ClientConnectorError,
@@ -99,12 +101,12 @@ async def connect(
     original: Callable[..., Any], connector: Any, request: Any, *args: Any, **kw: Any
 ) -> Any:
     """Return a connection in memory if there is a response for it."""
-    coming = _response.get()
-    if coming is None:
+    make = _connection.get()
+    if make is None:
         return await original(connector, request, *args, **kw)
     loop = asyncio.get_running_loop()
     protocol = ResponseHandler(loop)
-    protocol.connection_made(_Memory(protocol, coming))
+    protocol.connection_made(make(protocol))
     protocol.force_close()  # no other request may use it
     return Connection(connector, request.connection_key, protocol, loop)
 
@@ -137,11 +139,12 @@ class _Exchange(Exchange):
         parts = self._guarded(async_parts_of(response, self._request.method))
         leave = partial(self._leave, response.stream)
         self._request._continue = None  # with expect100, the body was read, and nothing waits
-        token = _response.set(_Coming(parts, leave, response.aclose))
+        memory = partial(_Memory, parts=parts, leave=leave, close=response.aclose)
+        token = _connection.set(memory)
         try:
             return await self._handler(self._request)
         finally:
-            _response.reset(token)
+            _connection.reset(token)
 
     async def _httpx_request(self) -> httpx.Request:
         request = self._request
@@ -187,10 +190,7 @@ class _Exchange(Exchange):
             raw.status,
             headers=pairs,
             stream=Body(raw.content.iter_any(), self._translated, close=raw.close),
-            extensions={
-                "reason_phrase": (raw.reason or "").encode("ascii", "replace"),
-                "http_version": b"HTTP/1.1",
-            },
+            extensions={"reason_phrase": (raw.reason or "").encode("ascii", "replace")},
         )
 
     def _translated(self, error: BaseException) -> BaseException:
@@ -213,22 +213,22 @@ class _Exchange(Exchange):
             body.end(self._translated(asyncio.CancelledError()))
         body.leave()
 
-    def _replayed(self, error: httpx.RequestError, failed: Failure) -> BaseException:
-        kind: Any = getattr(aiohttp, failed.name, None)
-        if failed.name == "TimeoutError":
+    def _replayed(self, error: httpx.RequestError, name: str, text: str) -> BaseException:
+        kind: Any = getattr(aiohttp, name, None)
+        if name == "TimeoutError":
             return TimeoutError()
         if not (isinstance(kind, type) and issubclass(kind, aiohttp.ClientError)):
             rows = (classes[-1] for theirs, classes in _KINDS if isinstance(error, theirs))
             kind = next(rows, aiohttp.ClientConnectionError)
-        arguments: tuple[Any, ...] = (failed.text,)
+        arguments: tuple[Any, ...] = (text,)
         about: dict[str, Any] = {}
         if issubclass(kind, aiohttp.ClientResponseError):
             arguments = (self._request.request_info, ())
-            status = _STATUS.match(failed.text)
+            status = _STATUS.match(text)
             if status:
                 about = {"status": int(status[1]), "message": status[2]}
         elif issubclass(kind, _CONNECTOR_ERRORS):
-            arguments = (self._request.connection_key, ConnectionRefusedError(0, failed.text))
+            arguments = (self._request.connection_key, ConnectionRefusedError(0, text))
         failure: BaseException = kind(*arguments, **about)
         return failure
 
@@ -260,30 +260,33 @@ class _Taken:
         self.parts.append(bytes(part))
 
 
-class _Coming(NamedTuple):
-    """The parts of a response; what to call if the client reads no further, and at the end."""
-
-    parts: AsyncIterator[bytes]
-    leave: Callable[[], object]
-    close: Callable[[], Awaitable[object]]
-
-
 class _Memory(asyncio.Transport):
-    """A connection in memory: it drops what is written, and a protocol reads the response."""
+    """A connection in memory: it drops what is written, and a protocol reads the response.
 
-    def __init__(self, protocol: ResponseHandler, coming: _Coming) -> None:
+    ``leave`` is called if the client reads no further, and ``close`` at the end.
+    """
+
+    def __init__(
+        self,
+        protocol: ResponseHandler,
+        parts: AsyncIterator[bytes],
+        leave: Callable[[], object],
+        close: Callable[[], Awaitable[object]],
+    ) -> None:
         super().__init__()
         self._protocol = protocol
-        self._leave = coming.leave
+        self._leave = leave
         self._may_read = asyncio.Event()
         self._may_read.set()
         self._is_closing = False
-        self._reading = asyncio.ensure_future(self._read(coming))
+        self._reading = asyncio.ensure_future(self._read(parts, close))
 
-    async def _read(self, coming: _Coming) -> None:
+    async def _read(
+        self, parts: AsyncIterator[bytes], close: Callable[[], Awaitable[object]]
+    ) -> None:
         error: BaseException | None = None
         try:
-            async for part in coming.parts:
+            async for part in parts:
                 await self._may_read.wait()
                 self._protocol.data_received(part)
         except asyncio.CancelledError:
@@ -291,7 +294,7 @@ class _Memory(asyncio.Transport):
         except BaseException as failure:  # also pytest's own, which is no Exception
             error = failure
         finally:
-            await coming.close()
+            await close()
         self._is_closing = True
         payload = self._protocol._payload
         # A body that is too short becomes an error, which would take what was not read yet.

@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 from ..http import httpx
 from ..transports.body import Body
 from ..transports.extensions import EXTENSION, Call
-from . import ClientsTransport, Exchange, Failure, errors_as, parts_of, url_of
+from . import ClientsTransport, Exchange, errors_as, parts_of, url_of
 
 _PART_BYTES: Final = 65_536
 _IS_SENDING: Final = "_directmail_lab_is_sending"
@@ -273,17 +273,11 @@ class _Exchange(Exchange):
             if raw.will_close:
                 connection.sock.close()
                 connection.sock = None
-        headers = []
-        for name, value in raw.headers.items():
-            headers.append((name.encode("latin-1"), value.encode("latin-1")))
         return httpx.Response(
             raw.status,
-            headers=headers,
+            headers=httpx.Headers(raw.headers.items(), encoding="latin-1"),
             stream=Body(_parts(raw), translate, close=raw.close),
-            extensions={
-                "reason_phrase": raw.reason.encode("latin-1"),
-                "http_version": b"HTTP/1.1",
-            },
+            extensions={"reason_phrase": raw.reason.encode("latin-1")},
         )
 
     def _translated(
@@ -303,8 +297,8 @@ class _Exchange(Exchange):
             return error
         return self._keep(error, kind, error)
 
-    def _replayed(self, error: httpx.RequestError, failed: Failure) -> BaseException:
-        return _of_urllib3(self._connection, error, failed.text) or _of_python(error, failed)
+    def _replayed(self, error: httpx.RequestError, name: str, text: str) -> BaseException:
+        return _of_urllib3(self._connection, error, text) or _of_python(error, name, text)
 
     def file(
         self, parts: Iterator[bytes], close: Callable[[], object] = lambda: None
@@ -449,14 +443,14 @@ def _of_urllib3(connection: Any, error: httpx.RequestError, text: str) -> Except
     return None
 
 
-def _of_python(error: httpx.RequestError, failed: Failure) -> Exception:
+def _of_python(error: httpx.RequestError, name: str, text: str) -> Exception:
     """Return the error that Python's own client raises."""
     kind: Any = None
     for place in (builtins, http_client, socket, ssl):
-        kind = kind or getattr(place, failed.name, None)
+        kind = kind or getattr(place, name, None)
     is_known = isinstance(kind, type) and issubclass(kind, OSError | http_client.HTTPException)
-    number = _ERRNO.search(failed.text)
-    arguments: tuple[Any, ...] = (failed.text,)
+    number = _ERRNO.search(text)
+    arguments: tuple[Any, ...] = (text,)
     if number:
         arguments = (int(number[1]), number[2])
     if not is_known:

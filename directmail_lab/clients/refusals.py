@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from ..display import utc_time
-from ..errors import ServiceError, UnauthorizedError
+from ..errors import ServiceError, UnauthorizedError, printable
 from ..exchange.bodies import decode_text, read_json
 from ..exchange.operations import base_path, operation_of, path_below
 from ..http import httpx
@@ -95,7 +95,8 @@ def said_in(response: httpx.Response, redacted: Callable[[str], str]) -> str:
     redactor = Redactor(redact=["personal"])
     lines: list[str] = []
     for text in _texts_for_people(body):
-        line = _on_one_line(redactor.text(redacted(text)))
+        words = printable(redactor.text(redacted(text))).split()
+        line = " ".join(words).replace('"', "'").rstrip(".")
         if line and line not in lines:
             lines.append(line)
     said = "; ".join(lines[:_MOST_TEXTS])
@@ -112,11 +113,6 @@ def _texts_for_people(value: object, depth: int = 0, *, is_named: bool = False) 
     elif isinstance(value, list) and depth < _DEEPEST:
         for each in value[:_MOST_TEXTS]:
             yield from _texts_for_people(each, depth + 1, is_named=is_named)
-
-
-def _on_one_line(text: str) -> str:
-    printable = "".join(each if each.isprintable() else " " for each in text)
-    return " ".join(printable.split()).replace('"', "'").rstrip(".")
 
 
 def _renewal(response: httpx.Response) -> str:

@@ -122,27 +122,26 @@ def unwrap(
         record_path = _path_of_records(body, is_page=is_page)
     if record_path is None:
         return body, None
-    return _pick(body, [], str(record_path).split("."))
+    return _pick(body, "", str(record_path))
 
 
-def _pick(value: Any, done: list[str], left: list[str]) -> tuple[Any, dict[str, Any]]:
-    """Return the value at the end of a path, and all others; ``done`` is the path to ``value``."""
-    # A member's name may have dots itself, so the longest name that fits is taken.
-    count = len(left)
-    while isinstance(value, dict) and count > 0 and ".".join(left[:count]) not in value:
-        count -= 1
-    if not isinstance(value, dict) or count == 0:
-        reached = f"Its {'.'.join(done)!r}" if done else "It"
+def _pick(value: Any, done: str, left: str) -> tuple[Any, dict[str, Any]]:
+    """Return the value at the end of a path, and all others.
+
+    ``done`` is the path to ``value`` with a dot, ``left`` the path from there on.
+    """
+    others = dict(value) if isinstance(value, dict) else {}
+    fitting = [name for name in others if f"{left}.".startswith(f"{name}.")]
+    if not fitting:
+        reached = f"Its {done[:-1]!r}" if done else "It"
         raise DirectMailLabError(
-            f"record_path {'.'.join(done + left)!r} is not in this body. "
-            f"{reached} {_members_of(value)}.",
+            f"record_path {done + left!r} is not in this body. {reached} {_members_of(value)}.",
             "Name another path, or use record_path=None for the whole body.",
         )
-    name = ".".join(left[:count])
-    others = dict(value)
+    name = max(fitting, key=len)  # a member's name may have dots itself
     found = others.pop(name)
-    if count < len(left):
-        found, others[name] = _pick(found, [*done, name], left[count:])
+    if name != left:
+        found, others[name] = _pick(found, f"{done}{name}.", left.removeprefix(f"{name}."))
     return found, others
 
 
@@ -225,7 +224,7 @@ def read_form(media_type: str, body: bytes) -> list[tuple[str, str]]:
 def read_json_body(headers: Headers, body: bytes) -> tuple[object, str | None]:
     """Return what `read_json` does, after decompressing the body if its headers say so."""
     try:
-        content = unpack(body, header(headers, "Content-Encoding") or "")
+        content = unpack(body, header(headers, "Content-Encoding"))
     except ValueError as error:
         return None, f"is {error}"
     return read_json(content, declared_charset(header(headers, "Content-Type") or ""))
@@ -337,7 +336,7 @@ class TooLargeError(ValueError):
     """A body is larger than 64 MB, or would be once it is decompressed."""
 
 
-def unpack(body: bytes, coding: str = "") -> bytes:
+def unpack(body: bytes, coding: str | None = None) -> bytes:
     """Return a body decompressed, or unchanged if it is not compressed.
 
     If a body is cut short, the part that is there is returned.
@@ -355,7 +354,7 @@ def unpack(body: bytes, coding: str = "") -> bytes:
         a few words, and quotes nothing of the body.
     """
     # x-gzip is gzip (RFC 9110, section 8.4.1.3).
-    listed = re.findall(r"[\w-]+", coding.lower().replace("x-gzip", "gzip"))
+    listed = re.findall(r"[\w-]+", (coding or "").lower().replace("x-gzip", "gzip"))
     names = [name for name in listed if name != "identity"]
     for _ in range(_MAX_CODINGS + 1):
         if len(body) > MAX_UNPACKED_BYTES:

@@ -264,5 +264,5 @@ def parts_of(interaction: Interaction, where: str) -> Iterator[Part]:
         yield f"{where}, {side} headers", BETWEEN.join(map(": ".join, message.headers))
         body = message.body or b""
         with suppress(ValueError):  # a body that cannot be opened is never shared
-            body = unpack(body, header(message.headers, "content-encoding") or "")
+            body = unpack(body, header(message.headers, "content-encoding"))
         yield f"{where}, {side} body", body
