@@ -80,7 +80,8 @@ def __getattr__(name: str) -> Any:
                 module = import_module(_MODULES[name], __name__)
         except MissingPackageError as error:
             return error.as_call(name)
-        value = globals()[name] = module if name == "errors" else getattr(module, name)
+        value = module if name == "errors" else getattr(module, name)
+        globals()[name] = value
         return value
     from .arguments import did_you_mean
     from .tracebacks import with_brief_traceback

@@ -102,7 +102,9 @@ def _members(match: re.Match[str]) -> Iterable[str]:
     session_type = getattr(sys.modules.get(f"{__package__}.sessions"), "Session", ())
     if owner is not package and not isinstance(owner, session_type):
         return ()
-    names = dir(owner) if call is None else _names_of_result(getattr(owner, call, None))
+    names: Iterable[str] = dir(owner)
+    if call is not None:
+        names = _names_of_result(getattr(owner, call, None))
     return [each for each in names if typed.startswith("_") or not each.startswith("_")]
 
 
@@ -124,7 +126,9 @@ def _names_of_result(function: Any) -> set[str]:
         return set()
     if result is httpx.Response:  # only an instance has all attributes
         return {*dir(httpx.Response(200))}
-    types = get_args(result) if isinstance(result, UnionType) else [get_origin(result) or result]
+    types = [get_origin(result) or result]
+    if isinstance(result, UnionType):
+        types = list(get_args(result))
     names: set[str] = set()
     for each in types:
         names.update(dir(each), get_annotations(each))

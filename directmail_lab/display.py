@@ -55,10 +55,14 @@ def utc_time(seconds: float) -> datetime:
 def ranges(numbers: Iterable[int]) -> str:
     """Return numbers as ``"1-3, 7"``."""
     seen = set(numbers)
-    starts = sorted(number for number in seen if number - 1 not in seen)
-    ends = sorted(number for number in seen if number + 1 not in seen)
-    spans = zip(starts, ends, strict=True)
-    return ", ".join(f"{start}" if start == end else f"{start}-{end}" for start, end in spans)
+    start = 0
+    spans = []
+    for number in sorted(seen):
+        if number - 1 not in seen:
+            start = number
+        if number + 1 not in seen:
+            spans.append(str(number) if number == start else f"{start}-{number}")
+    return ", ".join(spans)
 
 
 def running_ipython() -> Any:
@@ -129,7 +133,8 @@ class ProgressBar(AbstractContextManager["ProgressBar"]):
             self._show()
         if self._bar is not None:
             # tqdm warns if a bar is more than full, and rounding may cause that.
-            self._bar.update(min(self._done, self._bar.total or math.inf) - self._bar.n)
+            done = min(self._done, self._bar.total or math.inf)
+            self._bar.update(done - self._bar.n)
 
     def extend(self, more: float, why: str) -> None:
         """Let the bar go on: ``more`` is added to its total, and ``why`` describes it."""

@@ -29,8 +29,9 @@ SHARED_DATA: Final = {
 def checkout() -> Path | None:
     """Return the root of the repository that this package runs from; None if installed."""
     root = _PACKAGE.parent
-    is_installed = (_PACKAGE / "packaged").is_dir() or not (root / "pyproject.toml").is_file()
-    return None if is_installed else root
+    if (_PACKAGE / "packaged").is_dir() or not (root / "pyproject.toml").is_file():
+        return None
+    return root
 
 
 def package_files() -> dict[str, Path]:
@@ -59,8 +60,9 @@ def package_files() -> dict[str, Path]:
         # Not Path.glob, which also finds hidden folders, such as Jupyter's checkpoints.
         for name in sorted(glob.glob(pattern.lstrip("/"), root_dir=root)):  # noqa: PTH207
             path = Path(name)
-            folder = moved.get(path.parts[0], path.parts[0])
-            found[f"{folder}/{Path(*path.parts[1:]).as_posix()}"] = root / path
+            folder, *rest = path.parts
+            place = Path(moved.get(folder, folder), *rest)
+            found[place.as_posix()] = root / path
     return found
 
 

@@ -264,8 +264,10 @@ class _Pager:
         pages = self._pages
         asked = pages.asked
         parameter = f"?{asked.parameter}={asked.value}" if asked and asked.parameter else ""
-        # A strict service responds with 400 to a parameter that nobody has named.
-        after_the_last = (404,) if pages.page or pages.offset else (400, 404, 416, 422)
+        after_the_last = [404]
+        if not pages.page and not pages.offset:
+            # A strict service responds with 400 to a parameter that nobody has named.
+            after_the_last += [400, 416, 422]
         if asked is not None and asked.counts and response.status_code in after_the_last:
             if pages.says_more:
                 self._problem = f"{parameter} has status {response.status_code}."

@@ -41,8 +41,11 @@ class Rewriting:
         self._own = own
         bases = [base for base in bases if base]
         self._theirs = _any_of(bases)
-        paths = [urlsplit(base).path.rstrip("/") for base in bases]
-        self._prefixes = [path for path in paths if path]
+        self._prefixes = []
+        for base in bases:
+            path = urlsplit(base).path.rstrip("/")
+            if path:
+                self._prefixes.append(path)
         origins = {"/".join(address.split("/", 3)[:3]) for address in recorded}
         self._others = _any_of(origins.difference(bases))
 
@@ -90,7 +93,8 @@ class Rewriting:
 
     def _own_text(self, text: str) -> str:
         def own(address: re.Match[str]) -> str:
-            return self._own.replace("/", "\\/") if "\\/" in address[0] else self._own
+            is_escaped = "\\/" in address[0]
+            return self._own.replace("/", "\\/") if is_escaped else self._own
 
         text = self._theirs.sub(own, text)
         other = self._others.search(text)

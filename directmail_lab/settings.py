@@ -203,9 +203,10 @@ def configured_regions() -> dict[str, str]:
         regions = {}
     except (OSError, TypeError, ValueError) as error:
         raise AddressError(f"{path} cannot be read ({error}).", "Fix or remove it.") from None
-    for entry in filter(None, (variable(REGIONS_VARIABLE) or "").split(",")):
+    for entry in (variable(REGIONS_VARIABLE) or "").split(","):
         name, _, address = entry.partition("=")
-        regions[name.strip()] = address
+        if entry:
+            regions[name.strip()] = address
     return {name: base_address(address) for name, address in regions.items()}
 
 
@@ -251,9 +252,11 @@ def keyring_entry(given: str | None = None) -> str:
 
 def keyring_entries(address: str | None = None) -> set[str]:
     """Return the names of all entries of the keyring for an address, or for all regions."""
-    regions = {name: own for name, own in configured_regions().items() if address in (None, own)}
-    entries = {*regions.values(), *map(keyring_entry, regions)}
-    return entries if address is None else entries | {address}
+    entries = set() if address is None else {address}
+    for name, own in configured_regions().items():
+        if address in (None, own):
+            entries.update((own, keyring_entry(name)))
+    return entries
 
 
 def used_addresses() -> list[str]:
@@ -271,10 +274,10 @@ def note_used_address(address: str) -> None:
     file = _used_file()
     if file is None or is_loopback(urlsplit(address).hostname or ""):
         return
-    others = [each for each in used_addresses() if each != address]
+    addresses = list(dict.fromkeys([address, *used_addresses()]))
     with suppress(OSError):  # they are only suggestions
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text("\n".join([address, *others][:_MOST_USED]), encoding="utf-8")
+        file.write_text("\n".join(addresses[:_MOST_USED]), encoding="utf-8")
 
 
 def _used_file() -> Path | None:

@@ -17,7 +17,15 @@ from email.utils import formatdate
 from typing import Final, NamedTuple, get_args
 
 from .arguments import argument_error, check_choice
-from .contract import HEADERS, ME_PATH, STAND_IN_KEY, TYPICAL_LIMIT, TYPICAL_WINDOW_S
+from .contract import (
+    LIMIT_HEADER,
+    ME_PATH,
+    REMAINING_HEADER,
+    RESET_HEADER,
+    STAND_IN_KEY,
+    TYPICAL_LIMIT,
+    TYPICAL_WINDOW_S,
+)
 from .credentials import ApiKey
 from .exchange.operations import operation_of, path_below
 from .exchange.values import Headers, Request, Response, header
@@ -146,7 +154,8 @@ class StandIn(LoopbackServer):
         return time.time()
 
     def _is_known(self, request: Request) -> bool:
-        scheme, _, sent = (header(request.headers, "Authorization") or "").partition(" ")
+        authorization = header(request.headers, "Authorization") or ""
+        scheme, _, sent = authorization.partition(" ")
         expected = base64.b64encode(f"{self.api_key}:".encode())
         return scheme.lower() == "basic" and hmac.compare_digest(sent.strip().encode(), expected)
 
@@ -171,9 +180,10 @@ class StandIn(LoopbackServer):
         # Rounded up, so that a client that waits is not early. Rounded to thousandths before that,
         # so that an error of binary fractions does not count: 60.000000001 s -> 60, not 61.
         reset = math.ceil(round(until_s * factor, 3))
-        values = (left.limit, max(left.remaining, 0), reset)
         return (
-            *zip(HEADERS, map(str, values), strict=True),
+            (LIMIT_HEADER, str(left.limit)),
+            (REMAINING_HEADER, str(max(left.remaining, 0))),
+            (RESET_HEADER, str(reset)),
             ("Date", formatdate(now, usegmt=True)),
             ("Server", "directmail-lab-stand-in"),
         )
@@ -183,14 +193,17 @@ class StandIn(LoopbackServer):
         letter = {"id": f"ltr_stand_in_{number}", "state": "accepted", "service": "stand-in"}
         values = {**_LISTS, ME_PATH: self.record, _LETTERS_PATH: letter}
         if path not in values:
-            is_list = path.startswith("/v1/lists/")
-            text = f"There is {'no such list' if is_list else 'nothing at this path'}."
-            return _error(404, text, headers)
-        methods = ("POST",) if path == _LETTERS_PATH else ("GET", "HEAD")
+            what = "no such list" if path.startswith("/v1/lists/") else "nothing at this path"
+            return _error(404, f"There is {what}.", headers)
+        status = 200
+        methods = ["GET", "HEAD"]
+        if path == _LETTERS_PATH:
+            status = 201
+            methods = ["POST"]
         if method not in methods:
             headers = (*headers, ("Allow", ", ".join(methods)))
             return _error(405, "This path does not allow that method.", headers)
-        return json_response(201 if path == _LETTERS_PATH else 200, values[path], headers)
+        return json_response(status, values[path], headers)
 
 
 stand_in = StandIn  # the name that users write: with dm.stand_in(limit=5) as service

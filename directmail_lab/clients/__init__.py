@@ -229,8 +229,7 @@ def errors_as(translate: Explain) -> Iterator[None]:
 class Exchange:
     """One request of a client of another library, and what became of it."""
 
-    def __init__(self) -> None:
-        self._error: BaseException | None = None
+    _error: BaseException | None = None
 
     def _keep(
         self, error: BaseException, kind: type[httpx.RequestError], shown: BaseException

@@ -117,7 +117,6 @@ class _Exchange(Exchange):
     def __init__(
         self, request: Any, handler: _Handler, timeout: Any, ends: float, *, is_unpacked: bool
     ) -> None:
-        super().__init__()
         self._request = request
         self._handler = handler
         self._timeout = timeout

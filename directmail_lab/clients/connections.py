@@ -221,7 +221,6 @@ class _Exchange(Exchange):
     """One request of a connection, and what became of it."""
 
     def __init__(self, connection: Any, kept: _Kept) -> None:
-        super().__init__()
         self._connection = connection
         self._kept = kept
         self._data = b"".join(kept.parts)

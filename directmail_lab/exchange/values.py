@@ -212,10 +212,9 @@ def check_response(response: Response) -> Response:
     _check(is_status, "its status is not a number of three digits")
     _check(response.body is not None, "its response has no body")
     _check(_are_texts([response.reason]), "its reason phrase is not text")
-    _check(
-        response.no_response in (None, *NO_RESPONSE_KINDS), "its no_response is of no known kind"
-    )
-    is_known = response.incomplete in ("", LEFT) or response.broke_off
+    is_known = response.no_response in (None, *NO_RESPONSE_KINDS)
+    _check(is_known, "its no_response is of no known kind")
+    is_known = response.incomplete in ("", LEFT) or response.broke_off is not None
     _check(is_known, "its incomplete is of no known kind")
     return response
 
@@ -285,18 +284,14 @@ def may_change(method: str, query: str, headers: Headers = ()) -> bool:
 
 def text_headers(raw: Iterable[tuple[bytes, bytes]]) -> Headers:
     """Return headers as text: names in lower case, values decoded as UTF-8 or else Latin-1."""
-    pairs = list(raw)
-    try:
-        return tuple([(name.decode("latin-1").lower(), value.decode()) for name, value in pairs])
-    except UnicodeDecodeError:
-        return tuple([(name.decode("latin-1").lower(), _text(value)) for name, value in pairs])
-
-
-def _text(value: bytes) -> str:
-    try:
-        return value.decode()
-    except UnicodeDecodeError:
-        return value.decode("latin-1")
+    headers = []
+    for name, value in raw:
+        try:
+            text = value.decode()
+        except UnicodeDecodeError:
+            text = value.decode("latin-1")
+        headers.append((name.decode("latin-1").lower(), text))
+    return tuple(headers)
 
 
 def header(headers: Headers, name: str) -> str | None:
@@ -337,10 +332,12 @@ def normalize_headers(response: Response, *, method: str = "GET") -> Response:
     """
     if method == "HEAD" or response.status in _BODILESS:
         return response
-    length: str | None = str(len(response.body))
-    if response.broke_off:
-        is_packed = header(response.headers, "content-encoding") is not None
-        length = None if is_packed else header(response.headers, "content-length")
+    if not response.broke_off:
+        length: str | None = str(len(response.body))
+    elif header(response.headers, "content-encoding") is None:
+        length = header(response.headers, "content-length")
+    else:
+        length = None
     headers = []
     for name, value in response.headers:
         fitting: str | None = value
@@ -355,6 +352,4 @@ def normalize_headers(response: Response, *, method: str = "GET") -> Response:
                 fitting = ", ".join(left) or None
         if fitting is not None:
             headers.append((name, fitting))
-    if tuple(headers) == response.headers:
-        return response
     return replace(response, headers=tuple(headers))
