@@ -16,12 +16,11 @@ from .exchange.values import NoResponse, Request, Response, header, may_change, 
 
 def is_write(request: httpx.Request) -> bool:
     """Return whether a request's method, or one that overrides it, may change something."""
-    query = request.url.query.decode("ascii")
+    headers = request.headers.raw
     # This runs for each live request, and few have a header that overrides the method.
-    for name, _ in request.headers.raw:
-        if b"method" in name.lower():
-            return may_change(request.method, query, text_headers(request.headers.raw))
-    return may_change(request.method, query)
+    may_override = b"method" in b" ".join(dict(headers)).lower()
+    query = request.url.query.decode("ascii")
+    return may_change(request.method, query, text_headers(headers) if may_override else ())
 
 
 NOT_AN_ADDRESS: Final = (

@@ -13,8 +13,15 @@ from typing import Any, Final
 from ..cassettes import Begun, Cassette, MemoryRecording
 from ..errors import CassetteError, DirectMailLabError
 from ..exchange.bodies import MAX_UNPACKED_BYTES, missing_body, unpack
-from ..exchange.values import LEFT, Interaction, NoResponse, Request, Response
-from ..http import httpx, is_write, kind_of_failure, request_value, response_value
+from ..exchange.values import (
+    LEFT,
+    Interaction,
+    NoResponse,
+    Request,
+    Response,
+    text_headers,
+)
+from ..http import httpx, is_write, kind_of_failure, request_value
 from . import Transport
 from .body import Body
 from .extensions import Sent, call_of
@@ -111,10 +118,10 @@ class _Exchange:
             elapsed_s=self._elapsed_s,
             is_told=not is_recorded,
         )
-        # Without the body, which refers to this exchange.
-        self._head = Response(response.status_code)
-        if is_recorded:
-            self._head = response_value(response, b"")
+        # Not the response itself, whose body refers to this exchange.
+        self._status = response.status_code
+        self._reason = response.reason_phrase
+        self._headers = response.headers
         stream = response.stream
         body = stream if isinstance(stream, Body) else Body(stream)
         body.length = self._length(response)
@@ -139,41 +146,46 @@ class _Exchange:
         A session that only sends keeps no part of a body that its caller left.
         """
         transport = self._transport
-        if transport.cassette is None and isinstance(error, GeneratorExit):
+        cassette = transport.cassette
+        if cassette is None and isinstance(error, GeneratorExit):
             return
         plain = body.kept
         if plain is None:
             plain = missing_body(body.size)
         elif self._coding:
             plain = _decoded(plain, self._coding)
-        head = self._head
-        recorded = Response(head.status, head.reason, head.headers, plain)
+        incomplete = ""
         changes: dict[str, Any] = {}
         if error is not None:
-            recorded = replace(recorded, incomplete=self._why_incomplete(error))
+            incomplete = self._why_incomplete(error)
             changes["is_cut_short"] = True
             changes["is_aborted"] = not isinstance(error, Exception)
         try:
-            if transport.cassette is not None:
-                changes |= self._write(recorded, transport.cassette)
+            if cassette is not None:
+                changes |= self._write(self._response(plain, incomplete), cassette)
         except CassetteError as failure:
             if error is None or isinstance(error, GeneratorExit):
                 failure.add_note(
-                    f"The service had responded with {recorded.status} to the "
+                    f"The service had responded with {self._status} to the "
                     f"{self._request.method}: the request was carried out, and only its recording "
                     "failed. interactions() has the response."
                 )
                 raise
             error.add_note(f"This could not be recorded: {failure}")
         except KeyboardInterrupt:  # redacting a long body takes a while
-            assert transport.cassette is not None, "nothing else takes long here"
-            self._write(replace(recorded, body=missing_body(body.size)), transport.cassette)
+            assert cassette is not None, "nothing else takes long here"
+            self._write(self._response(missing_body(body.size), incomplete), cassette)
             raise
         finally:  # the session keeps the response even if it was not recorded
             number = self._observed.number
-            transport.recording.add_body(number, recorded.body, **changes)
-            if transport.cassette is not None:
+            transport.recording.add_body(number, plain, **changes)
+            if cassette is not None:
                 transport.observe.tell(self._observed)
+
+    def _response(self, body: bytes, incomplete: str) -> Response:
+        """Return the response as the cassette keeps it."""
+        headers = text_headers(self._headers.raw)
+        return Response(self._status, self._reason, headers, body, incomplete=incomplete)
 
     def _why_incomplete(self, error: BaseException) -> str:
         """Return what `Response.incomplete` is for a body that ended with an error."""
