@@ -352,4 +352,7 @@ def normalize_headers(response: Response, *, method: str = "GET") -> Response:
                 fitting = ", ".join(left) or None
         if fitting is not None:
             headers.append((name, fitting))
-    return replace(response, headers=tuple(headers))
+    fitting_headers = tuple(headers)
+    if fitting_headers == response.headers:  # as usual: recording copies nothing then
+        return response
+    return replace(response, headers=fitting_headers)

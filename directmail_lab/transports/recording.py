@@ -6,7 +6,7 @@ import asyncio
 import re
 import time
 from collections.abc import Callable
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -121,7 +121,7 @@ class _Exchange:
         # Not the response itself, whose body refers to this exchange.
         self._status = response.status_code
         self._reason = response.reason_phrase
-        self._headers = response.headers
+        self._headers = response.headers.raw if is_recorded else []
         stream = response.stream
         body = stream if isinstance(stream, Body) else Body(stream)
         body.length = self._length(response)
@@ -184,7 +184,7 @@ class _Exchange:
 
     def _response(self, body: bytes, incomplete: str) -> Response:
         """Return the response as the cassette keeps it."""
-        headers = text_headers(self._headers.raw)
+        headers = text_headers(self._headers)
         return Response(self._status, self._reason, headers, body, incomplete=incomplete)
 
     def _why_incomplete(self, error: BaseException) -> str:
