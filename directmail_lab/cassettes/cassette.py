@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from ..arguments import RECORD_MODES, REPEATS, RecordMode, Repeat, check_choice
 from ..display import plural, say_in_notebook
 from ..errors import CassetteError, CassetteFormatError, NotRecordedError
-from ..exchange.bodies import shown_missing
+from ..exchange.bodies import MissingBody, shown_missing
 from ..exchange.values import (
     Interaction,
     Request,
@@ -75,16 +75,15 @@ class Played(NamedTuple):
     number
         The number of its interaction, from 1.
     request
-        The request that it was played for, redacted.
-    is_original
-        Whether the response may contain credentials: another program recorded it, and it is only
-        for the caller of the replay.
+        The request that it was played for, as `Player.find` returns it.
+    response
+        With ``like``, it may contain credentials that another program recorded: it is only for the
+        caller of the replay.
     """
 
     number: int
     request: Request
     response: Response
-    is_original: bool = False
 
 
 class Cassette:
@@ -130,7 +129,7 @@ class Cassette:
     records
         Whether a request without a recorded response may be sent, and the response recorded.
     on_played
-        Called with each request that `play` finds a response for.
+        Called with each request that `play` finds a response for; None to call nothing.
     on_unmatched
         Called with each error that `play` raises.
     on_early_end
@@ -170,7 +169,7 @@ class Cassette:
         place = (name.path or name.name) if isinstance(name, FileRecording) else name
         self.name = cassette_name(place)
         self.record_mode = record_mode
-        self.on_played: Callable[[Request], object] = lambda _: None
+        self.on_played: Callable[[Request], object] | None = None
         self.on_unmatched: Callable[[NotRecordedError], object] = lambda _: None
         self.records_failures = False
         self.on_early_end: Callable[[str], object] = _warn_of_early_end
@@ -253,46 +252,40 @@ class Cassette:
         """
         repeats = self._repeat == "last" and not self.records
         with self._lock:
-            attempts, request = self._player.find(request, repeats=repeats)
-            while self.records and attempts is not None and self._is_new_failure(attempts):
-                self._player.mark(attempts)  # a mode that can send replays no failure
-                attempts, request = self._player.find(request)
-            is_played = attempts is not None and bool(self._player.played[attempts[0]])
-            if attempts is not None and marks:
-                self._player.mark(attempts)
-                other_range = self._player.other_range(request, attempts)
-                if other_range:
-                    self.other_ranges.append(other_range)
-        if attempts is not None and (repeats or not is_played):
+            player = self._player
+            call, request = player.find(request, repeats=repeats)
+            while self.records and call is not None and self._is_new_failure(call):
+                player.mark(call)  # a mode that can send replays no failure
+                call, request = player.find(request)
+            is_played = call is not None and player.played[call[0]] == 1
+            if call is not None and marks:
+                player.mark(call)
+                if self._matching.like is not None:
+                    self.other_ranges += player.other_range(request, call)
+        if call is None or (is_played and not repeats):
+            if self._recorder is None:
+                refusal = player.refusal(request, is_played=is_played)
+                self.on_unmatched(refusal)
+                raise refusal
+            self._recorder.refuse_if_full()
+            return []
+        if self.on_played is not None:
             self.on_played(request)
-            played = [
-                self._played(index + 1, request)
-                for index in (attempts[-1:] if is_played else attempts)
-            ]
-            if (missing := shown_missing(played[-1].response.body)) is None:
-                return played
-            failure = self._player.missing_body(request, missing)
+        like = self._matching.like
+        played = []
+        for index in call[-1:] if is_played else call:
+            response = self._recording.response(index + 1, request.method, like=like)
+            played.append(Played(index + 1, request, response))
+        if isinstance(response.body, MissingBody):
+            failure = player.missing_body(request, response.body)
             self.on_unmatched(failure)
             raise failure
-        if self._recorder is not None:
-            self.refuse_if_full()
-            return []
-        refusal = self._player.refusal(request, is_played=is_played)
-        self.on_unmatched(refusal)
-        raise refusal
+        return played
 
     def refuse_if_full(self) -> None:
         """Raise `CassetteError` if a recording has no room for another interaction."""
         if self._recorder is not None:
             self._recorder.refuse_if_full()
-
-    def _played(self, number: int, request: Request) -> Played:
-        """Return a response to play: with ``like``, as another program recorded it."""
-        if self._matching.like:
-            original = self._recording.original(number, request.method)
-            if original is not None:
-                return Played(number, request, original, is_original=True)
-        return Played(number, request, self._recording.response(number, request.method))
 
     def note_end(self, played: Played) -> None:
         """Say that a replay was read to the end of a body whose recording stopped before it."""

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, final
 from urllib.parse import urlsplit
 
+from ..arguments import Like
 from ..credentials import Hidden
 from ..display import Progress, ProgressBar, plural
 from ..errors import CassetteError, CassetteFormatError
@@ -208,8 +209,11 @@ class FileRecording(Recording):
         response = _decoded(recorded.response, recorded.request.method)
         return replace(recorded, response=response)
 
-    def response(self, number: int, method: str) -> Response:
+    def response(self, number: int, method: str, *, like: Like | None = None) -> Response:
         """Return the response to play for a request of this method.
+
+        With ``like``, another program's is as it was recorded: it contains its credentials, and is
+        only for the caller of a replay.
 
         Raises
         ------
@@ -218,8 +222,12 @@ class FileRecording(Recording):
         """
         recorded = self.interactions
         if isinstance(recorded, Lines):  # which parses the request only on demand
-            return _decoded(recorded.response(number - 1), method)
-        return _decoded(recorded[number - 1].response, method)
+            response = recorded.response(number - 1)
+        elif like is not None and self.originals is not None:
+            response = self.originals.original(number - 1)
+        else:
+            response = recorded[number - 1].response
+        return _decoded(response, method)
 
     def parts(self, *, as_written: bool) -> Iterable[Interaction | bytes]:
         """Return the interactions, with ``as_written`` as texts of our layout where they can be."""
@@ -231,15 +239,6 @@ class FileRecording(Recording):
         recorded = self.interactions
         offset = recorded.offset(index) if isinstance(recorded, Lines) else None
         return self.clean_bytes if offset is None else offset
-
-    def original(self, number: int, method: str) -> Response | None:
-        """Return the response as another program recorded it; raise the errors of `response`.
-
-        It contains its credentials, and is only for the caller of a replay. None for our own files.
-        """
-        if self.originals is None:
-            return None
-        return _decoded(self.originals.original(number - 1), method)
 
     def for_reading(self, number: int) -> Interaction:
         """Return an interaction whose `Reading` is to be redacted; its body may be missing."""

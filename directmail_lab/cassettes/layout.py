@@ -298,18 +298,19 @@ def response_of(value: Mapping[str, Any], kind: object = None) -> Response:
 
     ``kind`` is the value of ``no_response:`` beside it.
     """
-    status, stored = value["status"], value.get("body") or {}
+    status = value["status"]
     reason = text_of(status.get("message") or "")
     if kind is not None:
         none = no_response(kind, reason)
         if none is not None:
             return none
-    if stored and "string" not in stored:
+    stored = value.get("body") or {}
+    body = stored.get("string") or b""
+    if isinstance(body, str):
+        body = body.encode("utf-8", "surrogatepass")  # vcrpy leaves lone surrogates alone
+    elif stored and "string" not in stored:
         # vcrpy raises a KeyError when it plays such a response.
         raise CassetteFormatError(f"its body is under {min(stored)!r}, not under 'string'")
-    body = stored.get("string") or b""
-    # vcrpy leaves lone surrogates alone.
-    body = body.encode("utf-8", "surrogatepass") if isinstance(body, str) else body
     if is_like_missing(body) and IS_RECORDED not in stored:
         body = MissingBody(body)
     code = status["code"]

@@ -53,7 +53,7 @@ class Lines(Sequence[Interaction]):
         try:
             interaction = Interaction(
                 check_request(layout.request_of(_parse(request))),
-                check_response(layout.response_of(_parse(response), _kind(kind))),
+                check_response(layout.response_of(_parse(response), kind and kind.decode())),
                 layout.recorded_at_of(at.decode("ascii", "replace")),
                 layout.elapsed_s_of(elapsed_s),
                 int(attempt or 1),
@@ -66,9 +66,9 @@ class Lines(Sequence[Interaction]):
 
     def response(self, index: int) -> Response:
         """Return the response of an interaction."""
+        kind, _, _, response = self._match(index).groups()[3:]
         try:
-            kind, _, _, response = self._match(index).groups()[3:]
-            return check_response(layout.response_of(_parse(response), _kind(kind)))
+            return check_response(layout.response_of(_parse(response), kind and kind.decode()))
         except MALFORMED as error:
             raise self._unreadable(index, error) from None
 
@@ -117,10 +117,6 @@ class Lines(Sequence[Interaction]):
         return self._starts[index] if index < len(self) else None
 
 
-def _kind(text: bytes | None) -> str | None:
-    return None if text is None else text.decode()
-
-
 def line_of_interaction(interaction: Interaction) -> Line:
     request = interaction.request
     return (request.method, request.uri), interaction.attempt
@@ -129,10 +125,12 @@ def line_of_interaction(interaction: Interaction) -> Line:
 def _parse(line: bytes) -> Any:
     text = line.decode()
     # `json.loads` takes half as long again: it looks for space around the value.
-    with suppress(ValueError, RecursionError):
+    try:
         value, end = _read_json(text)
-        if end == len(text):
-            return value
+    except (ValueError, RecursionError):
+        end = -1
+    if end == len(text):
+        return value
     # A binary body, or a line that a person wrote.
     from .vcr_files import load_yaml
 

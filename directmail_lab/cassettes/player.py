@@ -19,6 +19,7 @@ from urllib.parse import unquote_plus
 
 from ..display import plural
 from ..errors import CassetteFormatError, NotRecordedError
+from ..exchange.bodies import shown_missing
 from ..exchange.values import Request, Response, fails, header
 from ..redaction import Redactor
 from .files import FileRecording
@@ -346,22 +347,20 @@ class Player:
                 return found
         return []
 
-    def other_range(self, request: Request, call: Call) -> str:
-        """Return in which Range a request differs from the one that was recorded; or nothing.
+    def other_range(self, request: Request, call: Call) -> list[str]:
+        """Return in which Range a request differs from the one that was recorded, if it does.
 
         vcrpy does not compare it.
         """
-        if self._matching.like is None:
-            return ""
         sent = header(request.headers, "range")
         if sent is None and self._recording.is_bare(call[-1]):
-            return ""
+            return []
         recorded = header(self._recording.request(call[-1]).headers, "range")
         if sent == recorded:
-            return ""
+            return []
         title = self._title(request, self._base_url)
         shown = self._redactor.text(f"Range {sent or 'none'}, recorded {recorded or 'none'}")
-        return f"{title}: {shown}"
+        return [f"{title}: {shown}"]
 
     def _matches(self, request: Request, call: Call) -> bool:
         from .vcr_files import matches
@@ -413,11 +412,12 @@ class Player:
             nearest=nearest,
         )
 
-    def missing_body(self, request: Request, what: str) -> NotRecordedError:
-        """Return the error for a recorded response without its body."""
+    def missing_body(self, request: Request, body: bytes) -> NotRecordedError:
+        """Return the error for a recorded response without its body, but with a placeholder."""
         title = self._title(self._redactor.request(request), self._base_url)
         return NotRecordedError(
-            f"{title} is in cassette {self._recording.name!r} without its body {what}.",
+            f"{title} is in cassette {self._recording.name!r} without its body "
+            f"{shown_missing(body)}.",
             "Send it in a live session: live(). Or record a smaller body, or one in UTF-8, with "
             "before_record=….",
             reason="no_body",

@@ -208,14 +208,18 @@ def check_request(request: Request) -> Request:
 def check_response(response: Response) -> Response:
     """Return a response that was read from a file; raise the errors of `check_interaction`."""
     _check_message(response.headers, response.body, "response")
-    is_status = type(response.status) is int and 0 <= response.status <= 999
-    _check(is_status, "its status is not a number of three digits")
-    _check(response.body is not None, "its response has no body")
-    _check(_are_texts([response.reason]), "its reason phrase is not text")
-    is_known = response.no_response in (None, *NO_RESPONSE_KINDS)
-    _check(is_known, "its no_response is of no known kind")
-    is_known = response.incomplete in ("", LEFT) or response.broke_off is not None
-    _check(is_known, "its incomplete is of no known kind")
+    problem = ""
+    if type(response.status) is not int or not 0 <= response.status <= 999:
+        problem = "its status is not a number of three digits"
+    elif response.body is None:
+        problem = "its response has no body"
+    elif not _are_texts([response.reason]):
+        problem = "its reason phrase is not text"
+    elif response.no_response is not None and response.no_response not in NO_RESPONSE_KINDS:
+        problem = "its no_response is of no known kind"
+    elif response.incomplete not in ("", LEFT) and response.broke_off is None:
+        problem = "its incomplete is of no known kind"
+    _check(not problem, problem)
     return response
 
 
