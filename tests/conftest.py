@@ -181,5 +181,4 @@ def small_wheel(monkeypatch: pytest.MonkeyPatch) -> None:
     names = ("__init__.py", "questions/__init__.py", "packaged/notebooks/01-first-look.ipynb")
     every = package_files.package_files()
     files = {place: every[place] for place in (f"directmail_lab/{name}" for name in names)}
-    monkeypatch.setattr("directmail_lab.questions.share.package_files", lambda: files)
     monkeypatch.setattr(package_files, "package_files", lambda: files)
