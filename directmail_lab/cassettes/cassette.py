@@ -62,9 +62,10 @@ _log = logging.getLogger("directmail_lab")
 
 def records(record_mode: RecordMode, path: Path) -> bool:
     """Return whether a record mode adds to the cassette of this file."""
+    if record_mode != "once":
+        return record_mode != "none"
     # As in vcrpy, an empty file counts as new.
-    is_old = path.exists() and path.stat().st_size > 0
-    return record_mode != "none" and not (record_mode == "once" and is_old)
+    return not (path.exists() and path.stat().st_size > 0)
 
 
 class Played(NamedTuple):

@@ -55,7 +55,7 @@ from .settings import (
     WRITES_OPTION,
     Node,
     Settings,
-    cassette_folder,
+    cassette_folders,
     cassette_path,
     own_name,
     settings_of,
@@ -157,7 +157,7 @@ def directmail_options() -> Mapping[str, Any]:
     return {}
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def directmail_cassette() -> str | Path | None:
     """Return the cassette of a test. Override it to return a name or a path.
 
@@ -177,14 +177,6 @@ def directmail(
 ) -> Iterator[Session]:
     """Yield a `Session` on the test's cassette; it is the current session during the test."""
     yield from _session(request, directmail_options, directmail_cassette)
-
-
-@pytest.fixture(autouse=True)
-def _directmail_of_mark(request: pytest.FixtureRequest) -> None:
-    """Let a marked test that names no fixture of ours use ``directmail``."""
-    uses_ours = {"directmail", "directmail_session"} & set(request.fixturenames)
-    if request.node.get_closest_marker("directmail") and not uses_ours:
-        request.getfixturevalue("directmail")
 
 
 @pytest.fixture(scope="module")
@@ -217,7 +209,8 @@ def _session(
     from ..current import current_session, make_current
     from ..errors import DirectMailLabError
 
-    before, node = current_session(), request.node
+    before = current_session()
+    node = request.node
     try:
         settings = settings_of(node, options)
         mode: RecordMode = node.config.getoption(OPTION) or settings.record_mode or "none"
@@ -237,8 +230,7 @@ def _session(
             _unblocked(session, node.config, settings),
             _patched(session, settings, node),
         ):
-            folder = cassette_folder(node)
-            session._folders = (folder / node.path.stem, folder)
+            session._folders = cassette_folders(node)
             use.start(session)
             node.stash[USE] = use
             vcr_api.call_hook(node)
@@ -261,10 +253,17 @@ def pytest_fixture_setup(
     return result
 
 
-@pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Note which test runs."""
+    """Note which test runs. Let a marked test that names no fixture of ours use ``directmail``."""
     item.config.stash[RUNNING] = item
+    if not isinstance(item, pytest.Function) or item.get_closest_marker("directmail") is None:
+        return
+    names = item.fixturenames
+    if "directmail" not in names and "directmail_session" not in names:
+        # An autouse fixture would take a tenth of the time of each test, also of those of others.
+        known = item._fixtureinfo.name2fixturedefs
+        wider = [name for name in names if name in known and known[name][-1].scope != "function"]
+        item.fixturenames = [*wider, "directmail", *names]
 
 
 @pytest.hookimpl(wrapper=True)

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -93,9 +94,11 @@ class Settings:
     @property
     def matching(self) -> Matching:
         """Which parts of two requests must be equal."""
-        from ..cassettes import matching
+        if self.match_on is None and not self.ignore:
+            return _matching(self.like)
+        from ..cassettes.matching import Matching
 
-        return matching.Matching(self.match_on, self.ignore, self.like)
+        return Matching(self.match_on, self.ignore, self.like)
 
     def given(self, *names: str) -> dict[str, Any]:
         """Return those of the named settings that have a value."""
@@ -103,10 +106,19 @@ class Settings:
         return {name: value for name, value in values.items() if value is not None}
 
 
+@cache
+def _matching(like: Like | None) -> Matching:
+    from ..cassettes.matching import Matching
+
+    return Matching(like=like)
+
+
 TABLE: Final = {each.name: each for each in fields(Settings)}
 
 RUNNING: Final = pytest.StashKey[pytest.Item]()
 """The test that runs, or ran last."""
+
+_INI: Final = pytest.StashKey[dict[str, Any]]()  # what the ini file has, read once
 
 NAMES: Final = pytest.StashKey[set[tuple[Path, str]]]()
 """The file and the name of each collected test, including those that are deselected."""
@@ -140,16 +152,18 @@ def _of_ini(config: pytest.Config) -> dict[str, Any]:
     """Return the settings of the ini file. The environment's address overrides the file's."""
     from ..settings import BASE_URL_VARIABLE, variable
 
-    given: dict[str, Any] = {}
-    for name, each in TABLE.items():
-        if each.metadata.get("ini"):
-            key = f"directmail_{name}"
-            is_list = each.metadata["kind"] == "args"
-            given[name] = words(config, key) if is_list else config.getini(key)
-    if given["patch"] in (["true"], ["false"]):
-        given["patch"] = given["patch"] == ["true"]
-    given["base_url"] = variable(BASE_URL_VARIABLE) or given["base_url"]
-    return {name: value for name, value in given.items() if value}
+    given = config.stash.get(_INI, {})
+    if not given:
+        for name, each in TABLE.items():
+            if each.metadata.get("ini"):
+                key = f"directmail_{name}"
+                is_list = each.metadata["kind"] == "args"
+                given[name] = words(config, key) if is_list else config.getini(key)
+        if given["patch"] in (["true"], ["false"]):
+            given["patch"] = given["patch"] == ["true"]
+        config.stash[_INI] = given
+    address = variable(BASE_URL_VARIABLE) or given["base_url"]
+    return {name: value for name, value in {**given, "base_url": address}.items() if value}
 
 
 def _check(source: str, name: str, value: Any) -> None:
@@ -173,15 +187,21 @@ def _is_list_of_text(value: Any) -> bool:
 # -- which cassette ----------------------------------------------------------------------------
 
 
-def cassette_folder(node: Node) -> Path:
-    """Return the folder of the cassettes of a test file."""
-    return node.path.parent / str(node.config.getini("directmail_cassettes"))
+def cassette_folders(node: Node) -> tuple[Path, Path]:
+    """Return the folder of the cassettes of a test file, and the one of all files beside it."""
+    return _folders(node.path, node.config.getini("directmail_cassettes"))
+
+
+@cache
+def _folders(file: Path, name: str) -> tuple[Path, Path]:
+    folder = file.parent / name
+    return folder / file.stem, folder
 
 
 def cassette_path(node: Node, cassette: str | Path | None) -> Path:
     """Return the file of a named cassette, or of the own cassette of a test or a module."""
-    folder = cassette_folder(node)
-    own = folder / node.path.stem
+    folders = cassette_folders(node)
+    own = folders[0]
     mark = node.get_closest_marker(DEFAULT_MARK)
     if cassette is None and mark and mark.args:
         cassette = (own / mark.args[0]).absolute()
@@ -196,8 +216,8 @@ def cassette_path(node: Node, cassette: str | Path | None) -> Path:
         from ..errors import NotRecordedError
 
         with suppress(NotRecordedError):  # the same file as for `replay(name)`
-            return find_cassette(cassette, [folder])
-        return new_cassette_path(cassette, [folder])
+            return find_cassette(cassette, folders)
+        return new_cassette_path(cassette, folders[1:])
     if isinstance(node, pytest.Module):
         return _there(own / "directmail_session")
     return _own(node, own)
@@ -216,12 +236,14 @@ def _own(node: pytest.Item, folder: Path) -> Path:
     would use is not returned if it is another test's own file.
     """
     path = _there(folder / _file_name(own_name(node)))
+    if path.exists():
+        return path
     by_vcr = node.name
     test_class = getattr(node, "cls", None)
     if test_class is not None:
         by_vcr = f"{test_class.__name__}.{by_vcr}"
     by_vcr = re.sub(r"[<>?%*:|\"'/\\]", "-", by_vcr)
-    if path.exists() or (node.path, by_vcr) in node.config.stash[NAMES]:
+    if (node.path, by_vcr) in node.config.stash[NAMES]:
         return path
     theirs = _there(folder / by_vcr)
     # For a name that is too long, `Path.exists` would raise an error.
@@ -241,8 +263,8 @@ def _file_name(name: str) -> str:
 
 def _there(path: Path) -> Path:
     """Return a path with ``.yaml``, or with ``.yml`` or ``.json`` if only such a file exists."""
-    files = [path.with_name(f"{path.name}{suffix}") for suffix in (".yaml", ".yml", ".json")]
-    return next((file for file in files if os.path.exists(file)), files[0])  # noqa: PTH110
+    files = (f"{path}{suffix}" for suffix in (".yaml", ".yml", ".json"))
+    return Path(next(filter(os.path.exists, files), f"{path}.yaml"))
 
 
 def similar_cassette(node: Node, path: Path) -> Path | None:
@@ -252,7 +274,7 @@ def similar_cassette(node: Node, path: Path) -> Path | None:
     other test's: the test may have had that name.
     """
     names = {path.stem, node.name, getattr(node, "originalname", "")}
-    folder = cassette_folder(node)
+    _, folder = cassette_folders(node)
     found = sorted([*folder.rglob("*.y*ml"), *folder.rglob("*.json")])
     beside = [each for each in found if each.parent == path.parent]
     for each in [*beside, *found]:

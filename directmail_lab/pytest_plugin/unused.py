@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 
 import pytest
 
-from .settings import cassette_folder, cassette_path, relative, settings_of
+from .settings import cassette_folders, cassette_path, relative, settings_of
 
 
 class Unused:
@@ -31,7 +32,8 @@ class Unused:
         used = {path for item in items for path in _used_by(item)}
         sources = {item.path for item in items if item.path.suffix == ".py"}
         text = "\n".join(path.read_text("utf-8", "ignore") for path in sources)
-        found = {path for item in items for path in cassette_folder(item).rglob("*.y*ml")}
+        folders = {cassette_folders(item)[1] for item in items}
+        found = set(chain.from_iterable(folder.rglob("*.y*ml") for folder in folders))
         self._lines = sorted(
             relative(path, config)
             for path in found - used

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from .settings import DEFAULT_MARK, OPTION, RUNNING, Node, cassette_folder, command_to_record
+from .settings import DEFAULT_MARK, OPTION, RUNNING, Node, cassette_folders, command_to_record
 from .use import USE, Use, read_recording, show_warning
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def vcr_cassette_name(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(scope="module")
 def vcr_cassette_dir(request: pytest.FixtureRequest) -> str:
     """Return the folder of the cassettes beside a test file, as pytest-vcr's does."""
-    return str(cassette_folder(request.node))
+    return str(cassette_folders(request.node)[1])
 
 
 @pytest.fixture(scope="session")
