@@ -22,11 +22,13 @@ from vcr.serializers import yamlserializer
 
 import directmail_lab as dm
 from directmail_lab.cassettes import Cassette, memory, read_cassette
+from directmail_lab.exchange.bodies import MAX_UNPACKED_BYTES
 from directmail_lab.sessions import Session
 from directmail_lab.widgets.browser_data import detail, rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import AbstractContextManager
 
     from faulty_service import FaultyService
 
@@ -467,18 +469,17 @@ def test_a_full_cassette_refuses_before_anything_is_sent(
     assert service.requests.total() == 2
 
 
-@pytest.mark.parametrize("encoding", [None, "gzip"])
+def too_large(service: FaultyService) -> AbstractContextManager[object]:
+    """Respond with a body that is too large to be recorded once it is unpacked."""
+    return service.fault(body=bytes(MAX_UNPACKED_BYTES + 1), encoding="gzip")
+
+
 def test_the_caller_gets_a_body_that_is_too_large_to_record(
-    service: FaultyService,
-    live: Session,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-    encoding: str | None,
+    service: FaultyService, live: Session, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The cassette has the body's size instead: recording warns, and a replay is an error."""
-    monkeypatch.setattr("directmail_lab.transports.recording.MAX_UNPACKED_BYTES", 1_000)
-    with live.record("tour"), service.fault(body="x" * 1_001, encoding=encoding):
-        whole = live.get("/v1/lists").text
+    with live.record("tour"), too_large(service):
+        whole = live.get("/v1/lists").content
     with (
         live.replay("tour"),
         pytest.raises(dm.errors.NotRecordedError, match=r"not recorded: \d+ bytes.*\n.*live") as no,
@@ -486,7 +487,7 @@ def test_the_caller_gets_a_body_that_is_too_large_to_record(
         live.get("/v1/lists")
     (row,) = dm.interactions("tour").itertuples()
 
-    assert whole == "x" * 1_001
+    assert len(whole) == MAX_UNPACKED_BYTES + 1
     assert "has GET /v1/lists without the body of its response (not recorded: " in caplog.text
     assert no.value.reason == "no_body"
     assert pd.isna(row.bytes)
@@ -497,16 +498,13 @@ def test_the_caller_gets_a_body_that_is_too_large_to_record(
     )
 
 
-def test_a_body_that_cannot_be_stored_fails_a_test(
-    service: FaultyService, live: Session, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_body_that_cannot_be_stored_fails_a_test(service: FaultyService, live: Session) -> None:
     """Its replay would fail, and advise to record it again."""
-    monkeypatch.setattr("directmail_lab.transports.recording.MAX_UNPACKED_BYTES", 1_000)
     live.record("tour")
     assert live._open_cassette is not None
     live._open_cassette.records_failures = True  # as in a test
     with (
-        service.fault(body="x" * 1_001),
+        too_large(service),
         pytest.raises(dm.errors.CassetteError, match="without the body"),
     ):
         live.get("/v1/lists")
