@@ -17,7 +17,7 @@ from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 import httpx
@@ -54,6 +54,9 @@ from directmail_lab.questions.audit import audit
 from directmail_lab.questions.interactions import interactions
 from directmail_lab.sessions import Session
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 TOUR = Path("cassettes/tour.yaml")
 
 
@@ -77,15 +80,19 @@ def update(path: Path, *interactions: Interaction, mode: str = "update", **optio
     return path
 
 
-def killed(cassette: Cassette) -> None:
-    """Leave a recording as a kill of its process does."""
-    running = cassette._recorder
-    assert running is not None
-    running.closed = True
-    running._locks.close()
-    if running._writer is not None:
-        running._writer.release()
-    earlier_runs._runs.clear()
+def killed(path: Path, record: Callable[[Cassette], object]) -> None:
+    """Record in another process, which is killed before the recording ends."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a fork of several threads
+        child = os.fork()
+    if child == 0:
+        try:
+            cassette = opened(path, "update")
+            record(cassette)
+            os.kill(os.getpid(), signal.SIGKILL)
+        finally:
+            os._exit(1)
+    assert os.waitpid(child, 0)[1] == signal.SIGKILL
 
 
 def old(body: str = "old", *, status: int = 200, path: str = "/0") -> Interaction:
@@ -120,11 +127,10 @@ def test_a_new_response_replaces_all_old_ones_at_once(days: Path) -> None:
     assert list(days.parent.glob("*")) == [days]
 
 
+@pytest.mark.posix("fork")
 def test_a_killed_run_leaves_its_responses_and_one_file(days: Path) -> None:
     """Readers, a repair and the next recording have the new responses, without any action."""
-    cassette = opened(days, "update")
-    cassette.record(old("new"))
-    killed(cassette)
+    killed(days, lambda cassette: cassette.record(old("new")))
     expected = [("/1", b"one"), ("/2", b"two"), ("/0", b"new")]
 
     assert bodies(days) == expected
@@ -134,11 +140,10 @@ def test_a_killed_run_leaves_its_responses_and_one_file(days: Path) -> None:
     assert list(days.parent.glob("*")) == [days]
 
 
+@pytest.mark.posix("fork")
 def test_a_repair_keeps_what_replaced(days: Path) -> None:
     """It drops what was replaced, and its mark."""
-    cassette = opened(days, "update")
-    cassette.record(old("new"))
-    killed(cassette)
+    killed(days, lambda cassette: cassette.record(old("new")))
     repair(days)
 
     assert bodies(days) == [("/1", b"one"), ("/2", b"two"), ("/0", b"new")]
@@ -163,11 +168,10 @@ def test_a_recording_cut_at_any_byte_has_old_or_new_responses(days: Path) -> Non
         assert (("/2", b"new") in have) != (("/2", b"two") in have)
 
 
+@pytest.mark.posix("fork")
 def test_a_mark_fits_no_more_after_a_person_removed_an_interaction_above(days: Path) -> None:
     """Its numbers would be those of others, so only a repair drops it."""
-    cassette = opened(days, "update")
-    cassette.record(old("new", path="/1"))
-    killed(cassette)
+    killed(days, lambda cassette: cassette.record(old("new", path="/1")))
     parts = re.split(r"(?m)^(?=- recorded_at)", days.read_text())
     days.write_text("".join(parts[:1] + parts[2:]))
 
@@ -275,13 +279,16 @@ def test_a_failure_is_played_until_there_is_a_success(tmp_path: Path) -> None:
     assert played(path, 2) == [b"good", b"good"]
 
 
+@pytest.mark.posix("fork")
 def test_a_run_killed_between_a_429_and_its_200_plays_the_old_success(days: Path) -> None:
     """The attempts of one call are played together, once its success is recorded."""
-    cassette = opened(days, "update")
-    cassette.record(old("wait", status=429))
-    assert played(days) == [b"a"]
-    cassette.record(replace(old("new"), attempt=2))
-    killed(cassette)
+
+    def attempts(cassette: Cassette) -> None:
+        cassette.record(old("wait", status=429))
+        assert played(days) == [b"a"]
+        cassette.record(replace(old("new"), attempt=2))
+
+    killed(days, attempts)
 
     assert played(days) == [b"new"]
     replay = Cassette(days, base_url=BASE_URL).play(get("/0"))
@@ -410,14 +417,17 @@ def test_a_write_is_in_the_file_before_it_is_sent_until_its_response_replaces_it
     assert "interrupted" not in path.read_text()
 
 
+@pytest.mark.posix("fork")
 def test_a_write_that_was_killed_before_its_response_is_known_to_the_next_run(
     tmp_path: Path,
 ) -> None:
     """It may have been carried out."""
-    cassette = opened(tmp_path / "tour.yaml", "update")
-    cassette.record(letter("Bob"), begin(cassette, letter("Bob")))
-    begin(cassette, letter("Ann"))
-    killed(cassette)
+
+    def two_letters(cassette: Cassette) -> None:
+        cassette.record(letter("Bob"), begin(cassette, letter("Bob")))
+        begin(cassette, letter("Ann"))
+
+    killed(tmp_path / "tour.yaml", two_letters)
     with opened(tmp_path / "tour.yaml", "update") as cassette:
         sent = [cassette.sent_before(letter(to).request) for to in ("Ann", "Bob", "Cleo")]
 
