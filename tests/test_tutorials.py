@@ -124,7 +124,9 @@ def test_run_all_recreates_the_committed_outputs_whatever_ran_before(
     """
     path = copy / "notebooks" / name
     cells = read(path).cells
-    backwards = [cell for cell in reversed(cells) if cell.cell_type == "code"]
+    code = [cell for cell in reversed(cells) if cell.cell_type == "code"]
+    # What starts another program takes long, and depends on no other cell.
+    backwards = [cell for cell in code if "subprocess" not in cell.source]
     notebook = in_order(path, [*cells, *backwards, *cells])
     committed, pictures = shown(cells)
     run(notebook, path.parent, environ=offline)
