@@ -27,7 +27,7 @@ class _Handler(Handler):
         elif path == "/v1/endless":
             self._stream(iter(int, 1), service.closing)
         elif path == "/v1/slow":
-            self._stream(range(5), service.closing, 0.1)
+            self._stream(range(5), service.closing, 0.3)
         elif path.startswith("/v1/sized-"):
             self._send_bytes(int(path.rpartition("-")[2]))
         elif path == "/v1/silent":

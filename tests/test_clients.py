@@ -128,7 +128,7 @@ class OfRequests(Blocking):
             return [first, *lines]
 
 
-TIMEOUT_S = 5.0
+TIMEOUT_S = 60.0
 
 
 def mounted(session: Session) -> requests.Session:
