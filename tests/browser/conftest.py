@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from .jupyter import (
+    WAIT_MS,
     Server,
     Tab,
     empty,
@@ -50,7 +51,7 @@ def browser() -> Iterator[Browser]:
     playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
     with playwright.sync_playwright() as driver:
         chromium = launch(driver.chromium)
-        playwright.expect.set_options(timeout=120_000)
+        playwright.expect.set_options(timeout=WAIT_MS)
         yield chromium
         chromium.close()
 

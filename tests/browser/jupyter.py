@@ -21,7 +21,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from playwright.sync_api import Browser, BrowserType, Page, Request, WebSocket
+    from playwright.sync_api import (
+        Browser,
+        BrowserContext,
+        BrowserType,
+        Page,
+        Request,
+        ViewportSize,
+        WebSocket,
+    )
 
 App = Literal["lab", "notebook"]
 Theme = Literal["Light", "Dark", "Dark High Contrast"]
@@ -33,7 +41,8 @@ _CHROMIUM_FLAGS: Final = (
     "--disable-component-update --disable-sync --proxy-server=http://127.0.0.1:9"
 )
 _START_S: Final = 300.0
-_WAIT_MS: Final = 180_000
+WAIT_MS: Final = 300_000
+"""How long to wait for what a page shows or does: tests also run on busy machines."""
 
 
 def find_chromium() -> str | None:
@@ -44,7 +53,8 @@ def find_chromium() -> str | None:
 
 def launch(kind: BrowserType) -> Browser:
     """Start Chromium."""
-    return kind.launch(executable_path=find_chromium(), args=_CHROMIUM_FLAGS.split())
+    flags = _CHROMIUM_FLAGS.split()
+    return kind.launch(executable_path=find_chromium(), args=flags, timeout=WAIT_MS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +133,7 @@ def running_server(home: Path) -> Iterator[Server]:
         "--IdentityProvider.token=",
         "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
         "--LabApp.extension_manager=readonly",
+        "--MappingKernelManager.kernel_info_timeout=600",  # on a busy machine, 60 s are too few
         "--JupyterNotebookApp.expose_app_in_browser=True",
     ]
     _write_json(home / "config" / "labconfig" / "page_config.json", news)
@@ -188,6 +199,13 @@ def _address(process: subprocess.Popen[bytes], log: Path) -> str:
     raise RuntimeError(f"The Jupyter server did not start:\n{log.read_text()[-2000:]}")
 
 
+def new_context(browser: Browser, **options: Any) -> BrowserContext:
+    """Open a window with nothing in its memory or storage, whose pages wait as long as others."""
+    context = browser.new_context(**options)
+    context.set_default_timeout(WAIT_MS)
+    return context
+
+
 @dataclass(slots=True)
 class Tab:
     """A browser page, and every address outside the Jupyter server that it requested."""
@@ -204,10 +222,8 @@ def new_tab(
     Every request to anything but the Jupyter server is noted. None is intercepted: that would turn
     off Chromium's cache, and loading JupyterLab would take a second longer.
     """
-    context = browser.new_context(
-        viewport={"width": width, "height": height}, device_scale_factor=scale
-    )
-    context.set_default_timeout(_WAIT_MS)
+    size: ViewportSize = {"width": width, "height": height}
+    context = new_context(browser, viewport=size, device_scale_factor=scale)
     tab = Tab(context.new_page())
     home = urlsplit(server.url).netloc
 
@@ -242,7 +258,7 @@ _BOUNDED = """async ([script, argument, limit]) => {
 
 def evaluate(page: Page, script: str, argument: object = None) -> Any:
     """Evaluate a script that waits. Playwright's own `evaluate` would wait without a limit."""
-    return page.evaluate(_BOUNDED, [script, argument, _WAIT_MS])
+    return page.evaluate(_BOUNDED, [script, argument, WAIT_MS])
 
 
 def open_app(page: Page, server: Server, at: str = "/lab?reset") -> None:
@@ -274,6 +290,12 @@ def open_notebook(page: Page, server: Server, path: str, *, app: App = "lab") ->
     wait_for_kernel(page)
 
 
+def reopen_notebook(page: Page, server: Server, path: str) -> None:
+    """Close a notebook, shut down its kernel, and open it with a new one."""
+    close_documents(page)
+    open_notebook(page, server, path)
+
+
 def shown_documents(page: Page) -> list[list[str]]:
     """Return the name and the widget factory of each open document."""
     shown: list[list[str]] = page.evaluate(
@@ -294,9 +316,7 @@ def wait_for_kernel(page: Page) -> None:
     wait_for(page, lambda: evaluate(page, _READY) == "idle")
 
 
-def wait_for(
-    page: Page, condition: Callable[[], bool], *, limit_s: float = _WAIT_MS / 1000
-) -> None:
+def wait_for(page: Page, condition: Callable[[], bool], *, limit_s: float = WAIT_MS / 1000) -> None:
     """Wait until a condition is true."""
     deadline = time.monotonic() + limit_s
     while not condition():
@@ -358,6 +378,11 @@ _EMPTIED = """async () => {
   return !document.querySelector('.jp-Dialog') &&
     ![...shell.widgets('main')].some((each) => each.context);
 }"""
+
+
+def close_documents(page: Page) -> None:
+    """Close all documents of JupyterLab, and shut down all kernels."""
+    wait_for(page, lambda: empty(page))
 
 
 def empty(page: Page) -> bool:

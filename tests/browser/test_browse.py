@@ -21,7 +21,9 @@ from .jupyter import (
     Server,
     command,
     new_tab,
+    open_lab,
     open_notebook,
+    reopen_notebook,
     restart_kernel,
     run_cells,
     run_notebook,
@@ -59,6 +61,15 @@ def recorded(server: Server, name: str, *interactions: Interaction) -> str:
 def browse(page: Page, server: Server, name: str, *, app: App = "lab") -> Locator:
     """Open a notebook that browses a cassette, and wait for its list."""
     run_notebook(page, server, f"browse-{name}-{app}", BROWSE.format(name), app=app)
+    root = page.locator(".dml-browser")
+    expect(root.get_by_role("row").nth(1)).to_be_visible()
+    return root
+
+
+def view(page: Page, server: Server, name: str) -> Locator:
+    """Open a cassette as a document, which needs no kernel, and wait for its list."""
+    open_lab(page, server)
+    command(page, "docmanager:open", path=f"cassettes/{name}.yaml")
     root = page.locator(".dml-browser")
     expect(root.get_by_role("row").nth(1)).to_be_visible()
     return root
@@ -146,7 +157,7 @@ def test_each_body_is_shown_according_to_its_content(page: Page, server: Server)
         typed("application/octet-stream", bytes(range(256)) * 40),
         typed("text/html", MARKUP),
     )
-    root = browse(page, server, name)
+    root = view(page, server, name)
     details = opened(root, 1)
     shown = details.locator(".cm-line")
     expect(shown.filter(has_text="12345678901234567890,")).to_be_visible()
@@ -173,18 +184,18 @@ def test_each_body_is_shown_according_to_its_content(page: Page, server: Server)
 
 def test_large_json_is_shown_in_part_and_its_words_are_found(page: Page, server: Server) -> None:
     """A button shows all of it, and the filter finds words that JSON escapes."""
-    members = json.dumps([{"id": n, "name": f"Jürg {n}", "at": ["Zürich"]} for n in range(60_000)])
+    members = json.dumps([{"id": n, "name": f"Jürg {n}", "at": ["Zürich"]} for n in range(40_000)])
     large = answered(get("/v1/members"), members)
     other = answered(get("/v1/other"), json.dumps([{"n": n} for n in range(500)]))
-    root = browse(page, server, recorded(server, "large", large, other, answered()))
+    root = view(page, server, recorded(server, "large", large, other, answered()))
     response = opened(root, 1)
-    expect(response.get_by_text("Only the start of 3,")).to_be_visible()
+    expect(response.get_by_text("Only the start of 2,")).to_be_visible()
     response.get_by_role("button", name="Show all").click()
     expect(response).to_be_focused()
     expect(response.locator(".cm-line", has_text='"Jürg 0"')).to_be_visible()
     response.locator(".cm-content").click()
     page.keyboard.press("Control+End")
-    expect(response.locator(".cm-line", has_text='"Jürg 59999"')).to_be_visible()
+    expect(response.locator(".cm-line", has_text='"Jürg 39999"')).to_be_visible()
     expect(opened(root, 2).locator(".cm-line", has_text='"n": 0')).to_be_visible()
     root.get_by_role("searchbox").fill("jürg")
     expect(rows(root)).to_have_count(1)
@@ -205,10 +216,10 @@ def long_bodies(server: Server, name: str) -> str:
     return recorded(server, name, *(answered(post(body), body) for body in both))
 
 
-def scrolls_and_is_searched(root: Locator) -> None:
+def scrolls_and_is_searched(root: Locator, *numbers: int) -> None:
     """Check that the end of each body can be seen and found, and that the page stays in place."""
     keyboard = root.page.keyboard
-    for number in (1, 2):
+    for number in numbers:
         response = opened(root, number)
         for tab, label in (("Body", "Response body"), ("Request as sent", "Request body")):
             response.get_by_role("tab", name=tab, exact=True).click()
@@ -230,14 +241,15 @@ def scrolls_and_is_searched(root: Locator) -> None:
             assert root.bounding_box() == before
 
 
-@pytest.mark.parametrize("app", ["lab", "notebook"])
+@pytest.mark.parametrize(("app", "numbers"), [("lab", (1, 2)), ("notebook", (1,))])
 def test_a_body_longer_than_its_pane_scrolls_and_is_searched(
-    page: Page, server: Server, app: App
+    page: Page, server: Server, app: App, numbers: tuple[int, ...]
 ) -> None:
-    """The response and the request, at 20 kB and at 2 MB, in JupyterLab and in Notebook."""
+    """The response and the request, at 20 kB and in JupyterLab also at 2 MB."""
     page.set_viewport_size({"width": 1280, "height": 1200})
+    root = browse(page, server, long_bodies(server, f"long-{app}"), app=app)
 
-    scrolls_and_is_searched(browse(page, server, long_bodies(server, f"long-{app}"), app=app))
+    scrolls_and_is_searched(root, *numbers)
 
 
 def test_a_body_longer_than_its_pane_scrolls_and_is_searched_in_marimo(
@@ -252,7 +264,7 @@ def test_a_body_longer_than_its_pane_scrolls_and_is_searched_in_marimo(
     with started(tmp_path, "marimo", *arguments, at=server.notebooks) as marimo:
         tab = new_tab(browser, marimo, height=1200)
         tab.page.goto(marimo.url)
-        scrolls_and_is_searched(tab.page.locator(".dml-browser"))
+        scrolls_and_is_searched(tab.page.locator(".dml-browser"), 1)
         tab.page.context.close()
 
     assert tab.foreign == []
@@ -273,7 +285,7 @@ COUNTS_WHILE_TYPED = """(input) => {
 
 def test_matches_are_counted_when_the_typing_pauses(page: Page, server: Server) -> None:
     """A count reads the whole body, so that one for each key would make typing slow."""
-    root = browse(page, server, long_bodies(server, "long-typed"))
+    root = view(page, server, long_bodies(server, "long-typed"))
     response = opened(root, 1)
     response.get_by_role("button", name="Find").locator("visible=true").click()
     response.get_by_role("textbox", name="Find").evaluate(COUNTS_WHILE_TYPED)
@@ -285,7 +297,7 @@ def test_matches_are_counted_when_the_typing_pauses(page: Page, server: Server) 
 def test_a_value_and_its_path_are_copied(page: Page, server: Server) -> None:
     """The cursor selects the value, and a text is copied without its quotes."""
     body = '{"data": [{"id": 1}, {"a b": {"name": "Z\\u00fcrich", "n": 1.50}}]}'
-    root = browse(page, server, recorded(server, "paths", answered(get(), body)))
+    root = view(page, server, recorded(server, "paths", answered(get(), body)))
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     response = opened(root, 1)
     copied = []
@@ -306,7 +318,7 @@ def test_attempts_of_one_call_share_a_row_that_expands(page: Page, server: Serve
         for number, status in enumerate((503, 503, 500), 1)
     ]
     name = recorded(server, "tries", answered(), *tries, answered(get("/v1/b")))
-    root = browse(page, server, name)
+    root = view(page, server, name)
     expect(rows(root)).to_have_count(3)
     last = rows(root).nth(1)
     expect(last.get_by_role("button", name="3 attempts")).to_have_text("▸ 3×")
@@ -339,7 +351,7 @@ def test_a_row_shows_the_end_of_its_path_and_that_it_was_recorded_again(
         typed("text/csv", "id,name\n1,Joe\n"), recorded_at=datetime(2027, 3, 4, tzinfo=UTC)
     )
     name = recorded(server, "again", answered(get(f"/v1/contacts/{'1' * 150}-the-end")), table)
-    root = browse(page, server, name)
+    root = view(page, server, name)
     end = rows(root).nth(0).locator(".dml-c-end")
     expect(end).to_have_text("1111-the-end")
     expect(rows(root).nth(1)).to_contain_text("recorded again on 4 March 2027")
@@ -394,9 +406,14 @@ def test_no_cell_is_cut_while_there_is_room(page: Page, server: Server) -> None:
 
 
 def test_a_hostile_cassette_is_escaped_in_the_page_and_in_the_notebook(
-    page: Page, new_page: Callable[..., Page], server: Server
+    page: Page, server: Server
 ) -> None:
     """Every text in the cassette is escaped: addresses, headers, reasons, JSON, and its name."""
+
+    def nothing_is_markup() -> None:
+        assert page.evaluate("() => typeof hacked") == "undefined"
+        assert page.locator(".taken, .jp-OutputArea img, .jp-OutputArea script").count() == 0
+
     one = answered(get(f"/v1/{MARKUP}?q={MARKUP}"), f'{{"{MARKUP}": ["{MARKUP}"], "__proto__": 1}}')
     headers = (("X-A", MARKUP), ("X-RateLimit-Reset", MARKUP))
     response = replace(one.response, reason=MARKUP, headers=headers)
@@ -410,15 +427,12 @@ def test_a_hostile_cassette_is_escaped_in_the_page_and_in_the_notebook(
         expect(details.locator(".dml-b-copied pre")).to_contain_text("img")
     for tab in ("Table", "Headers", "Request as sent", "Body"):
         details.get_by_role("tab", name=tab).click()
+    nothing_is_markup()
     save(page)
-    restart_kernel(page)  # a page without a kernel has no widget, which would hide the table
-    later = new_page()
-    open_notebook(later, server, f"browse-{name}-lab.ipynb")
-    expect(later.locator(".jp-OutputArea td", has_text="<b class=taken>").first).to_be_visible()
+    reopen_notebook(page, server, f"browse-{name}-lab.ipynb")
 
-    for each in (page, later):
-        assert each.evaluate("() => typeof hacked") == "undefined"
-        assert each.locator(".taken, .jp-OutputArea img, .jp-OutputArea script").count() == 0
+    expect(page.locator(".jp-OutputArea td", has_text="<b class=taken>").first).to_be_visible()
+    nothing_is_markup()
 
 
 def test_the_list_shows_new_interactions_while_the_cell_runs(
@@ -504,18 +518,18 @@ def test_page_and_notebook_stay_small_for_any_number_of_interactions(
     path = server.notebooks / "cassettes" / f"{recorded(server, 'many', answered(get('/0')))}.yaml"
     head, line = path.read_text().split("interactions:\n")
     line = line[: line.index("# end")]
-    lines = (line.replace("example.test/0", f"example.test/{n}") for n in range(100_000))
+    lines = (line.replace("example.test/0", f"example.test/{n}") for n in range(20_000))
     path.write_text("".join([head, "interactions:\n", *lines]))
     root = browse(page, server, "many")
     status = root.get_by_role("status").first
-    expect(status).to_contain_text("100,000 interactions", timeout=180_000)
-    expect(status).not_to_contain_text("read", timeout=180_000)
+    expect(status).to_contain_text("20,000 interactions")
+    expect(status).not_to_contain_text("read")
     root.get_by_role("grid").focus()
     page.keyboard.press("End")
     page.keyboard.press("Enter")
     heading = root.get_by_role("region", name="Response").get_by_role("heading")
-    expect(heading).to_have_text("100000 GET /99999")
-    root.get_by_role("searchbox").fill("path:/99998")
+    expect(heading).to_have_text("20000 GET /19999")
+    root.get_by_role("searchbox").fill("path:/19998")
     expect(rows(root)).to_have_count(1)
     save(page)
     (cell,) = nbformat.read(server.notebooks / "browse-many-lab.ipynb", 4).cells

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,7 +16,7 @@ from .jupyter import (
     App,
     Server,
     command,
-    open_notebook,
+    reopen_notebook,
     restart_kernel,
     run_cells,
     run_notebook,
@@ -70,8 +71,13 @@ def test_enter_signs_in_and_shows_the_user_and_the_allowance(
     assert service.requests["GET /v1/users/me"] == 2
 
 
-def test_a_refused_key_is_cleared_and_asked_for_again(form: Form, service: FaultyService) -> None:
-    """The field with the problem gets the focus. A key that was not refused stays in its field."""
+def test_a_key_is_refused_then_accepted_and_then_lost_with_the_kernel(
+    page: Page, form: Form, service: FaultyService
+) -> None:
+    """The field with the problem gets the focus. A key that was not refused stays in its field.
+
+    While a key is sent, its field is empty, and a second click or Enter does nothing.
+    """
     form.sign_in(KEY_OF_NOBODY)
     expect(form.problem).to_contain_text("did not accept this key (status 401)")
     expect(form.key).to_be_focused()
@@ -79,28 +85,28 @@ def test_a_refused_key_is_cleared_and_asked_for_again(form: Form, service: Fault
     expect(form.key).to_have_attribute("aria-invalid", "true")
     form.address.fill("http://mail.example.com")
     form.sign_in(service.api_key)
-
     expect(form.problem).to_contain_text("would send the key unencrypted")
     expect(form.address).to_be_focused()
     expect(form.key).to_have_value(service.api_key)
+
     assert service.requests["GET /v1/users/me"] == 1
-
-
-def test_the_key_is_gone_from_the_page_at_once(
-    page: Page, form: Form, service: FaultyService
-) -> None:
-    """The field is empty while the request is sent, and a second click or Enter does nothing."""
-    with service.fault(latency_s=5.0):
-        form.key.fill(service.api_key)
+    form.address.fill(service.base_url)
+    goes_on = threading.Event()
+    with service.fault(until=goes_on):
         form.button.dblclick()
         page.keyboard.press("Enter")
         expect(form.button).to_be_disabled()
         expect(form.button).to_have_text("Signing in…")
         expect(form.key).to_have_value("")
         expect(form.key).to_be_disabled()
+        goes_on.set()
         expect(form.account).to_be_visible()
+    assert service.requests["GET /v1/users/me"] == 2
+    restart_kernel(page)
 
-    assert service.requests["GET /v1/users/me"] == 1
+    expect(form.account).to_be_hidden()
+    expect(form.root).to_contain_text("run this cell again")
+    expect(form.button).to_be_disabled()
 
 
 def test_the_form_works_by_keyboard_and_triggers_no_jupyterlab_commands(
@@ -177,19 +183,6 @@ def test_two_forms_show_the_same_state(page: Page, server: Server, service: Faul
     expect(other.root).to_contain_text("no session is open")
 
 
-def test_the_form_reports_a_restarted_kernel(
-    page: Page, form: Form, service: FaultyService
-) -> None:
-    """Without its kernel the form shows no account, and says what to do."""
-    form.sign_in(service.api_key)
-    expect(form.account).to_be_visible()
-    restart_kernel(page)
-
-    expect(form.account).to_be_hidden()
-    expect(form.root).to_contain_text("run this cell again")
-    expect(form.button).to_be_disabled()
-
-
 @pytest.mark.parametrize("automatically", [True, False], ids=["state saved", "state not saved"])
 def test_a_reopened_notebook_does_not_say_signed_in(
     new_page: Callable[..., Page], server: Server, service: FaultyService, *, automatically: bool
@@ -202,11 +195,9 @@ def test_a_reopened_notebook_does_not_say_signed_in(
     expect(form.account).to_be_visible()
     expect(page.get_by_text("Run this cell to get the sign-in form")).to_be_hidden()
     save(page)
-    page.evaluate("() => jupyterapp.shell.currentWidget.sessionContext.shutdown()")
-    later = new_page()
-    open_notebook(later, server, "login.ipynb")
+    reopen_notebook(page, server, "login.ipynb")
     said = "run this cell again" if automatically else "Run this cell to get the sign-in form"
 
-    expect(later.get_by_text(said)).to_be_visible()
-    expect(Form(later).account).to_be_hidden()
+    expect(page.get_by_text(said)).to_be_visible()
+    expect(Form(page).account).to_be_hidden()
     assert "Signed in as" not in (server.notebooks / "login.ipynb").read_text()

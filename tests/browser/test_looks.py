@@ -8,7 +8,9 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from .form import Form
-from .jupyter import Server, Theme, run_notebook
+from .jupyter import Server, Theme, close_documents, command, run_notebook
+from .test_browse import rows
+from .test_composer import body_editor, explore, fill, question
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,14 +61,24 @@ def unreadable(page: Page, selector: str) -> list[tuple[float, str]]:
 def test_every_text_is_readable_in_every_theme(
     new_page: Callable[..., Page], server: Server, service: FaultyService, theme: Theme
 ) -> None:
-    """Form, errors, account, an exhausted monitor and a browser all have enough contrast."""
+    """One page shows all widgets and outputs, because loading JupyterLab takes longest."""
     server.set_theme(theme)
     page = new_page(width=900, height=1400)
+    form_monitor_and_browser_are_readable(page, server, service)
+    close_documents(page)
+    cells_are_readable(page, server)
+    close_documents(page)
+    the_composer_is_readable(page, server, service)
+
+
+def form_monitor_and_browser_are_readable(
+    page: Page, server: Server, service: FaultyService
+) -> None:
+    """Errors, the account, an exhausted monitor and a copied request have enough contrast."""
     cells = f"import directmail_lab as dm\ndm.login(base_url={service.base_url!r}, pace='off')"
     monitor = "session = dm.connect({0!r}, {1!r}, pace='off')\ndm.monitor()"
     shown = monitor.format(service.base_url, service.api_key)
     run_notebook(page, server, "looks", cells, shown, "dm.browse('explore-an-unknown-api')")
-    server.set_theme("Light")
     form = Form(page).ready()
     form.sign_in("k-refused-0000")
     expect(form.problem).to_contain_text("did not accept")
@@ -93,16 +105,10 @@ def test_every_text_is_readable_in_every_theme(
     assert texts == []
 
 
-@pytest.mark.parametrize("theme", ["Light", "Dark"])
-def test_a_cell_shows_a_response_and_whole_sentences(
-    new_page: Callable[..., Page], server: Server, theme: Theme
-) -> None:
-    """The start of a body and a table of findings have enough contrast, and no text is cut."""
-    server.set_theme(theme)
-    page = new_page(width=960, height=1600)
+def cells_are_readable(page: Page, server: Server) -> None:
+    """The start of a body and a table of findings, whose sentences are whole."""
     replay = "import directmail_lab as dm\ndm.replay('explore-an-unknown-api')\ndm.get('/v1/lists')"
     run_notebook(page, server, "cells", replay, "dm.findings('explore-an-unknown-api')")
-    server.set_theme("Light")
     outputs = page.locator(".jp-OutputArea-output")
     expect(outputs.first).to_contain_text("200 OK · application/json · 257 bytes")
     expect(outputs.nth(1).locator("td").nth(2)).to_have_css("text-align", "left")
@@ -111,6 +117,30 @@ def test_a_cell_shows_a_response_and_whole_sentences(
     assert "GET /v1/lists/{id}: 200" in outputs.nth(1).inner_text()
     assert len(contrasts) > 50
     assert min(contrasts) >= READABLE
+
+
+def the_composer_is_readable(page: Page, server: Server, service: FaultyService) -> None:
+    """Editors, questions and tables, and nothing is wider than the page."""
+    root = explore(page, server, service, "dm.get('/v1/lists')", options=", allow_writes=True")
+    command(page, "application:toggle-left-area")
+    for width in (1280, 800):
+        page.set_viewport_size({"width": width, "height": 900})
+        page.keyboard.press("n")
+        fill(root, "POST", "/v1/letters")
+        body_editor(root, "JSON").fill('{"a": [1, "b", true, null, {}]}')
+        page.keyboard.press("Control+Enter")
+        expect(question(root)).to_be_visible()
+        texts = unreadable(page, ".dml-browser")
+        page.keyboard.press("Escape")
+        rows(root).first.click()
+        expect(root.locator(".dml-b-response .cm-content")).to_contain_text("lst_stand_in_1")
+        texts += unreadable(page, ".dml-browser")
+        root.get_by_role("tab", name="Table").click()
+        expect(root.get_by_role("cell", name="lst_stand_in_1")).to_be_visible()
+        texts += unreadable(page, ".dml-browser")
+
+        assert root.evaluate("node => node.scrollWidth <= node.clientWidth")
+        assert texts == []
 
 
 def test_a_screen_reader_announces_each_part(

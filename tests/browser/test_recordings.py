@@ -41,8 +41,7 @@ EXTENSION = ROOT / "directmail_lab" / "jupyter" / "labextension"
 def folder(server: Server) -> Path:
     """A folder with recordings, and with files that look like recordings."""
     cassettes = server.notebooks / "seen" / "cassettes"
-    shutil.rmtree(cassettes.parent, ignore_errors=True)
-    cassettes.mkdir(parents=True)
+    cassettes.mkdir(parents=True, exist_ok=True)
     tour = cassettes / "tour.yaml"
     shutil.copyfile(ROOT / "cassettes" / "first-look.yaml", tour)
     convert(tour, cassettes / "one.json", "json")

@@ -11,6 +11,8 @@ from cassette_samples import answered, get, recorded
 
 from directmail_lab.server import CassetteServer
 
+from .jupyter import new_context
+
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
@@ -28,7 +30,7 @@ def test_a_page_of_the_server_may_fetch_from_it_but_runs_no_script(
     path = recorded(
         tmp_path / "a.yaml", page, answered(get("/v1/me"), "me"), answered(LETTER, "sent")
     )
-    with CassetteServer([path]) as server, browser.new_context() as context:
+    with CassetteServer([path]) as server, new_context(browser) as context:
         tab = context.new_page()
         tab.goto(f"{server.base_url.replace('127.0.0.1', host)}/page")
         read = tab.evaluate("fetch('/v1/me').then((response) => response.text())")

@@ -9,14 +9,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from directmail_lab.package_files import checkout
-from directmail_lab.tutorials import FIRST, copy_tutorials
+from directmail_lab.tutorials import FIRST
 
 from .jupyter import (
-    Server,
     Tab,
     command,
     new_tab,
-    open_lab,
     run_all,
     started,
     wait_for_kernel,
@@ -38,8 +36,8 @@ NOTEBOOKS = sorted(path.name for path in (ROOT / "notebooks").glob("[0-9]*.ipynb
 def lab(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tab]:
     """The page that the command's address opens. Requests to the outside are noted."""
     home = tmp_path_factory.mktemp("command")
-    with started(home, "directmail_lab", "--no-browser", "--port", "0", at=ROOT) as server:
-        server.autosave_every(3600)  # must not change the repository's tutorials
+    folder = tmp_path_factory.mktemp("new")
+    with started(home, "directmail_lab", "--no-browser", "--port", "0", at=folder) as server:
         tab = new_tab(browser, server, width=1360, height=1000)
         tab.page.goto(server.address)
         tab.page.wait_for_selector(".jp-NotebookPanel:not(.lm-mod-hidden) .jp-Cell")
@@ -58,16 +56,6 @@ def test_the_command_opens_the_first_notebook(lab: Tab) -> None:
     assert lab.page.locator(".Toastify__toast").count() == 0
 
 
-def test_a_tutorial_is_not_changed_by_opening_it(page: Page, server: Server) -> None:
-    """JupyterLab would write the file as it is, so autosave does not change it."""
-    copy_tutorials(server.notebooks / "opened")
-    open_lab(page, server)
-    for name in NOTEBOOKS:
-        open_in_jupyterlab(page, f"opened/notebooks/{name}")
-
-        assert page.evaluate("jupyterapp.shell.currentWidget.context.model.dirty") is False, name
-
-
 def open_in_jupyterlab(page: Page, path: str) -> None:
     """Open a notebook in the JupyterLab that is shown, and wait until its kernel is idle."""
     command(page, "docmanager:open", path=path)
@@ -77,9 +65,13 @@ def open_in_jupyterlab(page: Page, path: str) -> None:
 
 @pytest.mark.parametrize("name", NOTEBOOKS)
 def test_every_cell_of_a_tutorial_runs(lab: Tab, name: str) -> None:
-    """Without key and network, Run All reaches the end, and the charts are drawn."""
+    """Without key and network, Run All reaches the end, and the charts are drawn.
+
+    Opening it changes nothing: JupyterLab would write the file as it is.
+    """
     page = lab.page
     open_in_jupyterlab(page, f"notebooks/{name}")
+    is_changed = page.evaluate("jupyterapp.shell.currentWidget.context.model.dirty")
     run_all(page)
     panel = page.locator(".jp-NotebookPanel:not(.lm-mod-hidden)")
     failures = panel.locator('[data-mime-type="application/vnd.jupyter.error"]').count()
@@ -93,6 +85,7 @@ def test_every_cell_of_a_tutorial_runs(lab: Tab, name: str) -> None:
         upper: FloatRect = {"x": 0, "y": 0, "width": 1360, "height": 850}
         page.screenshot(path=f"{PICTURES}/{name[3:].removesuffix('.ipynb')}.png", clip=upper)
 
+    assert is_changed is False
     assert failures == 0
     assert charts >= asked
     assert lab.foreign == []
