@@ -77,7 +77,8 @@ def print_any_text() -> None:
     """Print UTF-8 to a file or a pipe; at a terminal, replace what its encoding does not have."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # without a console, Windows has no streams
-            stream.reconfigure(encoding=None if stream.isatty() else "utf-8", errors="replace")
+            encoding = None if stream.isatty() else "utf-8"
+            stream.reconfigure(encoding=encoding, errors="replace")
 
 
 # -- data --------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import tempfile
 import threading
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, cast, get_args
+from typing import TYPE_CHECKING, Literal, cast, get_args
 from urllib.parse import urlsplit
 
 import typer
@@ -173,7 +173,8 @@ def serve(
 
     if cassette:
         files = [find_cassette(name) for name in cassette]
-        replaying = CassetteServer(files, port=port, repeat="strict" if strict else "last")
+        repeat: Literal["strict", "last"] = "strict" if strict else "last"
+        replaying = CassetteServer(files, port=port, repeat=repeat)
         played = [f"{each.name} ({len(each)})" for each in replaying.cassettes]
         address = f"Replaying at {replaying.base_url}; no key is needed, and nothing is forwarded."
         _run(replaying, address, f"Cassettes (with their interactions): {', '.join(played)}")

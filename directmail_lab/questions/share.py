@@ -169,8 +169,9 @@ def share(
     for found in audit.first_places(bundle.check()):
         warnings.warn(f"{target.name} contains {found}.", stacklevel=2)
     target.parent.mkdir(parents=True, exist_ok=True)
+    content = bundle.page if is_page else bundle.zipped(title)
     with create(target) as new:
-        new.write_bytes(bundle.page if is_page else bundle.zipped(title))
+        new.write_bytes(content)
     lines = [f"Wrote {target}."]
     if not is_page:
         lines = [f"Wrote {target}, with:"]
@@ -415,9 +416,10 @@ class _Bundle:
 
     def zipped(self, title: str) -> bytes:
         """Return all files in a zip, in a folder with this name."""
-        # Without a recording, the notebooks have a date.
-        has_date = self._recorded_at != _FIRST_DATE
-        date = min(self._recorded_at if has_date else self._saved_at, _LAST_DATE)
+        date = self._recorded_at
+        if date == _FIRST_DATE:  # without a recording, the notebooks have a date
+            date = self._saved_at
+        date = min(date, _LAST_DATE)
         self.contents[WHEEL] = _zipped(self.wheel, date)
         return _zipped({f"{title}/{place}": each for place, each in self.contents.items()}, date)
 
@@ -438,10 +440,11 @@ class _Bundle:
         pages = sorted(place for place in self.contents if place.endswith(".html"))
         own = [_page_of(place) for place in self.notebooks]
         recorded = [place for place in pages if place not in own]
+        about_recorded = _RECORDED.format(pages=_list(recorded)) if recorded else ""
         readme = _README.format(
             title=title,
             pages=" or ".join(f"`{place}`" for place in own),
-            recorded=_RECORDED.format(pages=_list(recorded)) if recorded else "",
+            recorded=about_recorded,
             notebooks=_list(self.notebooks),
             was_run=was_run,
             first=self.notebooks[0],
@@ -477,9 +480,8 @@ def _without_outputs(notebook: Mapping[str, Any]) -> dict[str, Any]:
         if cell.get("cell_type") == "code":
             cell["outputs"] = []
             cell["execution_count"] = None
-    metadata = {
-        name: each for name, each in notebook.get("metadata", {}).items() if name != "widgets"
-    }
+    metadata = dict(notebook.get("metadata", {}))
+    metadata.pop("widgets", None)
     return {**notebook, "cells": cells, "metadata": metadata}
 
 

@@ -80,8 +80,9 @@ def browse(source: Source = None) -> BrowserWidget:
         raise argument_error("browse() shows one cassette. Give its name or its path.")
     path = find_cassette(source)
     opening = Opening(path)
+    timeout_s = _READ_S if can_show_widgets() else None
     with contextlib.suppress(TimeoutError):
-        opening.result(_READ_S if can_show_widgets() else None)
+        opening.result(timeout_s)
     return BrowserWidget(opening, path.stem)
 
 

@@ -184,8 +184,12 @@ def _read(text: str) -> CurlCommand:
     names = {option.name for option in options}
     sent = [option for option in options if not option.is_of_file]
     known = _READ | _CREDENTIALS | _WITHOUT_EFFECT
-    left_out = [option.written for option in options if option.name not in known]
-    left_out += [f"{option.written} {option.value}" for option in options if option.is_of_file]
+    left_out = []
+    for option in options:
+        if option.is_of_file:
+            left_out.append(f"{option.written} {option.value}")
+        elif option.name not in known:
+            left_out.append(option.written)
     if rest:
         left_out.append("the text after the command")
     addresses = [option.value for option in sent if option.name in ("", "url")]
@@ -329,8 +333,10 @@ def _data(option: _Option) -> str:
     if option.name != "data-urlencode":
         return option.value
     name, sign, content = option.value.partition("=")
-    quoted = quote_plus(content if sign else name, errors="surrogateescape")
-    return f"{name.strip()}={quoted}" if sign and name else quoted
+    if not sign:
+        return quote_plus(name, errors="surrogateescape")
+    quoted = quote_plus(content, errors="surrogateescape")
+    return f"{name.strip()}={quoted}" if name else quoted
 
 
 def _field(option: _Option) -> tuple[str, tuple[None, bytes, str | None]]:

@@ -25,7 +25,6 @@ from .widget import Widget, can_show_widgets
 if TYPE_CHECKING:
     import pandas as pd
 
-    from ..mode_change import ModeChange
     from ..readings.reset_unit import ResetUnit
 
 _MAX_TIMEOUT_S: Final = 15.0
@@ -187,7 +186,8 @@ class LoginWidget(Widget):
         """Send everything that the form shows. That never includes the key."""
         current = current_session()
         if self._account is not None and current is not self._session:
-            self._forget("another session is the current one" if current else "no session is open")
+            reason = "another session is the current one" if current else "no session is open"
+            self._forget(reason)
         self.send(
             {
                 "type": "state",
@@ -227,12 +227,13 @@ class LoginWidget(Widget):
                 raise errors.NotConnectedError("Type the service's address.")
             if not key and not key_source(address):
                 raise errors.CredentialError("Type your API key.")
+        typed_key = typed_api_key(key) if key else None
         request = replace(
             self._request,
             mode=mode,
             address=address,
             cassette=cassette,
-            key=typed_api_key(key) if key else None,
+            key=typed_key,
             remember=remember == "yes",
         )
         with _signing_in:
@@ -296,25 +297,25 @@ def sign_in(request: SignInRequest) -> tuple[Session, dict[str, Any]]:
     waiting = record_without_key()
     session = connect(address, key, **request.options)
     session.recording.extend(tried)
-    notes = [_begin_to_record(waiting), _remember(request, entry)]
+    notes = []  # the sign-in itself succeeded
+    if waiting is not None:
+        try:
+            waiting.enter_again()
+        except errors.CassetteError as error:
+            notes.append(f"Nothing is recorded. {error}")
+    if request.key is not None and request.remember:
+        try:
+            credentials.remember_api_key(request.key, entry=entry)
+        except errors.CredentialError as error:
+            notes.append(str(error))
     first = tried.reading(1)
     return session, {
         "title": f"Signed in as {name}",
         "detail": f"{address} · recording to {session.cassette}" if session.cassette else address,
-        "note": " ".join(filter(None, notes)),
+        "note": " ".join(notes),
         "limit": first.limit,
         "remaining": first.remaining,
     }
-
-
-def _begin_to_record(waiting: ModeChange[Session] | None) -> str:
-    """Record what `record` could only replay before; return a warning or ``""``."""
-    if waiting is not None:
-        try:
-            waiting.enter_again()
-        except errors.CassetteError as error:  # the sign-in itself succeeded
-            return f"Nothing is recorded. {error}"
-    return ""
 
 
 def key_source(address: str) -> str:
@@ -349,16 +350,6 @@ def _find_name(record: pd.DataFrame) -> str:
     row: dict[Any, Any] = next(iter(record.to_dict("records")), {})
     names = [row[field].strip() for field in _NAME_FIELDS if isinstance(row.get(field), str)]
     return next(filter(None, names), "the account")[:80]
-
-
-def _remember(request: SignInRequest, entry: str) -> str:
-    """Keep a typed key in the keyring if the user wants that; return a warning or ``""``."""
-    if request.key is not None and request.remember:
-        try:
-            credentials.remember_api_key(request.key, entry=entry)
-        except errors.CredentialError as error:  # the sign-in itself succeeded
-            return str(error)
-    return ""
 
 
 def explain(error: BaseException) -> dict[str, str]:

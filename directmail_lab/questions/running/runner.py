@@ -17,11 +17,11 @@ import struct
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ...display import plural
+from ...errors import NotebookRunError
 from . import NO_RUN
 from .page import page_of
 
@@ -71,13 +71,14 @@ def main() -> None:
     has_namespace = _can(_enter_namespace) and _enter_namespace()
     end = time.monotonic() + timeout_s
     made = []
-    for path in map(Path, sys.argv[2:]):
-        result = _run(path, end, timeout_s)
-        if isinstance(result, _Failure):
-            _report(what=result.what, advice=f"{result.advice} {NO_RUN}")
-            return
-        made.append((result, page_of(result.encode(), path.stem).decode()))
-    _report(has_namespace=has_namespace, made=made)
+    try:
+        for path in map(Path, sys.argv[2:]):
+            notebook = _run(path, end, timeout_s)
+            made.append((notebook, page_of(notebook.encode(), path.stem).decode()))
+    except NotebookRunError as error:
+        _report(what=error.what, advice=f"{error.advice} {NO_RUN}")
+    else:
+        _report(has_namespace=has_namespace, made=made)
 
 
 def _report(**values: object) -> None:
@@ -127,15 +128,7 @@ def _can(enter: Any) -> bool:
 # -- one notebook ----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Failure:
-    """What failed, and advice."""
-
-    what: str
-    advice: str
-
-
-def _run(path: Path, end: float, timeout_s: float) -> str | _Failure:
+def _run(path: Path, end: float, timeout_s: float) -> str:
     """Run one notebook until ``end``, by the monotonic clock; return it with its outputs."""
     import nbformat
     from nbclient import NotebookClient
@@ -184,7 +177,7 @@ def _run(path: Path, end: float, timeout_s: float) -> str | _Failure:
     except (DeadKernelError, RuntimeError):
         what = "ended its kernel."
         advice = "It may need more memory."
-    return _Failure(f"{path.name}, cell {number}, {what}\n", advice)
+    raise NotebookRunError(f"{path.name}, cell {number}, {what}\n", advice)
 
 
 if __name__ == "__main__":
