@@ -114,10 +114,8 @@ class ModeChange(Generic[_S]):
             return f"Live at {mode.recording.base_url}"
         what = "Recording to" if mode.name == "record" else "Replaying"
         recording = cassette.recording()
-        about = plural(len(recording), "interaction")
-        if recording.recorded_when:
-            about += f", recorded {recording.recorded_when}"
-        text = f"{what} cassette {cassette.name!r} ({about})"
+        count = plural(len(recording), "interaction")
+        text = f"{what} cassette {cassette.name!r} ({count}{recording.recorded_note})"
         file = shown_path(cassette.path)
         if file:
             text += f" in {file}"
@@ -130,8 +128,7 @@ class ModeChange(Generic[_S]):
 
 def write_warning(cassette: Cassette) -> Callable[[Request], None]:
     """Return a function that warns of a replayed write: its caller may believe that it was sent."""
-    when = cassette.recording().recorded_when
-    recorded = f"{cassette.name!r}, recorded {when}" if when else repr(cassette.name)
+    recorded = f"{cassette.name!r}{cassette.recording().recorded_note}"
 
     def warn(request: Request) -> None:
         if is_write(request):

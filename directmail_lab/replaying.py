@@ -69,8 +69,7 @@ def replay_in_place(
     entered = session.record(start, record_mode="none", **options).entered
     played = session._open_cassette
     assert played is not None, "the session has just opened it"
-    when = session.recording.recorded_when
-    recorded = f"{played.name!r}, recorded {when}" if when else repr(played.name)
+    recorded = f"{played.name!r}{session.recording.recorded_note}"
 
     def advise(error: NotRecordedError) -> None:
         error.advice = "There is no key, so nothing was sent. Sign in to record it."

@@ -495,8 +495,7 @@ class Session:
 
     def __repr__(self) -> str:
         count = plural(len(self.recording), "interaction")
-        when = self.recording.recorded_when
-        recorded = f" recorded {when}" if when else ""
+        recorded = self.recording.recorded_note
         return f"<Session {self._transport.mode}{recorded} at {self.base_url}, {count}>"
 
     def __reduce__(self) -> NoReturn:

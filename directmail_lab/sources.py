@@ -158,10 +158,9 @@ def describe(recording: Recording) -> dict[str, Any]:
     """
     count = plural(len(recording), "interaction")
     about: dict[str, Any] = {"source": f"{recording.title}, {count}", "notes": []}
-    note = f"From {recording.title}: {count}"
+    note = f"From {recording.title}: {count}{recording.recorded_note}"
     if recording.recorded_when:
         about["recorded"] = recording.recorded_when
-        note += f", recorded {recording.recorded_when}"
     if recording.is_replay and not len(recording):
         name = recording.name
         note = f'Nothing of {name} was played yet. To see all of it: interactions("{name}")'

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ..display import utc_time
 from ..exchange.values import (
+    Headers,
     Interaction,
     Request,
     Response,
@@ -70,7 +71,8 @@ class MemoryRecording(Recording):
     """
 
     def __init__(self, name: str, base_url: str, *, reset_unit: ResetUnit | None = None) -> None:
-        self.name, self.base_url = name, base_url
+        self.name = name
+        self.base_url = base_url
         self.redactor = Redactor()
         self.history: Iterable[MemoryRecording] = ()
         self._readings: list[Reading] = []
@@ -144,7 +146,8 @@ class MemoryRecording(Recording):
             for each in plain.values():
                 self.redactor.learn_from(each.request)
             for number, each in plain.items():
-                if (redacted := self.redactor.without_keys(each)) is not each:
+                redacted = self.redactor.without_keys(each)
+                if redacted is not each:
                     has_body = self.has_bodies(number)
                     self._exchanges[number] = _as_raw(redacted, has_body=has_body)
             self.redactor = Redactor()
@@ -166,7 +169,8 @@ class MemoryRecording(Recording):
         for each in recordings:
             with each._lock:
                 while each._exchanges and sum(map(_KEPT_BYTES, recordings)) > _MAX_KEPT_BYTES:
-                    each._kept_bytes -= _size(each._exchanges.pop(next(iter(each._exchanges))))
+                    oldest = next(iter(each._exchanges))
+                    each._kept_bytes -= _size(each._exchanges.pop(oldest))
 
     @property
     def evidence(self) -> Evidence:
@@ -204,10 +208,11 @@ class MemoryRecording(Recording):
         exchange = self._exchanges.get(number) or RawInteraction(
             (self.base_url or "") + reading.path, (), b"", (), "", None
         )
-        sent, received = map(text_headers, (exchange.request_headers, exchange.response_headers))
-        request = Request(reading.method, str(exchange.url), sent, exchange.request_body)
+        headers = text_headers(exchange.request_headers)
+        request = Request(reading.method, str(exchange.url), headers, exchange.request_body)
+        headers = text_headers(exchange.response_headers)
         response = Response(
-            reading.status, exchange.reason, received, exchange.body or b"", reading.no_response
+            reading.status, exchange.reason, headers, exchange.body or b"", reading.no_response
         )
         if exchange.body is not None and not reading.is_cut_short:
             response = normalize_headers(response, method=request.method)
@@ -298,13 +303,20 @@ def _as_sent(played: Interaction, address: Address, attempt: int) -> Interaction
 
 
 def _as_raw(interaction: Interaction, *, has_body: bool) -> RawInteraction:
-    request, response = interaction.request, interaction.response
-    sent, received = (
-        [(name.encode("latin-1", "replace"), value.encode()) for name, value in message.headers]
-        for message in (request, response)
+    request = interaction.request
+    response = interaction.response
+    return RawInteraction(
+        request.uri,
+        _raw_headers(request.headers),
+        request.body or b"",
+        _raw_headers(response.headers),
+        response.reason,
+        response.body if has_body else None,
     )
-    body = response.body if has_body else None
-    return RawInteraction(request.uri, sent, request.body or b"", received, response.reason, body)
+
+
+def _raw_headers(headers: Headers) -> RawHeaders:
+    return [(name.encode("latin-1", "replace"), value.encode()) for name, value in headers]
 
 
 def _size(exchange: RawInteraction) -> int:

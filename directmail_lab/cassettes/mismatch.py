@@ -29,10 +29,12 @@ def place_of(request: Request, base_url: str) -> tuple[str, str, str]:
     base_url = unescaped(base_url)
     match = _ADDRESS.match(request.uri)
     assert match is not None, "each part may be empty"
-    origin, path, query = f"{match[1] or ''}{match[2]}", unescaped(match[3]), match[4]
+    origin = f"{match[1] or ''}{match[2]}"
+    path = unescaped(match[3])
     if base_url and f"{origin}{path}/".startswith(f"{base_url}/"):
-        origin, path = "", f"{origin}{path}"[len(base_url) :]
-    return origin, (path or "/")[:_LONGEST_PATH], query
+        path = f"{origin}{path}"[len(base_url) :]
+        origin = ""
+    return origin, (path or "/")[:_LONGEST_PATH], match[4]
 
 
 def differences(
@@ -49,31 +51,31 @@ def differences(
         The names of vcrpy's matchers in use.
     """
     kinds = {name.removesuffix("s") for name in compared}
-    ours, theirs = dict(_parts(*sent)), dict(_parts(*recorded))
-    if _is_below(*sent) and _is_below(*recorded):  # where the bases are does not count
+    origins = place_of(*sent)[0], place_of(*recorded)[0]
+    if origins == ("", ""):  # both are below their bases, and where these are does not count
         kinds.difference_update(ORIGIN)
-    is_other = ours["method"] != theirs["method"] or ours["path"] != theirs["path"]
     forms = _form_of(sent[0]), _form_of(recorded[0])
-    if has_other_form := "" not in forms and forms[0] != forms[1]:
+    has_other_form = "" not in forms and forms[0] != forms[1]
+    if has_other_form:
         kinds.discard("body")  # they have no fields to compare
+    ours = dict(_parts(*sent))
+    theirs = dict(_parts(*recorded))
     found: Differences = {}
-    for name in _PLACE if is_other else {**ours, **theirs}:
+    for name in {**ours, **theirs}:
         pair = ours.get(name), theirs.get(name)
-        has_both = name in ours and name in theirs
-        if name.partition(":")[0] in kinds and (not has_both or _differ(*pair)):
+        # In JSON, true is not 1, and null is not the same as no value.
+        is_equal = (
+            pair[0] == pair[1]
+            and isinstance(pair[0], bool) == isinstance(pair[1], bool)
+            and (name in ours) == (name in theirs)
+        )
+        if name.partition(":")[0] in kinds and not is_equal:
             found[name] = pair
-    if has_other_form and not is_other and "body" in compared:
+    if ours["method"] != theirs["method"] or ours["path"] != theirs["path"]:
+        return {name: pair for name, pair in found.items() if name in _PLACE}
+    if has_other_form and "body" in compared:
         found["body: {} where {} was recorded".format(*forms)] = forms
     return found
-
-
-def _is_below(request: Request, base_url: str) -> bool:
-    return not place_of(request, base_url)[0]
-
-
-def _differ(ours: object, theirs: object) -> bool:
-    """Return whether two values are different: in JSON, true is not 1."""
-    return ours != theirs or isinstance(ours, bool) != isinstance(theirs, bool)
 
 
 def _parts(request: Request, base_url: str) -> Iterator[tuple[str, object]]:
@@ -84,7 +86,8 @@ def _parts(request: Request, base_url: str) -> Iterator[tuple[str, object]]:
     yield "path", path
     yield from _by_name("query", sorted(parse_qsl(query, keep_blank_values=True)))
     yield from _by_name("header", ((name.lower(), value) for name, value in request.headers))
-    body, content_type = request.body or b"", header(request.headers, "content-type") or ""
+    body = request.body or b""
+    content_type = header(request.headers, "content-type") or ""
     value, problem = read_json_body(request.headers, body[:_MAX_PARSED_BYTES])
     if not problem:
         fields = leaves(value, into_arrays=True)
@@ -103,8 +106,9 @@ def _form_of(request: Request) -> str:
     content_type = header(request.headers, "content-type") or ""
     if not read_json_body(request.headers, (request.body or b"")[:_MAX_PARSED_BYTES])[1]:
         return "JSON"
-    is_form = bool(request.body) and "form" in content_type
-    return ("a multipart form" if "multipart" in content_type else "a form") if is_form else ""
+    if not request.body or "form" not in content_type:
+        return ""
+    return "a multipart form" if "multipart" in content_type else "a form"
 
 
 def _by_name(kind: str, pairs: Iterable[tuple[str, object]]) -> Iterator[tuple[str, object]]:

@@ -14,13 +14,14 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from heapq import nlargest
 from itertools import chain, islice
+from operator import itemgetter
 from typing import Final
 from urllib.parse import unquote_plus
 
 from ..display import plural
 from ..errors import CassetteFormatError, NotRecordedError
 from ..exchange.bodies import shown_missing
-from ..exchange.values import Request, Response, fails, header
+from ..exchange.values import Request, fails, header
 from ..redaction import Redactor
 from .files import FileRecording
 from .layout import Address
@@ -103,7 +104,8 @@ class Player:
         self._addresses: dict[str, dict[str, list[int] | int]] = {}
         self._attempts: dict[int, int] = {}  # the number of each attempt but first ones
         self._respelled: set[str] = set()
-        # What was found until now: requests are parsed only at an address that somebody asks for.
+        # What was found until now, by the address that was sent: requests are parsed only at an
+        # address that somebody asks for.
         self._calls_by_address: dict[Address, _Calls | None] = {}
         self._indexes_by_form: dict[Form, list[int]] = {}
         self._calls_by_form: dict[Form, dict[_Inside, _Calls]] = {}
@@ -180,14 +182,14 @@ class Player:
             return None
         if matching.inside and (request.body or header(request.headers, "range")):
             return None
-        address = request.method.upper(), matching.address(request.uri)
-        if address not in self._calls_by_address:
-            self._calls_by_address[address] = self._decided_calls(address)
-        return self._calls_by_address[address]
+        sent = request.method, request.uri
+        if sent not in self._calls_by_address:
+            self._calls_by_address[sent] = self._decided_calls(request)
+        return self._calls_by_address[sent]
 
-    def _decided_calls(self, address: Address) -> _Calls | None:
-        indexes = self._at(*address)
-        uri = address[1]
+    def _decided_calls(self, request: Request) -> _Calls | None:
+        uri = self._matching.address(request.uri)
+        indexes = self._at(request.method.upper(), uri)
         # If addresses differ only in their spelling, the order of the recording decides.
         if not indexes or uri in self._respelled or not _PLAIN_ADDRESS.fullmatch(uri):
             return None
@@ -218,11 +220,10 @@ class Player:
             every = found.get((inside, None))
             if every is None:
                 continue
-            if len(every.calls) == 1:
-                yield [every]
-                continue
-            chosen = found.get((inside, matching.choice(request)), every)
-            yield [chosen] if matching.like is None else [chosen, every]
+            chosen = every
+            if len(every.calls) > 1:
+                chosen = found.get((inside, matching.choice(request)), every)
+            yield [chosen, every] if matching.like is not None else [chosen]
 
     def _index_by_form(self) -> None:
         """Index all addresses by their forms, once somebody asks: few replays need it."""
@@ -237,26 +238,27 @@ class Player:
     def _calls_inside(self, form: Form) -> dict[_Inside, _Calls]:
         """Return the calls of an address by what is inside their requests."""
         if form not in self._calls_by_form:
-            groups: dict[_Inside, list[int]] = {}
+            by_inside: dict[Form, list[int]] = {}
             for index in self._indexes_by_form[form]:
-                groups.setdefault((self._inside_form(index), None), []).append(index)
-            for (inside, _), indexes in list(groups.items()):
-                groups.update(self._chosen(inside, indexes))
-            self._calls_by_form[form] = {
-                key: _Calls(self._as_calls(indexes)) for key, indexes in groups.items()
-            }
+                by_inside.setdefault(self._inside_form(index), []).append(index)
+            found: dict[_Inside, _Calls] = {}
+            for inside, indexes in by_inside.items():
+                found[inside, None] = _Calls(self._as_calls(indexes))
+                for choice, chosen in self._chosen(indexes).items():
+                    found[inside, choice] = _Calls(self._as_calls(chosen))
+            self._calls_by_form[form] = found
         return self._calls_by_form[form]
 
-    def _chosen(self, inside: Form, indexes: list[int]) -> dict[_Inside, list[int]]:
+    def _chosen(self, indexes: list[int]) -> dict[Hashable, list[int]]:
         """Return the requests of one form by what chooses between them, if they differ by it."""
-        like = self._matching.like
-        if len(indexes) == 1 or (like is None and len(self._recording.accepts_of(indexes)) == 1):
+        is_like_vcrpy = self._matching.like is not None
+        if len(indexes) == 1 or not (is_like_vcrpy or len(self._recording.accepts_of(indexes)) > 1):
             return {}
-        groups: dict[_Inside, list[int]] = {}
+        groups: dict[Hashable, list[int]] = {}
         for index in indexes:
             choice = self._matching.choice(self._compared(index))
             if choice is not None:
-                groups.setdefault((inside, choice), []).append(index)
+                groups.setdefault(choice, []).append(index)
         return groups if len(groups) > 1 else {}
 
     def _inside_form(self, index: int) -> Form:
@@ -276,16 +278,15 @@ class Player:
         for index in indexes:
             attempt = self._attempts.get(index, 1)
             before = failed.get(attempt - 1)
-            at = before.pop() if before else len(calls)
-            if before is None or at == len(calls):
+            if before:
+                at = before.pop()
+            else:
+                at = len(calls)
                 calls.append(())
             calls[at] += (index,)
-            if fails(self._response(index)):
+            if fails(self._recording.interactions[index].response):
                 failed.setdefault(attempt, []).append(at)
         return calls
-
-    def _response(self, index: int) -> Response:
-        return self._recording.interactions[index].response
 
     def _compared(self, index: int) -> Request:
         """Return a recorded request, as it is compared."""
@@ -316,22 +317,22 @@ class Player:
         request = self._redactor.request(request)
         compared = self._matching.compared(request)
         for several in self._each_equal(compared):
-            if self._matching.checks:
-                call = self._first_checked(several, compared)
-            else:
-                unplayed = (calls.next(self.played) for calls in several)
-                last = (calls.calls[-1] for calls in several)
-                call = next(filter(None, chain(unplayed, last)), None)
+            call = self._next(several, compared)
             if call is not None:
                 return call, request
         return None, request
 
-    def _first_checked(self, several: list[_Calls], request: Request) -> Call | None:
+    def _next(self, several: list[_Calls], request: Request) -> Call | None:
         """Return the first call that was not played, or else the last one, that matches."""
+        if not self._matching.checks:
+            unplayed = [calls.next(self.played) for calls in several]
+            return next(filter(None, unplayed), several[0].calls[-1])
         in_order = chain.from_iterable(calls.calls for calls in several)
-        unplayed = (each for each in in_order if not self.played[each[0]])
-        last = (each for calls in several for each in reversed(calls.calls))
-        return next((each for each in chain(unplayed, last) if self._matches(request, each)), None)
+        last = chain.from_iterable(reversed(calls.calls) for calls in several)
+        for call in chain((call for call in in_order if not self.played[call[0]]), last):
+            if self._matches(request, call):
+                return call
+        return None
 
     def find_all(self, request: Request) -> list[Call]:
         """Return the indexes of all responses to a redacted request, in their order."""
@@ -387,24 +388,31 @@ class Player:
 
         ``is_played`` says that all responses to it were played.
         """
-        name, request = self._recording.name, self._redactor.request(request)
-        title, count = self._title(request, self._base_url), len(self._recording)
-        record = f"ecord it with record({name!r})."
-        nearest, similarity = ([], 1.0) if is_played else self._nearest(request)
+        request = self._redactor.request(request)
+        title = self._title(request, self._base_url)
+        cassette = repr(self._recording.name)
+        nearest: list[tuple[str, Differences]] = []
+        similarity = 1.0
+        details = []
         if is_played:
-            what = f"is in cassette {name!r}, but all responses to it were played."
-            record = f'Replay with repeat="last" to play the last one again, or r{record}'
+            what = f"is in cassette {cassette}, but all responses to it were played."
+            advice = 'Replay with repeat="last" to play the last one again, or record it with '
         else:
-            others = ", all for other requests" if count else ""
-            what = f"is not in cassette {name!r} ({plural(count, 'interaction')}{others})."
-            record = f"R{record}"
-        lines = [f"{other}, which differs in {', '.join(names)}" for other, names in nearest]
-        details = ["Nearest: " + ";\n         ".join(lines) + "."] if lines else []
-        details += [f"Left unplayed: {left}."] if (left := self._left_unplayed()) else []
+            count = plural(len(self._recording), "interaction")
+            others = ", all for other requests" if len(self._recording) else ""
+            what = f"is not in cassette {cassette} ({count}{others})."
+            advice = "Record it with "
+            nearest, similarity = self._nearest(request)
+        if nearest:
+            lines = [f"{other}, which differs in {', '.join(names)}" for other, names in nearest]
+            details.append("Nearest: " + ";\n         ".join(lines) + ".")
+        left = self._left_unplayed()
+        if left:
+            details.append(f"Left unplayed: {left}.")
         query = self._redactor.text(_names_in(place_of(request, self._base_url)[2]))
         return NotRecordedError(
             f"{title}{query} {what}",
-            record,
+            f"{advice}record({cassette}).",
             details="\n".join(details),
             reason="nothing_left" if is_played else "no_match",
             similarity=similarity,
@@ -431,20 +439,26 @@ class Player:
 
         The number says how similar the path of the first is, from 0 to 1.
         """
-        base_url, path = self._recording.base_url or "", place_of(request, self._base_url)[1]
+        base_url = self._recording.base_url or ""
+        path = place_of(request, self._base_url)[1]
 
         def similarity(other: Request) -> tuple[float, bool]:
             ratio = SequenceMatcher(None, path, place_of(other, base_url)[1]).ratio()
             return ratio, request.method == other.method
 
         firsts = {self._at(*each)[0] for each in islice(self._each_address(), _MAX_COMPARED)}
-        requests = (self._recording.request(index) for index in sorted(firsts))
-        others = nlargest(9, requests, key=similarity)
-        ranked = [(each, self._differences(request, each)) for each in others]
-        ranked.sort(key=lambda pair: (*similarity(pair[0]), -len(pair[1])), reverse=True)
-        titled = [(self._title(other, base_url), differing) for other, differing in ranked]
-        nearest = list({(title, *names): (title, names) for title, names in titled}.values())[:3]
-        return nearest, similarity(ranked[0][0])[0] if ranked else 0.0
+        requests = map(self._recording.request, sorted(firsts))
+        ranked = []
+        for other in nlargest(9, requests, key=similarity):
+            differing = self._differences(request, other)
+            ranked.append(((*similarity(other), -len(differing)), other, differing))
+        ranked.sort(key=itemgetter(0), reverse=True)
+        nearest: dict[object, tuple[str, Differences]] = {}
+        for _, other, differing in ranked:
+            title = self._title(other, base_url)
+            nearest[title, *differing] = title, differing
+        most = ranked[0][0][0] if ranked else 0.0
+        return list(nearest.values())[:3], most
 
     def _differences(self, request: Request, other: Request) -> Differences:
         """Return the compared parts that differ by name, and the functions of ``match_on``."""
@@ -453,11 +467,10 @@ class Player:
         matching = self._matching
         sent = matching.compared(request)
         recorded = matching.compared(self._redactor.request(other))
-        base_urls = self._base_url, self._recording.base_url or ""
-        differing = differences(
-            (sent, base_urls[0]), (recorded, base_urls[1]), matching.compared_parts
-        )
-        if {"method", "path"} & differing.keys():
+        ours = sent, self._base_url
+        theirs = recorded, self._recording.base_url or ""
+        differing = differences(ours, theirs, matching.compared_parts)
+        if not {"method", "path"}.isdisjoint(differing):
             return differing
         for name in (*matching.in_address, *matching.inside):
             shown = "header: range" if name == "range" else name

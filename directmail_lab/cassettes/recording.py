@@ -136,6 +136,11 @@ class Recording(ABC):
         return ""
 
     @property
+    def recorded_note(self) -> str:
+        """The same to put after a name: ``, recorded on 21 November 2026``."""
+        return f", recorded {self.recorded_when}" if self.recorded_when else ""
+
+    @property
     def redact(self) -> tuple[str, ...]:
         """The argument ``redact`` that the file was recorded with; a replay needs the same."""
         rules = self.metadata.get("redact")

@@ -210,8 +210,7 @@ def static_table(
     count = len(recording)
     more = f": the first {_STATIC_ROWS}" if count > _STATIC_ROWS else ""
     name = "".join(each if each.isprintable() else " " for each in recording.title)
-    when = f", recorded {recording.recorded_when}" if recording.recorded_when else ""
-    note = f"{name}, {plural(count, 'interaction')}{when}{more}."
+    note = f"{name}, {plural(count, 'interaction')}{recording.recorded_note}{more}."
     frame.attrs["notes"] = [note]
     frame = frame.loc[:, (frame.notna() & (frame != "")).any()]
     table = whole_html(frame)

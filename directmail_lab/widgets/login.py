@@ -286,8 +286,7 @@ def sign_in(request: SignInRequest) -> tuple[Session, dict[str, Any]]:
     if request.mode == "replay":
         session = connect(cassette=request.cassette, **request.options)
         count = plural(len(session._open_cassette or ()), "recorded response")
-        when = session.recording.recorded_when
-        recorded = f", recorded {when}" if when else ""
+        recorded = session.recording.recorded_note
         detail = f"{count} from {session.base_url}{recorded}. No key, no network."
         return session, {"title": f"Replaying {session.cassette}", "detail": detail, "note": ""}
     address = settings.choose_address(request.address or None)

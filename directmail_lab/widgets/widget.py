@@ -40,8 +40,7 @@ def describe_mode(session: Session) -> str:
         return "Live"
     if session.mode == "record":
         return f"Recording to {session.cassette}"
-    when = session.recording.recorded_when
-    return f"Replaying {session.cassette}" + (f", recorded {when}" if when else "")
+    return f"Replaying {session.cassette}{session.recording.recorded_note}"
 
 
 def nothing_played(recording: Recording) -> str:
