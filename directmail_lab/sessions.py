@@ -404,8 +404,10 @@ class Session:
         **options: Any,
     ) -> httpx.Response:
         """Send a request for the public method that was called, which an error names."""
-        check_options(called, options, (*REQUEST_OPTIONS, "if_sent"))
-        check_choice("if_sent", if_sent, get_args(IfSent))
+        if options:
+            check_options(called, options, (*REQUEST_OPTIONS, "if_sent"))
+        if if_sent != "refuse":
+            check_choice("if_sent", if_sent, get_args(IfSent))
         extensions = {**(options.pop("extensions", None) or {}), IF_SENT: if_sent}
         return self.client.request(method, path, extensions=extensions, **options)
 

@@ -7,7 +7,8 @@
 - `cassette` is an open cassette, which replays or records as its record mode says.
 - `player` decides which recorded response comes next for a request. `matching` says which parts of
   two requests are compared, and `mismatch` which of them differ.
-- `recorder` appends interactions to a file; `layout` defines its lines.
+- `recorder` appends interactions to a file through `writer`; `layout` defines its lines.
+  `earlier_runs` says what a new one replaces, and which writes were sent before.
 - `convert` writes whole files again.
 """
 

@@ -137,10 +137,9 @@ class EarlierRuns:
                 found += attempts
         return key, found
 
-    def note(self, key: Key | None) -> None:
+    def note(self, key: Key) -> None:
         """Note the key of an interaction that was written."""
-        if key is not None:
-            self._asked.add(key)
+        self._asked.add(key)
 
     def sent(
         self, write: Request, own_file: Path, replaced: Collection[int]

@@ -191,7 +191,8 @@ class Recorder:
             dropped.update(self._places_of(begun))
         self._append(writer, entry, dropped)
         self._dropped.clear()
-        self.earlier.note(key)
+        if key is not None:
+            self.earlier.note(key)
         if begun in self._begun:
             self._begun.remove(begun)
         written = entry.interaction

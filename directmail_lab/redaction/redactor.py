@@ -303,8 +303,13 @@ class Redactor(Hidden):
             self.__keys.learn(secrets, REDACTED)
 
     def _without_credential_headers(self, interaction: Interaction) -> Interaction:
-        sent = self._headers(interaction.request.headers)
-        received = self._headers(interaction.response.headers)
+        sent = interaction.request.headers
+        received = interaction.response.headers
+        masks = set(map(mask_header, dict(sent + received)))
+        if masks <= {""} and not self.__personal:
+            return interaction  # as most are
+        sent = self._headers(sent)
+        received = self._headers(received)
         if sent is interaction.request.headers and received is interaction.response.headers:
             return interaction
         request = replace(interaction.request, headers=sent)
@@ -336,9 +341,6 @@ class Redactor(Hidden):
 
     def _headers(self, headers: Headers) -> Headers:
         """Return the headers that may be written, with ``<REDACTED>`` for credentials."""
-        masks = set(map(mask_header, dict(headers)))
-        if masks <= {""} and not self.__personal:
-            return headers  # as in most messages
         kept = []
         for name, value in headers:
             mask = mask_header(name)

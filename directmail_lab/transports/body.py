@@ -72,7 +72,8 @@ class Body(httpx.SyncByteStream, httpx.AsyncByteStream):
         try:
             # Without a local for a part: a traceback with locals would print what it echoes.
             yield from map(self._kept, self._stream)
-            self.end()
+            if self.ended is not None:
+                self.end()
         except BaseException as error:
             failure = self._failed(error)
         else:
@@ -83,7 +84,8 @@ class Body(httpx.SyncByteStream, httpx.AsyncByteStream):
         try:
             async for part in self._stream:
                 yield self._kept(part)
-            self.end()
+            if self.ended is not None:
+                self.end()
         except BaseException as error:
             part = b""  # so that no traceback shows what it echoes
             failure = self._failed(error)
