@@ -1220,6 +1220,26 @@ def test_the_marker_and_the_ini_file_say_what_is_patched(
 # -- the network -------------------------------------------------------------------------------
 
 
+def test_a_host_that_clients_reach_directly_is_not_blocked(
+    run: Run, account: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The hosts in ``patch`` are enough: what vcrpy's ``ignore_hosts`` names takes one setting."""
+    look_up = socket.getaddrinfo
+    here = lambda _, *rest, **options: look_up("127.0.0.1", *rest, **options)  # noqa: E731
+    monkeypatch.setattr(socket, "getaddrinfo", here)
+    source = f"""
+        import httpx, pytest
+
+        @pytest.mark.directmail(patch=["*.internal.test"])
+        def test_it():
+            url = "http://api.internal.test:{account.base_url.rpartition(":")[2]}/v1/users/me"
+            assert httpx.get(url).status_code == 401
+        """
+
+    run(source, "--directmail-block-network", passed=1)
+    run(source.replace("*.internal", "*.other"), "--directmail-block-network", failed=1)
+
+
 APP = """
 import asyncio, httpx, requests, socket, threading, urllib.request
 FAST = getattr(socket, "MSG_FASTOPEN", 0)

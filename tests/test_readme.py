@@ -14,6 +14,7 @@ from directmail_lab.cli import app
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+GUIDE = (ROOT / "notebooks" / "moving-from-vcrpy.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```(\S+)([^\n]*)\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
 
 
@@ -78,17 +79,54 @@ def test_the_links_lead_somewhere(page: Path) -> None:
         assert (page.parent / path).exists(), path
 
 
+def recipe(tag: str) -> str:
+    """Return a block of the guide by what follows its language."""
+    (code,) = re.findall(rf"^```python {tag}\n(.*?)^```$", GUIDE, re.MULTILINE | re.DOTALL)
+    return str(code)
+
+
+MARKED = recipe("conftest.py")
+THE_SUITES_OWN = """
+@pytest.fixture(scope="module")
+def vcr_cassette_dir():
+    return "tapes"
+"""
+CHANGED = """
+def changed(request):
+    request.uri = request.uri.partition("?")[0]
+    return request
+"""
+(MATCH_ON,) = re.findall(r'"match_on": \["method", lambda [^\]]*\]', GUIDE)
+
+
 @pytest.mark.slow
-def test_the_guides_conftest_replays_a_vcrpy_suite(pytester: pytest.Pytester) -> None:
-    """With the guide's conftest, a suite with vcrpy's marks replays its cassettes, offline."""
-    guide = (ROOT / "notebooks" / "moving-from-vcrpy.md").read_text(encoding="utf-8")
-    (conftest,) = re.findall(r"^```python conftest.py\n(.*?)^```$", guide, re.MULTILINE | re.DOTALL)
+@pytest.mark.parametrize(
+    ("conftest", "mark", "cassette"),
+    [
+        (MARKED, "@pytest.mark.vcr", "cassettes/test_account/test_it"),
+        (recipe("notest blocks"), '@vcr.use_cassette("tapes/it.yaml")', "tapes/it"),
+        (recipe("notest folder"), "", "cassettes/test_it"),
+        (recipe("notest mixed"), "", "cassettes/test_account/test_it"),
+        (MARKED + THE_SUITES_OWN + recipe("notest named"), "@pytest.mark.vcr", "tapes/test_it"),
+        (
+            MARKED.replace('"patch"', f'{MATCH_ON}, "patch"') + CHANGED,
+            "@pytest.mark.vcr",
+            "cassettes/test_account/test_it",
+        ),
+    ],
+    ids=["marks", "blocks", "folder", "mixed", "named", "before_record_request"],
+)
+def test_the_guides_recipes_replay_a_vcrpy_suite(
+    pytester: pytest.Pytester, conftest: str, mark: str, cassette: str
+) -> None:
+    """With each conftest of the guide, a suite of vcrpy replays its cassettes, offline."""
     pytester.makeconftest(conftest)
     pytester.makeini("[pytest]\nmarkers = vcr: vcrpy's")
-    pytester.makepyfile(test_account=_A_TEST_OF_VCRPY)
-    cassette = pytester.path / "cassettes" / "test_account" / "test_it_has_a_name.yaml"
-    cassette.parent.mkdir(parents=True)
-    cassette.write_text(_A_CASSETTE_OF_VCRPY)
+    now = "later" if CHANGED in conftest else "now"
+    pytester.makepyfile(test_account=_A_TEST_OF_VCRPY.format(mark=mark, now=now))
+    path = pytester.path / f"{cassette}.yaml"
+    path.parent.mkdir(parents=True)
+    path.write_text(_A_CASSETTE_OF_VCRPY)
 
     ran = pytester.runpytest_subprocess("-p", "no:recording", "--directmail-block-network")
 
@@ -96,13 +134,13 @@ def test_the_guides_conftest_replays_a_vcrpy_suite(pytester: pytest.Pytester) ->
 
 
 _A_TEST_OF_VCRPY = """
-import httpx, pytest
+import httpx, pytest, vcr
 
-@pytest.mark.vcr
-def test_it_has_a_name():
-    with httpx.Client(headers={"Authorization": "Bearer a-token"}) as client:
-        sent = client.post("https://api.example.test/v1/names?key=now", json={"at": "now"})
-    assert sent.json() == {"name": "Ada"}
+{mark}
+def test_it():
+    with httpx.Client(headers={{"Authorization": "Bearer a-token"}}) as client:
+        sent = client.post("https://api.example.test/v1/names?key={now}", json={{"at": "now"}})
+    assert sent.json() == {{"name": "Ada"}}
 """
 
 _A_CASSETTE_OF_VCRPY = """
