@@ -154,7 +154,7 @@ def test_redacting_again_changes_values_and_replays(tour: Path) -> None:
     text = tour.read_text(encoding="utf-8")
     dm.replay("tour")
 
-    assert changed == [2, 0]
+    assert changed == [True, False]
     assert "Stand-in Company" not in text
     assert "stand-in@example.com" not in text
     assert dm.get("/v1/lists", params={"page": "2"}).status_code == 200
@@ -169,7 +169,7 @@ def test_redacting_again_keeps_the_layout_that_the_suffix_names(
     convert(tour, file, layout_of(file))
     changed = [redact(file, ["personal"]) for _ in range(2)]
 
-    assert changed == [2, 0]
+    assert changed == [True, False]
     assert "stand-in@example.com" not in file.read_text(encoding="utf-8")
     assert (read_cassette(file).layout, read_cassette(file).redact) == (suffix[1:], rules)
 

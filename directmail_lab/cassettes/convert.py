@@ -110,8 +110,8 @@ def _write(
         new.write_text(text, encoding="utf-8")
 
 
-def redact(path: Path, rules: Sequence[str]) -> int:
-    """Redact a cassette once more, and return how many interactions that changed.
+def redact(path: Path, rules: Sequence[str]) -> bool:
+    """Redact a cassette once more, and return whether that changed its file.
 
     Its credentials and known keys are removed too, as by `convert`, and so is what only looks like
     a credential (see `redaction.suspects`). HAR and JSON keep their layout; any other file gets
@@ -128,11 +128,11 @@ def redact(path: Path, rules: Sequence[str]) -> int:
         secrets = set(chain.from_iterable(map(secrets_of, recording)))
         # The longest first: another one may be its beginning.
         redactor.learn(sorted(secrets, key=len, reverse=True), REDACTED)
-        changed = sum(redactor.interaction(each) != each for each in recording)
+        before = file.read_bytes()
         # A file without a suffix may be JSON.
         to = "json" if recording.layout == "json" else layout_of(file)
         _write(file, recording.version, to, recording, redactor)
-    return changed
+        return file.read_bytes() != before
 
 
 def repair(path: Path) -> list[str]:

@@ -166,13 +166,18 @@ def redact(
 
     problems = []
     left = []
+    unchanged = 0
     for path in _files_of([name]):
         try:
-            changed = files.redact(path, rules)
-            typer.echo(f"Changed {plural(changed, 'interaction')} of {path}.")
+            if files.redact(path, rules):
+                typer.echo(f"Changed {path}.")
+            else:
+                unchanged += 1
             left += [each for each in findings_of(path) if each.kind == "secret"]
         except CassetteError as error:
             problems.append(error)
+    if unchanged:
+        typer.echo(f"Nothing to change in {plural(unchanged, 'file')}.")
     if problems:
         raise CassetteError("\n".join(map(str, problems)))
     for finding in left:
