@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import cache
 from typing import Final
 from urllib.parse import unquote, urlsplit
@@ -65,7 +65,8 @@ def path_below(uri: str, prefix: str = "") -> str:
     If the path does not begin with the prefix, the whole path is returned.
     """
     plain = _PLAIN_ADDRESS.match(uri)
-    return below(plain[1] or "/" if plain else urlsplit(uri).path or "/", prefix)
+    path = plain[1] if plain else urlsplit(uri).path
+    return below(path or "/", prefix)
 
 
 def query_of(uri: str) -> str:
@@ -92,8 +93,11 @@ def operation_of(path: str) -> str:
 
 
 def _joined(path: str, without_id: Callable[[str], str]) -> str:
-    front = match[0] if (match := _FRONT.match(path)) else ""
-    return front + "/".join(map(without_id, path[len(front) :].split("/")))
+    version = _FRONT.match(path)
+    front = version[0] if version else ""
+    segments = path[len(front) :].split("/")
+    # Most ids are numbers, and each is another one.
+    return front + "/".join(["{id}" if each.isdecimal() else without_id(each) for each in segments])
 
 
 def _without_id(segment: str) -> str:
@@ -134,20 +138,29 @@ def operations_of(paths: Iterable[str], templates: Collection[str] = ()) -> dict
     ``/v1/domains/{domain}``.
     """
     patterns = {template: pattern_of(template) for template in templates}
-    known = {}
     without_id = cache(_without_id)  # only for this call: a segment may be a key
+    known = {}
     for path in paths:
-        named = (each for each, pattern in patterns.items() if pattern.fullmatch(path))
-        known[path] = next(named, None) or _joined(path, without_id)
-    others = {*known.values()} - {*templates}
-    routes = {
-        each: tuple(_TOKEN.findall(each)) for each in others if each.count("/") < _MOST_SEGMENTS
-    }
-    while ids := _ids(set(routes.values())):
+        known[path] = _first_match(path, patterns) or _joined(path, without_id)
+    routes = {}
+    for each in {*known.values()}.difference(templates):
+        if each.count("/") < _MOST_SEGMENTS:
+            routes[each] = tuple(_TOKEN.findall(each))
+    ids = _ids(set(routes.values()))
+    while ids:
         for each, route in routes.items():
             starts = (route[:end] for end in range(1, len(route) + 1))
             routes[each] = tuple([_ID if start in ids else start[-1] for start in starts])
-    return {path: "".join(routes.get(each, [each])) for path, each in known.items()}
+        ids = _ids(set(routes.values()))
+    operations = {each: "".join(route) for each, route in routes.items()}
+    return {path: operations.get(each, each) for path, each in known.items()}
+
+
+def _first_match(path: str, patterns: Mapping[str, re.Pattern[str]]) -> str | None:
+    for template, pattern in patterns.items():
+        if pattern.fullmatch(path):
+            return template
+    return None
 
 
 def _ids(routes: Collection[_Route]) -> set[_Route]:

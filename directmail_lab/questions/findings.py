@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from operator import attrgetter
 from typing import Final
 
@@ -16,7 +15,7 @@ from ..contract import ME_PATH, TYPICAL_LIMIT
 from ..display import Progress, ProgressBar, ranges, with_whole_cells
 from ..exchange.bodies import read_json_body, shown_missing
 from ..exchange.operations import operations_of
-from ..exchange.values import Response, header, media_type_of
+from ..exchange.values import Response, media_type_of
 from ..readings.reading import Reading, is_exhausted
 from ..sources import Source, named_paths, recordings_of
 from .shapes import ANY_NAME, Schema, grouped, notes_on, schema_of
@@ -84,45 +83,24 @@ def findings(source: Source | Iterable[Source] = None) -> pd.DataFrame:
 # -- what was seen -----------------------------------------------------------------------------
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class _Response:
-    """A response, the recording that has it, and its number there."""
+    """A response, the recording that has it, and its number there.
+
+    ``kind`` is ``"JSON"``, ``"no body"``, or another body's media type, and ``json`` the value of a
+    body of JSON.
+    """
 
     recording: str
     number: int
     address: str
     reading: Reading
+    status: int
     response: Response
-    has_body: bool = True
+    has_body: bool
     operation: str = ""
-
-    @property
-    def status(self) -> int:
-        return self.reading.status
-
-    @cached_property
-    def json(self) -> tuple[object, str | None]:
-        """The body's JSON value, and what is wrong with the body, or None."""
-        return read_json_body(self.response.headers, self.response.body)
-
-    @cached_property
-    def kind(self) -> str:
-        """``"JSON"``, ``"no body"``, or another body's media type."""
-        if not self.has_body:
-            return "a body that was not kept"
-        if not self.response.body:
-            return "no body"
-        if self.json[1] is None:
-            return "JSON"
-        return media_type_of(self.response.headers)[:100] or "no content type"
-
-    @property
-    def versions(self) -> list[str]:
-        """Signs of other versions: the status of such a path, and names of headers."""
-        signs = [name for name in _VERSION_HEADERS if header(self.response.headers, name)]
-        if _OTHER_VERSION.match(self.reading.path):
-            signs.insert(0, str(self.status))
-        return signs
+    kind: str = "a body that was not kept"
+    json: object = None
 
 
 _Responses = Sequence[_Response]
@@ -143,7 +121,28 @@ def _responses(recording: Recording, progress: Progress) -> Iterator[_Response]:
             continue  # another server says nothing about the service
         response = interaction.response
         has_body = recording.has_bodies(number) and not shown_missing(response.body)
-        yield _Response(recording.name, number, address, reading, response, has_body)
+        yield _Response(
+            recording.name, number, address, reading, reading.status, response, has_body
+        )
+
+
+def _body_of(response: Response) -> tuple[str, object]:
+    """Return the kind of a body, and its value if it is JSON."""
+    if not response.body:
+        return "no body", None
+    value, problem = read_json_body(response.headers, response.body)
+    if problem is None:
+        return "JSON", value
+    return media_type_of(response.headers)[:100] or "no content type", None
+
+
+def _signs_of_versions(each: _Response) -> list[str]:
+    """Return signs of other versions: the status of such a path, and names of headers."""
+    sent = {name.lower() for name, value in each.response.headers if value}
+    signs = [name for name in _VERSION_HEADERS if name.lower() in sent]
+    if _OTHER_VERSION.match(each.reading.path):
+        signs.insert(0, str(each.status))
+    return signs
 
 
 def _rows(
@@ -151,8 +150,11 @@ def _rows(
 ) -> list[tuple[str, ...]]:
     every = [response for recording in recordings for response in _responses(recording, progress)]
     operations = operations_of({each.reading.path for each in every}, paths)
+    # After all are read: a loop that alternates between two parsers takes a fifth longer.
     for each in every:
         each.operation = f"{each.reading.method} {operations[each.reading.path]}"
+        if each.has_body:
+            each.kind, each.json = _body_of(each.response)
     good = [each for each in every if 200 <= each.status < 300]
     others = [each for each in good if each.operation != _ME]
     other_json = [each for each in others if each.kind == "JSON"]
@@ -160,8 +162,8 @@ def _rows(
     unauthorized = [each for each in every if each.status in (401, 403)]
     failed = [each for each in every if each.status >= 400]
     limited = [each for each in every if each.reading.limit not in (None, TYPICAL_LIMIT)]
-    used_up = [each for each in every if is_exhausted(each.status, each.reading.remaining)]
-    versions = [each for each in every if each.versions]
+    used_up = [each for each in failed if is_exhausted(each.status, each.reading.remaining)]
+    versions = [each for each in every if _signs_of_versions(each)]
     with_reset = [each for each in every if each.reading.reset_number is not None]
     unit, sure = _unit(recordings)
     unit_call = "" if sure == "certain" else "me(), again after some seconds"
@@ -238,11 +240,11 @@ def _unit(recordings: Sequence[Recording]) -> tuple[str, str]:
 
 
 def _codes(responses: _Responses) -> str:
-    return _joined(str(each.status) for each in responses)
+    return _joined(map(str, dict.fromkeys(each.status for each in responses)))
 
 
 def _fields(responses: _Responses) -> str:
-    return in_words(schema_of([each.json[0] for each in responses if each.kind == "JSON"]))
+    return in_words(schema_of([each.json for each in responses if each.kind == "JSON"]))
 
 
 def _kinds(responses: _Responses) -> str:
@@ -261,7 +263,7 @@ def _limits(responses: _Responses) -> str:
 
 
 def _versions(responses: _Responses) -> str:
-    return _joined(note for each in responses for note in each.versions)
+    return _joined(sign for each in responses for sign in _signs_of_versions(each))
 
 
 def in_words(schema: Schema) -> str:

@@ -6,6 +6,7 @@ A recording may come from a stranger. So its texts are escaped for HTML and for 
 from __future__ import annotations
 
 import html
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, overload
@@ -17,7 +18,7 @@ from ..display import CONTROLS
 from ..exchange.bodies import body_text, plain_text, shown_missing, shown_text
 from ..exchange.operations import operations_of, query_of
 from ..exchange.values import Interaction, header
-from ..readings.reading import problem_of, reading_of
+from ..readings.reading import Reading, problem_of
 from ..sources import Source, describe, is_many, named_paths, recording_of, recordings_of
 from .snippets import copy_as
 
@@ -39,6 +40,8 @@ _DTYPES: Final = {
     "cassette_number": "Int64",
 }
 _EXCERPT_CHARACTERS: Final = 80
+_WHOLE: Final = Reading(math.nan, "", "", 0, source="recorded")
+"""Has what the frame says of the reading of a whole response in a file."""
 
 
 @overload
@@ -137,7 +140,8 @@ def _row(recording: Recording, number: int, interaction: Interaction) -> tuple[o
     response = interaction.response
     path = recording.path_of(request)
     is_kept = recording.has_bodies(number)
-    reading = recording.reading(number) if recording.path is None else reading_of(interaction, path)
+    is_whole = not (response.no_response or response.incomplete)
+    reading = _WHOLE if recording.path and is_whole else recording.reading(number)
     return (
         reading.cassette,
         interaction.recorded_at,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any, Final
@@ -118,12 +117,13 @@ def _operations(rows: Iterable[Reading], paths: Collection[str]) -> dict[str, st
 
 
 def _times(seconds: Sequence[float | None]) -> Any:
-    microseconds = np.full(len(seconds), _NAT, dtype=np.int64)
-    for position, each in enumerate(seconds):
-        if each is not None and 0 <= each <= LAST_S:
-            # Rounded as `datetime.fromtimestamp` does for an interaction.
-            fraction, whole = math.modf(each)
-            microseconds[position] = int(whole) * 1_000_000 + round(fraction * 1e6)
+    values = np.array(seconds, dtype=np.float64)
+    is_time = (values >= 0) & (values <= LAST_S)
+    # Rounded as `datetime.fromtimestamp` does for an interaction.
+    fractions, wholes = np.modf(values[is_time])
+    rest = np.rint(fractions * 1e6).astype(np.int64)
+    microseconds = np.full(len(values), _NAT, dtype=np.int64)
+    microseconds[is_time] = wholes.astype(np.int64) * 1_000_000 + rest
     return pd.array(microseconds, dtype="datetime64[us, UTC]")
 
 

@@ -90,7 +90,7 @@ def raw_values_of(headers: Mapping[str, list[str]]) -> RawValues:
             continue
         if type(values) is not list or field in found:
             raise TypeError(field)
-        found[field] = ", ".join([value.strip(" \t") for value in values])
+        found[field] = ", ".join(values).strip(" \t")
     return RawValues(**found)
 
 
@@ -318,11 +318,10 @@ def _integer(text: str | None) -> tuple[int | None, str]:
 
 def _number(text: str | None) -> float | None:
     """Return a header's number, an integer or a decimal one, or None."""
-    if text is None:
-        return None
-    if _DECIMAL.fullmatch(text):
+    number = _integer(text)[0]
+    if number is None and text is not None and _DECIMAL.fullmatch(text):
         return float(text)
-    return _integer(text)[0]
+    return number
 
 
 def parse_date(text: str | None) -> tuple[DateForm, float] | None:

@@ -121,7 +121,7 @@ class ResetUnitInference:
         value = reading.reset_number
         if value:
             self._keep(SCALES, f"reading {self._number} has a number")
-            near = _plausible_units(value, reading)
+            near = [unit for unit in SCALES if _is_plausible(value, unit, reading)]
             self._keep(near, f"reading {self._number} would mean an impossible time")
             if self._inferred == "undetermined":
                 self._observe_movement(value, reading)
@@ -238,21 +238,18 @@ class _Countdown:
         return unit if is_clear else None
 
 
-def _plausible_units(value: float, reading: Reading) -> list[UnitName]:
-    """Return the units in which a value may be the time of a renewal, by its size."""
-    units: list[UnitName] = []
-    for unit, scale in SCALES.items():
-        seconds = value * scale.seconds
-        if scale.counts_down:
-            if seconds <= _LONGEST_LEFT_S[unit]:
-                units.append(unit)
-        elif seconds >= _YEAR_2000_S:
-            served_at = reading.served_at
-            now = reading.at if served_at is None else served_at
-            # `now` may be NaN. Then every time since 2000 is plausible.
-            if not (seconds < now - _SKEW_S or seconds > now + _LONGEST_AHEAD_S + _SKEW_S):
-                units.append(unit)
-    return units
+def _is_plausible(value: float, unit: UnitName, reading: Reading) -> bool:
+    """Return whether a value may be the time of a renewal in a unit, by its size."""
+    scale = SCALES[unit]
+    seconds = value * scale.seconds
+    if scale.counts_down:
+        return seconds <= _LONGEST_LEFT_S[unit]
+    if seconds < _YEAR_2000_S:
+        return False
+    served_at = reading.served_at
+    now = reading.at if served_at is None else served_at
+    # `now` may be NaN. Then every time since 2000 is plausible.
+    return not (seconds < now - _SKEW_S or seconds > now + _LONGEST_AHEAD_S + _SKEW_S)
 
 
 def renewal_time(reading: Reading, unit: UnitName) -> float | None:
@@ -265,7 +262,7 @@ def renewal_time(reading: Reading, unit: UnitName) -> float | None:
     value = reading.reset_number
     if value is None:
         return seconds_of(reading.raw.reset)
-    if scale is None or (value and unit not in _plausible_units(value, reading)):
+    if scale is None or (value and not _is_plausible(value, unit, reading)):
         return None
     since = reading.at - reading.age_s if scale.counts_down else 0.0
     return since + value * scale.seconds
