@@ -79,23 +79,24 @@ def read_json(
     return body, None
 
 
-def leaves(value: object, *, into_arrays: bool = False) -> Iterator[tuple[Path, object]]:
+def leaves(
+    value: object, path: Path = (), *, into_arrays: bool = False
+) -> Iterator[tuple[Path, object]]:
     """Yield the path and value of each leaf of a JSON value: a scalar, an array, an empty object.
 
     Leaves come in the order of the value. With ``into_arrays``, it also descends into arrays.
+    ``path`` is the path to the value itself.
     """
-    waiting: list[tuple[Path, object]] = [((), value)]
-    while waiting:
-        path, value = waiting.pop()
-        if not value or len(path) == MAX_DEPTH:
-            yield path, value
-        elif isinstance(value, dict):
-            waiting += [((*path, str(name)), value[name]) for name in reversed(value)]
-        elif isinstance(value, list) and into_arrays:
-            numbers = reversed(range(len(value)))
-            waiting += [((*path, number), value[number]) for number in numbers]
-        else:
-            yield path, value
+    if not value or len(path) == MAX_DEPTH:
+        yield path, value
+    elif isinstance(value, dict):
+        for name, inner in value.items():
+            yield from leaves(inner, (*path, str(name)), into_arrays=into_arrays)
+    elif isinstance(value, list) and into_arrays:
+        for number, inner in enumerate(value):
+            yield from leaves(inner, (*path, number), into_arrays=into_arrays)
+    else:
+        yield path, value
 
 
 def unwrap(
