@@ -10,7 +10,7 @@ import httpx2
 
 from ..http import httpx
 from ..tracebacks import hide_frames
-from ..transports.body import Body, Explain
+from ..transports.body import Body
 from ..transports.extensions import call_of
 from . import ClientsTransport, as_httpx, errors_as
 
@@ -76,16 +76,21 @@ class _Body(Body, httpx2.SyncByteStream, httpx2.AsyncByteStream):
 
 
 def _httpx2_response(response: httpx.Response) -> httpx2.Response:
-    return httpx2.Response(response.status_code, **_parts(response, _as_httpx2))
+    return httpx2.Response(
+        response.status_code,
+        headers=response.headers.raw,
+        stream=_Body(response.stream, _as_httpx2),
+        extensions=response.extensions,
+    )
 
 
 def _httpx_response(response: httpx2.Response) -> httpx.Response:
-    return httpx.Response(response.status_code, **_parts(response, _as_httpx))
-
-
-def _parts(response: Any, translate: Explain) -> dict[str, Any]:
-    body = _Body(response.stream, translate)
-    return {"headers": response.headers.raw, "stream": body, "extensions": response.extensions}
+    return httpx.Response(
+        response.status_code,
+        headers=response.headers.raw,
+        stream=_Body(response.stream, _as_httpx),
+        extensions=response.extensions,
+    )
 
 
 def _translated(ours: Any, theirs: Any, error: BaseException) -> BaseException:
