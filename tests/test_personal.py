@@ -15,7 +15,8 @@ from cassette_samples import answered, get, opened
 from directmail_lab.credentials import ApiKey
 from directmail_lab.exchange.values import Interaction, Request, Response
 from directmail_lab.redaction import Redactor
-from directmail_lab.redaction.personal import count_personal, texts_of
+from directmail_lab.redaction.personal import count_personal
+from directmail_lab.redaction.suspects import texts_of
 from directmail_lab.sessions import Session
 from directmail_lab.standin import stand_in
 

@@ -14,8 +14,8 @@ from ..errors import CassetteError, CassetteFormatError
 from ..exchange.bodies import missing_bytes
 from ..redaction import Redactor
 from ..redaction.key import REDACTED
-from ..redaction.personal import count_personal, personal_notice, texts_of
-from ..redaction.suspects import credentials_in, secrets_of
+from ..redaction.personal import count_personal, personal_notice
+from ..redaction.suspects import credentials_in, secrets_of, texts_of
 from .earlier_runs import unfinished_files
 from .files import FileRecording, read_cassette, recover
 from .library import Version, command_name, create, locked, version_of

@@ -19,14 +19,11 @@ import json
 import re
 from collections.abc import Iterable, Iterator
 from functools import cache, lru_cache, partial
-from typing import TYPE_CHECKING, Final, NamedTuple, final
+from typing import Final, NamedTuple, final
 from urllib.parse import quote, unquote, unquote_plus
 
 from ..display import plural, shell_word
 from .key import REPLACED
-
-if TYPE_CHECKING:
-    from ..exchange.values import Interaction
 
 PERSONAL: Final = "personal"
 """The name for all personal data that this module finds, by its form or by its field."""
@@ -312,15 +309,6 @@ def count_personal(texts: Iterable[str], *, by_field: bool = True) -> dict[str, 
         else:
             search.by_form(text)
     return {kind: len(seen[kind]) for kind in _FIELDS if kind in seen}
-
-
-def texts_of(interaction: Interaction) -> Iterator[str]:
-    """Yield the address, the values of the headers, and the bodies."""
-    yield interaction.request.uri
-    for message in (interaction.request, interaction.response):
-        for _, value in message.headers:
-            yield value
-        yield (message.body or b"").decode("utf-8", "replace")
 
 
 def personal_notice(counts: dict[str, int], cassette: str, *, searched: int | None = None) -> str:

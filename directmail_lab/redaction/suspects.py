@@ -117,8 +117,7 @@ def credentials_in(text: str) -> Iterator[str]:
 
 def secrets_of(interaction: Interaction) -> Iterator[str]:
     """Yield what looks like a credential in an interaction."""
-    for _, content in parts_of(interaction, ""):
-        text = content if isinstance(content, str) else content.decode("utf-8", "surrogateescape")
+    for text in texts_of(interaction):
         if not next(_suspects_in(text), None):
             continue
         for secret in _secrets_in(text):
@@ -252,6 +251,12 @@ def _is_random(text: str) -> bool:
         return False
     parts = _LONG_PART.findall(text)
     return any(len(_CHANGE.findall(part)) > max(3, len(part) * 0.2) for part in parts)
+
+
+def texts_of(interaction: Interaction) -> Iterator[str]:
+    """Yield each part of an interaction as text."""
+    for _, content in parts_of(interaction, ""):
+        yield content if isinstance(content, str) else content.decode("utf-8", "surrogateescape")
 
 
 def parts_of(interaction: Interaction, where: str) -> Iterator[Part]:
