@@ -148,7 +148,7 @@ def connect(
     Examples
     --------
     >>> dm.connect(cassette="first-look")
-    <Session replay 'first-look' ...>
+    <Session replay 'first-look'...>
     >>> with dm.stand_in() as service:
     ...     session = dm.connect(service.base_url, service.api_key)
     ...     session.mode
