@@ -32,7 +32,9 @@ export function createBody({ label, loadEditor, onWhole, onSave, onCopy }: BodyO
     setText(path, found?.path ?? "");
   };
   const editor = createEditor({ parent: box, label, readOnly: true, onPlace }, loadEditor);
-  let [text, isRaw, isJson] = ["", false, false];
+  let text = "";
+  let isRaw = false;
+  let isJson = false;
   let url = "";
 
   const finding = makeButton("Find", () => editor.find(), { title: "Find in the body (Ctrl+F)" });

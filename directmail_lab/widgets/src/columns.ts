@@ -19,7 +19,8 @@ export function formatSpan(seconds: number): string {
   if (seconds < 60) return `${seconds.toPrecision(3)} s`;
   const first = SPANS.findIndex(([size]) => size <= seconds);
   const [[size, unit], [part, lesser]] = SPANS.slice(first);
-  const [count, rest] = [Math.floor(seconds / size), Math.floor((seconds % size) / part)];
+  const count = Math.floor(seconds / size);
+  const rest = Math.floor((seconds % size) / part);
   return `${unit === "day" ? plural(count, unit) : `${count} ${unit}`}${rest ? ` ${rest} ${lesser}` : ""}`;
 }
 

@@ -43,7 +43,8 @@ function* compareJson(...texts: [string, string]): Generator<Difference> {
 /** Compare line by line, after the lines at the start and at the end that are equal. */
 function* compareLines(...texts: [string, string]): Generator<Difference> {
   const [first, second] = texts.map((text) => text.split("\n"));
-  let [start, end] = [0, 0];
+  let start = 0;
+  let end = 0;
   const shortest = Math.min(first.length, second.length);
   while (start < shortest && first[start] === second[start]) start += 1;
   while (end < shortest - start && first.at(-1 - end) === second.at(-1 - end)) end += 1;

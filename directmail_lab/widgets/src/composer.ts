@@ -46,8 +46,12 @@ const lower = (text: string) => text.toLowerCase();
 
 export function createComposer({ send, loadEditor, onSent, onInsert, onLeave }: ComposerOptions) {
   const id = newId();
-  let [recorded, bodyChanged, dirty]: [Details | null, boolean, boolean] = [null, false, false];
-  let [busy, turn, isSilent]: [boolean, number, boolean] = [false, 0, false];
+  let recorded: Details | null = null;
+  let bodyChanged = false;
+  let dirty = false;
+  let busy = false;
+  let turn = 0;
+  let isSilent = false;
   let asked: Question | null = null;
   let before: HTMLElement | null = null; // the element that had the focus before the question
   let typing: ReturnType<typeof setTimeout> | undefined;
@@ -198,7 +202,8 @@ export function createComposer({ send, loadEditor, onSent, onInsert, onLeave }: 
     file.value = "";
     if (isText()) editor.fill(text, kind.value as "json" | "text");
     else editor.fill("", "text");
-    [bodyChanged, dirty] = [false, false];
+    bodyChanged = false;
+    dirty = false;
     say(body.kind === "absent" && row && !["GET", "HEAD", "OPTIONS"].includes(row.method) ? "The body was not kept: add it yourself." : "");
     put(null);
     tabs.show(kind.value === "none" ? "parameters" : "body");
@@ -210,7 +215,9 @@ export function createComposer({ send, loadEditor, onSent, onInsert, onLeave }: 
     const { problem, notes, ...details } = await send({ action: "curl" }, text);
     if (problem) return say(`Nothing was filled in. ${problem}`);
     fill(details);
-    [recorded, bodyChanged, dirty] = [null, true, true];
+    recorded = null;
+    bodyChanged = true;
+    dirty = true;
     show();
     say(notes, undefined, true);
   }

@@ -49,8 +49,11 @@ const loaded: Record<string, Promise<EditorModule> | undefined> = ((globalThis a
 export function createEditor(options: EditorOptions, load: LoadEditor | null): Editor {
   if (!load) return createText(options);
   const plain = createPlain(options);
-  let [editor, text, language]: [Editor, string, Language] = [plain, "", "text"];
-  let [isDestroyed, isLoading] = [false, false];
+  let editor: Editor = plain;
+  let text = "";
+  let language: Language = "text";
+  let isDestroyed = false;
+  let isLoading = false;
   const upgrade = async () => {
     isLoading = true;
     const module = await (loaded[EDITOR] ??= load().then((address) => import(address)));
@@ -99,7 +102,8 @@ function createText({ parent, label }: EditorOptions): Editor {
   const fill = (text: string) => {
     box.replaceChildren(...(text.match(BLOCK) ?? []).map((textContent) => make("div", { textContent })));
   };
-  const [focus, destroy] = [() => box.focus(), () => box.remove()];
+  const focus = () => box.focus();
+  const destroy = () => box.remove();
   return { text: () => box.textContent!, fill, replace: fill, focus, destroy, setLanguage: nothing, find: nothing, fold: nothing, unfold: nothing };
 }
 

@@ -48,7 +48,9 @@ const NOTHING = { method: "", path: "" } as Row;
 export const KNOWN = [...Object.keys(FIELDS), "header"].join(", ");
 
 export function parseFilter(text: string): Filter {
-  const [words, headers, unknown]: string[][] = [[], [], []];
+  const words: string[] = [];
+  const headers: string[] = [];
+  const unknown: string[] = [];
   const tests = text.toLowerCase().split(/\s+/).filter(Boolean).map((typed): Filter["passes"] => {
     const wanted = !/^-./.test(typed);
     const term = wanted ? typed : typed.slice(1);

@@ -19,7 +19,10 @@ export function layOutJson(text: string, { readable = false } = {}): string {
     while (at < text.length && SPACE.includes(text[at])) at += 1;
     return at;
   };
-  let [out, depth, at, isOpened] = ["", 0, skip(0), false];
+  let out = "";
+  let depth = 0;
+  let at = skip(0);
+  let isOpened = false;
   // Not a regular expression, which takes three times as long for two megabytes.
   while (at < text.length) {
     const start = at;

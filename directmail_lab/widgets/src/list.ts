@@ -12,7 +12,8 @@ import type { Row } from "./protocol";
 const ROW_PX = 24;
 const SPARE_ROWS = 8;
 /* The end of a long path is never cut: it says which of many the row is about. */
-const [LONG_PATH, PATH_END] = [16, 12];
+const LONG_PATH = 16;
+const PATH_END = 12;
 const NAMES = COLUMNS.map(({ name }) => name);
 const [PATH, STATUS, TIMELINE] = ["path", "status", "timeline"].map((name) => NAMES.indexOf(name));
 
@@ -42,15 +43,20 @@ export function createList({ passes, onSelect, onOpen, onCompare, onToggle }: Li
   const days = new Map<number, string>();
   const nodes: ReturnType<typeof makeRow>[] = [];
   let shown: number[] = [];
-  let [selected, before]: (number | null)[] = [null, null];
+  let selected: number | null = null;
+  let before: number | null = null;
   let compared: number | null = null;
-  let [sorted, descending] = [0, false];
-  let [since, until, spansDays] = [Infinity, -Infinity, false];
+  let sorted = 0;
+  let descending = false;
+  let since = Infinity;
+  let until = -Infinity;
+  let spansDays = false;
 
   const heads = makeCells("columnheader");
   heads.forEach((head, i) => head.append(makeButton(COLUMNS[i].heading, () => sortBy(i), { className: "" })));
   const widestCells = makeCells("presentation");
-  const [above, below] = [div("dml-b-space"), div("dml-b-space")];
+  const above = div("dml-b-space");
+  const below = div("dml-b-space");
   const grid = make(
     "div",
     { className: "dml-b-grid", role: "grid", tabIndex: 0, id, "aria-label": "Interactions", "aria-multiselectable": "true" },
@@ -71,7 +77,8 @@ export function createList({ passes, onSelect, onOpen, onCompare, onToggle }: Li
 
   function makeRow() {
     const cells = makeCells("gridcell");
-    const [path, pathEnd] = [make("span"), make("span", { className: "dml-c-end" })];
+    const path = make("span");
+    const pathEnd = make("span", { className: "dml-c-end" });
     const again = make("span", { className: "dml-c-again dml-soft" });
     const folding = makeButton("", (event) => {
       event.stopPropagation();
@@ -191,7 +198,8 @@ export function createList({ passes, onSelect, onOpen, onCompare, onToggle }: Li
   }
 
   function sortBy(column: number) {
-    [sorted, descending] = [column, column === sorted && !descending];
+    descending = column === sorted && !descending;
+    sorted = column;
     arrange();
   }
 
@@ -249,7 +257,11 @@ export function createList({ passes, onSelect, onOpen, onCompare, onToggle }: Li
   function clear() {
     rows.length = widest.length = shown.length = 0;
     for (const each of [attempts, lastOf, unanswered, opened, days]) each.clear();
-    [selected, before, compared, since, until] = [null, null, null, Infinity, -Infinity];
+    selected = null;
+    before = null;
+    compared = null;
+    since = Infinity;
+    until = -Infinity;
     draw();
   }
 
@@ -301,5 +313,3 @@ export function createList({ passes, onSelect, onOpen, onCompare, onToggle }: Li
     shownCount: () => shown.filter((number) => !isHead(number)).length,
   };
 }
-
-export type List = ReturnType<typeof createList>;

@@ -51,12 +51,23 @@ const HINTS: [keys: string, does: string, ofSession: boolean][] = [
 ];
 
 export function createBrowser(root: HTMLElement, { send, loadEditor, onChange, onSelect, fill = false }: BrowserOptions) {
-  let [total, sends, baseUrl]: [number, boolean, string] = [0, false, ""];
-  let [turn, searches, awaited]: [number, number, number | null] = [0, 0, null];
-  let [isLoading, loadsAgain, restarts, isDestroyed, isFirst] = [false, false, false, false, true];
+  let total = 0;
+  let sends = false;
+  let baseUrl = "";
+  let turn = 0;
+  let searches = 0;
+  let awaited: number | null = null;
+  let isLoading = false;
+  let loadsAgain = false;
+  let restarts = false;
+  let isDestroyed = false;
+  let isFirst = true;
   let typing: ReturnType<typeof setTimeout> | undefined;
   let opening: ReturnType<typeof setTimeout> | undefined;
-  let [filter, isSearching, note, silence] = [parseFilter(""), false, "", ""];
+  let filter = parseFilter("");
+  let isSearching = false;
+  let note = "";
+  let silence = "";
   let bodies = new Map<string, { found: Set<number>; until: number }>();
 
   const title = div("dml-title");
@@ -178,7 +189,8 @@ export function createBrowser(root: HTMLElement, { send, loadEditor, onChange, o
   function clear() {
     list.clear();
     bodies = new Map();
-    [restarts, awaited] = [false, null];
+    restarts = false;
+    awaited = null;
     response.clear();
     if (!sends) showSide(false);
   }

@@ -82,7 +82,8 @@ export function createResponse({ send, loadEditor, hint, onWhole, onEdit, onInse
     const { row, reason, note, reading, request, response, buffers, uri } = details;
     shown = details;
     tabled = 0;
-    [whole.hidden, empty.hidden] = [false, true];
+    whole.hidden = false;
+    empty.hidden = true;
     copied.replaceChildren();
     copying.open = false;
     heading.title = row.path;
@@ -163,7 +164,8 @@ export function createResponse({ send, loadEditor, hint, onWhole, onEdit, onInse
     body.clear();
     sentBody.clear();
     delete root.dataset.mark;
-    [whole.hidden, empty.hidden] = [true, false];
+    whole.hidden = true;
+    empty.hidden = false;
     empty.replaceChildren(said ? make("p", { className: "dml-b-problem", textContent: said }) : hint());
   }
 
