@@ -22,7 +22,7 @@ from ..display import plural
 from ..errors import CassetteError, DirectMailLabError, WriteRefusedError
 from ..exchange.bodies import declared_charset
 from ..exchange.operations import operation_of, query_of
-from ..exchange.values import Interaction, Request, Response
+from ..exchange.values import Headers, Interaction, Request, Response, header
 from ..http import httpx, is_write, parse_url, request_value
 from ..questions.snippets import copy_as
 from ..readings.reset_unit import renewal_time
@@ -384,7 +384,7 @@ def _written(session: Session, shown: Recording, form: Any, body: bytes) -> http
     for name, _ in form["headers"]:
         if name.strip().lower() in _SET_BY_SESSION:
             raise DirectMailLabError(f"The session sets {name} itself.", "Remove this header.")
-    headers = [*map(tuple, form["headers"])]
+    headers = tuple((name, value) for name, value in form["headers"])
     content = _content(shown, form, body, headers)
     try:
         request = session.client.build_request(
@@ -446,7 +446,7 @@ def _elsewhere(session: Session, url: httpx.URL) -> DirectMailLabError:
     )
 
 
-def _content(recording: Recording, form: Any, body: bytes, headers: list[tuple[str, str]]) -> bytes:
+def _content(recording: Recording, form: Any, body: bytes, headers: Headers) -> bytes:
     """Return the bytes to send: the recorded body if it was not changed, else the typed one."""
     match form:
         case {"body_of": int(number), "digest": str(digest)}:
@@ -460,8 +460,7 @@ def _content(recording: Recording, form: Any, body: bytes, headers: list[tuple[s
                 )
             return recorded
         case {"is_text": True}:
-            types = (value for name, value in headers if name.lower() == "content-type")
-            charset = declared_charset(next(types, "")) or "utf-8"
+            charset = declared_charset(header(headers, "content-type") or "") or "utf-8"
             try:
                 return body.decode().encode(charset)
             except (LookupError, UnicodeError):

@@ -80,7 +80,6 @@ _PART: Final = re.compile(
 )
 """The parts of a command for bash. A line that begins with an option belongs to the line before it,
 although a backslash is missing there. A torn part is a quotation mark without its pair."""
-_COMMENTS_BEFORE: Final = re.compile(r"\A(?:\s*#[^\n]*\n)+")
 _IN_DOUBLE_QUOTES: Final = re.compile(r"\\(?:\r?\n|([$`\"\\]))")
 _ANSI_ESCAPE: Final = re.compile(
     r"""\\(?:
@@ -174,7 +173,7 @@ def read_curl(text: str) -> CurlCommand:
 
 
 def _read(text: str) -> CurlCommand:
-    words, rest = _split(_COMMENTS_BEFORE.sub("", text))
+    words, rest = _split(text)
     # A command for Windows has carets before its quotes, and carets or backticks at the ends of its
     # lines.
     is_for_windows = any(word.startswith(("^", "`")) for word in words)
@@ -227,7 +226,6 @@ def _method(options: list[_Option], names: set[str]) -> str:
 def _split(text: str) -> tuple[list[str], str]:
     """Return the words of the first command, as bash reads them, and what follows the command."""
     words: list[list[str]] = []  # of their parts
-    text = text.lstrip()
     is_new = True
     last = None
     for part in _PART.finditer(text):
@@ -235,9 +233,9 @@ def _split(text: str) -> tuple[list[str], str]:
         # cmd of Windows doubles a quote in quotes.
         if kind == "torn" or kind == last == "double":
             return [], ""
-        if kind == "end":
+        if kind == "end" and words:
             return ["".join(parts) for parts in words], text[part.end() :].strip()
-        if kind in ("space", "comment"):
+        if kind in ("space", "comment", "end"):
             is_new = True
         elif kind != "joined":
             if is_new:
