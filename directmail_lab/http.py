@@ -69,21 +69,32 @@ def response_value(response: httpx.Response, body: bytes | None = None) -> Respo
     )
 
 
-def httpx_response(stored: Response) -> httpx.Response:
+def httpx_response(stored: Response, *, is_read: bool = False) -> httpx.Response:
+    """Return a recorded response as one of httpx, which its client reads, times and closes.
+
+    With ``is_read``, it is only timed and closed: reading it took a tenth of a replay.
+    """
     extensions = {}
     if stored.reason:  # HTTP/2 has none; httpx then uses the usual one of the status
         extensions["reason_phrase"] = stored.reason.encode("ascii", "replace")
     # As bytes: httpx encodes text as ASCII, and a recorded header may have other characters.
     headers = [(name.encode(), value.encode()) for name, value in stored.headers]
-    if stored.broke_off and header(stored.headers, "content-length") is None:
+    is_cut = stored.incomplete and stored.broke_off
+    if is_cut and header(stored.headers, "content-length") is None:
         headers.append((b"transfer-encoding", b"chunked"))  # else its end would seem the whole's
-    return httpx.Response(
+    response = httpx.Response(
         stored.status,
         headers=headers,
-        # A stream, as from the network, so that the client reads, times and closes it.
+        # A stream, as from the network.
         stream=httpx.ByteStream(stored.body),
         extensions=extensions,
     )
+    # httpx closes the response that redirects only by reading it.
+    if is_read and not stored.incomplete and not response.has_redirect_location:
+        response._content = stored.body
+        response._num_bytes_downloaded = len(stored.body)
+        response.is_stream_consumed = True
+    return response
 
 
 # The first row that fits an error counts. An error that comes back has the class of the first row

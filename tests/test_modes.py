@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import httpx
 import pytest
 
 import directmail_lab as dm
@@ -46,6 +47,36 @@ def test_a_mode_decorates_a_function(live: Session) -> None:
     assert [each.request.uri.removeprefix(live.base_url) for each in read_cassette(TOUR)] == [
         *("/v1/users/me", "/v1/lists", "/v1/letters")
     ]
+
+
+def test_a_replayed_response_is_read_as_a_sent_one_is(live: Session) -> None:
+    """Its body and its time are there, and its stream is used up."""
+    with live.record("tour"):
+        sent = live.client.get("/v1/users/me")
+    live.replay("tour")
+    played = live.client.get("/v1/users/me")
+    played_async = asyncio.run(live.async_client.get("/v1/users/me"))
+
+    for response in (sent, played, played_async):
+        assert response.content == sent.content
+        assert response.num_bytes_downloaded == len(sent.content)
+        assert response.is_closed
+        assert response.elapsed.total_seconds() >= 0
+        with pytest.raises(httpx.StreamConsumed):
+            next(response.iter_raw())
+
+
+def test_the_body_of_a_replayed_stream_is_not_there_before_it_is_read(live: Session) -> None:
+    """Else a test would pass in a replay alone."""
+    with live.record("tour"):
+        live.client.get("/v1/users/me")
+    live.replay("tour")
+    with live.client.stream("GET", "/v1/users/me") as response:
+        with pytest.raises(httpx.ResponseNotRead):
+            _ = response.content
+        parts = list(response.iter_raw())
+
+    assert b"".join(parts).startswith(b"{")
 
 
 def test_a_mode_refuses_to_decorate_a_generator(live: Session) -> None:

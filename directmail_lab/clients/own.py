@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Generator
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from ..arguments import argument_error
@@ -27,6 +26,9 @@ _HEADERS: Final = {
 
 # A path, perhaps with a query: below a base address it stays as it is.
 _PATH: Final = re.compile('/(?:[!"$-.0-~][!"$-~]*)?')
+
+
+_NO_STREAM: Final = httpx.ByteStream(b"")
 
 
 class KeyedAuth(httpx.Auth):
@@ -89,9 +91,15 @@ class Client(_SessionClient, httpx.Client):
     """`httpx.Client` with plain error messages."""
 
     @hide_frames
-    def send(self, request: httpx.Request, **options: Any) -> httpx.Response:
+    def send(
+        self, request: httpx.Request, *, stream: bool = False, **options: Any
+    ) -> httpx.Response:
+        call_of(request).reads_at_once = not stream
         try:
-            return _unlinked(super().send(request, **options))
+            response = super().send(request, stream=stream, **options)
+            if not stream:
+                response.close()
+            return _unlinked(response)
         except BaseException as error:
             explained = _explain(error, request, self._redacted)
             if explained is not None:
@@ -103,9 +111,15 @@ class AsyncClient(_SessionClient, httpx.AsyncClient):
     """`httpx.AsyncClient` with plain error messages."""
 
     @hide_frames
-    async def send(self, request: httpx.Request, **options: Any) -> httpx.Response:
+    async def send(
+        self, request: httpx.Request, *, stream: bool = False, **options: Any
+    ) -> httpx.Response:
+        call_of(request).reads_at_once = not stream
         try:
-            return _unlinked(await super().send(request, **options))
+            response = await super().send(request, stream=stream, **options)
+            if not stream:
+                await response.aclose()
+            return _unlinked(response)
         except BaseException as error:
             explained = _explain(error, request, self._redacted)
             if explained is not None:
@@ -119,9 +133,7 @@ def _unlinked(response: httpx.Response) -> httpx.Response:
     httpx's stream refers to the response, so only the garbage collector would free them.
     """
     if response.is_closed:
-        with suppress(RuntimeError):  # only a client measures it
-            response.elapsed = response.elapsed  # httpx2 keeps it in the stream
-        response.stream = httpx.ByteStream(b"")
+        response.stream = _NO_STREAM
     return response
 
 

@@ -75,6 +75,8 @@ class Call:
         Whether a client of another library makes the call (see `directmail_lab.clients`).
     send
         Sends the request instead of the session's connections, if such a client gives it.
+    reads_at_once
+        Whether its caller gets the response with its body.
     cancelled
         Once this event is set, the request is no longer sent.
     state
@@ -84,6 +86,7 @@ class Call:
     wants_key: bool = False
     is_foreign: bool = False
     send: Callable[[httpx.Request], Any] | None = None
+    reads_at_once: bool = False
     cancelled: threading.Event | None = None
     state: CallState = field(default_factory=CallState)
 

@@ -158,18 +158,20 @@ class ModeTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         """
         cassette = mode.cassette
         assert cassette is not None
-        state = call_of(request).state
+        call = call_of(request)
+        state = call.state
         for each in played:
             state.attempt += 1
             state.number = mode.recording.add_played(cassette, each, attempt=state.attempt)
             received = Received(mode.recording, state.number)
-            self._observe.tell(received)
+            if self._observe.listeners:
+                self._observe.tell(received)
         if cassette.records and is_write(request):
             self.sent_writes.add_played(request, mode.recording, cassette)
         stored = each.response
         if stored.no_response is not None:
             raise _failure_of(stored.no_response, stored.reason, request)
-        response = httpx_response(stored)
+        response = httpx_response(stored, is_read=call.reads_at_once)
         response.extensions[EXTENSION] = received
         if stored.reason not in USUAL_REASONS:
             self._observe.hide_reason(response)
