@@ -55,15 +55,18 @@ def convert(
     CassetteInUseError
         ``target`` is being recorded, or another program changed it meanwhile.
     """
-    version, recording = version_of(target), read_cassette(source)
+    version = version_of(target)
+    recording = read_cassette(source)
     with locked(target) as path:
         redactor = _redactor(recording)
         _write(path, version, to, recording, redactor)
-    if recording.layout == "har" and recording.problem:
-        notice(f"{source.name}: {recording.problem}.")
-    bodies = (body for each in recording for body in (each.request.body, each.response.body))
-    if recording.layout == "har" and (missing := missing_bytes(bodies)):
-        notice(_notice_of_missing(missing, source))
+    if recording.layout == "har":
+        if recording.problem:
+            notice(f"{source.name}: {recording.problem}.")
+        bodies = chain.from_iterable((each.request.body, each.response.body) for each in recording)
+        missing = missing_bytes(bodies)
+        if missing:
+            notice(_notice_of_missing(missing, source))
     return len(recording)
 
 
@@ -152,8 +155,8 @@ def repair(path: Path) -> list[str]:
                 raise
             problems += [error.what, _kept_beside(others, file)]
         if recording.problem is not None and not recording.is_third_party:
-            parts, version = recording.parts(as_written=True), recording.version
-            write_cassette(file, recording.metadata, parts, Redactor(), version=version)
+            parts = recording.parts(as_written=True)
+            write_cassette(file, recording.metadata, parts, Redactor(), version=recording.version)
             problems.append(f"Repaired: {recording.problem}.")
         for left in unfinished_files(file):
             count = plural(len(read_cassette(left)), "interaction")

@@ -51,8 +51,10 @@ def har_text(interactions: Iterable[Interaction]) -> str:
 
 
 def _har_entry(interaction: Interaction) -> dict[str, Any]:
-    request, response = interaction.request, interaction.response
-    at, elapsed_s = interaction.recorded_at, interaction.elapsed_s
+    request = interaction.request
+    response = interaction.response
+    at = interaction.recorded_at
+    elapsed_s = interaction.elapsed_s
     started = (at or _EPOCH) - timedelta(seconds=elapsed_s or 0.0)
     elapsed_ms = (elapsed_s or 0.0) * 1000
     query = parse_qsl(request.uri.partition("?")[2], keep_blank_values=True)
@@ -100,7 +102,8 @@ def _har_pairs(pairs: Iterable[tuple[str, str]]) -> list[dict[str, str]]:
 
 def _har_content(message: Request | Response, encoding: str) -> dict[str, str]:
     """Return a body's type and text; ``encoding`` names the field that says it is base64."""
-    body, mime_type = message.body or b"", header(message.headers, "content-type") or ""
+    body = message.body or b""
+    mime_type = header(message.headers, "content-type") or ""
     charset = declared_charset(mime_type) or "utf-8"
     with suppress(LookupError, ValueError):
         text = body.decode(charset)
@@ -154,7 +157,8 @@ def read_har(text: bytes, path: Path) -> tuple[list[Interaction], str | None]:
 
 def _from_har(entry: Any, folder: Path) -> Interaction | str:
     """Return the interaction of an entry, or why it is none."""
-    request, response = entry["request"], entry.get("response") or {}
+    request = entry["request"]
+    response = entry.get("response") or {}
     if request.get("method") == "CONNECT" or not _WEB.match(text_of(request["url"])):
         return "that ask no server (data:, blob:, an extension's, CONNECT)"
     # Chromium gives a request that was blocked or aborted the status 0, Firefox none.
@@ -192,7 +196,8 @@ def _posted(entry: Mapping[str, Any], folder: Path) -> bytes | None:
 
 
 def _response(entry: Mapping[str, Any], method: str, folder: Path) -> Response:
-    content, headers = entry.get("content") or {}, _headers(entry)
+    content = entry.get("content") or {}
+    headers = _headers(entry)
     size = _declared_size(entry, content.get("size"))
     body = _body(content, content.get("encoding"), size, folder)
     is_left_out = (
@@ -206,9 +211,12 @@ def _response(entry: Mapping[str, Any], method: str, folder: Path) -> Response:
     coding = header(headers, "content-encoding")
     with suppress(ValueError):  # most programs save the decoded body, but unchanged headers
         body = unpack(body, coding) if coding else body
-    reason, incomplete = entry.get("statusText") or "", entry.get("_incomplete") or ""
     response = Response(
-        int(entry["status"]), text_of(reason), headers, body, incomplete=text_of(incomplete)
+        int(entry["status"]),
+        text_of(entry.get("statusText") or ""),
+        headers,
+        body,
+        incomplete=text_of(entry.get("_incomplete") or ""),
     )
     return normalize_headers(response, method=method)
 
@@ -217,7 +225,8 @@ def _declared_size(entry: Mapping[str, Any], *sizes: Any, at_least: int = 0) -> 
     """Return the size of a body from the first field that states it; HAR's -1 means unknown."""
     for size in (*sizes, entry.get("bodySize"), header(_headers(entry), "content-length")):
         with suppress(TypeError, ValueError):
-            if (number := int(size)) >= at_least:
+            number = int(size)
+            if number >= at_least:
                 return number
     return None
 
@@ -229,13 +238,15 @@ def _body(
     file = content.get("_file")
     if "text" not in content and isinstance(file, str):
         return _attached(folder, file)
-    text, mime_type = text_of(content.get("text") or ""), text_of(content.get("mimeType") or "")
+    text = text_of(content.get("text") or "")
+    mime_type = text_of(content.get("mimeType") or "")
     if encoding == "base64":
         try:
             return base64.b64decode("".join(text.split()), validate=True)
         except ValueError:  # a program that removes private data has replaced it
             return None
-    body, charset = text.encode("utf-8", "surrogatepass"), declared_charset(mime_type)
+    body = text.encode("utf-8", "surrogatepass")
+    charset = declared_charset(mime_type)
     with suppress(LookupError, UnicodeEncodeError):
         if text.startswith("\x1f\x8b\x08"):  # gzip, each byte as a character
             return text.encode("latin-1")

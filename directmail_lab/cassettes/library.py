@@ -127,7 +127,8 @@ def new_cassette_path(name: str | Path, first: Sequence[Path] = ()) -> Path:
         and none is named, the cassette is new and Windows refuses its name, or the name ends in
         .json or .har: nothing can be appended to such files.
     """
-    if (suffix := Path(name).suffix.lower()) in _NEVER_RECORDED:
+    suffix = Path(name).suffix.lower()
+    if suffix in _NEVER_RECORDED:
         raise CassetteError(
             "A recording is YAML, written line by line.",
             f"Name it without {suffix}, and convert it "
@@ -136,7 +137,8 @@ def new_cassette_path(name: str | Path, first: Sequence[Path] = ()) -> Path:
     if isinstance(name, Path):
         return _portable(file_of(name), name.parent)
     is_named = first or variable(CASSETTES_VARIABLE)
-    if not is_named and (skipped := _skipped_folders()):
+    skipped = [] if is_named else _skipped_folders()
+    if skipped:
         raise CassetteError(_not_trusted(skipped[0]), "Or name a folder of your own.")
     folder = next(chain(first, _own_folders()), Path.cwd() / _FOLDER)
     return _portable(_path_in(folder, name), folder)
@@ -222,7 +224,8 @@ def _folders(start: Path | None = None) -> Iterator[Path]:
 
 
 def _own_folders(start: Path | None = None) -> Iterator[Path]:
-    if configured := variable(CASSETTES_VARIABLE):
+    configured = variable(CASSETTES_VARIABLE)
+    if configured:
         # Without a home folder, Path.expanduser would raise an error.
         yield (start or Path()) / os.path.expanduser(configured)  # noqa: PTH111
     start = start or Path.cwd()
@@ -338,7 +341,8 @@ def _portable(path: Path, folder: Path) -> Path:
     """Return the path of a recording; refuse a closed folder, and names that Windows refuses."""
     _check_is_open(path.parent)
     for part in path.relative_to(folder).parts if not os.path.lexists(path) else ():
-        if found := _REFUSED.search(part):
+        found = _REFUSED.search(part)
+        if found:
             what = f"the name {found['device']!r}" if found["device"] else f"{found[0]!r} in a name"
             raise CassetteError(
                 f"{part!r} cannot be a new recording: Windows refuses {what}, and files travel.",
@@ -392,7 +396,8 @@ def locked(path: Path) -> Iterator[Path]:
     """
     from filelock import FileLock, Timeout  # a fifth of the package's imports; a replay needs none
 
-    path, process = _real_path(path), os.getpid()
+    path = _real_path(path)
+    process = os.getpid()
     file = Path(f"{path}.lock")
     if path.exists() and not path.stat().st_mode & _ANY_WRITE:
         raise CassetteError(
@@ -446,7 +451,8 @@ def _holder_of(file: Path) -> str:
     """Return who has a lock since when, as its file says."""
     with suppress(OSError, UnicodeDecodeError):
         text = file.read_text("utf-8")
-        if match := _HOLDER.fullmatch(text):
+        match = _HOLDER.fullmatch(text)
+        if match:
             own = "another session of this process" if int(match[1]) == os.getpid() else ""
             return text if not own else f"{own}, since {match[2]}"
     return "another session or program"

@@ -79,7 +79,8 @@ class _Reader(BytesIO):
 
     def __init__(self, text: str, progress: Progress) -> None:
         super().__init__(text.encode())
-        self._length, self._progress = len(self.getbuffer()), progress
+        self._length = len(self.getbuffer())
+        self._progress = progress
 
     def read(self, size: int | None = -1) -> bytes:
         piece = super().read(size)
@@ -93,7 +94,8 @@ class _Loader(yamlserializer._CassetteLoader):  # type: ignore[misc]
 
     def __init__(self, text: str, progress: Progress) -> None:
         super().__init__(_Reader(text, progress))
-        self._depth, self._has_aliases = 0, _ALIAS.search(text) is not None
+        self._depth = 0
+        self._has_aliases = _ALIAS.search(text) is not None
         self._most = _MOST_CHARACTERS + _MOST_TIMES * len(text)
 
     def get_single_node(self) -> yaml.Node | None:
@@ -187,7 +189,8 @@ def load_cassette_text(
 @contextmanager
 def _unlogged() -> Iterator[None]:
     """Keep vcrpy from logging the address of each request, which may contain credentials."""
-    logger, refuse = logging.getLogger("vcr.request"), lambda _: False
+    logger = logging.getLogger("vcr.request")
+    refuse = lambda _: False  # noqa: E731
     logger.addFilter(refuse)
     try:
         yield
@@ -308,7 +311,8 @@ def _block(given: Mapping[str, Any]) -> Block:
 
 def _interaction(entry: Mapping[str, Any], number: int) -> Interaction:
     try:
-        response, attempt = _response(entry), entry.get("attempt")
+        response = _response(entry)
+        attempt = entry.get("attempt")
         return check_interaction(
             Interaction(
                 _request(_vcr_request_of(entry["request"])),
@@ -329,7 +333,8 @@ def _vcr_request_of(value: Any) -> VcrRequest:
 
 def _date_of(response: Response) -> datetime | None:
     """Return the time in a response's ``Date``, since vcrpy records no time."""
-    if (date := header(response.headers, "date")) is None:
+    date = header(response.headers, "date")
+    if date is None:
         return None
     with suppress(*MALFORMED):
         at = parsedate_to_datetime(date).astimezone(UTC)
@@ -353,8 +358,13 @@ def _response(entry: Mapping[str, Any]) -> Response:
     if "status_code" not in value:
         return response_of(value, entry.get("no_response"))
     # The layout of vcrpy's httpx recordings before 6.0.
-    code, content = {"code": value["status_code"]}, {"string": value["content"]}
-    old = response_of({"status": code, "headers": value["headers"], "body": content})
+    old = response_of(
+        {
+            "status": {"code": value["status_code"]},
+            "headers": value["headers"],
+            "body": {"string": value["content"]},
+        }
+    )
     plain = unpack(old.body, header(old.headers, "content-encoding") or "")
     return old if plain is old.body else normalize_headers(replace(old, body=plain))
 
@@ -378,8 +388,10 @@ def block_text(
 
     def with_metadata(data: dict[str, Any]) -> str:
         for entry, each in zip(data["interactions"], interactions, strict=True):
-            entry.update({"no_response": kind} if (kind := each.response.no_response) else {})
-            entry.update({"fallback": True} if each.is_fallback else {})
+            if each.response.no_response:
+                entry["no_response"] = each.response.no_response
+            if each.is_fallback:
+                entry["fallback"] = True
         # Not under `metadata`, with which pytest-recording's loader fails: see `layout`.
         text: str = serializer.serialize({**data, "recording": dict(metadata)})
         return text

@@ -78,7 +78,8 @@ _REDIRECT_ADVICE: Final = (
     'send both, mark it @pytest.mark.directmail(allow_writes="redirected").'
 )
 _WARNED: Final = pytest.StashKey[bool]()
-_LONGEST_WAIT_S, _PAUSE_S = 60.0, 0.02  # while another worker records the cassette
+_LONGEST_WAIT_S: Final = 60.0  # while another worker records the cassette
+_PAUSE_S: Final = 0.02
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -98,7 +99,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addini("directmail_cassettes", "folder beside each test file", default="cassettes")
     # No ini setting records or allows writes: both must be requested on each run.
     for name, each in TABLE.items():
-        if help_text := each.metadata.get("ini"):
+        help_text = each.metadata.get("ini")
+        if help_text:
             parser.addini(f"directmail_{name}", help_text, each.metadata["kind"])
 
 
@@ -248,7 +250,8 @@ def pytest_fixture_setup(
 ) -> Generator[None, Any, Any]:
     """Pass each fixture that is set up after ``directmail`` to the test's `Use`."""
     result = yield
-    if use := request.node.stash.get(USE, None):
+    use = request.node.stash.get(USE, None)
+    if use is not None:
         use.note_fixture(fixturedef)
     return result
 
@@ -313,10 +316,12 @@ def pytest_terminal_summary(
     """Add the commands that record failed tests again, and which allowed requests were not sent."""
     result = yield
     for report in chain.from_iterable(terminalreporter.stats.values()):
-        if line := getattr(report, NOT_SENT, None):
+        line = getattr(report, NOT_SENT, None)
+        if line:
             terminalreporter.write_line(line, yellow=True)
     for report in terminalreporter.getreports("failed") + terminalreporter.getreports("error"):
-        if command := getattr(report, COMMAND, None):
+        command = getattr(report, COMMAND, None)
+        if command:
             terminalreporter.write_line(f"to record it again: {command}", green=True)
     return result
 
@@ -347,9 +352,11 @@ def _warn_beside_vcr(config: pytest.Config) -> None:
 
 def _refuse_beside_vcr(request: pytest.FixtureRequest) -> None:
     """Fail a test that we record if a plugin of vcrpy would also record it, with the key."""
-    node, config = request.node, {}
-    if not node.get_closest_marker("vcr") or not (name := _vcr_plugin(node.config)):
+    node = request.node
+    name = _vcr_plugin(node.config)
+    if name is None or not node.get_closest_marker("vcr"):
         return
+    config = {}
     with suppress(pytest.fail.Exception, pytest.FixtureLookupError):  # of another scope, or none
         config = request.getfixturevalue("vcr_config")
     options = (node.config.getoption(each, default=None) for each in ("record_mode", "vcr_record"))
@@ -371,7 +378,8 @@ def _replaying(path: Path, _: str, settings: Settings, node: Node) -> Session:  
     if path.exists():
         session, recording = replaying_session(read_recording(path, settings.deserialize))
     else:  # a test that sends nothing needs no cassette
-        session, recording = Session(NO_ADDRESS), FileRecording(path.stem, path=path)
+        session = Session(NO_ADDRESS)
+        recording = FileRecording(path.stem, path=path)
     session._fix_writes(_WRITE_ADVICE, _REDIRECT_ADVICE)
     session._matching = settings.matching
     session.replay(recording, repeat=settings.repeat)
@@ -385,7 +393,8 @@ def _recording(path: Path, mode: RecordMode, settings: Settings, node: Node) -> 
     from ..sessions import Session
     from ..settings import NO_ADDRESS, choose_address, keyring_entry
 
-    address, key = NO_ADDRESS, cast("ApiKey | None", None)
+    address = NO_ADDRESS
+    key: ApiKey | None = None
     # Patched clients have their own addresses and keys.
     with suppress(*((CredentialError, NotConnectedError) if settings.is_patched else ())):
         address = choose_address(settings.base_url)

@@ -61,10 +61,12 @@ class BlockingPlugin:
         try:
             return (yield)
         finally:
-            if error := self._tried.pop(item, None):
+            error = self._tried.pop(item, None)
+            if error:
                 raise error
 
-    pytest_runtest_call = pytest_runtest_teardown = pytest_runtest_setup
+    pytest_runtest_call = pytest_runtest_setup
+    pytest_runtest_teardown = pytest_runtest_setup
 
     def _looking_up(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def submit(pool: Any, function: Callable[..., Any], /, *args: Any, **options: Any) -> Any:
@@ -78,9 +80,11 @@ class BlockingPlugin:
     def _refuse(self, _: object, host: str, port: object) -> None:
         """Fail the test that tried to connect; for a thread of an earlier one, nothing fails."""
         shown = f"{host}:{port}" if port else host
-        if problem := self._threads.refuse_earlier(f"A connection to {shown}"):
+        problem = self._threads.refuse_earlier(f"A connection to {shown}")
+        if problem:
             raise ConnectionRefusedError(problem)
-        if (item := self._threads.item) is None:
+        item = self._threads.item
+        if item is None:
             return
         line, library = self._caller(item)
         problem = f"No connection to {shown} from {line}: the network is blocked."

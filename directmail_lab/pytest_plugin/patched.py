@@ -145,7 +145,8 @@ def _when_imported(name: str, then: Callable[[], None]) -> Iterator[None]:
             if fullname != name:
                 return None
             sys.meta_path.remove(finder)
-            if (spec := find_spec(name)) is None or spec.loader is None:
+            spec = find_spec(name)
+            if spec is None or spec.loader is None:
                 return None
             execute = spec.loader.exec_module
 
@@ -220,7 +221,8 @@ def _methods(session: ClientsTransport) -> Iterator[tuple[type, str, Callable[..
     yield httpx.HTTPTransport, "handle_request", by_httpx
     yield httpx.AsyncHTTPTransport, "handle_async_request", by_httpx_async
 
-    if find_spec("httpx2") and (its := adapters_of("httpx2")).httpx2 is not httpx:
+    its = adapters_of("httpx2") if find_spec("httpx2") else None
+    if its is not None and its.httpx2 is not httpx:
         transport = its.Httpx2Transport(session)
 
         def by_httpx2(original: Any, request: Any) -> Any:

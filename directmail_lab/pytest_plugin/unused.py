@@ -29,7 +29,7 @@ class Unused:
     ) -> None:
         if not all((config.invocation_params.dir / each).is_dir() for each in config.args):
             return
-        used = {path for item in items for path in _used_by(item)}
+        used = set(chain.from_iterable(map(_used_by, items)))
         sources = {item.path for item in items if item.path.suffix == ".py"}
         text = "\n".join(path.read_text("utf-8", "ignore") for path in sources)
         folders = {cassette_folders(item)[1] for item in items}

@@ -70,12 +70,14 @@ class Use:
     def start(self, session: Session) -> None:
         """Follow what a session does with its cassette."""
         assert session._open_cassette is not None, "the session has just opened it"
-        self.session, self.cassette = session, session._open_cassette
+        self.session = session
+        self.cassette = session._open_cassette
         self.cassette.on_unmatched = self._refuse
         self.cassette.on_early_end = self.cut.append
         session._clients_transport.as_raised = self._failure_for_client
         self.cassette.records_failures = self.cassette.records
-        self._was_there, self._count_before = self.path.exists(), len(self.cassette)
+        self._was_there = self.path.exists()
+        self._count_before = len(self.cassette)
         self._check_age()
 
     def note_fixture(self, fixture: pytest.FixtureDef[Any]) -> None:
@@ -198,7 +200,8 @@ class Use:
                     "Set DIRECTMAIL_BASE_URL and DIRECTMAIL_API_KEY, and record this test: "
                     f"{self.command}"
                 )
-            if similar := similar_cassette(self.node, self.path):
+            similar = similar_cassette(self.node, self.path)
+            if similar:
                 what += f", but {relative(similar, self.node.config)} exists"
                 error.advice = (
                     "If it is this test's, rename it, or name it in the fixture "
@@ -210,7 +213,8 @@ class Use:
                 "\nIf the test runs this server itself, let its clients reach it: "
                 f'patch=["{address.hostname}"]'
             )
-        error.what, error.details = CONTROLS.sub(" ", what), ""
+        error.what = CONTROLS.sub(" ", what)
+        error.details = ""
 
     def _note_error(self, error: BaseException | None) -> None:
         """Note that a write was refused: the command that records the test then allows it."""
@@ -250,7 +254,8 @@ def read_recording(path: Path, deserialize: Callable[[Any], Any] | None) -> File
     from ..cassettes.files import foreign_recording, look_into
     from ..cassettes.vcr_files import interactions_of_suite
 
-    if (ours := look_into(path)) is not None:
+    ours = look_into(path)
+    if ours is not None:
         return ours
     return foreign_recording(interactions_of_suite(path, deserialize), path)
 

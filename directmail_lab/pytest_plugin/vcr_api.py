@@ -176,7 +176,8 @@ class VcrCassette:
     @property
     def record_mode(self) -> str:
         """The record mode, which equals vcrpy's ``RecordMode``."""
-        if (cassette := self._cassette) is not None:
+        cassette = self._cassette
+        if cassette is not None:
             return cassette.record_mode
         return str(self._state.config.getoption(OPTION) or "none")
 
@@ -197,7 +198,9 @@ class VcrCassette:
         from ..cassettes.library import file_of
         from ..cassettes.matching import Matching
 
-        use, place, matching = self._use, file_of(block.path), None
+        use = self._use
+        place = file_of(block.path)
+        matching = None
         cassette: Path | FileRecording = place
         if use is not None and use.settings.match_on is None:
             matching = Matching(block.match_on, like=use.settings.like)
@@ -212,9 +215,11 @@ class VcrCassette:
         """Return a block in which a test replays another cassette, or records it."""
         from ..errors import CassetteNotFoundError
 
-        if (use := self._use) is None:
+        use = self._use
+        if use is None:
             pytest.fail("vcr.use_cassette(…) needs the fixture directmail.")
-        session, mode = use.session, use.cassette.record_mode
+        session = use.session
+        mode = use.cassette.record_mode
         try:
             if mode == "none":
                 change = session.replay(cassette, repeat=use.settings.repeat, matching=matching)
@@ -236,7 +241,8 @@ class VcrCassette:
 
     def rewind(self) -> None:
         """Play all responses again."""
-        if (cassette := self._cassette) is not None:
+        cassette = self._cassette
+        if cassette is not None:
             cassette.rewind()
 
     def __len__(self) -> int:
@@ -249,7 +255,9 @@ class VcrCassette:
         self._state.has_warned = True
         show_warning(self._state.config, _IGNORED)
 
-    register_matcher = register_serializer = register_persister = __setattr__
+    register_matcher = __setattr__
+    register_serializer = __setattr__
+    register_persister = __setattr__
 
     @property
     def _use(self) -> Use | None:
