@@ -14,6 +14,7 @@ from cassette_samples import answered, get
 from playwright.sync_api import Locator, Page, expect
 
 from directmail_lab.cassettes import read_cassette
+from directmail_lab.standin import stand_in
 
 from .jupyter import (
     App,
@@ -22,17 +23,19 @@ from .jupyter import (
     open_notebook,
     restart_kernel,
     run_cells,
+    run_notebook,
     save,
     wait_for,
 )
 from .leaks import leaks
-from .test_browse import MARKUP, long_bodies, recorded, rows
+from .test_browse import MARKUP, long_bodies, opened, recorded, rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from faulty_service import FaultyService
 
+KEY = "br+5/Nq8Z~sent~while-browsing"
 TYPED = "typed and not sent"
 PASTE = """(input, text) => { const clipboardData = new DataTransfer();
   clipboardData.setData('text/plain', text);
@@ -450,23 +453,47 @@ def test_borders_are_moved_by_mouse_and_keys_and_stay(
     assert place(border)["y"] == pytest.approx(narrow["y"] + 90, abs=6)
 
 
-def test_values_that_are_typed_stay_out_of_every_file(
-    new_page: Callable[..., Page], server: Server, service: FaultyService
+def test_a_key_that_was_sent_and_what_is_typed_are_in_no_file(
+    new_page: Callable[..., Page], server: Server
 ) -> None:
-    """No notebook, checkpoint or log contains them, even if widget state is saved."""
+    """No notebook, checkpoint or log contains them, even if widget state is saved.
+
+    A key is also in no copy and not on the page, even if a caller put it into an address and a
+    header.
+    """
     server.save_widget_state(automatically=True)
     page = new_page()
-    root = explore(page, server, service)
-    page.keyboard.press("n")
-    address(root).fill(f"/v1/{TYPED}")
-    root.get_by_role("tab", name="Headers").first.click()
-    root.get_by_role("textbox", name="Header 1 value").fill(TYPED)
-    body_editor(root, "JSON").fill(f'["{TYPED}"]')
-    root.get_by_role("button", name="Format").click()
-    wait_for(page, lambda: root.locator("option").count() > 0)
-    save(page)
+    (server.home / "key").write_text(KEY)
+    with stand_in(api_key=KEY) as service:
+        cells = (
+            f"import directmail_lab as dm, pathlib\nkey = pathlib.Path('../key').read_text()\n"
+            f"session = dm.connect({service.base_url!r}, key, pace='off')\n"
+            "dm.get('/v1/lists', params={'k': key}, headers={'X-Again': key})\ndm.browse()"
+        )
+        run_notebook(page, server, "browse-key", cells)
+        root = page.locator(".dml-browser")
+        details = opened(root, 1)
+        page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+        details.get_by_text("Copy as", exact=True).click()
+        details.get_by_role("button", name="Copy as httpx").click()
+        expect(details.get_by_text("Copied to the clipboard.")).to_be_visible()
+        copied = page.evaluate("() => navigator.clipboard.readText()")
+        shown = details.locator(".dml-b-copied pre").inner_text()
+        content = page.content()
+        root.get_by_role("button", name="New request").click()
+        address(root).fill(f"/v1/{TYPED}")
+        root.get_by_role("tab", name="Headers").first.click()
+        root.get_by_role("textbox", name="Header 1 value").fill(TYPED)
+        body_editor(root, "JSON").fill(f'["{TYPED}"]')
+        root.get_by_role("button", name="Format").click()
+        wait_for(page, lambda: root.locator("option").count() > 0)
+        save(page)
+    (server.home / "key").unlink()
 
-    assert leaks([server.home], TYPED) == []
+    assert copied == shown
+    assert "DIRECTMAIL_API_KEY" in copied
+    assert KEY not in content
+    assert leaks([server.home], KEY, TYPED) == []
 
 
 def test_a_screen_reader_announces_each_control(
