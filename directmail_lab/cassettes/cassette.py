@@ -190,7 +190,8 @@ class Cassette:
         self._recorder: Recorder | None = None
         # For requests in which something was replaced: a hash of the original, by what is recorded.
         self._replaced: dict[tuple[str, str, bytes | None], int] = {}
-        self.updates, self._aside = record_mode in ("update", "all"), aside and record_mode == "all"
+        self.updates = record_mode in ("update", "all")
+        self._aside = aside and record_mode == "all"
         if self.records:
             self._recorder = self._open_recorder()
             self._recording = self._recorder.earlier.recording
@@ -567,7 +568,8 @@ class Cassette:
         )
         # So the recording is also closed when the kernel ends, or the cassette is dropped.
         weakref.finalize(self, _close_quietly, recorder)
-        if self.path not in _noticed and (files := unfinished_files(self.path)):
+        files = [] if self.path in _noticed else unfinished_files(self.path)
+        if files:
             _noticed.add(self.path)
             self._notice(
                 f"Cassette {self.name!r}: an earlier recording of it was interrupted. It is in "
@@ -580,8 +582,9 @@ class Cassette:
         """Call ``notice`` if two recorded requests differ only by a replaced value."""
         if (written.uri, written.body) == (request.uri, request.body):
             return
-        what, is_recorded_as = hash((request.uri, request.body)), (written.method, written.uri)
-        if self._replaced.setdefault((*is_recorded_as, written.body), what) != what:
+        what = hash((request.uri, request.body))
+        recorded_as = written.method, written.uri, written.body
+        if self._replaced.setdefault(recorded_as, what) != what:
             self._notice(
                 f"Cassette {self.name!r}: two requests to {written.method} "
                 f"{self._recording.path_of(written)} differ only by a value that redaction "

@@ -338,7 +338,8 @@ def _check_size(size: int, path: Path) -> None:
 
 def _decoded(response: Response, method: str) -> Response:
     """Return a response with its body decoded: httpx would decode it without a bound."""
-    if not (coding := header(response.headers, "content-encoding")):
+    coding = header(response.headers, "content-encoding")
+    if not coding:
         return response
     try:
         response = replace(response, body=unpack(response.body, coding))
@@ -399,7 +400,8 @@ def _of_lines(reader: LineReader, about: dict[str, Any], path: Path) -> FileReco
 def _problem(reader: LineReader, count: int, left: int) -> str | None:
     """Return what is wrong with a file of ours, which has ``count`` interactions, or None."""
     data = reader.data
-    if end := layout.END.search(data, reader.clean_bytes):
+    end = layout.END.search(data, reader.clean_bytes)
+    if end is not None:
         digest = hashlib.sha256(memoryview(data)[: end.start()]).hexdigest()
         is_same = end[0] == layout.end_line(count, digest).encode()
         return None if is_same else _CHANGED
@@ -500,7 +502,8 @@ def _load_whole(
 
 
 def _not_a_cassette(data: bytes, path: Path, why: str) -> CassetteFormatError:
-    if conflict := _CONFLICT.search(data):
+    conflict = _CONFLICT.search(data)
+    if conflict is not None:
         line = data.count(b"\n", 0, conflict.start()) + 1
         return CassetteFormatError(
             f"{path} has a conflict of a merge in git, from line {line} on.",

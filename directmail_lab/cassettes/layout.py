@@ -172,12 +172,17 @@ def without_replaced(data: bytes) -> bytes | None:
 
 def interaction_text(interaction: Interaction) -> str:
     """Return the lines of one interaction."""
-    request, response = interaction.request, interaction.response
-    marks = f"  attempt: {interaction.attempt}\n" if interaction.attempt > 1 else ""
+    request = interaction.request
+    response = interaction.response
     status = response.status
+    marks = ""
+    if interaction.attempt > 1:
+        marks += f"  attempt: {interaction.attempt}\n"
     if response.no_response:
-        marks, status = f"{marks}  no_response: {response.no_response}\n", NO_RESPONSE_STATUS
-    marks += "  fallback: true\n" if interaction.is_fallback else ""
+        marks += f"  no_response: {response.no_response}\n"
+        status = NO_RESPONSE_STATUS
+    if interaction.is_fallback:
+        marks += "  fallback: true\n"
     incomplete = ""
     if response.incomplete:
         incomplete = f', "incomplete": {_quoted(response.incomplete)}'
@@ -197,7 +202,8 @@ def read_header(data: bytes) -> tuple[dict[str, Any], int] | None:
 
     For a file that broke off within its header, the metadata is empty and the length is 0.
     """
-    if data.startswith(_START) and (match := _HEADER.match(data)):
+    match = _HEADER.match(data)
+    if match is not None and data.startswith(_START):
         with suppress(ValueError, RecursionError):
             return json.loads(match[1]), match.end()
     is_start = data.startswith(_START[: len(data)]) and data.count(b"\n") < 3
@@ -368,7 +374,8 @@ def _headers_text(headers: Headers) -> str:
     for name, value in headers:
         values[name] = f"{values[name]}, {_quoted(value)}" if name in values else _quoted(value)
     is_long = max(map(len, values), default=0) > _MAX_NAME_CHARACTERS
-    start, colon = ("? ", " :") if is_long else ("", ":")
+    start = "? " if is_long else ""
+    colon = " :" if is_long else ":"
     return f"{{{', '.join([f'{start}{_quoted(n)}{colon} [{v}]' for n, v in values.items()])}}}"
 
 

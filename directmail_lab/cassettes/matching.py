@@ -75,7 +75,9 @@ class Matching:
     ) -> None:
         if like is not None:
             check_choice("like", like, ["vcrpy"])
-        self.match_on, self.ignore, self.like = match_on, tuple(check_names("ignore", ignore)), like
+        self.match_on = match_on
+        self.ignore = check_names("ignore", ignore)
+        self.like = like
         if match_on is None:
             match_on = DEFAULT_MATCH_ON if like is None else _VCRPY_MATCH_ON
         _check_match_on(match_on)
@@ -209,7 +211,8 @@ def split_address(uri: str) -> tuple[str, str]:
     address = uri.partition("#")[0].partition("?")[0]
     scheme, _, place = address.partition("://")
     host, slash, path = place.partition("/")
-    scheme, host = scheme.lower(), host.rpartition("@")[2].lower()
+    scheme = scheme.lower()
+    host = host.rpartition("@")[2].lower()
     host = host.removesuffix(_DEFAULT_PORTS.get(scheme, "/"))
     return f"{scheme}://{host}", unescaped(f"/{path}" if slash else "/")
 
@@ -219,7 +222,8 @@ def origin_parts(origin: str) -> dict[str, str]:
     scheme, _, place = origin.partition("://")
     host, _, port = place.rpartition(":")
     if not port.isdecimal():  # none, or a part of an address in brackets
-        host, port = place, ""
+        host = place
+        port = ""
     return {"scheme": scheme, "host": host, "port": port}
 
 

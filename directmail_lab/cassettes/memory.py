@@ -293,7 +293,8 @@ class PlayedRecording(MemoryRecording):
         cassette, in_file, *_ = self._played[number - 1]
         return self._reading_of(self._plain(number), cassette, in_file)
 
-    readings, has_bodies = Recording.readings, Recording.has_bodies
+    readings = Recording.readings
+    has_bodies = Recording.has_bodies
 
 
 def _as_sent(played: Interaction, address: Address, attempt: int) -> Interaction:

@@ -90,7 +90,7 @@ def raw_values_of(headers: Mapping[str, list[str]]) -> RawValues:
             continue
         if type(values) is not list or field in found:
             raise TypeError(field)
-        found[field] = ", ".join(values).strip(" \t")
+        found[field] = ", ".join([value.strip(" \t") for value in values])
     return RawValues(**found)
 
 

@@ -181,7 +181,8 @@ class ModeTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
 
     def _kept(self, request: httpx.Request, earlier: SentWrite, mode: Mode) -> httpx.Response:
         """Return the response of an earlier write, with a warning that nothing was sent."""
-        interaction, recording = earlier.interaction(), earlier.recording()
+        interaction = earlier.interaction()
+        recording = earlier.recording()
         assert interaction is not None
         assert recording is not None
         response = httpx_response(interaction.response)

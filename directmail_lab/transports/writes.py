@@ -66,7 +66,8 @@ class _Cells:
     def __init__(self) -> None:
         self._shell: Any = None
         self._running: ContextVar[Execution] = ContextVar("running")
-        self._latest = self._without_shell = Execution()
+        self._without_shell = Execution()
+        self._latest = self._without_shell
 
     def current(self) -> Execution:
         ipython: Any = sys.modules.get("IPython")
