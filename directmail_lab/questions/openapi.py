@@ -13,6 +13,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from functools import cache
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -161,13 +162,12 @@ def _document(
     calls = [call for recording in recordings for call in _calls(recording, progress)]
     notes = shapes.notes_on(recordings)
     if not calls:
-        names = ", ".join(recording.name for recording in recordings) or "no recording"
-        raise CassetteError(" ".join([f"There are no interactions in {names}.", *notes]))
+        asked = ", ".join(recording.name for recording in recordings) or "no recording"
+        raise CassetteError(" ".join([f"There are no interactions in {asked}.", *notes]))
     made = f"Made from {plural(len(calls), 'recorded interaction')}; x-seen counts them."
     operations = operations_of({call.path for call in calls}, given)
-    templates = {}
-    for path, operation in operations.items():
-        templates[path] = operation if operation in given else _template(operation)
+    names = {each: each if each in given else _template(each) for each in {*operations.values()}}
+    templates = {path: names[operation] for path, operation in operations.items()}
     found = {templates[call.path] for call in calls if call.status != "404"}
     groups = grouped(calls, lambda call: (templates[call.path], call.method))
     known = {key: groups[key] for key in sorted(groups) if key[0] in found}
@@ -207,22 +207,27 @@ class _Call(NamedTuple):
 
 def _calls(recording: Recording, progress: Progress) -> Iterator[_Call]:
     base_url = recording.base_url or ""
+
+    @cache
+    def server_of(start: str) -> str:
+        address = urlsplit(start)
+        origin = f"{address.scheme}://{address.netloc.rpartition('@')[2]}"
+        return base_url if f"{base_url}/".startswith(f"{origin}/") else origin
+
     for number, each in enumerate(recording, 1):
         progress(1)
         request = each.request
         response = each.response
         if not response.status:
             continue  # no response came
-        address = urlsplit(request.uri)
-        origin = f"{address.scheme}://{address.netloc.rpartition('@')[2]}"
-        server = base_url if f"{base_url}/".startswith(f"{origin}/") else origin
+        server = server_of("/".join(request.uri.split("/", 3)[:3]))
         path = f"/{recording.path_of(request).removeprefix('/')}"
         path = path.replace("{", "%7B").replace("}", "%7D")
         method = request.method.lower()
         if method not in _METHODS:
             method = f"x-{method}"
         status = str(response.status) if 100 <= response.status < 600 else "default"
-        parameters = parse_qsl(address.query, keep_blank_values=True)
+        parameters = parse_qsl(query_of(request.uri), keep_blank_values=True)
         query = [pair for pair in parameters if pair[1] != REDACTED]
         headers = []
         for name, value in response.headers:
@@ -451,8 +456,9 @@ def _texts(messages: Sequence[_Pairs]) -> dict[str, dict[str, Any]]:
             values.setdefault(name, {})[text] = None
             if name in names:
                 repeated.add(name)
+                continue
             names.add(name)
-        counts.update(names)
+            counts[name] += 1
     texts = {}
     for name in sorted(values):
         if is_value(name):

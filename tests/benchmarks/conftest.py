@@ -85,6 +85,8 @@ def pytest_benchmark_group_stats(benchmarks: list[dict[str, Any]]) -> None:
     least_s = {(each["group"], each["name"].partition("[")[0]): each["min"] for each in benchmarks}
     for each in benchmarks:
         info, peer = each["extra_info"], each["extra_info"].get("on_top_of")
+        if "growth" in info:
+            _ON_TOP.append(info["growth"])
         if peer_s := least_s.get((each["group"], peer)):
             extra_us = (each["min"] - peer_s) / info.get("requests", 1) * 1e6
             line = f"{each['group']}: {each['name']} takes {each['min'] / peer_s:.3g} times {peer}"
