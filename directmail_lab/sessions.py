@@ -137,7 +137,7 @@ class Session:
         self.paths = tuple(paths)
         for template in self.paths:
             pattern_of(template)  # raises an error if it is not a template
-        parse_url(self.base_url)
+        self._url = parse_url(self.base_url)
         self._reset_unit = reset_unit
         self._retry = retry
         self._allow_writes = allow_writes
@@ -313,7 +313,7 @@ class Session:
                 inner,
                 self._allowances,
                 retry=self._retry,
-                own_origin=origin_of(parse_url(self.base_url)),
+                own_origin=origin_of(self._url),
                 clock=self._clock,
             )
         return Mode(name, inner, recording, cassette)
@@ -365,7 +365,7 @@ class Session:
     def _client_options(self) -> dict[str, Any]:
         return {
             "transport": self._transport,
-            "base_url": self.base_url,
+            "base_url": self._url,
             "timeout": self._timeout_s,
         }
 

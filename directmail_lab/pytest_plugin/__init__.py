@@ -457,8 +457,8 @@ def _patched(session: Session, settings: Settings, node: Node) -> Iterator[None]
             pytrace=False,
         )
     transport = session._clients_transport
-    is_recorded = session.mode == "record"
-    senders = Senders(threads_of(node.config), node.nodeid, records=is_recorded)
+    records = session.mode == "record"
+    senders = Senders(threads_of(node.config), node.nodeid, records=records)
     transport.check = senders.check
     try:
         with patched(transport, settings.reached):

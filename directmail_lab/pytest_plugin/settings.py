@@ -223,10 +223,10 @@ def cassette_path(node: Node, cassette: str | Path | None) -> Path:
     return _own(node, own)
 
 
-def own_name(node: pytest.Item) -> str:
+def own_name(node: pytest.Item, of_class: str = "__qualname__") -> str:
     """Return a test's name with the names of its classes."""
     test_class = getattr(node, "cls", None)
-    return node.name if test_class is None else f"{test_class.__qualname__}.{node.name}"
+    return node.name if test_class is None else f"{getattr(test_class, of_class)}.{node.name}"
 
 
 def _own(node: pytest.Item, folder: Path) -> Path:
@@ -238,11 +238,7 @@ def _own(node: pytest.Item, folder: Path) -> Path:
     path = _there(folder / _file_name(own_name(node)))
     if path.exists():
         return path
-    by_vcr = node.name
-    test_class = getattr(node, "cls", None)
-    if test_class is not None:
-        by_vcr = f"{test_class.__name__}.{by_vcr}"
-    by_vcr = re.sub(r"[<>?%*:|\"'/\\]", "-", by_vcr)
+    by_vcr = re.sub(r"[<>?%*:|\"'/\\]", "-", own_name(node, "__name__"))
     if (node.path, by_vcr) in node.config.stash[NAMES]:
         return path
     theirs = _there(folder / by_vcr)

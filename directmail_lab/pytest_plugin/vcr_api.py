@@ -19,7 +19,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from .settings import DEFAULT_MARK, OPTION, RUNNING, Node, cassette_folders, command_to_record
+from .settings import (
+    DEFAULT_MARK,
+    OPTION,
+    RUNNING,
+    Node,
+    cassette_folders,
+    command_to_record,
+    own_name,
+)
 from .use import USE, Use, read_recording, show_warning
 
 if TYPE_CHECKING:
@@ -104,8 +112,7 @@ def directmail_for_vcr(
 @pytest.fixture
 def vcr_cassette_name(request: pytest.FixtureRequest) -> str:
     """Return pytest-vcr's name for the cassette of a test. Ours may have another one."""
-    name = str(request.node.name)
-    return name if request.cls is None else f"{request.cls.__name__}.{name}"
+    return own_name(request.node, "__name__")
 
 
 @pytest.fixture(scope="module")
