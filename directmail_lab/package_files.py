@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import glob
 import tomllib
-from collections.abc import Mapping
 from importlib.metadata import distribution
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 
 from .errors import DirectMailLabError
 from .settings import VERSION
-
-_T = TypeVar("_T")
 
 _PACKAGE: Final = Path(__file__).resolve().parent
 _TUTORIALS: Final = "directmail_lab/packaged/"
@@ -69,11 +66,13 @@ def package_files() -> dict[str, Path]:
 def wheel_contents() -> dict[str, bytes]:
     """Return the files of this package's wheel as a build makes it, with the tutorials."""
     about = f"directmail_lab-{VERSION}.dist-info"
-    contents = {place: path.read_bytes() for place, path in package_files().items()}
+    files = package_files()
+    contents = {place: path.read_bytes() for place, path in files.items()}
     for installed, source in SHARED_DATA.items():
         data = f"directmail_lab-{VERSION}.data/data/{installed}"
-        for place, content in _below(source, contents).items():
-            contents[data + place] = content
+        for place, path in files.items():
+            if place.startswith(source):
+                contents[data + place.removeprefix(source)] = path.read_bytes()
     for name in ("METADATA", "entry_points.txt", "licenses/LICENSE"):
         text = distribution("directmail-lab").read_text(name) or ""
         contents[f"{about}/{name}"] = text.encode()
@@ -87,11 +86,8 @@ def wheel_contents() -> dict[str, bytes]:
 
 def tutorial_files() -> dict[str, Path]:
     """Return each file of the tutorials, by its place such as ``notebooks/README.md``."""
-    return _below(_TUTORIALS, package_files())
-
-
-def _below(start: str, files: Mapping[str, _T]) -> dict[str, _T]:
-    """Return the files whose place begins with ``start``, by the rest of it."""
     return {
-        place.removeprefix(start): file for place, file in files.items() if place.startswith(start)
+        place.removeprefix(_TUTORIALS): path
+        for place, path in package_files().items()
+        if place.startswith(_TUTORIALS)
     }
