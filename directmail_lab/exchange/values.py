@@ -231,7 +231,9 @@ def check_times(recorded_at: datetime | None, elapsed_s: float | None) -> None:
 
 
 def _check_message(headers: Headers, body: bytes | None, name: str) -> None:
-    texts = [text for name, value in headers for text in (name, value)]
+    texts: list[str] = []
+    for name, value in headers:
+        texts += name, value
     if not isinstance(headers, tuple) or not _are_texts(texts):
         raise CassetteFormatError(f"the headers of its {name} are not pairs of text in a tuple")
     if body is not None and not isinstance(body, bytes):
