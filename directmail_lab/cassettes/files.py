@@ -55,18 +55,20 @@ class Foreign(Hidden, Sequence[Interaction]):
     """Another program's interactions, without credentials.
 
     All are redacted when the first one is asked for. A replay that is ``like="vcrpy"`` asks only
-    for the requests and for the original responses. The originals are hidden from repr, pickle,
-    copy and ``vars()``.
+    for the original responses and for the heads of the requests, and for a whole request if its
+    body decides. The originals are hidden from repr, pickle, copy and ``vars()``.
     """
 
-    __slots__ = ("__recorded", "__redacted", "__requests", "redactor")
+    __slots__ = ("__heads", "__recorded", "__redacted", "__requests", "redactor")
 
     def __init__(self, recorded: list[Interaction]) -> None:
         self.redactor = Redactor()
         # All first, since the service may have echoed them elsewhere.
         self.redactor.learn_all(recorded)
         self.__recorded = recorded
-        self.__requests = [redact_foreign(each.request, self.redactor) for each in recorded]
+        heads = (replace(each.request, body=None) for each in recorded)
+        self.__heads = [redact_foreign(each, self.redactor) for each in heads]
+        self.__requests: dict[int, Request] = {}
         self.__redacted: list[Interaction] | None = None
 
     def __len__(self) -> int:
@@ -75,27 +77,38 @@ class Foreign(Hidden, Sequence[Interaction]):
     def __getitem__(self, index: Any) -> Any:
         if self.__redacted is None:
             redacted = map(self.redactor.interaction, self.__recorded)
-            both = zip(redacted, self.__requests, strict=True)
-            self.__redacted = [replace(each, request=request) for each, request in both]
+            self.__redacted = [
+                replace(each, request=self.request(at)) for at, each in enumerate(redacted)
+            ]
         return self.__redacted[index]
 
     def request(self, index: int) -> Request:
+        if index not in self.__requests:
+            recorded = self.__recorded[index].request
+            self.__requests[index] = redact_foreign(recorded, self.redactor)
         return self.__requests[index]
 
-    def original(self, index: int) -> Response:
-        """Return a response with its credentials."""
-        return self.__recorded[index].response
+    def head(self, index: int) -> Request:
+        """Return a request without its body."""
+        return self.__heads[index]
+
+    def has_body(self, index: int) -> bool:
+        return bool(self.__recorded[index].request.body)
+
+    def original(self, index: int) -> Interaction:
+        """Return an interaction with its credentials."""
+        return self.__recorded[index]
 
     def lines(self) -> Iterator[Line]:
         """Yield what an index needs of each interaction."""
-        for each, request in zip(self.__recorded, self.__requests, strict=True):
+        for each, request in zip(self.__recorded, self.__heads, strict=True):
             yield line_of_interaction(replace(each, request=request))
 
     def for_reading(self, index: int) -> Interaction:
         """Return an interaction without a body or a reason, whose headers are not redacted."""
         recorded = self.__recorded[index]
         response = replace(recorded.response, reason="", body=b"")
-        return replace(recorded, request=self.__requests[index], response=response)
+        return replace(recorded, request=self.__heads[index], response=response)
 
     def fallbacks(self) -> frozenset[int]:
         return frozenset(at for at, each in enumerate(self.__recorded) if each.is_fallback)
@@ -224,7 +237,7 @@ class FileRecording(Recording):
         if isinstance(recorded, Lines):  # which parses the request only on demand
             response = recorded.response(number - 1)
         elif like is not None and self.originals is not None:
-            response = self.originals.original(number - 1)
+            response = self.originals.original(number - 1).response
         else:
             response = recorded[number - 1].response
         return _decoded(response, method)
@@ -239,6 +252,10 @@ class FileRecording(Recording):
         recorded = self.interactions
         offset = recorded.offset(index) if isinstance(recorded, Lines) else None
         return self.clean_bytes if offset is None else offset
+
+    def original_request(self, index: int) -> Request | None:
+        """Return the request as another program recorded it, to compare it; None for our own."""
+        return None if self.originals is None else self.originals.original(index).request
 
     def for_reading(self, number: int) -> Interaction:
         """Return an interaction whose `Reading` is to be redacted; its body may be missing."""
@@ -259,15 +276,25 @@ class FileRecording(Recording):
         recorded = self.interactions
         if isinstance(recorded, Lines):
             return recorded.is_bare(index)
-        request = self.request(index)
-        return not request.body and header(request.headers, "range") is None
+        if isinstance(recorded, Foreign):
+            has_body = recorded.has_body(index)
+        else:
+            has_body = bool(recorded[index].request.body)
+        return not has_body and self.header_of(index, "range") is None
+
+    def header_of(self, index: int, name: str) -> str | None:
+        """Return a header of a request by the index of its interaction."""
+        recorded = self.interactions
+        if isinstance(recorded, Foreign):
+            return header(recorded.head(index).headers, name)
+        return header(self.request(index).headers, name)
 
     def accepts_of(self, indexes: Iterable[int]) -> set[object]:
         """Return what the requests with these indexes accept, each once, for comparing."""
         recorded = self.interactions
         if isinstance(recorded, Lines):
             return {recorded.accept(index) for index in indexes}
-        return {header(self.request(index).headers, "accept") for index in indexes}
+        return {self.header_of(index, "accept") for index in indexes}
 
     def addresses(self) -> Iterable[Line]:
         """Return the method, the address and the attempt of each interaction."""

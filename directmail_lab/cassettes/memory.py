@@ -271,7 +271,7 @@ class PlayedRecording(MemoryRecording):
 
     def _add_third_party(self, cassette: Cassette, played: Played, attempt: int) -> int:
         """Add a response that may contain a key which the session forgets before this recording."""
-        request = self.redactor.request(played.request)
+        request = self.redactor.request(replace(played.request, body=None))
         address = request.method, request.uri
         interaction = _as_sent(self._file.for_reading(played.number), address, attempt)
         reading = self._reading_of(interaction, cassette.name, played.number)

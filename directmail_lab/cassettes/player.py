@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from heapq import nlargest
 from itertools import chain, islice
@@ -204,10 +204,11 @@ class Player:
             return None
         return _Calls(self._as_calls(indexes))
 
-    def _each_equal(self, request: Request) -> Iterator[list[_Calls]]:
+    def _each_equal(self, request: Request, sent: Request) -> Iterator[list[_Calls]]:
         """Yield the calls of each form of a request, first those that a part of it chooses.
 
-        If an ``Accept`` chooses, the others are not played.
+        If an ``Accept`` chooses, the others are not played. ``request`` is one that was redacted,
+        and may lack the body that it was sent with.
         """
         matching = self._matching
         if not self._indexes_by_form:
@@ -221,8 +222,11 @@ class Player:
             if every is None:
                 continue
             chosen = every
-            if len(every.calls) > 1:
-                chosen = found.get((inside, matching.choice(request)), every)
+            if len(every.calls) > 1 and len(found) > 1:
+                if self._recording.originals is None:
+                    sent = self._redactor.request(sent)
+                choice = matching.choice(matching.compared(sent))
+                chosen = found.get((inside, choice), every)
             yield [chosen, every] if matching.like is not None else [chosen]
 
     def _index_by_form(self) -> None:
@@ -256,13 +260,16 @@ class Player:
             return {}
         groups: dict[Hashable, list[int]] = {}
         for index in indexes:
-            choice = self._matching.choice(self._compared(index))
+            request = self._recording.original_request(index) or self._redacted(index)
+            choice = self._matching.choice(self._matching.compared(request))
             if choice is not None:
                 groups.setdefault(choice, []).append(index)
         return groups if len(groups) > 1 else {}
 
     def _inside_form(self, index: int) -> Form:
         matching = self._matching
+        if not matching.inside:
+            return ()
         is_bare = "headers" not in matching.inside and self._recording.is_bare(index)
         return matching.inside_form(_BARE if is_bare else self._compared(index))
 
@@ -314,9 +321,13 @@ class Player:
                 call = at_address.calls[-1]
             if call is not None:
                 return call, request
+        matching, sent = self._matching, request
+        if matching.like is not None and not matching.checks:
+            # To redact a large body takes long, and it decides only between equal requests.
+            request = replace(request, body=None)
         request = self._redactor.request(request)
-        compared = self._matching.compared(request)
-        for several in self._each_equal(compared):
+        compared = matching.compared(request)
+        for several in self._each_equal(compared, sent):
             call = self._next(several, compared)
             if call is not None:
                 return call, request
@@ -340,7 +351,7 @@ class Player:
         if at_address is not None:
             return at_address.calls
         compared = self._matching.compared(request)
-        for several in self._each_equal(compared):
+        for several in self._each_equal(compared, request):
             found = several[-1].calls
             if self._matching.checks:
                 found = [each for each in found if self._matches(compared, each)]
@@ -356,7 +367,7 @@ class Player:
         sent = header(request.headers, "range")
         if sent is None and self._recording.is_bare(call[-1]):
             return []
-        recorded = header(self._recording.request(call[-1]).headers, "range")
+        recorded = self._recording.header_of(call[-1], "range")
         if sent == recorded:
             return []
         title = self._title(request, self._base_url)

@@ -175,7 +175,9 @@ class Redactor(Hidden):
 
     def learn_all(self, interactions: Iterable[Interaction]) -> None:
         """Remove the credentials of requests and responses wherever they are repeated."""
-        self._learn(chain.from_iterable(map(_secrets_in, interactions)))
+        for each in interactions:
+            self._learn(_secrets_in(each))
+            self._learn(self._fields_of(each.request))
 
     def without_keys(self, interaction: Interaction) -> Interaction:
         """Return what `interaction` returns, faster if there is nothing to remove."""
