@@ -2277,6 +2277,12 @@ BLOCKS = """
         one()
         httpx.get(URL)
         httpx.get(URL + "/other")
+
+    @pytest.mark.directmail(unrecorded="allow")
+    @own.use_cassette("one")
+    def test_request_too_many():
+        with pytest.raises(httpx.ConnectError):
+            httpx.get(URL + "/other")
 """
 
 
@@ -2287,8 +2293,8 @@ def test_use_cassette_of_vcrpy_replays_in_the_session(pytester: pytest.Pytester,
         theirs(f"tapes/{name}.yaml", answered(body=json.dumps({"id": number})))
     bare = replace(get("/v1/users/{{user}}"), body=None)
     theirs("tapes/ann.yaml", answered(bare, '{"id": 9}'))
-    result = run(BLOCKS, passed=3, failed=1)
-    unpatched = run(BLOCKS.replace('"patch": True, ', ""), errors=4)
+    result = run(BLOCKS, passed=4, failed=1)
+    unpatched = run(BLOCKS.replace('"patch": True, ', ""), errors=5)
 
     unpatched.stdout.fnmatch_lines(["directmail_for_vcr needs *"])
 
@@ -2296,6 +2302,8 @@ def test_use_cassette_of_vcrpy_replays_in_the_session(pytester: pytest.Pytester,
         [
             "*GET https://api.example.test/v1/users/me/other is not*",
             "*Record this test again: pytest test_account.py::test_decorated --*=all",
+            "not recorded:",
+            "    GET https://api.example.test/v1/users/me/other",
         ]
     )
 

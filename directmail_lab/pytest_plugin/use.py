@@ -6,6 +6,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from inspect import isasyncgenfunction, isgeneratorfunction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -72,13 +73,17 @@ class Use:
         assert session._open_cassette is not None, "the session has just opened it"
         self.session = session
         self.cassette = session._open_cassette
-        self.cassette.on_unmatched = self._refuse
-        self.cassette.on_early_end = self.cut.append
+        self.follow(self.cassette)
         session._clients_transport.as_raised = self._failure_for_client
         self.cassette.records_failures = self.cassette.records
         self._was_there = self.path.exists()
         self._count_before = len(self.cassette)
         self._check_age()
+
+    def follow(self, cassette: Cassette) -> None:
+        """Note what a cassette has no response for, and what it has only a part of."""
+        cassette.on_unmatched = partial(self._refuse, cassette is self.cassette)
+        cassette.on_early_end = self.cut.append
 
     def note_fixture(self, fixture: pytest.FixtureDef[Any]) -> None:
         """Note a fixture that may send requests after the test."""
@@ -170,11 +175,12 @@ class Use:
         if problem and isinstance(self.node, pytest.Item):
             pytest.fail(problem, pytrace=False)
 
-    def _refuse(self, error: NotRecordedError) -> None:
+    def _refuse(self, is_default: bool, error: NotRecordedError) -> None:
         """Note a request without a response, and shorten its error to two lines.
 
         They say what happened, and which command records the test again. If the test allows such
-        requests, its client gets its own library's error for a connection that fails.
+        requests, its client gets its own library's error for a connection that fails. Not
+        ``is_default`` is a cassette that the test opened itself, so it is there.
         """
         from ..display import CONTROLS
         from ..http import httpx
@@ -190,9 +196,10 @@ class Use:
             is_same = title == error.request
             how = f"differs in {names}" if is_same else f"is not recorded, but {title} is"
             what = f"{error.request} {how}"
-        error.advice = f"Record this test again: {self.command}"
+        again = self.command if is_default else command_to_record(self.node, "all")
+        error.advice = f"Record this test again: {again}"
         address = urlsplit(error.request.partition(" ")[2])
-        if not self._is_there:
+        if is_default and not self._is_there:
             what = f"{error.request} has no response: there is no cassette {self.shown_path}"
             error.advice = f"Record this test: {self.command}"
             if not (self.settings.is_patched and address.hostname):  # a client of the session

@@ -19,22 +19,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from .settings import (
-    DEFAULT_MARK,
-    OPTION,
-    RUNNING,
-    Node,
-    cassette_folders,
-    command_to_record,
-    own_name,
-)
+from .settings import DEFAULT_MARK, OPTION, RUNNING, Node, cassette_folders, own_name
 from .use import USE, Use, read_recording, show_warning
 
 if TYPE_CHECKING:
     from ..cassettes import Cassette, FileRecording
     from ..cassettes.matching import Matching
     from ..cassettes.vcr_files import Block
-    from ..errors import NotRecordedError
     from ..sessions import Session
 
 _IGNORED: Final = (
@@ -236,14 +227,8 @@ class VcrCassette:
         except CassetteNotFoundError as error:
             error.advice = f"Record this test: {use.command}"
             raise
-
-        def advise(error: NotRecordedError) -> None:
-            error.advice = f"Record this test again: {command_to_record(use.node, 'all')}"
-
-        opened = session._open_cassette
-        assert opened is not None, "the session has just opened it"
-        opened.on_unmatched = advise
-        opened.on_early_end = use.cut.append
+        assert session._open_cassette is not None, "the session has just opened it"
+        use.follow(session._open_cassette)
         return change
 
     def rewind(self) -> None:
