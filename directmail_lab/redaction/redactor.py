@@ -313,7 +313,7 @@ class Redactor(Hidden):
         sent = self._headers(sent)
         received = self._headers(received)
         if sent is interaction.request.headers and received is interaction.response.headers:
-            return interaction
+            return interaction  # as one that was redacted before
         request = replace(interaction.request, headers=sent)
         response = replace(interaction.response, headers=received)
         return replace(interaction, request=request, response=response)
@@ -618,9 +618,11 @@ def _secrets_in_address(request: Request) -> Iterator[str]:
 
 def _credentials(authorization: str) -> Iterator[str]:
     """Yield the credential of a header with one part; for Basic, the user name and password."""
-    if (bare := authorization.strip()) and not re.search(r"[\s,]", bare):
+    bare = authorization.strip()
+    if bare and not re.search(r"[\s,]", bare):
         yield bare  # no scheme
-    if match := _ONE_PART.fullmatch(authorization):
+    match = _ONE_PART.fullmatch(authorization)
+    if match is not None:
         token = match[2]
         if match[1].lower() == "basic":
             with contextlib.suppress(ValueError):
