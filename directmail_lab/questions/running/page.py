@@ -4,15 +4,10 @@ from __future__ import annotations
 
 import logging
 import re
-import sys
 import warnings
-from typing import Any, Final, cast
+from typing import Final
 
 from ...errors import DirectMailLabError, naming_what_is_missing
-
-# For the web addresses in a JSON schema, which a notebook's does not have, jsonschema would load a
-# grammar, for 2 s.
-sys.modules.setdefault("rfc3987_syntax", cast("Any", None))
 
 # What a browser shows without a kernel, the best first. A widget needs one, and a script is not
 # allowed: each is shown as what a saved notebook has beside it.
