@@ -95,7 +95,8 @@ def save_page(recording: Recording, target: str | Path) -> Path:
     search = audit.search_for([recording.base_url, *base_urls])
     findings = audit.find(_parts_to_search(recording), search)
     audit.refuse_secrets(findings)
-    if (page := make_page(recording, search)) is None:
+    page = make_page(recording, search)
+    if page is None:
         raise DirectMailLabError(
             f"Nothing was written, because the page of {recording.name} would be larger than "
             f"{_MAX_BYTES:,} bytes.",
@@ -123,8 +124,10 @@ def make_page(recording: Recording, search: KeySearch) -> bytes | None:
         A part of the page contains a key.
     """
     script, style = read_page("page")
-    title, table = html.escape(CONTROLS.sub(" ", recording.title)), static_table(recording)[0]
-    size, data = len(script) + len(style) + len(table), []
+    title = html.escape(CONTROLS.sub(" ", recording.title))
+    table, _ = static_table(recording)
+    size = len(script) + len(style) + len(table)
+    data = []
     with ProgressBar(len(recording), desc="Making the page", unit="interaction") as bar:
         for where, part in _parts(recording):
             text = json.dumps(part, separators=(",", ":"), allow_nan=False)
@@ -137,10 +140,16 @@ def make_page(recording: Recording, search: KeySearch) -> bytes | None:
                 return None
             bar.update(_PART)
     digest = b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    shown = {"title": title, "about": html.escape(_about(recording)), "table": table}
-    policy = _POLICY.format(digest=digest)
-    code = {"style": style, "script": script, "data": "\n".join(data)}
-    return _PAGE.format(**shown, **code, policy=policy).encode()
+    page = _PAGE.format(
+        policy=_POLICY.format(digest=digest),
+        title=title,
+        style=style,
+        about=html.escape(_about(recording)),
+        table=table,
+        data="\n".join(data),
+        script=script,
+    )
+    return page.encode()
 
 
 def _about(recording: Recording) -> str:
@@ -193,7 +202,8 @@ def _packed(recording: Recording, number: int, *, has_table: bool) -> dict[str, 
         return handle_request(recording, {"action": action, "number": number, **more})
 
     detail, shown = ask("detail")
-    body, contents = {}, {}
+    body = {}
+    contents = {}
     for at, message in enumerate(("request", "response")):
         body[message], saved = ask("body", message=message)
         if shown:
