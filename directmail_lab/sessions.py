@@ -383,33 +383,17 @@ class Session:
         self, /, method: str, path: str, *, if_sent: IfSent = "refuse", **options: Any
     ) -> httpx.Response:
         """Send a request; see `directmail_lab.request`."""
-        return self._request("request", method, path, if_sent=if_sent, **options)
+        options["if_sent"] = if_sent
+        return self.client.request(method, path, **_checked("request", options))
 
     def get(self, /, path: str, **options: Any) -> httpx.Response:
         """Send a GET; see `request`."""
-        return self._request("get", "GET", path, **options)
+        return self.client.request("GET", path, **_checked("get", options))
 
     def post(self, /, path: str, *, if_sent: IfSent = "refuse", **options: Any) -> httpx.Response:
         """Send a POST, if writes are allowed; see `request`."""
-        return self._request("post", "POST", path, if_sent=if_sent, **options)
-
-    def _request(
-        self,
-        called: str,
-        /,
-        method: str,
-        path: str,
-        *,
-        if_sent: IfSent = "refuse",
-        **options: Any,
-    ) -> httpx.Response:
-        """Send a request for the public method that was called, which an error names."""
-        if options:
-            check_options(called, options, (*REQUEST_OPTIONS, "if_sent"))
-        if if_sent != "refuse":
-            check_choice("if_sent", if_sent, get_args(IfSent))
-        extensions = {**(options.pop("extensions", None) or {}), IF_SENT: if_sent}
-        return self.client.request(method, path, extensions=extensions, **options)
+        options["if_sent"] = if_sent
+        return self.client.request("POST", path, **_checked("post", options))
 
     def check(self, response: httpx.Response) -> httpx.Response:
         """Return the response, or raise `ServiceError` for its status."""
@@ -505,6 +489,17 @@ class Session:
             "A session contains an API key, so it cannot be pickled.",
             "Connect in the process that uses it.",
         )
+
+
+def _checked(called: str, options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options of `httpx.Client.request` for those of the method ``called``."""
+    if options:
+        check_options(called, options, (*REQUEST_OPTIONS, "if_sent"))
+    if_sent = options.pop("if_sent", "refuse")
+    if if_sent != "refuse":
+        check_choice("if_sent", if_sent, get_args(IfSent))
+    extensions = options.get("extensions") or {}
+    return {**options, "extensions": {**extensions, IF_SENT: if_sent}}
 
 
 def _frame() -> Callable[[httpx.Response], pd.DataFrame]:
