@@ -1348,9 +1348,12 @@ def test_a_server_of_the_test_itself_can_be_let_through(run: Run, service: Stand
                 urllib.request.urlopen("ADDRESS/v1/users/me")
         """.replace("ADDRESS", service.base_url)
     result = run(source.replace("PATCH", "True"), failed=1)
+    of_a_cloud = source.replace(service.base_url, "http://169.254.169.254")
+    credentials = run(of_a_cloud.replace("PATCH", "True"), failed=1)
     run(source.replace("PATCH", '["127.0.0.1"]'), passed=1)
 
-    result.stdout.fnmatch_lines(['*If the test runs this server itself, *: patch=?"127.0.0.1"?'])
+    result.stdout.fnmatch_lines(['*If it is no service to record *: patch=?"127.0.0.1"?'])
+    credentials.stdout.fnmatch_lines(['*If it is no service *: patch=?"169.254.169.254"?'])
 
 
 def test_local_connections_are_not_blocked(run: Run, account: StandIn) -> None:

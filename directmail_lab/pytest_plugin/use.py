@@ -215,10 +215,11 @@ class Use:
                     "directmail_cassette or in the marker's cassette=…. Or record this test: "
                     f"{self.command}"
                 )
-        if self.settings.is_patched and is_loopback(address.hostname or ""):
+        host = address.hostname or ""
+        if self.settings.is_patched and (is_loopback(host) or host.startswith(_LINK_LOCAL)):
             error.advice += (
-                "\nIf the test runs this server itself, let its clients reach it: "
-                f'patch=["{address.hostname}"]'
+                "\nIf it is no service to record (the test runs it, or boto3 looks for credentials "
+                f'there), let clients reach it: patch=["{host}"]'
             )
         error.what = CONTROLS.sub(" ", what)
         error.details = ""
@@ -285,5 +286,6 @@ def show_warning(config: pytest.Config, problem: str, nodeid: str = "") -> None:
     )
 
 
+_LINK_LOCAL: Final = "169.254."  # where a cloud's machines find their credentials
 NOT_SENT: Final = "directmail_not_sent"  # an attribute of a report, which xdist sends
 USE: Final = pytest.StashKey[Use]()
