@@ -232,8 +232,8 @@ def check_times(recorded_at: datetime | None, elapsed_s: float | None) -> None:
 
 def _check_message(headers: Headers, body: bytes | None, name: str) -> None:
     texts: list[str] = []
-    for name, value in headers:
-        texts += name, value
+    for key, value in headers:
+        texts += key, value
     if not isinstance(headers, tuple) or not _are_texts(texts):
         raise CassetteFormatError(f"the headers of its {name} are not pairs of text in a tuple")
     if body is not None and not isinstance(body, bytes):
