@@ -47,7 +47,7 @@ def check_choice(name: str, value: object, choices: Iterable[str]) -> None:
 
 def check_number(name: str, value: object, *, least: float, kind: type = Integral) -> None:
     """Raise ValueError if a value is not a number, or is less than ``least``."""
-    if not isinstance(value, kind) or not cast("float", value) >= least:
+    if not isinstance(value, kind) or not cast("float", value) >= least:  # also if it is NaN
         whole = " whole" if kind is Integral else ""
         raise argument_error(f"{name} must be a{whole} number, {least} or more.")
 

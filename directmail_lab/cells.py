@@ -27,9 +27,9 @@ def shown(response: httpx.Response) -> dict[str, str] | None:
     from .exchange.bodies import body_text, shown_text
     from .exchange.values import media_type_of
     from .http import httpx
-    from .transports.extensions import of
+    from .transports.extensions import received_of
 
-    received = of(response)
+    received = received_of(response)
     recording = received.recording
     reading = received.reading
     if recording is None or reading is None:

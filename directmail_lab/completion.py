@@ -99,6 +99,7 @@ def _members(match: re.Match[str]) -> Iterable[str]:
     name, call, typed = match.groups()
     owner = get_ipython().user_ns.get(name)
     package = sys.modules[__package__]
+    # Until the module is imported, there is no session.
     session_type = getattr(sys.modules.get(f"{__package__}.sessions"), "Session", ())
     if owner is not package and not isinstance(owner, session_type):
         return ()

@@ -1,4 +1,4 @@
-"""The facts that the service's document (service.md) states."""
+"""The facts that the service's document (service.md) states, and the key of its stand-in."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from .exchange.next_page import only_list
 from .http import httpx
 from .redaction.key import KeySearch
 from .tracebacks import hide_frames, warn_caller
-from .transports.extensions import of
+from .transports.extensions import received_of
 
 MOST_CELLS: Final = 50_000_000
 """The number of cells (rows times columns) of the largest frame."""
@@ -176,7 +176,7 @@ def _frame_of_many(results: Any, record_path: str | None, on_error: str) -> pd.D
             continue
         if isinstance(body, pd.DataFrame):
             body = body.to_dict("records")
-        is_page = isinstance(result, httpx.Response) and of(result).is_page
+        is_page = isinstance(result, httpx.Response) and received_of(result).is_page
         if not is_page:
             _warn_of_list(body, record_path)
         found, _ = unwrap(body, record_path, is_page=is_page)
@@ -245,7 +245,7 @@ def _describe(response: object) -> dict[str, Any]:
     if isinstance(response, httpx.Response):
         about["status"] = response.status_code
         about["path"] = response.url.path
-        reading = of(response).reading
+        reading = received_of(response).reading
         if reading is not None:
             about.update(path=reading.path, source=reading.source)
             if not math.isnan(reading.at):  # vcrpy does not record the time

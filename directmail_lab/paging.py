@@ -18,7 +18,7 @@ from .exchange.next_page import Next, Page, PageList, read_page, uncertain_token
 from .http import httpx, parse_url
 from .settings import origin_of
 from .tracebacks import hide_frames, is_deliberate, warn_caller, without_traceback
-from .transports.extensions import EXTENSION, Call, of
+from .transports.extensions import EXTENSION, Call, received_of
 
 if TYPE_CHECKING:
     from .sessions import Session
@@ -273,7 +273,7 @@ class _Pager:
                 self._problem = f"{parameter} has status {response.status_code}."
                 self._advice = _NAME_THE_WAY
             return None
-        of(self.session.check(response)).is_page = True
+        received_of(self.session.check(response)).is_page = True
         link = None
         for rel, each in response.links.items():
             if link is None and "next" in str(rel).lower().split():

@@ -152,12 +152,11 @@ class Session:
         )
         self._network = None
         start = Mode("live", RefusingTransport("This session has no key."), self._sent)
+        account = self.base_url.encode()
         if self._api_key is not None:
             trust_origin(self.base_url)
             self._network = NetworkTransport(self.base_url, self._api_key, allow_writes)
             start = self._sending("live", self._sent)
-        account = self.base_url.encode()
-        if self._api_key is not None:
             account = self._api_key.account(self.base_url)
         self._transport = ModeTransport(start, self._observe, sent_writes(account))
         self._clients_transport = ClientsTransport(self._transport)
@@ -195,7 +194,7 @@ class Session:
 
         def recording() -> Mode:
             if record_mode != "none":
-                self._keyed("record")
+                self._network_for("record")
             opened = Cassette(
                 cassette,
                 folders=self._folders,
@@ -271,14 +270,18 @@ class Session:
         return self._transport.mode.recording
 
     def _change(self, open_mode: Callable[[], Mode]) -> ModeChange[Session]:
-        def learned() -> Mode:
+        def opened() -> Mode:
             mode = open_mode()
             if mode.cassette is not None:  # its file may contain other credentials
                 for redactor in (self._redactor, mode.recording.redactor):
                     redactor.join(mode.cassette.redactor)
             return mode
 
-        return ModeChange(lambda: Entered(self, self._transport, *self._transport.change(learned)))
+        def enter() -> Entered[Session]:
+            previous, mode = self._transport.change(opened)
+            return Entered(self, self._transport, previous, mode)
+
+        return ModeChange(enter)
 
     def _replaying(self, cassette: Cassette, factor: float = 0.0) -> Mode:
         file = cassette.recording()
@@ -288,10 +291,11 @@ class Session:
         played = PlayedRecording(file, self.base_url, reset_unit=unit)
         return Mode("replay", _NOTHING_SENT, played, cassette, factor)
 
-    def _keyed(self, name: ModeName) -> NetworkTransport:
+    def _network_for(self, name: ModeName) -> NetworkTransport:
         if self._network is None:
+            action = "record" if name == "record" else "go live"
             raise NotConnectedError(
-                f"This session has no key, so it cannot {name if name == 'record' else 'go live'}.",
+                f"This session has no key, so it cannot {action}.",
                 "Sign in with login(), or connect(base_url=…, api_key=…).",
             )
         return self._network
@@ -306,7 +310,11 @@ class Session:
     ) -> Mode:
         """Return a mode with the transports that a request passes on its way to the service."""
         inner: Transport = RecordingTransport(
-            self._keyed(name), observe or self._observe, recording, cassette, clock=self._clock
+            self._network_for(name),
+            observe or self._observe,
+            recording,
+            cassette,
+            clock=self._clock,
         )
         if self._allowances.pace != "off":
             inner = PacingTransport(
@@ -383,8 +391,7 @@ class Session:
         self, /, method: str, path: str, *, if_sent: IfSent = "refuse", **options: Any
     ) -> httpx.Response:
         """Send a request; see `directmail_lab.request`."""
-        options["if_sent"] = if_sent
-        return self.client.request(method, path, **_checked("request", options))
+        return self.client.request(method, path, **_checked("request", options, if_sent))
 
     def get(self, /, path: str, **options: Any) -> httpx.Response:
         """Send a GET; see `request`."""
@@ -392,8 +399,7 @@ class Session:
 
     def post(self, /, path: str, *, if_sent: IfSent = "refuse", **options: Any) -> httpx.Response:
         """Send a POST, if writes are allowed; see `request`."""
-        options["if_sent"] = if_sent
-        return self.client.request("POST", path, **_checked("post", options))
+        return self.client.request("POST", path, **_checked("post", options, if_sent))
 
     def check(self, response: httpx.Response) -> httpx.Response:
         """Return the response, or raise `ServiceError` for its status."""
@@ -491,11 +497,11 @@ class Session:
         )
 
 
-def _checked(called: str, options: dict[str, Any]) -> dict[str, Any]:
+def _checked(called: str, options: dict[str, Any], if_sent: str = "refuse") -> dict[str, Any]:
     """Return the options of `httpx.Client.request` for those of the method ``called``."""
     if options:
         check_options(called, options, (*REQUEST_OPTIONS, "if_sent"))
-    if_sent = options.pop("if_sent", "refuse")
+    if_sent = options.pop("if_sent", if_sent)
     if if_sent != "refuse":
         check_choice("if_sent", if_sent, get_args(IfSent))
     extensions = options.get("extensions") or {}

@@ -34,7 +34,7 @@ def shared_notebook(folder: Path) -> Path | None:
 def first_tutorial(folder: Path) -> Path:
     """Return the first tutorial, in the folder's ``notebooks`` or in a checkout below the folder.
 
-    If there are no tutorials, they are copied there; your files are kept.
+    If there are no tutorials, they are copied into the folder; your files are kept.
 
     Raises
     ------
@@ -43,22 +43,22 @@ def first_tutorial(folder: Path) -> Path:
     ValueError
         A link leads out of the folder.
     """
-    root = checkout()
-    home = folder
-    if not (folder / "notebooks" / FIRST).is_file():
-        if root is not None and root.is_relative_to(folder):
-            home = root
-        else:
-            home = folder / _COPY_NAME
-            home.resolve().relative_to(folder.resolve())
-            copy_tutorials(home)
+    first = folder / "notebooks" / FIRST
+    if first.is_file():
+        return first
+    home = checkout()
+    if home is None or not home.is_relative_to(folder):
+        home = folder / _COPY_NAME
+        # This raises the ValueError.
+        home.resolve().relative_to(folder.resolve())
+        copy_tutorials(home)
     return home / "notebooks" / FIRST
 
 
 def copy_tutorials(target: Path) -> None:
     """Copy the tutorials' ``notebooks`` and ``cassettes``; a file that exists stays unchanged.
 
-    A tutorial that is there under another number is not copied: its order has changed since.
+    A tutorial that exists under another number is not copied: the order of the tutorials changed.
     """
     there = {_title(each) for each in (target / "notebooks").glob("[0-9]*.ipynb")}
     for place, file in tutorial_files().items():

@@ -24,7 +24,7 @@ from directmail_lab.credentials import ApiKey, known_keys
 from directmail_lab.exchange.values import Request, Response, header
 from directmail_lab.sessions import Session
 from directmail_lab.standin import STAND_IN_KEY, stand_in
-from directmail_lab.transports.extensions import of
+from directmail_lab.transports.extensions import received_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -303,7 +303,7 @@ def test_a_response_carries_its_number_in_the_recording(
     def seen() -> list[tuple[int, int]]:
         """Return the number and the attempt of each response."""
         last = live.client.get("/v1/users/me", follow_redirects=True)
-        each = [of(response) for response in (*last.history, last)]
+        each = [received_of(response) for response in (*last.history, last)]
         return [(one.number, one.reading.attempt) for one in each if one.reading is not None]
 
     with service.fault(redirect_to="/v1/lists", status=302, path="/v1/users"):

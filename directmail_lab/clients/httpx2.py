@@ -93,11 +93,11 @@ def _httpx_response(response: httpx2.Response) -> httpx.Response:
     )
 
 
-def _translated(ours: Any, theirs: Any, error: BaseException) -> BaseException:
-    """Return the error of the same name in our library for one of theirs."""
-    if not isinstance(error, theirs.RequestError):
+def _translated(library: Any, other: Any, error: BaseException) -> BaseException:
+    """Return the error of a library that has the same name as an error of the other one."""
+    if not isinstance(error, other.RequestError):
         return error
-    kind = getattr(ours, type(error).__name__, ours.TransportError)
+    kind = getattr(library, type(error).__name__, library.TransportError)
     translated: BaseException = kind(str(error))
     return translated
 
@@ -134,7 +134,7 @@ def async_sender(
 
 
 def _copy(request: httpx2.Request, signed: httpx.Request) -> httpx2.Request:
-    """Return the client's request with the session's headers, and with the body it has read."""
+    """Return the client's request with the headers and the body of the session's copy."""
     return httpx2.Request(
         request.method,
         request.url,

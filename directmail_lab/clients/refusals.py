@@ -13,7 +13,7 @@ from ..http import httpx
 from ..readings.reading import LAST_S
 from ..readings.reset_unit import renewal_time
 from ..redaction import Redactor
-from ..transports.extensions import of
+from ..transports.extensions import received_of
 
 _CHECK_KEY: Final = "Check the API key and the base address: the key may be another region's."
 _ADVICE: Final = {
@@ -42,7 +42,7 @@ def service_error(
     """Return the error to raise for a response with an error status."""
     status = response.status_code
     url = response.request.url
-    received = of(response)
+    received = received_of(response)
     reading = received.reading
     if reading is None:
         path = operation_of(path_below(str(url), base_path(base_url)))
@@ -77,7 +77,7 @@ def service_error(
 def outcome(response: httpx.Response, redacted: Callable[[str], str]) -> str:
     """Return the status of a response in words: ``502 Bad Gateway after 4 attempts``."""
     status = f"{response.status_code} {redacted(response.reason_phrase).rstrip('. ')}".rstrip()
-    reading = of(response).reading
+    reading = received_of(response).reading
     if reading is None or reading.attempt < 2:
         return status
     return f"{status} after {reading.attempt} attempts"
@@ -117,8 +117,8 @@ def _texts_for_people(value: object, depth: int = 0, *, is_named: bool = False) 
 
 def _renewal(response: httpx.Response) -> str:
     """Return what a response says about the renewal; an empty string if nothing was read."""
-    recording = of(response).recording
-    reading = of(response).reading
+    recording = received_of(response).recording
+    reading = received_of(response).reading
     if recording is None or reading is None:
         return ""
     if reading.retry_after_s is not None:

@@ -124,6 +124,6 @@ def call_of(request: Any) -> Call:
     return call
 
 
-def of(response: httpx.Response) -> Received:
+def received_of(response: httpx.Response) -> Received:
     """Return the `Received` of a response."""
     return response.extensions.get(EXTENSION) or Received()

@@ -218,7 +218,7 @@ class _Attempts:
         url = request.url
         is_own = transport.own_origin in (None, origin_of(url))
         place = "" if is_own else f"{url.scheme}://{url.netloc.decode('ascii')}"
-        self._operation = f"{method} {place}{_operation_of(url.path)}"
+        self._operation = f"{method} {place}{_cached_operation_of(url.path)}"
         self._allowance = transport.allowances.of(self._operation)
         self._clock = transport.clock
         self._lock = transport.allowances.lock
@@ -309,10 +309,10 @@ class _Attempts:
             return True
         self._failures += 1
         self._reason = f"attempt {self._failures + 1} of {_ATTEMPTS}"
-        retry_after_s = None if reading is None else reading.retry_after_s
-        if retry_after_s is None:
-            retry_after_s = self._transport.backoff(self._failures)
-        self._not_before = now + retry_after_s
+        delay_s = None if reading is None else reading.retry_after_s
+        if delay_s is None:
+            delay_s = self._transport.backoff(self._failures)
+        self._not_before = now + delay_s
         most = _ATTEMPTS_TO_CONNECT if isinstance(outcome, httpx.ConnectError) else _ATTEMPTS
         return self._failures < most and self._not_before <= self._give_up_at
 
@@ -341,4 +341,5 @@ def _may_repeat(request: httpx.Request) -> bool:
     return repeatable and isinstance(request.stream, httpx.ByteStream)
 
 
-_operation_of = lru_cache(maxsize=1024)(operation_of)
+# Each live request needs its operation, and few paths are new.
+_cached_operation_of = lru_cache(maxsize=1024)(operation_of)
