@@ -38,7 +38,7 @@ from .exchange.operations import base_path, pattern_of
 from .http import REQUEST_OPTIONS, httpx, parse_url
 from .mode_change import Entered, ModeChange, Timing, latency_factor, write_warning
 from .redaction import Redactor
-from .redaction.redactor import guard_logs
+from .redaction.logs import guard_logs
 from .settings import NO_ADDRESS, base_address, origin_of, trust_origin
 from .tracebacks import hide_frames
 from .transports import Transport
@@ -164,7 +164,7 @@ class Session:
         self.client = Client(self._redacted, None, **self._client_options)
         # Also if the session is dropped without close(): somebody may keep its recording, and its
         # log filter knows the key.
-        end_log_guard = guard_logs(self._redactor)
+        end_log_guard = guard_logs(self._redacted)
         self._forget = weakref.finalize(self, _forget, self._sent, self._api_key, end_log_guard)
         self._forget.atexit = False
 

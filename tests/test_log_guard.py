@@ -10,7 +10,7 @@ import pytest
 from key_search import traces
 
 from directmail_lab.redaction import PLACEHOLDER, Redactor
-from directmail_lab.redaction.redactor import GUARDED_LOGGERS, guard_logs
+from directmail_lab.redaction.logs import GUARDED_LOGGERS, guard_logs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,7 +31,7 @@ def logger(caplog: pytest.LogCaptureFixture) -> logging.Logger:
 def test_each_logger_is_guarded(name: str, caplog: pytest.LogCaptureFixture) -> None:
     """Our loggers, httpx's, those of requests and each of httpcore's could show a key."""
     logging.getLogger(name)
-    end = guard_logs(Redactor([KEY]))
+    end = guard_logs(Redactor([KEY]).text)
     with caplog.at_level(logging.DEBUG, name):
         logging.getLogger(name).debug("with %s", KEY)
     end()
@@ -75,7 +75,7 @@ def test_whatever_is_logged_is_redacted_by_every_session_that_is_open(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """A key may be in messages, arguments of any type, tracebacks and stacks."""
-    ends = guard_logs(Redactor([OTHER])), guard_logs(Redactor([KEY]))
+    ends = guard_logs(Redactor([OTHER]).text), guard_logs(Redactor([KEY]).text)
     log(logger)
     for end in ends:
         end()
@@ -90,7 +90,7 @@ def test_a_session_that_ends_removes_only_its_own_log_guard(
 ) -> None:
     """When the first session ends, the second is still guarded; the last removes the filter."""
     before = list(logger.filters)
-    end_first, end_second = guard_logs(Redactor([KEY])), guard_logs(Redactor([OTHER]))
+    end_first, end_second = guard_logs(Redactor([KEY]).text), guard_logs(Redactor([OTHER]).text)
     shown = repr([logger.filters, *map(vars, logging.getLogger("httpx").filters)])
     logger.debug("%s %s", KEY, OTHER)
     end_first()

@@ -12,7 +12,7 @@ import random
 import time
 import traceback
 import zlib
-from dataclasses import astuple
+from dataclasses import astuple, replace
 from textwrap import wrap
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -762,3 +762,18 @@ def test_a_redactor_shows_no_key_and_cannot_be_pickled_or_copied() -> None:
 def test_redact_accepts_a_string_as_a_single_name() -> None:
     """A string is not split into letters, which would silently redact nothing."""
     assert Redactor(redact="email").redact == ("email",)
+
+
+def test_only_a_cookie_that_is_repeated_is_learned() -> None:
+    """A load balancer sets a new cookie with each response, and each key slows each search."""
+    redactor = Redactor()
+    cookies = [f"server-{number:032x}" for number in range(20)]
+    for cookie in cookies:
+        response = Response(200, "", (("Set-Cookie", f"lb={cookie}; Path=/"),), b"{}")
+        redactor.interaction(Interaction(Request("GET", ME), response))
+
+    assert redactor.learned == 0
+
+    redactor.interaction(Interaction(Request("GET", ME), replace(response, body=cookie.encode())))
+
+    assert redactor.text(" ".join(cookies[-2:])) == f"{cookies[-2]} <REDACTED>"

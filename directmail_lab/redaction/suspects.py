@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 from ..contract import STAND_IN_KEY
 from ..exchange.bodies import read_json, unpack
 from ..exchange.values import Interaction, header
-from .redactor import mask_header
+from .places import mask_header
 
 Part = tuple[str, str | bytes]
 """A place, and what to search there: a text, or the bytes of a body or a picture."""

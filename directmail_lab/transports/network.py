@@ -24,7 +24,7 @@ from ..errors import (
 from ..exchange.operations import operation_of
 from ..http import httpx, is_write, kind_of_failure, parse_url, request_value
 from ..redaction import has_placeholder
-from ..redaction.redactor import carries_credentials
+from ..redaction.places import carries_credentials
 from ..settings import is_loopback, origin_of, variable
 from ..tracebacks import clear_locals, hide_frames, without_traceback
 from .body import Body

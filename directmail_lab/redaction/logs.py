@@ -1,0 +1,65 @@
+"""Redact what is logged while a session has a key."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable
+from typing import Final
+
+from .key import REDACTED
+from .places import mask_header
+
+_CORES: Final = ("httpcore", "httpcore2")  # of httpx and of its fork httpx2
+_ROOTS: Final = ("directmail_lab", "httpx", "httpx2", "urllib3", *_CORES)
+_CORE_PARTS: Final = ("connection", "http11", "http2", "proxy", "socks")
+GUARDED_LOGGERS: Final = (
+    *_ROOTS,
+    "urllib3.connectionpool",
+    *(f"{core}.{part}" for core in _CORES for part in _CORE_PARTS),
+)
+"""The loggers that get addresses, headers or errors of requests. Their children get them, too."""
+
+# httpcore logs headers as pairs of bytes: (b'Cookie', b'…').
+_LOGGED_HEADER = re.compile(r"(b?(['\"])([\w-]{1,99})\2, b?)(['\"]).*?(?:\4(?=[,)\]])|$)", re.M)
+
+
+def _logged_header(match: re.Match[str]) -> str:
+    is_credential = mask_header(match[3]) != ""
+    return f"{match[1]}{match[4]}{REDACTED}{match[4]}" if is_credential else match[0]
+
+
+def guard_logs(redacted: Callable[[str], str]) -> Callable[[], None]:
+    """Redact what the guarded loggers log from now on; return a function that ends this.
+
+    ``redacted`` is `Redactor.text`. Each call adds its own filter, so sessions may overlap and end
+    in any order.
+    """
+
+    def redact(record: logging.LogRecord) -> bool:
+        # httpcore logs bytes and tuples of them as arguments, so the whole message is redacted.
+        try:
+            message = record.getMessage()
+        except (TypeError, ValueError):
+            message = f"{record.msg} {record.args}"
+        record.msg = redacted(_LOGGED_HEADER.sub(_logged_header, message))
+        record.args = ()
+        if record.exc_info and record.exc_info[0] is not None:
+            record.exc_text = logging.Formatter().formatException(record.exc_info)
+            record.exc_info = None
+        # Not only if it was formatted here: the filter of another session may have done so.
+        record.exc_text = record.exc_text and redacted(record.exc_text)
+        record.stack_info = record.stack_info and redacted(record.stack_info)
+        return True
+
+    # Child loggers do not inherit a filter.
+    below = (name for name in list(logging.root.manager.loggerDict) if name.split(".")[0] in _ROOTS)
+    loggers = [logging.getLogger(name) for name in {*GUARDED_LOGGERS, *below}]
+    for logger in loggers:
+        logger.addFilter(redact)
+
+    def end() -> None:
+        for logger in loggers:
+            logger.removeFilter(redact)
+
+    return end
