@@ -1,15 +1,23 @@
-"""The interactions that the benchmarks record, load and replay."""
+"""What the benchmarks record, load and replay, from where, and beside which libraries."""
 
 from __future__ import annotations
 
+import multiprocessing
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import httpx
+import pytest
 from cassette_samples import BASE_URL, answered, get
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
+    from multiprocessing.connection import Connection
+    from pathlib import Path
+
     from directmail_lab.exchange.values import Interaction
 
 ME: Final = f"{BASE_URL}/v1/users/me"
@@ -49,3 +57,32 @@ def mocked() -> httpx.MockTransport:
     """Return a transport that calls a function, which is the least a response can cost."""
     headers = dict(polled().response.headers)
     return httpx.MockTransport(lambda _: httpx.Response(200, headers=headers, content=BODY))
+
+
+@contextmanager
+def served(make: Callable[[], Any]) -> Iterator[tuple[str, str]]:
+    """Start a service in another process, for the time of this one; give its address and key."""
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=_serve, args=[make, theirs])
+    process.start()
+    yield ours.recv()
+    ours.send(None)
+    process.join()
+
+
+def _serve(make: Callable[[], Any], pipe: Connection) -> None:
+    with make() as service:
+        pipe.send((service.base_url, getattr(service, "api_key", "")))
+        pipe.recv()
+
+
+def cassette_of(library: str, path: Path) -> AbstractContextManager[object]:
+    """Return another library's cassette, which records if there is no file yet, or replays."""
+    if library == "dvd-rw":
+        reason = "dvd-rw is not installed: it needs Python 3.12"
+        loader = pytest.importorskip("dvd_rw.loader", reason=reason)
+        cassette: AbstractContextManager[object] = loader.DVDLoader(path)
+    else:
+        cassette = pytest.importorskip(library).use_cassette(str(path), record_mode="once")
+    return cassette

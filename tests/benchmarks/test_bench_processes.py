@@ -1,4 +1,4 @@
-"""What whole processes cost: a process that replays, a suite of tests of one request, a browser.
+"""What whole processes cost: each start, a suite of tests of one request, a browser.
 
 CPU time of the child processes, with all that they import.
 """
@@ -9,13 +9,14 @@ import resource
 import subprocess
 import sys
 import time
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pytest
 from cassette_samples import BASE_URL, recorded, theirs
 from polled import BODY, different
 
-import directmail_lab as dm
 from directmail_lab.cassettes import read_cassette
 from directmail_lab.questions.audit import audit
 from directmail_lab.widgets import browser_data
@@ -23,7 +24,6 @@ from directmail_lab.widgets.browser import browse
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from conftest import Turns
     from pytest_benchmark.fixture import BenchmarkFixture
@@ -45,6 +45,37 @@ def test(FIXTURE, i):
 """
 
 
+PLAIN: Final = ("-p", "no:cassetter", "-p", "no:cacheprovider", "-c", "/dev/null", "--rootdir", ".")
+EMPTY_SUITE: Final = ("-m", "pytest", "-q", *PLAIN, "test_nothing.py")
+# What is run, by what it is compared with, and the goal.
+STARTS: Final[dict[str, tuple[dict[str, tuple[str, ...]], dict[str, str]]]] = {
+    "import": (
+        {
+            "python": ("-c", "pass"),
+            "import directmail_lab": ("-c", "import directmail_lab"),
+            "--version": ("-m", "directmail_lab", "--version"),
+            "--help": ("-m", "directmail_lab", "--help"),
+        },
+        {"import directmail_lab": "+50,000 us", "--version": "300,000 us"},
+    ),
+    "the first me()": (
+        {
+            "pandas and httpx": ("-c", "import pandas, httpx"),
+            "replayed": ("-c", "import directmail_lab as dm; dm.replay('tour'); dm.me()"),
+            "me --cassette": ("-m", "directmail_lab", "me", "--cassette", "tour"),
+        },
+        {"replayed": "+100,000 us"},
+    ),
+    "pytest": (
+        {
+            "without the plugin": (*EMPTY_SUITE, "-p", "no:directmail_lab"),
+            "with it, unused": EMPTY_SUITE,
+        },
+        {"with it, unused": "+50,000 us"},
+    ),
+}
+
+
 def children_s() -> float:
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
@@ -61,26 +92,25 @@ def run(*arguments: str) -> None:
     subprocess.run([sys.executable, *arguments], check=True, stdout=subprocess.DEVNULL)
 
 
-def test_a_process(in_turns: Turns, tour: Path) -> None:
-    """One that imports, replays and calls `me`, beside one that imports pandas and httpx."""
-    ours = "import directmail_lab as dm; dm.replay('tour'); dm.me()"
-    calls = {
-        "pandas and httpx": lambda: run("-c", "import pandas, httpx"),
-        "ours": lambda: run("-c", ours),
-    }
-    in_turns(calls, {"ours": "+100,000 us"}, rounds=7, timer=children_s)
+@pytest.mark.parametrize("name", STARTS)
+def test_a_start(in_turns: Turns, tour: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """What a process takes before it does anything."""
+    monkeypatch.chdir(tour.parents[1])
+    Path("test_nothing.py").write_text("def test():\n    pass\n")
+    commands, goals = STARTS[name]
+    calls = {each: partial(run, *arguments) for each, arguments in commands.items()}
+    in_turns(calls, goals, rounds=7, timer=children_s)
 
 
 def test_a_suite(in_turns: Turns, tmp_path: Path) -> None:
     """Each of 400 tests replays a cassette of its own."""
-    plain = ("-p", "no:cassetter", "-p", "no:cacheprovider", "-c", "/dev/null", "--rootdir", ".")
     for fixture in ("mock", "directmail"):
         (tmp_path / f"test_{fixture}.py").write_text(ONE_REQUEST.replace("FIXTURE", fixture))
     for number, each in enumerate(different(TESTS)):
         recorded(tmp_path / f"cassettes/test_directmail/test[{number}].yaml", each)
 
     def suite(fixture: str) -> None:
-        run("-m", "pytest", "-q", *plain, str(tmp_path / f"test_{fixture}.py"))
+        run("-m", "pytest", "-q", *PLAIN, str(tmp_path / f"test_{fixture}.py"))
 
     calls = {"MockTransport": lambda: suite("mock"), "ours": lambda: suite("directmail")}
     in_turns(calls, {"ours": "1.10"}, rounds=6, requests=TESTS, timer=children_s)
@@ -98,17 +128,6 @@ def test_the_first_rows_of_ten_thousand(benchmark: BenchmarkFixture, tmp_path: P
         return len(response["rows"])
 
     assert benchmark.pedantic(first_rows, rounds=5) == 1000
-
-
-@pytest.mark.benchmark(group="questions", timer=time.process_time)
-@pytest.mark.parametrize("question", ["read", "rate_limits", "interactions", "findings", "openapi"])
-def test_queries_on_a_hundred_thousand_interactions(
-    benchmark: BenchmarkFixture, tmp_path: Path, question: str
-) -> None:
-    """What each takes in times of opening the file, which all of them do first."""
-    path = recorded(tmp_path / "tour.yaml", *different(100_000))
-    ask = read_cassette if question == "read" else getattr(dm, question)
-    benchmark.pedantic(ask, [path], rounds=2)
 
 
 @pytest.mark.benchmark(group="audit", timer=time.process_time)

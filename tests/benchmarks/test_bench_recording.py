@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import multiprocessing
 import sys
 import time
 import tracemalloc
@@ -20,8 +19,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import httpx
 import pytest
-from cassette_samples import BASE_URL, answered, post, recorded
-from polled import KEY, polled
+from cassette_samples import BASE_URL, answered, opened, post, recorded
+from polled import KEY, cassette_of, different, polled, served
 
 import directmail_lab as dm
 from directmail_lab import Session
@@ -33,7 +32,6 @@ from directmail_lab.widgets.browser_data import rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from multiprocessing.connection import Connection
     from pathlib import Path
 
     from conftest import Turns
@@ -53,22 +51,11 @@ ROWS: Final[dict[str, tuple[dict[str, Any], bool, str]]] = {
 GOALS: Final = {name: goal for name, (_, _, goal) in ROWS.items()}
 
 
-def serve(pipe: Connection) -> None:
-    with stand_in(limit=10**9, limits={}) as service:
-        pipe.send((service.base_url, service.api_key))
-        pipe.recv()
-
-
 @pytest.fixture(scope="module")
 def account() -> Iterator[tuple[str, str]]:
     """The address of a service in another process, and its key."""
-    context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe()
-    process = context.Process(target=serve, args=[theirs])
-    process.start()
-    yield ours.recv()
-    ours.send(None)
-    process.join()
+    with served(partial(stand_in, limit=10**9, limits={})) as account:
+        yield account
 
 
 @pytest.fixture
@@ -127,6 +114,39 @@ def test_a_request_by_50_tasks(
             runner.run(client.aclose())
 
 
+@pytest.mark.parametrize("library", ["vcr", "cassetter", "dvd-rw"])
+def test_recording_by_other_libraries(
+    in_turns: Turns, account: tuple[str, str], tmp_path: Path, library: str
+) -> None:
+    """A hundred requests, from opening a new cassette to closing it, which is when most write."""
+    our_path, their_path = tmp_path / "ours.yaml", tmp_path / "theirs.yaml"
+    address = addresses()
+
+    def send(client: httpx.Client) -> None:
+        for _ in range(100):
+            client.get(next(address))
+
+    def plain() -> None:
+        with httpx.Client(base_url=account[0], auth=(account[1], "")) as client:
+            send(client)
+
+    def ours() -> None:
+        with Session(*account, pace="off") as session:
+            session.record(our_path)
+            send(session.client)
+
+    def theirs() -> None:
+        with cassette_of(library, their_path):
+            plain()
+
+    def before() -> None:
+        our_path.unlink(missing_ok=True)
+        their_path.unlink(missing_ok=True)
+
+    calls = {"httpx": plain, "ours": ours, library: theirs}
+    in_turns(calls, {}, rounds=10, requests=100, before=before)
+
+
 def test_a_monitored_session_does_not_slow_down(account: tuple[str, str], tmp_path: Path) -> None:
     """Ten requests, and what the monitor and the list then show: as many steps after 10,000."""
     steps: dict[int, int] = {}
@@ -179,6 +199,39 @@ def test_recording_into_a_cassette_of(
 
     assert grown_bytes < 100_000
     assert recorded > size + 1000
+
+
+def test_replacing_ten_thousand(in_turns: Turns, tmp_path: Path) -> None:
+    """In update mode, beside as many new ones; and with the close, which writes the file anew."""
+    size = 10_000
+    old, new = tmp_path / "old.yaml", tmp_path / "new.yaml"
+    written = [replace(each, recorded_at=datetime.now(UTC)) for each in different(size)]
+    cassettes: dict[Path, Cassette] = {}
+
+    def record(path: Path) -> None:
+        cassettes[path] = opened(path, "update")
+        for each in written:
+            cassettes[path].record(each)
+
+    def replace_and_close() -> None:
+        record(old)
+        cassettes[old].close()
+
+    def before() -> None:
+        for cassette in cassettes.values():
+            cassette.close()
+        new.unlink(missing_ok=True)
+        recorded(old, *different(size))
+
+    calls = {
+        "new": lambda: record(new),
+        "replaced, and closed": replace_and_close,
+        "replaced": lambda: record(old),
+    }
+    in_turns(calls, {}, rounds=5, requests=size, before=before)
+    before()
+
+    assert len(read_cassette(old)) == size
 
 
 @pytest.mark.benchmark(timer=time.process_time)
