@@ -216,6 +216,14 @@ def test_what_a_person_pasted_is_redacted_when_it_is_read_and_written(ours: Path
     assert "live_8fK2" not in ours.read_text()
 
 
+def test_an_indentation_that_an_edit_broke_is_to_be_corrected_first(ours: Path) -> None:
+    """The error names the line. A repair would cut out the interaction."""
+    ours.write_text(opened_text(ours).replace("\n  response:", "\n response:", 1))
+
+    with pytest.raises(CassetteFormatError, match=r"in line \d+.*If you edited it, correct that"):
+        opened(ours, "none")
+
+
 @pytest.mark.parametrize(
     "tail", [b"\0" * 40 + b"\n", b"- request: {\n", b"}\n", b"- a\n- b\n", b"\xff\xfe\n", b"{[\n"]
 )

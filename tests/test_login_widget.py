@@ -129,6 +129,15 @@ def test_a_failing_service_is_distinguished_from_a_wrong_key(
     assert problem["field"] != "key"
 
 
+def test_a_refusal_quotes_the_response_that_no_session_keeps(page: Page, service: StandIn) -> None:
+    """Nobody is signed in after it, so that `interactions` cannot show the response."""
+    with service.fault(status=502, html=True):
+        hint = page.sign_in()["problem"]["hint"]
+
+    assert "The response begins: <" in hint
+    assert "interactions(" not in hint
+
+
 def test_an_unexpected_error_is_reported_without_its_own_text() -> None:
     """The error's own text may contain anything, also the key."""
     problem = explain(ZeroDivisionError(f"of {SECRET}"))

@@ -537,7 +537,9 @@ def _not_a_cassette(data: bytes, path: Path, why: str) -> CassetteFormatError:
             f"Keep one side: git checkout --ours {path.name} (or --theirs).",
         )
     if _OURS in data:
-        return CassetteFormatError(f"{path} is damaged. {why}", _REPAIR.format(path))
+        # A repair would cut out the interaction that an edit broke.
+        advice = f"If you edited it, correct that. If not: {_REPAIR.format(path)}"
+        return CassetteFormatError(f"{path} is damaged. {why}", advice)
     return CassetteFormatError(f"{path} is not a cassette. {why}", is_cassette=False)
 
 

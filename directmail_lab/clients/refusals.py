@@ -25,6 +25,7 @@ _ADVICE: Final = {
     500: "The service, or a gateway before it, failed: try again later.",
 }
 
+SEE_WHOLE: Final = " To see the whole response: "
 _EXCERPT: Final = 200
 _SEARCHED_BYTES: Final = 4096
 
@@ -59,7 +60,7 @@ def service_error(
     if status == 429:
         advice += _renewal(response)
     if response.content and not said and received.number:
-        advice += f" To see the whole response: interactions(number={received.number})."
+        advice += f"{SEE_WHOLE}interactions(number={received.number})."
     kind = UnauthorizedError if status in (401, 403) else ServiceError
     # The key is searched in more than is shown, so that one at the excerpt's end is found.
     searched = decode_text(response.content[:_SEARCHED_BYTES], response.charset_encoding)

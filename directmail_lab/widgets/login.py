@@ -12,6 +12,7 @@ from weakref import WeakKeyDictionary
 
 from .. import credentials, errors, settings
 from ..cassettes import MemoryRecording, cassettes_by_name
+from ..clients.refusals import SEE_WHOLE
 from ..credentials import ApiKey, typed_api_key
 from ..current import connect, current_session, logout, record_without_key
 from ..display import plural
@@ -363,6 +364,10 @@ def explain(error: BaseException) -> dict[str, str]:
     }
     text = getattr(error, "what", "")
     hint = getattr(error, "advice", "")
+    if isinstance(error, errors.ServiceError) and SEE_WHOLE in hint:
+        # Nobody is signed in: `interactions` would fail, or show another session's request.
+        excerpt = " ".join(error.excerpt.split())
+        hint = f"{hint.partition(SEE_WHOLE)[0]} The response begins: {excerpt}"
     if isinstance(error, KeyboardInterrupt):
         text = "Interrupted: nobody is signed in."
     elif isinstance(error, errors.UnauthorizedError):
