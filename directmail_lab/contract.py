@@ -27,6 +27,3 @@ TYPICAL_WINDOW_S: Final = 60.0
 
 # Not from service.md: public test data. Only a stand-in on this machine accepts this key.
 STAND_IN_KEY: Final = "DEMO_7Qm2Xr9LwT4bZk"
-
-# RFC 9110, section 9.2.1: methods that change nothing. Every other one is a write.
-SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})

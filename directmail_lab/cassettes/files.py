@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final, Literal, final
+from typing import Any, Final, Literal, final, get_args
 from urllib.parse import urlsplit
 
 from ..arguments import Like
@@ -40,6 +40,8 @@ from .layout import Line
 from .library import Version, is_locked, version_of
 from .lines import LineReader, Lines, line_of_interaction
 from .recording import Recording
+
+_ForeignLayout = Literal["vcrpy", "json", "har"]
 
 MAX_FILE_BYTES: Final = 256 * 1024**2
 _CHANGED: Final = "it was changed after its recording was closed"
@@ -92,15 +94,12 @@ class Foreign(Hidden, Sequence[Interaction]):
         """Return a request without its body."""
         return self.__heads[index]
 
-    def has_body(self, index: int) -> bool:
-        return bool(self.__recorded[index].request.body)
-
     def original(self, index: int) -> Interaction:
         """Return an interaction with its credentials."""
         return self.__recorded[index]
 
-    def lines(self) -> Iterator[Line]:
-        """Yield what an index needs of each interaction."""
+    def addresses(self) -> Iterator[Line]:
+        """Yield method and address of each interaction, and which attempt it is."""
         for each, request in zip(self.__recorded, self.__heads, strict=True):
             yield line_of_interaction(replace(each, request=request))
 
@@ -152,7 +151,7 @@ class FileRecording(Recording):
     base_url: str | None = None
     problem: str | None = None
     path: Path | None = None
-    layout: Literal["lines", "vcrpy", "json", "har", "empty"] = "empty"
+    layout: _ForeignLayout | Literal["lines", "empty"] = "empty"
     metadata: dict[str, Any] = field(default_factory=dict, repr=False)
     clean_bytes: int = field(default=0, repr=False)
     is_compact: bool = True
@@ -165,7 +164,7 @@ class FileRecording(Recording):
     @property
     def is_third_party(self) -> bool:
         """Whether another program wrote the file."""
-        return self.layout in ("vcrpy", "json", "har")
+        return self.layout in get_args(_ForeignLayout)
 
     @property
     def base_urls(self) -> tuple[str, ...]:
@@ -276,11 +275,8 @@ class FileRecording(Recording):
         recorded = self.interactions
         if isinstance(recorded, Lines):
             return recorded.is_bare(index)
-        if isinstance(recorded, Foreign):
-            has_body = recorded.has_body(index)
-        else:
-            has_body = bool(recorded[index].request.body)
-        return not has_body and self.header_of(index, "range") is None
+        whole = recorded.original(index) if isinstance(recorded, Foreign) else recorded[index]
+        return not whole.request.body and self.header_of(index, "range") is None
 
     def header_of(self, index: int, name: str) -> str | None:
         """Return a header of a request by the index of its interaction."""
@@ -299,10 +295,8 @@ class FileRecording(Recording):
     def addresses(self) -> Iterable[Line]:
         """Return the method, the address and the attempt of each interaction."""
         recorded = self.interactions
-        if isinstance(recorded, Lines):
+        if isinstance(recorded, Lines | Foreign):
             return recorded.addresses()
-        if isinstance(recorded, Foreign):
-            return recorded.lines()
         return map(line_of_interaction, recorded)
 
 
@@ -333,7 +327,7 @@ def parse_cassette(data: bytes, path: Path, progress: Progress = lambda _: None)
     return _parse_whole(data, path, progress) if ours is None else ours
 
 
-def look_into(path: Path) -> FileRecording | None:
+def read_if_ours(path: Path) -> FileRecording | None:
     """Return the recording in a file, or None if it is not exactly in our layout.
 
     This is quick. Reading another file takes up to a millisecond for each interaction.
@@ -468,14 +462,14 @@ def read_as_written(data: bytes, path: Path) -> tuple[Sequence[Interaction], str
 
 def _parse_whole(data: bytes, path: Path, progress: Progress) -> FileRecording:
     """Return a recording of another layout, or one that a person edited, without credentials."""
-    left = layout.without_replaced(_with_line_feeds(data)) if _MARK in data else data
-    if left is None:
+    kept = layout.without_replaced(_with_line_feeds(data)) if _MARK in data else data
+    if kept is None:
         raise CassetteFormatError(
             f"{path} was edited before its recording was closed: which responses were replaced is "
             "not certain.",
             _REPAIR.format(path),
         )
-    kind, metadata, interactions, problem = _load_whole(left, path, progress)
+    kind, metadata, interactions, problem = _load_whole(kept, path, progress)
     recording = foreign_recording(interactions, path, kind, metadata)
     recorded_with = str(recording.metadata.get("recorded_with"))
     if kind == "vcrpy" and recorded_with.startswith(layout.WRITER):
@@ -487,7 +481,7 @@ def _parse_whole(data: bytes, path: Path, progress: Progress) -> FileRecording:
 def foreign_recording(
     interactions: list[Interaction],
     path: Path,
-    kind: Literal["json", "vcrpy", "har"] = "vcrpy",
+    kind: _ForeignLayout = "vcrpy",
     metadata: object = None,
 ) -> FileRecording:
     """Return the recording of another program's interactions."""
@@ -510,7 +504,7 @@ def foreign_recording(
 
 def _load_whole(
     data: bytes, path: Path, progress: Progress = lambda _: None
-) -> tuple[Literal["json", "vcrpy", "har"], object, list[Interaction], str | None]:
+) -> tuple[_ForeignLayout, object, list[Interaction], str | None]:
     """Return the layout, the metadata, the interactions with their credentials, and a problem."""
     if path.suffix.lower() == ".har":
         from .har import read_har
@@ -525,7 +519,8 @@ def _load_whole(
         raise _not_a_cassette(data, path, "It is not UTF-8 text.") from None
     except CassetteFormatError as error:
         raise _not_a_cassette(data, path, error.what) from None
-    return "json" if text.lstrip().startswith("{") else "vcrpy", metadata, interactions, None
+    kind: _ForeignLayout = "json" if text.lstrip().startswith("{") else "vcrpy"
+    return kind, metadata, interactions, None
 
 
 def _not_a_cassette(data: bytes, path: Path, why: str) -> CassetteFormatError:

@@ -11,9 +11,8 @@ from typing import Any, Final
 from urllib.parse import parse_qsl, unquote_plus, urlencode
 
 from ..arguments import Like, argument_error, check_choice, check_names
-from ..contract import SAFE_METHODS
 from ..exchange.bodies import declared_charset, read_json, read_multipart, unpack
-from ..exchange.values import Request, header
+from ..exchange.values import SAFE_METHODS, Request, header
 
 Matcher = Callable[[Any, Any], object]
 

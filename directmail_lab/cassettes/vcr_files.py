@@ -19,7 +19,7 @@ from io import BytesIO
 from itertools import chain
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, NoReturn
 from unittest.mock import patch
 
 import yaml
@@ -128,11 +128,12 @@ class _Loader(yamlserializer._CassetteLoader):  # type: ignore[misc]
 
 def _text_of_istr(loader: _Loader, _: str, node: yaml.Node) -> Any:
     """Return the text of multidict's type for a header's name, which aiohttp's requests have."""
-    is_list = isinstance(node, yaml.SequenceNode) and len(node.value) == 1
-    return loader.construct_object(node.value[0] if is_list else _unsafe(loader, node))
+    if not isinstance(node, yaml.SequenceNode) or len(node.value) != 1:
+        _unsafe(loader, node)
+    return loader.construct_object(node.value[0])
 
 
-def _unsafe(_: _Loader, node: yaml.Node) -> Any:
+def _unsafe(_: _Loader, node: yaml.Node) -> NoReturn:
     tag = node.tag.replace("tag:yaml.org,2002:", "!!")
     raise CassetteFormatError(
         f"The tag {tag} in line {node.start_mark.line + 1} would build an object, which is not "
@@ -172,17 +173,20 @@ def load_cassette_text(
     if text.lstrip().startswith("{"):
         with suppress(ValueError, RecursionError):
             document = jsonserializer.deserialize(text)
-    document = load_yaml(text, progress) if document is None else document
+    if document is None:
+        document = load_yaml(text, progress)
     members = document if isinstance(document, dict) else {}
-    entries = members.get("interactions", "none")
-    if not isinstance(entries, list | None):
+    entries = members.get("interactions", False)
+    if entries is None:  # as YAML reads `interactions:` without a list
+        entries = []
+    if not isinstance(entries, list):
         raise CassetteFormatError("It has no list of interactions.")
     interactions = []
     with _unlogged(), uncollected():
-        for number, entry in enumerate(entries or [], 1):
+        for number, entry in enumerate(entries, 1):
             interactions.append(_interaction(entry, number))
             if number % _TOLD_INTERACTIONS == 0:
-                progress(_TOLD_INTERACTIONS * (1 - _COMPOSING) / len(entries or []))
+                progress(_TOLD_INTERACTIONS * (1 - _COMPOSING) / len(entries))
     return members.get("recording") or members.get("metadata") or {}, interactions
 
 
@@ -313,13 +317,15 @@ def _interaction(entry: Mapping[str, Any], number: int) -> Interaction:
     try:
         response = _response(entry)
         attempt = entry.get("attempt")
+        if type(attempt) is not int or not 1 <= attempt <= 999:
+            attempt = 1
         return check_interaction(
             Interaction(
                 _request(_vcr_request_of(entry["request"])),
                 response,
                 recorded_at_of(entry.get("recorded_at")) or _date_of(response),
                 elapsed_s_of(entry.get("elapsed_s")),
-                attempt if type(attempt) is int and 1 <= attempt <= 999 else 1,
+                attempt,
                 entry.get("fallback") is True,
             )
         )

@@ -18,7 +18,7 @@ from ..cassettes import (
     find_cassette,
     read_cassette,
 )
-from ..cassettes.files import look_into
+from ..cassettes.files import read_if_ours
 from ..cassettes.library import SUFFIXES, is_folder, stays_in, typed_path
 from ..display import ProgressBar, plural
 from ..errors import CassetteError
@@ -78,7 +78,7 @@ def list_(
 def _count_and_day(path: Path) -> tuple[int | None, str | None]:
     """Return how many interactions a cassette has, and the day on which the last was recorded."""
     with suppress(CassetteError):
-        recording = look_into(path)
+        recording = read_if_ours(path)
         if recording is not None and len(recording):
             at = recording.interaction(len(recording)).recorded_at
             return len(recording), f"{at:%Y-%m-%d}" if at else None

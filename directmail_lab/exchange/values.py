@@ -14,7 +14,6 @@ from importlib.util import find_spec
 from typing import Final, Literal, get_args
 from urllib.parse import parse_qsl, urlsplit
 
-from ..contract import SAFE_METHODS
 from ..errors import CassetteFormatError
 
 Headers = tuple[tuple[str, str], ...]
@@ -45,6 +44,9 @@ LEFT: Final = "left"
 
 TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 """The valid names of headers (RFC 9110, section 5.6.2)."""
+
+SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+"""Methods that change nothing (RFC 9110, section 9.2.1). Every other one is a write."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -201,16 +201,17 @@ def _folders(file: Path, name: str) -> tuple[Path, Path]:
 def cassette_path(node: Node, cassette: str | Path | None) -> Path:
     """Return the file of a named cassette, or of the own cassette of a test or a module."""
     folders = cassette_folders(node)
-    own = folders[0]
+    folder = folders[0]
     mark = node.get_closest_marker(DEFAULT_MARK)
     if cassette is None and mark and mark.args:
-        cassette = (own / mark.args[0]).absolute()
+        cassette = (folder / mark.args[0]).absolute()
     if isinstance(cassette, Path):
         from ..cassettes.library import file_of
 
-        own = node.path.parent / cassette
-        if not own.is_dir():
-            return file_of(own)
+        # In a folder, each test has its own file.
+        folder = node.path.parent / cassette
+        if not folder.is_dir():
+            return file_of(folder)
     elif cassette is not None:
         from ..cassettes.library import find_cassette, new_cassette_path
         from ..errors import NotRecordedError
@@ -219,8 +220,8 @@ def cassette_path(node: Node, cassette: str | Path | None) -> Path:
             return find_cassette(cassette, folders)
         return new_cassette_path(cassette, folders[1:])
     if isinstance(node, pytest.Module):
-        return _there(own / "directmail_session")
-    return _own(node, own)
+        return _with_suffix(folder / "directmail_session")
+    return _own_file(node, folder)
 
 
 def own_name(node: pytest.Item, of_class: str = "__qualname__") -> str:
@@ -229,19 +230,19 @@ def own_name(node: pytest.Item, of_class: str = "__qualname__") -> str:
     return node.name if test_class is None else f"{getattr(test_class, of_class)}.{node.name}"
 
 
-def _own(node: pytest.Item, folder: Path) -> Path:
+def _own_file(node: pytest.Item, folder: Path) -> Path:
     """Return a test's own file, ``Class.test[parameters].yaml``, or else that of pytest-recording.
 
     In both names, characters that a path cannot have are replaced. The file that pytest-recording
     would use is not returned if it is another test's own file.
     """
-    path = _there(folder / _file_name(own_name(node)))
+    path = _with_suffix(folder / _file_name(own_name(node)))
     if path.exists():
         return path
     by_vcr = re.sub(r"[<>?%*:|\"'/\\]", "-", own_name(node, "__name__"))
     if (node.path, by_vcr) in node.config.stash[NAMES]:
         return path
-    theirs = _there(folder / by_vcr)
+    theirs = _with_suffix(folder / by_vcr)
     # For a name that is too long, `Path.exists` would raise an error.
     return theirs if os.path.exists(theirs) else path  # noqa: PTH110
 
@@ -257,7 +258,7 @@ def _file_name(name: str) -> str:
     return safe
 
 
-def _there(path: Path) -> Path:
+def _with_suffix(path: Path) -> Path:
     """Return a path with ``.yaml``, or with ``.yml`` or ``.json`` if only such a file exists."""
     files = (f"{path}{suffix}" for suffix in (".yaml", ".yml", ".json"))
     return Path(next(filter(os.path.exists, files), f"{path}.yaml"))

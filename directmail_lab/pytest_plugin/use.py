@@ -148,7 +148,7 @@ class Use:
     @property
     def command(self) -> str:
         """The command that records the test again, with its writes if it has any."""
-        from ..contract import SAFE_METHODS
+        from ..exchange.values import SAFE_METHODS
 
         methods = {each.request.method for each in self.cassette.recording()}
         methods |= {error.request.partition(" ")[0] for error in self.refused}
@@ -259,10 +259,10 @@ def read_recording(path: Path, deserialize: Callable[[Any], Any] | None) -> File
 
     if deserialize is None:
         return read_cassette(path)
-    from ..cassettes.files import foreign_recording, look_into
+    from ..cassettes.files import foreign_recording, read_if_ours
     from ..cassettes.vcr_files import interactions_of_suite
 
-    ours = look_into(path)
+    ours = read_if_ours(path)
     if ours is not None:
         return ours
     return foreign_recording(interactions_of_suite(path, deserialize), path)

@@ -117,8 +117,8 @@ def _fields(objects: Sequence[dict[str, object]]) -> dict[str, list[tuple[str, o
     """
     members = [member for each in objects for member in each.items()]
     names = {name for name, _ in members}
-    are_all_different = len(names) == len(members) >= 3 and len(objects) >= 3
-    are_values = are_all_different or len(names) > _MOST_NAMES
+    is_each_different = len(names) == len(members) and min(len(names), len(objects)) >= 3
+    are_values = is_each_different or len(names) > _MOST_NAMES
     keys = {name: ANY_NAME if are_values or is_value(name) else name for name in names}
     return grouped(members, lambda member: keys[member[0]])
 
