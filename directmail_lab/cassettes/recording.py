@@ -180,7 +180,8 @@ class Recording(ABC):
         return base_path(self.base_url or "")
 
     def _check_number(self, number: int) -> None:
-        if not (isinstance(number, Integral) and 1 <= number <= len(self)):
+        is_whole = type(number) is int or isinstance(number, Integral)  # the latter takes long
+        if not (is_whole and 1 <= number <= len(self)):
             count = plural(len(self), "interaction")
             raise CassetteError(
                 f"There is no interaction {number} in {self.name}: it has {count}, numbered from 1."

@@ -10,6 +10,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from decimal import Decimal
+from functools import cache
 from textwrap import shorten
 from typing import Any, Final, Literal, NamedTuple
 from urllib.parse import parse_qsl
@@ -70,13 +71,18 @@ def read_json(
     if text is None:
         return None, "is neither UTF-8 nor in the character set that it declares"
     try:
-        # int() refuses NaN and Infinity.
-        body = json.loads(redacted(text), parse_float=parse_float, parse_constant=int)
+        body = _decoder(parse_float).decode(redacted(text))
     except json.JSONDecodeError as error:
         return None, f"is not JSON (from line {error.lineno}, column {error.colno} on)"
     except (ValueError, RecursionError):
         return None, "has NaN, Infinity or an endless number, or is nested deeper than can be read"
     return body, None
+
+
+@cache
+def _decoder(parse_float: Callable[[str], float]) -> json.JSONDecoder:
+    # int() refuses NaN and Infinity.
+    return json.JSONDecoder(parse_float=parse_float, parse_constant=int)
 
 
 def leaves(
@@ -355,17 +361,19 @@ def unpack(body: bytes, coding: str | None = None) -> bytes:
         a few words, and quotes nothing of the body.
     """
     # x-gzip is gzip (RFC 9110, section 8.4.1.3).
-    listed = re.findall(r"[\w-]+", (coding or "").lower().replace("x-gzip", "gzip"))
+    text = (coding or "").lower().replace("x-gzip", "gzip")
+    listed = re.findall(r"[\w-]+", text) if text else []
     names = [name for name in listed if name != "identity"]
     for _ in range(_MAX_CODINGS + 1):
         if len(body) > MAX_UNPACKED_BYTES:
             raise TooLargeError("larger than 64 MB")
         if names:
             name = names.pop()
+        elif body.startswith(tuple(_MAGIC.values())):
+            name = "gzip" if body.startswith(_MAGIC["gzip"]) else "zstd"
         else:
-            found = (each for each, magic in _MAGIC.items() if body.startswith(magic))
-            name = next(found, "")
-        if not name or not body.startswith(_MAGIC.get(name, b"")) or plain_text(body) is not None:
+            return body
+        if not body.startswith(_MAGIC.get(name, b"")) or plain_text(body) is not None:
             return body
         body = _open(body, name)
     raise ValueError("compressed more than twice")

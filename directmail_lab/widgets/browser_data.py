@@ -419,8 +419,7 @@ def table(recording: Recording, number: int) -> dict[str, Any]:
     response = response_of(recording, number)
     body, _ = read_json(response.content, response.charset_encoding)
     whole = frame(response, record_path=only_list(body) or "auto", on_error="keep")
-    first = whole.iloc[:_TABLE_ROWS].astype(object)
-    values = first.mask(first.isna(), "").to_numpy()
+    values = whole.iloc[:_TABLE_ROWS].to_numpy(object, na_value="")
     columns = [list(map(_cell, column)) for column in values.T]
     order = sorted(range(len(columns)), key=lambda at: len(set(columns[at])) == 1)
     shown = order[:_TABLE_COLUMNS]
