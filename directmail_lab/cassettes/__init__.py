@@ -2,9 +2,10 @@
 
 - `library` finds the file for a name, and locks it.
 - `recording` defines what questions are asked of. `files` reads a recording from a file: in our
-  layout itself, in vcrpy's through `vcr_files`, and in HAR through `har`. `memory` keeps the
-  recording of a session.
-- `cassette` is an open cassette, which replays or records as its record mode says.
+  layout through `lines`, in vcrpy's through `vcr_files`, and in HAR through `har`. `memory` keeps
+  the recording of a session.
+- `cassette` is an open cassette, which replays or records as its record mode says. `users` says
+  whether it was recorded as another user.
 - `player` decides which recorded response comes next for a request. `matching` says which parts of
   two requests are compared, and `mismatch` which of them differ.
 - `recorder` appends interactions to a file through `writer`; `layout` defines its lines.

@@ -36,7 +36,7 @@ from .earlier_runs import unfinished_files
 from .files import FileRecording, read_cassette
 from .library import cassette_name, find_cassette, new_cassette_path
 from .matching import Matching
-from .player import Call, Player
+from .player import Attempts, Player
 from .recorder import Begun, Ending, Recorder, Written, open_recorder
 from .users import User, differing, recorded_user, shows_user, user_in
 
@@ -293,7 +293,7 @@ class Cassette:
         """Say that a replay was read to the end of a body whose recording stopped before it."""
         self.on_early_end(f"{played.request.method} {self._recording.path_of(played.request)}")
 
-    def _is_new_failure(self, attempts: Call) -> bool:
+    def _is_new_failure(self, attempts: Attempts) -> bool:
         """Return whether no whole response came, if these attempts were not played yet."""
         if self._player.played[attempts[0]]:
             return False

@@ -19,9 +19,9 @@ from ..redaction import Redactor
 from .files import FileRecording, read_cassette
 from .library import Version, version_of
 from .matching import Matching
-from .player import Call, Player
+from .player import Attempts, Player
 
-Key = tuple[Call, int, bool, bool]
+Key = tuple[Attempts, int, bool, bool]
 """The first old response to a request, how many there are, and what the new response is.
 
 That is whether it is a fallback, and whether it refuses a write.
@@ -94,7 +94,7 @@ class EarlierRuns:
         """Return how many interactions of earlier runs were not replaced."""
         return self.count - sum(index < self.count for index in replaced)
 
-    def _all(self, request: Request) -> list[Call]:
+    def _all(self, request: Request) -> list[Attempts]:
         if self._player is None:
             self._player = self._player_of(self.recording)
         return self._player.find_all(request)
@@ -108,8 +108,8 @@ class EarlierRuns:
             plays_fallbacks=True,
         )
 
-    def _without(self, replaced: Collection[int], calls: list[Call]) -> list[Call]:
-        return [each for each in calls if self.count > each[-1] not in replaced]
+    def _without(self, replaced: Collection[int], calls: list[Attempts]) -> list[Attempts]:
+        return [each for each in calls if each[-1] < self.count and each[-1] not in replaced]
 
     def replaced_by(
         self, new: Interaction, *, is_write: bool, replaced: Collection[int]

@@ -28,7 +28,7 @@ from .layout import Address
 from .matching import Form, Matching, split_address
 from .mismatch import Differences, differences, place_of
 
-Call = tuple[int, ...]
+Attempts = tuple[int, ...]
 """The indexes of a request's attempts."""
 
 _Inside = tuple[Form, Hashable]
@@ -49,10 +49,10 @@ _BARE: Final = Request("GET", "")
 class _Calls:
     """The calls of one form, in the order of the recording; those before ``start`` were played."""
 
-    calls: list[Call]
+    calls: list[Attempts]
     start: int = 0
 
-    def next(self, played: bytearray) -> Call | None:
+    def next(self, played: bytearray) -> Attempts | None:
         """Return the first call that was not played, or None."""
         while self.start < len(self.calls) and played[self.calls[self.start][0]]:
             self.start += 1
@@ -273,14 +273,14 @@ class Player:
         is_bare = "headers" not in matching.inside and self._recording.is_bare(index)
         return matching.inside_form(_BARE if is_bare else self._compared(index))
 
-    def _as_calls(self, indexes: list[int]) -> list[Call]:
+    def _as_calls(self, indexes: list[int]) -> list[Attempts]:
         """Return the calls that these interactions are: each with its attempts, in their order.
 
         A second attempt belongs to the latest call whose first one failed, and so on.
         """
         if self._attempts.keys().isdisjoint(indexes):
             return [(index,) for index in indexes]
-        calls: list[Call] = []
+        calls: list[Attempts] = []
         failed: dict[int, list[int]] = {}  # by the number of their last attempt
         for index in indexes:
             attempt = self._attempts.get(index, 1)
@@ -305,7 +305,7 @@ class Player:
 
     # -- find ------------------------------------------------------------------------------------
 
-    def find(self, request: Request, *, repeats: bool = False) -> tuple[Call | None, Request]:
+    def find(self, request: Request, *, repeats: bool = False) -> tuple[Attempts | None, Request]:
         """Return the indexes of the next response to a request, and the redacted request.
 
         There is an index for each attempt. The response is the first one that was not played yet,
@@ -333,7 +333,7 @@ class Player:
                 return call, request
         return None, request
 
-    def _next(self, several: list[_Calls], request: Request) -> Call | None:
+    def _next(self, several: list[_Calls], request: Request) -> Attempts | None:
         """Return the first call that was not played, or else the last one, that matches."""
         if not self._matching.checks:
             unplayed = [calls.next(self.played) for calls in several]
@@ -345,7 +345,7 @@ class Player:
                 return call
         return None
 
-    def find_all(self, request: Request) -> list[Call]:
+    def find_all(self, request: Request) -> list[Attempts]:
         """Return the indexes of all responses to a redacted request, in their order."""
         at_address = self._calls_at(request)
         if at_address is not None:
@@ -359,7 +359,7 @@ class Player:
                 return found
         return []
 
-    def other_range(self, request: Request, call: Call) -> list[str]:
+    def other_range(self, request: Request, call: Attempts) -> list[str]:
         """Return in which Range a request differs from the one that was recorded, if it does.
 
         vcrpy does not compare it.
@@ -374,12 +374,12 @@ class Player:
         shown = self._redactor.text(f"Range {sent or 'none'}, recorded {recorded or 'none'}")
         return [f"{title}: {shown}"]
 
-    def _matches(self, request: Request, call: Call) -> bool:
+    def _matches(self, request: Request, call: Attempts) -> bool:
         from .vcr_files import matches
 
         return matches(self._matching.checks, request, self._compared(call[0]))
 
-    def mark(self, call: Call) -> None:
+    def mark(self, call: Attempts) -> None:
         """Mark a response and its attempts as played."""
         for index in call:
             self.played[index] = 1

@@ -1,1 +1,1 @@
-"""Requests and responses: their values, paths and operations, and bodies."""
+"""Requests and responses: their values, paths and operations, bodies, and links to next pages."""

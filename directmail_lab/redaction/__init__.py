@@ -1,5 +1,10 @@
 """Redaction: remove the key in every form, and personal data on request, before data is written.
 
+- `redactor` removes what the other modules find: keys (`key`), credentials by their place
+  (`places`), and personal data (`personal`).
+- `logs` redacts what is logged while a session has a key.
+- `suspects` finds what only looks like a credential, for the audit.
+
 The threat model of this package:
 
 - **The service is honest but careless.** It may repeat a key the way libraries write it, but it

@@ -2,15 +2,16 @@
 
 ::
 
-    ModeTransport         the session's mode replays a response, or passes the request on, unless
-                          it is a write that was sent before (writes.py), to
-    PacingTransport       waits for the allowance, repeats failed reads
-    RecordingTransport    keeps every response; writes it to a cassette
-    NetworkTransport      refuses unsafe requests; adds the key; sends
+    ModeTransport         replays a response; refuses a write that was sent before (writes.py), or
+                          returns its response; passes other requests on
+    PacingTransport       waits for the allowance (allowance.py); repeats failed reads
+    RecordingTransport    keeps every response, with its reading (observer.py); writes it to a
+                          cassette
+    NetworkTransport      refuses unsafe requests; lets a write be recorded; adds the key; sends
 
 A replay uses only the first. On the way back, the head of a response passes them in the other
-order, and its `Body` (body.py) goes to the client as it comes. When the body ends, it first calls
-the recording transport, which keeps it and writes the interaction.
+order, and its `Body` (body.py) goes to the client as it comes. At the end of the body, before the
+client sees it, the recording transport keeps the body and writes the interaction.
 
 The transports share what they know about a request in its `Call`, and about a response in its
 `Received` (extensions.py). Each class has both ``handle_request`` and ``handle_async_request``, so
