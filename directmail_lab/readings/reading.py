@@ -84,8 +84,9 @@ def raw_values_of(headers: Mapping[str, list[str]]) -> RawValues:
         Values are no list of texts, or a name is there twice.
     """
     found: dict[str, str] = {}
+    fields = _FIELDS[str]
     for name, values in headers.items():
-        field = _FIELDS[str].get(name.lower())
+        field = fields.get(name.lower())
         if field is None:
             continue
         if type(values) is not list or field in found:

@@ -14,6 +14,8 @@ import json
 from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import suppress
+from copy import copy
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -189,9 +191,12 @@ def _parts(recording: Recording) -> Iterator[tuple[str, Any]]:
     table = [row for first in range(1, count + 1, MAX_ROWS) for row in rows(recording, first)]
     head |= {"total": count, "rows": table[:count]}
     yield "the list", {"size": _PART, "head": head}
+    each_once = copy(recording)  # ten responses are about each interaction
+    each_once.interaction = lru_cache(1)(recording.interaction)  # type: ignore[method-assign]
+    each_once.reading = lru_cache(1)(recording.reading)  # type: ignore[method-assign]
     for first in range(1, count + 1, _PART):
         numbers = range(first, min(first + _PART, count + 1))
-        packed = [_packed(recording, each, has_table=count <= _MOST_TABLES) for each in numbers]
+        packed = [_packed(each_once, each, has_table=count <= _MOST_TABLES) for each in numbers]
         yield f"interactions {numbers[0]}-{numbers[-1]}", packed
 
 
