@@ -39,6 +39,11 @@ def mock():
     with httpx.Client(transport=httpx.MockTransport(answer), base_url="{BASE_URL}") as client:
         yield client
 
+@pytest.fixture
+def alone():
+    with httpx.Client(base_url="{BASE_URL}") as client:
+        yield client
+
 @pytest.mark.parametrize("i", range({TESTS}))
 def test(FIXTURE, i):
     assert FIXTURE.get(f"/v1/lists/{{i}}?page={{i}}").status_code == 200
@@ -104,15 +109,24 @@ def test_a_start(in_turns: Turns, tour: Path, monkeypatch: pytest.MonkeyPatch, n
 
 def test_a_suite(in_turns: Turns, tmp_path: Path) -> None:
     """Each of 400 tests replays a cassette of its own."""
-    for fixture in ("mock", "directmail"):
+    for fixture in ("mock", "directmail", "alone"):
         (tmp_path / f"test_{fixture}.py").write_text(ONE_REQUEST.replace("FIXTURE", fixture))
+    with (tmp_path / "test_alone.py").open("a") as module:
+        module.write("pytestmark = pytest.mark.vcr\n")
+    cassettes = tmp_path / "cassettes"
+    (cassettes / "test_alone").mkdir(parents=True)
     for number, each in enumerate(different(TESTS)):
-        recorded(tmp_path / f"cassettes/test_directmail/test[{number}].yaml", each)
+        recorded(cassettes / f"test_directmail/test[{number}].yaml", each)
+        theirs(cassettes / f"test_alone/test[{number}].yaml", each)
 
     def suite(fixture: str) -> None:
         run("-m", "pytest", "-q", *PLAIN, str(tmp_path / f"test_{fixture}.py"))
 
-    calls = {"MockTransport": lambda: suite("mock"), "ours": lambda: suite("directmail")}
+    calls = {
+        "MockTransport": lambda: suite("mock"),
+        "ours": lambda: suite("directmail"),
+        "pytest-recording": lambda: suite("alone"),
+    }
     in_turns(calls, {"ours": "1.10"}, rounds=6, requests=TESTS, timer=children_s)
 
 
