@@ -91,7 +91,8 @@ def raw_values_of(headers: Mapping[str, list[str]]) -> RawValues:
             continue
         if type(values) is not list or field in found:
             raise TypeError(field)
-        found[field] = ", ".join([value.strip(" \t") for value in values])
+        stripped = [value.strip(" \t") for value in values]
+        found[field] = stripped[0] if len(stripped) == 1 else ", ".join(stripped)
     return RawValues(**found)
 
 
