@@ -1,4 +1,4 @@
-"""What the panel takes of Chromium with 5,000 rows, beside 100: as much, but to open and filter.
+"""What the panel takes of Chromium with 5,000 rows, beside 100: as much, but to open it.
 
 The panel is the page of a recording, so that no kernel and no JupyterLab is measured.
 """
