@@ -241,6 +241,16 @@ def test_as_much_of_a_body_is_compared_as_was_read_of_it() -> None:
     assert table.attrs["notes"] == ["1 request sent, all responses as recorded."]
 
 
+def test_a_body_that_has_become_endless_is_longer_than_recorded() -> None:
+    """A body that was recorded whole does not make the comparison endless either."""
+    path = recorded("whole.yaml", answered(get("/v1/endless")))
+    with ClientService() as service, live_session(service, KEY):
+        table = drift(path, ignore=["status", "header.*"])
+
+    [found] = table[["path", "change", "now"]].itertuples(index=False)
+    assert found == ("$", "changed", "longer than recorded, and not read to its end")
+
+
 def test_parts_of_a_file_are_compared_by_their_range(service: FaultyService) -> None:
     """Each recorded ``Range`` is sent."""
     parts = [replace(get(), headers=(("Range", f"bytes={at}"),)) for at in ("0-9", "10-19")]

@@ -10,6 +10,7 @@ import re
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from difflib import SequenceMatcher
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -21,9 +22,9 @@ from ..arguments import check_names
 from ..cassettes import Recording
 from ..current import session as current
 from ..display import plural, with_whole_cells
-from ..exchange.bodies import decode_text, read_json_body, shown_missing
+from ..exchange.bodies import decode_text, read_json_body, shown_missing, unpack
 from ..exchange.operations import operations_of, query_of
-from ..exchange.values import Interaction, Request, header, may_change
+from ..exchange.values import LEFT, Interaction, Request, header, may_change
 from ..http import httpx, response_value
 from ..redaction import Redactor, has_placeholder
 from ..sessions import Session
@@ -57,6 +58,8 @@ case: ``updatedat`` stands for ``updated_at`` and ``updatedAt``.
 # name: `postcode` and `postal_code` (0.84), but not `name` and `email` (0.22).
 _ALIKE: Final = 0.7
 
+_MOST_LONGER: Final = 64 * 1024
+
 _DTYPES: Final[dict[str, Any]] = {
     "number": "Int64",
     "operation": "string",
@@ -77,9 +80,10 @@ def drift(cassette: str | Path, *, ignore: Iterable[str] = ()) -> pd.DataFrame:
     as ``Accept`` and ``Range``, are sent again. Each response is compared with
     the last recorded one that was not an error, or with the last one if all
     were errors. If a recorded body was not read to its end, as many bytes are
-    read and compared, for at most the session's ``timeout_s``. The responses
-    are neither recorded nor kept. The session is live meanwhile, and then
-    returns to its mode.
+    read and compared, for at most the session's ``timeout_s``. A
+    body that is 64 kB longer than the recorded one is left, and a row says so.
+    The responses are neither recorded nor kept. The session is live
+    meanwhile, and then returns to its mode.
 
     Parameters
     ----------
@@ -141,12 +145,13 @@ def drift(cassette: str | Path, *, ignore: Iterable[str] = ()) -> pd.DataFrame:
     with session._drift_mode():
         for number, recorded in reads.items():
             operation = operation_of(recorded.request)
-            response = _send_again(session, recording, recorded)
+            response, is_left = _send_again(session, recording, recorded)
             if response.status_code in _REFUSED and recorded.response.status not in _REFUSED:
                 refused.append(response)
                 not_compared[operation] = _why_refused(response)
                 continue
-            again = redactor.interaction(Interaction(recorded.request, response_value(response)))
+            value = replace(response_value(response), incomplete=LEFT if is_left else "")
+            again = redactor.interaction(Interaction(recorded.request, value))
             differences = compare(recorded, again, ignore=patterns)
             rows += [(number, operation, *difference) for difference in differences]
     is_wrong_key = len(refused) == len(reads) and not any(map(_other_scheme, refused))
@@ -208,8 +213,13 @@ def _other_scheme(response: httpx.Response) -> str:
     return "" if "basic" in asked.lower() else asked.partition(" ")[0]
 
 
-def _send_again(session: Session, recording: Recording, recorded: Interaction) -> httpx.Response:
-    """Send a request again, and read its response as far as the recorded one was read."""
+def _send_again(
+    session: Session, recording: Recording, recorded: Interaction
+) -> tuple[httpx.Response, bool]:
+    """Send a request again, and read its response as far as the recorded one was read.
+
+    If that was read to its end, 64 kB more may come. Return the response, and whether it was left.
+    """
     request = recorded.request
     address = f"{session.base_url}/{recording.path_of(request).lstrip('/')}"
     query = query_of(request.uri)
@@ -220,28 +230,33 @@ def _send_again(session: Session, recording: Recording, recorded: Interaction) -
         for name, value in request.headers
         if name.lower() in _RESENT and _is_whole(value)
     ]
-    if not recorded.response.incomplete:
-        return session.request(request.method, address, headers=headers)
-    # Such a body may be endless.
-    with session.client.stream(request.method, address, headers=headers) as response:
-        body = _start_of(response, len(recorded.response.body), session._timeout_s)
-    # What was read is decoded.
-    plain = [pair for pair in response.headers.raw if pair[0].lower() != b"content-encoding"]
-    return httpx.Response(
-        response.status_code, headers=plain, content=body, request=response.request
-    )
-
-
-def _start_of(response: httpx.Response, size: int, timeout_s: float) -> bytes:
-    """Return the first bytes of a body, or those that come in time."""
-    end = time.monotonic() + timeout_s
-    body = b""
-    with suppress(httpx.RequestError):
+    stored = recorded.response
+    whole = stored.body
+    with suppress(ValueError):  # it may not be compressed as its header says
+        whole = unpack(whole, header(stored.headers, "content-encoding"))
+    size = len(whole)
+    least = 0 if stored.incomplete else size
+    most = size if stored.incomplete else size + _MOST_LONGER
+    breaks = [httpx.RequestError] if stored.incomplete else []
+    end = time.monotonic() + session._timeout_s
+    body = bytearray()
+    is_left = False
+    # The body may be endless, also if the recorded one was not.
+    sending = session.client.stream(request.method, address, headers=headers)
+    with sending as response, suppress(*breaks):
         for part in response.iter_bytes():
             body += part
-            if len(body) >= size or time.monotonic() >= end:
+            is_late = time.monotonic() >= end and len(body) > least
+            is_left = is_late or len(body) >= most
+            if is_left:
                 break
-    return body[:size]
+    # What was read is decoded.
+    plain = [pair for pair in response.headers.raw if pair[0].lower() != b"content-encoding"]
+    content = bytes(body[:most])
+    again = httpx.Response(
+        response.status_code, headers=plain, content=content, request=response.request
+    )
+    return again, is_left
 
 
 # -- two responses -----------------------------------------------------------------------------
@@ -271,16 +286,22 @@ def compare(
 
     `VOLATILE` values are compared only by presence and type. Elements of arrays are matched by
     ``id``, or else by position. A body that was not recorded is not compared. If the statuses
-    differ and one of them is an error, only the statuses are compared. For ``ignore``, see `drift`.
+    differ and one of them is an error, only the statuses are compared. A body that was left because
+    it is longer than recorded is only said to be so. For ``ignore``, see `drift`.
     """
     old = _parts(recorded)
     new = _parts(now)
-    if shown_missing(recorded.response.body):
+    is_missing = shown_missing(recorded.response.body)
+    is_longer = now.response.incomplete and not recorded.response.incomplete
+    if is_missing or is_longer:
         old.pop("body", None)
         new.pop("body", None)
     if old["status"] != new["status"] and max(old["status"], new["status"]) >= 400:
         old = {"status": old["status"]}
         new = {"status": new["status"]}
+    elif is_longer and not is_missing:
+        old["body"] = "the recorded body"
+        new["body"] = "longer than recorded, and not read to its end"
     return [each for each in _differences(old, new) if not _is_ignored(each, ignore)]
 
 
