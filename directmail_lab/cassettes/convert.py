@@ -208,7 +208,7 @@ def notice_of_contents(path: Path, name: str) -> str:
         interactions = read_cassette(path).interactions
         step = 1 + max(len(interactions) // _SEARCHED, path.stat().st_size // _SEARCHED_BYTES)
         sample = [interactions[index] for index in range(0, len(interactions), step)]
-        texts = list(chain.from_iterable(map(texts_of, sample)))
+        texts = dict.fromkeys(chain.from_iterable(map(texts_of, sample)))  # many are alike
         searched = len(sample) if step > 1 else None
         command = command_name(path, name)
         notices = [personal_notice(count_personal(texts), command, searched=searched)]
