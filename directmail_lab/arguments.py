@@ -8,22 +8,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from numbers import Integral
-from typing import Final, Literal, cast, get_args
+from typing import Literal, cast, get_args
 
 from .tracebacks import with_brief_traceback
 
 RecordMode = Literal["update", "none", "once", "new_episodes", "any", "all"]
 """Our own mode ``"update"`` and vcrpy's; `directmail_lab.record` says what each does."""
 
-RECORD_MODES: Final[tuple[RecordMode, ...]] = get_args(RecordMode)
+RECORD_MODES: tuple[RecordMode, ...] = get_args(RecordMode)
 
-VCR_MODES: Final = RECORD_MODES[1:]
+VCR_MODES = RECORD_MODES[1:]
 """vcrpy's record modes, which a test has."""
 
 Repeat = Literal["last", "strict"]
 """What a replay does after the last recorded response to a request; see `directmail_lab.replay`."""
 
-REPEATS: Final[tuple[Repeat, ...]] = get_args(Repeat)
+REPEATS: tuple[Repeat, ...] = get_args(Repeat)
 
 IfSent = Literal["refuse", "send", "keep"]
 """What to do with a write that was sent before; `directmail_lab.request` says what each does."""

@@ -7,21 +7,20 @@ key, name HTTP Basic.
 from __future__ import annotations
 
 from base64 import b64encode
-from typing import Final
 
 from .contract import PASSWORD
 from .settings import API_KEY_VARIABLE
 
-HEADER: Final = "Authorization"
+HEADER = "Authorization"
 """The header that carries the key."""
 
-IN_CURL: Final = f'--user "${API_KEY_VARIABLE}:{PASSWORD}"'
+IN_CURL = f'--user "${API_KEY_VARIABLE}:{PASSWORD}"'
 """The option of curl that sends the key of the environment."""
 
-IN_PYTHON: Final = f'auth=(os.environ["{API_KEY_VARIABLE}"], "{PASSWORD}")'
+IN_PYTHON = f'auth=(os.environ["{API_KEY_VARIABLE}"], "{PASSWORD}")'
 """The argument of httpx and of requests that sends the key of the environment."""
 
-IN_OPENAPI: Final = {
+IN_OPENAPI = {
     "basic": {"type": "http", "scheme": "basic", "description": "The key is the user name."}
 }
 """The security scheme by its name."""

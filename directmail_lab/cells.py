@@ -7,18 +7,18 @@ from __future__ import annotations
 
 import html
 from base64 import b64encode
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from IPython import get_ipython
 
 if TYPE_CHECKING:
     from .http import httpx
 
-_MOST_LINES: Final = 20
-_MOST_CHARACTERS: Final = 2_000
-_MOST_PICTURE_BYTES: Final = 2 * 1024**2
+_MOST_LINES = 20
+_MOST_CHARACTERS = 2_000
+_MOST_PICTURE_BYTES = 2 * 1024**2
 # No SVG, which may have scripts.
-_PICTURES: Final = ("image/png", "image/jpeg", "image/gif", "image/webp")
+_PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 
 
 def shown(response: httpx.Response) -> dict[str, str] | None:

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from inspect import get_annotations, unwrap
 from itertools import chain
 from types import UnionType
-from typing import TYPE_CHECKING, Any, Final, get_args, get_origin
+from typing import TYPE_CHECKING, Any, get_args, get_origin
 
 from IPython import get_ipython
 from IPython.core import completer
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
     from .cassettes import Recording
 
 # A call that takes one or several cassettes, up to the name that is being typed.
-_CASSETTE: Final = re.compile(
+_CASSETTE = re.compile(
     r"\b(?:(?:record|replay|rate_limits|chart_rate_limits|check_contract|interactions|browse|findings"
     r"|openapi|drift)\(\s*(?:\[[^\]]{0,999})?|cassette\s*=\s*)[\"']([^\"'\n]*)\Z"
 )
 # A call that takes a path or several, up to the path that is being typed.
-_PATH: Final = re.compile(
+_PATH = re.compile(
     r"\b(?:get|post|put|patch|delete|head|request|pages|get_many|burst)\([^()\n]{0,999}"
     r"[\"'](/[^\"'\n]*)\Z"
 )
 # A call's parameter that has choices, ``if_sent="``, up to the choice that is being typed.
-_CHOICE: Final = re.compile(r"\b(\w+)\([^()\n]{0,999}\b(\w+)\s*=\s*[\"'](\w*)\Z")
+_CHOICE = re.compile(r"\b(\w+)\([^()\n]{0,999}\b(\w+)\s*=\s*[\"'](\w*)\Z")
 # ``dm.``, or ``dm.me().``, up to the name that is being typed.
-_MEMBER: Final = re.compile(r"(?<![\w.)\]])(\w+)\.(?:(\w+)\([^()\n]{0,999}\)\.)?(\w*)\Z")
+_MEMBER = re.compile(r"(?<![\w.)\]])(\w+)\.(?:(\w+)\([^()\n]{0,999}\)\.)?(\w*)\Z")
 
 
 @completer.context_matcher(identifier="directmail_lab", priority=100)  # type: ignore[untyped-decorator]

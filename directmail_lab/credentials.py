@@ -9,15 +9,15 @@ import secrets
 import warnings
 import weakref
 from collections.abc import Callable, Iterable
-from typing import Any, Final, NoReturn, final
+from typing import Any, NoReturn, final
 
 from .display import running_ipython
 from .errors import CredentialError
 from .settings import API_KEY_VARIABLE, variable
 from .tracebacks import hide_frames
 
-_SERVICE: Final = "directmail-lab"
-_SALT: Final = secrets.token_bytes(32)
+_SERVICE = "directmail-lab"
+_SALT = secrets.token_bytes(32)
 
 
 class Hidden:
@@ -86,8 +86,8 @@ class ApiKey(Hidden):
 
 
 # By identity: two sessions may have equal keys, and the first may close while the other is open.
-_holders: Final[weakref.WeakValueDictionary[int, ApiKey]] = weakref.WeakValueDictionary()
-_newest: Final[list[object]] = [object()]
+_holders: weakref.WeakValueDictionary[int, ApiKey] = weakref.WeakValueDictionary()
+_newest: list[object] = [object()]
 
 
 def keys_version() -> tuple[object, str | None]:
@@ -128,7 +128,7 @@ def _find_problem(key: str) -> str:
     return f"{problem}. Copy it again: the whole key, and nothing else"
 
 
-_warned_of: Final[set[int]] = set()
+_warned_of: set[int] = set()
 """The numbers of the cells that a warning has named. A cell that runs again gets another number."""
 
 
@@ -273,7 +273,7 @@ def forget_api_key(key: ApiKey, *, entry: str) -> None:
         )
 
 
-_INSTEAD: Final = f"Nothing was written. Set {API_KEY_VARIABLE} instead, or sign in each time."
+_INSTEAD = f"Nothing was written. Set {API_KEY_VARIABLE} instead, or sign in each time."
 
 
 def _keyring() -> Any:

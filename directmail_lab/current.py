@@ -8,7 +8,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from .arguments import (
     IfSent,
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from .readings.reset_unit import ResetUnit
 
 
-_MOST_SESSIONS: Final = 20
+_MOST_SESSIONS = 20
 
 
 class _Current:
@@ -71,7 +71,7 @@ class _Current:
         self.opened: weakref.WeakSet[Session] = weakref.WeakSet()
 
 
-_current: Final = _Current()
+_current = _Current()
 
 
 @hide_frames

@@ -12,14 +12,14 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-_MOST_ROWS: Final = 60
-CONTROLS: Final = re.compile(
+_MOST_ROWS = 60
+CONTROLS = re.compile(
     r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 )
 """Surrogates, and characters that move a terminal's cursor or hide text, except line breaks."""

@@ -9,7 +9,7 @@ import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from textwrap import shorten
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 import pandas as pd
 
@@ -25,33 +25,33 @@ from .redaction.key import KeySearch
 from .tracebacks import hide_frames, warn_caller
 from .transports.extensions import received_of
 
-MOST_CELLS: Final = 50_000_000
+MOST_CELLS = 50_000_000
 """The number of cells (rows times columns) of the largest frame."""
 
-VALUE_COLUMN: Final = "value"
+VALUE_COLUMN = "value"
 """The name of the column for values that are not objects: a scalar body, elements of an array."""
 
-_DTYPES: Final = {
+_DTYPES = {
     "int": "Int64",
     "float": "Float64",
     "float int": "Float64",
     "bool": "boolean",
     "str": "string",
 }
-_LARGEST: Final = {"Int64": 2**63 - 1, "Float64": 2**53 - 1}
+_LARGEST = {"Int64": 2**63 - 1, "Float64": 2**53 - 1}
 """For each dtype, the largest integer up to which it represents every integer exactly."""
 
 
-_SEPARATORS: Final = {
+_SEPARATORS = {
     "application/csv": ",;\t|",
     "text/csv": ",;\t|",
     "text/tab-separated-values": "\t",
 }
 """For each content type of a table in text, the characters that may separate its columns."""
 
-_TEXT: Final = "print(response.text)"
-_FILE: Final = 'pathlib.Path("body").write_bytes(response.content)'
-_READ_BY: Final = {
+_TEXT = "print(response.text)"
+_FILE = 'pathlib.Path("body").write_bytes(response.content)'
+_READ_BY = {
     "application/jsonl": "frame([json.loads(line) for line in response.iter_lines()])",
     "application/x-ndjson": "frame([json.loads(line) for line in response.iter_lines()])",
     "application/vnd.apache.parquet": "pandas.read_parquet(io.BytesIO(response.content))",

@@ -6,7 +6,6 @@ No other module imports httpx, so one changed line can replace it with a maintai
 from __future__ import annotations
 
 import inspect
-from typing import Final
 
 import httpx as httpx
 
@@ -23,12 +22,12 @@ def is_write(request: httpx.Request) -> bool:
     return may_change(request.method, query, text_headers(headers) if may_override else ())
 
 
-NOT_AN_ADDRESS: Final = (
+NOT_AN_ADDRESS = (
     "This is not a valid address: it is too long, or has a control character, a port that is not a "
     "number, or an impossible host name. Correct it, or give a path such as /v1/users/me."
 )
 
-REQUEST_OPTIONS: Final = tuple(inspect.signature(httpx.Client.request).parameters)[3:]
+REQUEST_OPTIONS = tuple(inspect.signature(httpx.Client.request).parameters)[3:]
 """The names of the options of a request besides method and address."""
 
 
@@ -99,7 +98,7 @@ def httpx_response(stored: Response, *, is_read: bool = False) -> httpx.Response
 
 # The first row that fits an error counts. An error that comes back has the class of the first row
 # of its kind.
-_NO_RESPONSE: Final[tuple[tuple[type[httpx.TransportError], NoResponse], ...]] = (
+_NO_RESPONSE: tuple[tuple[type[httpx.TransportError], NoResponse], ...] = (
     (httpx.ConnectTimeout, "connect_timeout"),
     (httpx.ReadTimeout, "read_timeout"),
     (httpx.WriteTimeout, "write_timeout"),
@@ -119,7 +118,7 @@ def kind_of_failure(error: BaseException) -> NoResponse | None:
     return next((kind for classes, kind in _NO_RESPONSE if isinstance(error, classes)), None)
 
 
-_ERRORS: Final = {kind: error for error, kind in reversed(_NO_RESPONSE)}
+_ERRORS = {kind: error for error, kind in reversed(_NO_RESPONSE)}
 
 
 def httpx_error(kind: NoResponse, text: str, request: httpx.Request) -> httpx.TransportError:

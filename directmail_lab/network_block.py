@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from fnmatch import fnmatchcase
 from functools import wraps
 from importlib.machinery import PathFinder
-from typing import Any, Final
+from typing import Any
 
 from .settings import is_loopback
 
@@ -20,11 +20,11 @@ Replace = Callable[[Any, str, Any], None]
 Refuse = Callable[[socket.socket | None, str, object], None]
 """Gets the socket that is to connect (None before a look-up), a host and a port."""
 
-_HERE: Final = ("", "0.0.0.0", "::", socket.gethostname().lower())
+_HERE = ("", "0.0.0.0", "::", socket.gethostname().lower())
 # An audit hook would not do: `connect` looks a name up before it raises "socket.connect".
-_ADDRESS_AT: Final = {"connect": 0, "connect_ex": 0, "sendto": -1, "sendmsg": 3}
+_ADDRESS_AT = {"connect": 0, "connect_ex": 0, "sendto": -1, "sendmsg": 3}
 """The methods of a socket that take an address, each with the position of that argument."""
-_NO_PYCURL: Final = (
+_NO_PYCURL = (
     "pycurl cannot be imported while the network is blocked: Python does not see its connections, "
     "so it cannot refuse them. Use another client, such as httpx, or do not block the network."
 )

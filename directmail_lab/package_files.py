@@ -6,18 +6,17 @@ import glob
 import tomllib
 from importlib.metadata import distribution
 from pathlib import Path
-from typing import Final
 
 from .errors import DirectMailLabError
 from .settings import VERSION
 
-_PACKAGE: Final = Path(__file__).resolve().parent
-_TUTORIALS: Final = "directmail_lab/packaged/"
+_PACKAGE = Path(__file__).resolve().parent
+_TUTORIALS = "directmail_lab/packaged/"
 
-WHEEL: Final = f"directmail_lab-{VERSION}-py3-none-any.whl"
+WHEEL = f"directmail_lab-{VERSION}-py3-none-any.whl"
 # The files that JupyterLab looks for: where pip installs them, as in pyproject.toml, and where they
 # are in the wheel.
-SHARED_DATA: Final = {
+SHARED_DATA = {
     "share/jupyter/labextensions/directmail-lab": "directmail_lab/jupyter/labextension",
     "etc/jupyter/jupyter_server_config.d/directmail-lab.json": "directmail_lab/jupyter/server.json",
 }

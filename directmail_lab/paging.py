@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from itertools import chain
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from .arguments import argument_error, check_number
 from .current import session
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 Result = httpx.Response | Exception
 
-_MOST_PAGES: Final = 1_000
-_MOST_EMPTY_PAGES: Final = 25
-_CAME: Final = "{desc}: {n_fmt} [{elapsed}]"
-_NAME_THE_WAY: Final = 'page="page") or pages(…, offset="offset"'
-_INTERRUPTED: Final = "There is no response: get_many() was interrupted. Request this path again."
+_MOST_PAGES = 1_000
+_MOST_EMPTY_PAGES = 25
+_CAME = "{desc}: {n_fmt} [{elapsed}]"
+_NAME_THE_WAY = 'page="page") or pages(…, offset="offset"'
+_INTERRUPTED = "There is no response: get_many() was interrupted. Request this path again."
 
 
 def get_many(paths: Iterable[str], *, concurrency: int = 8) -> list[Result]:

@@ -8,16 +8,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Final
 from urllib.parse import quote, urlsplit
 
 from .errors import CassetteError
 from .exchange.bodies import unpack
 from .exchange.values import Request, Response, header, normalize_headers
 
-_HEADERS: Final = frozenset(("link", "location", "content-location", "refresh"))
-_SLASH: Final = r"\\?/"  # JSON may have \/
-_DEFAULT_PORT: Final = r"(?::(?:80|443))?"
+_HEADERS = frozenset(("link", "location", "content-location", "refresh"))
+_SLASH = r"\\?/"  # JSON may have \/
+_DEFAULT_PORT = r"(?::(?:80|443))?"
 
 
 class Rewriting:

@@ -22,7 +22,7 @@ from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from socketserver import ThreadingTCPServer
 from string import hexdigits
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from .arguments import Repeat
 from .cassettes import Cassette
@@ -51,16 +51,16 @@ if TYPE_CHECKING:
     from .sessions import Session
 
 
-HOST: Final = "127.0.0.1"
+HOST = "127.0.0.1"
 
 # These concern one connection only (RFC 9110, 7.6.1). The length is computed when a body is sent.
-_NOT_PASSED_ON: Final = frozenset(
+_NOT_PASSED_ON = frozenset(
     ("connection", "content-length", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade")
 )
-_VALUE: Final = re.compile(r"[^\x00-\x08\x0a-\x1f\x7f]*")
-_NO_HEADER: Final = (FirstHeaderLineIsContinuationDefect, MissingHeaderBodySeparatorDefect)
-_LONGEST_LINE: Final = 1024
-_POLL_S: Final = 0.02
+_VALUE = re.compile(r"[^\x00-\x08\x0a-\x1f\x7f]*")
+_NO_HEADER = (FirstHeaderLineIsContinuationDefect, MissingHeaderBodySeparatorDefect)
+_LONGEST_LINE = 1024
+_POLL_S = 0.02
 """Seconds between checks whether the server should close: closing it takes half of this."""
 
 

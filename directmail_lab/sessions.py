@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Callable, Collection, Iterable, Sequence
 from numbers import Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, TypedDict, get_args
+from typing import TYPE_CHECKING, Any, NoReturn, Self, TypedDict, get_args
 
 from .arguments import (
     IfSent,
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from .readings.reading import Reading
     from .readings.reset_unit import ResetUnit
 
-_NOTHING_SENT: Final = RefusingTransport("This session only replays.")
+_NOTHING_SENT = RefusingTransport("This session only replays.")
 
 
 class SessionOptions(TypedDict, total=False):

@@ -9,22 +9,22 @@ import re
 import tomllib
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Protocol
 from urllib.parse import urlsplit
 
 from .errors import AddressError, DirectMailLabError, NotConnectedError
 
-_EXTENSION: Final = Path(__file__).parent / "jupyter/labextension/package.json"
+_EXTENSION = Path(__file__).parent / "jupyter/labextension/package.json"
 
-VERSION: Final[str] = json.loads(_EXTENSION.read_bytes())["version"]
+VERSION: str = json.loads(_EXTENSION.read_bytes())["version"]
 """The version of this package, from the one file that states it."""
 
-API_KEY_VARIABLE: Final = "DIRECTMAIL_API_KEY"
-BASE_URL_VARIABLE: Final = "DIRECTMAIL_BASE_URL"
-REGIONS_VARIABLE: Final = "DIRECTMAIL_REGIONS"
-CASSETTES_VARIABLE: Final = "DIRECTMAIL_CASSETTES"
+API_KEY_VARIABLE = "DIRECTMAIL_API_KEY"
+BASE_URL_VARIABLE = "DIRECTMAIL_BASE_URL"
+REGIONS_VARIABLE = "DIRECTMAIL_REGIONS"
+CASSETTES_VARIABLE = "DIRECTMAIL_CASSETTES"
 
-NO_ADDRESS: Final = "https://recorded.invalid"
+NO_ADDRESS = "https://recorded.invalid"
 """The base address of a session that has none. No server can have this address."""
 
 # Addresses without a scheme: `api.example.com/eu`, `localhost:8080`, `[::1]`. An API key typed in
@@ -108,12 +108,12 @@ def is_loopback(host: str) -> bool:
         return host == "localhost" or host.endswith(".localhost")
 
 
-_MOST_USED: Final = 10
+_MOST_USED = 10
 
 Origin = tuple[str, str | None, int | None]
 """Scheme, host and port of an address."""
 
-_connected: Final[set[Origin]] = set()
+_connected: set[Origin] = set()
 
 
 class ParsedUrl(Protocol):
@@ -137,7 +137,7 @@ def origin_of(url: str | ParsedUrl) -> Origin:
     return url.scheme, url.host, url.port or _PORTS.get(url.scheme)
 
 
-_PORTS: Final = {"http": 80, "https": 443}
+_PORTS = {"http": 80, "https": 443}
 
 
 def trust_origin(base_url: str) -> None:
@@ -145,7 +145,7 @@ def trust_origin(base_url: str) -> None:
     _connected.add(origin_of(base_url))
 
 
-_stand_ins: Final[set[Origin]] = set()
+_stand_ins: set[Origin] = set()
 
 
 def add_stand_in(base_url: str) -> None:

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from email.utils import formatdate
-from typing import Final, NamedTuple, get_args
+from typing import NamedTuple, get_args
 
 from .arguments import argument_error, check_choice
 from .contract import (
@@ -33,7 +33,7 @@ from .readings.reset_unit import ResetUnit
 from .server import LoopbackServer, error_response, json_response
 from .settings import add_stand_in
 
-STAND_IN_RECORD: Final[Mapping[str, object]] = {
+STAND_IN_RECORD: Mapping[str, object] = {
     "id": "usr_stand_in_1",
     "name": "Stand-in User",
     "email": "stand-in@example.com",
@@ -47,14 +47,14 @@ STAND_IN_RECORD: Final[Mapping[str, object]] = {
 }
 
 # Made up for the stand-in: the only operation that service.md shows is GET /v1/users/me.
-_LETTERS_PATH: Final = "/v1/letters"
-_ROWS: Final = [
+_LETTERS_PATH = "/v1/letters"
+_ROWS = [
     {"id": "lst_stand_in_1", "name": "Spring", "addresses": 120, "service": "stand-in"},
     {"id": "lst_stand_in_2", "name": "Café owners", "addresses": 48, "service": "stand-in"},
     {"id": "lst_stand_in_3", "name": "Empty", "addresses": 0, "service": "stand-in"},
 ]
-_LISTS: Final = {"/v1/lists": _ROWS, **{f"/v1/lists/{row['id']}": row for row in _ROWS}}
-_LIST_LIMITS: Final = {"/v1/lists": 60, "/v1/lists/{id}": 60}
+_LISTS = {"/v1/lists": _ROWS, **{f"/v1/lists/{row['id']}": row for row in _ROWS}}
+_LIST_LIMITS = {"/v1/lists": 60, "/v1/lists/{id}": 60}
 
 
 class _Left(NamedTuple):

@@ -7,13 +7,13 @@ import shutil
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from .package_files import checkout, tutorial_files
 
-FIRST: Final = "01-first-look.ipynb"
+FIRST = "01-first-look.ipynb"
 
-_COPY_NAME: Final = "directmail-lab-tutorials"
+_COPY_NAME = "directmail-lab-tutorials"
 
 
 def shared_notebook(folder: Path) -> Path | None:

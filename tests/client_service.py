@@ -6,13 +6,13 @@ import gzip
 import hashlib
 import threading
 from collections import Counter
-from typing import Any, Final
+from typing import Any
 
 from directmail_lab.exchange.values import Request, Response, header
 from directmail_lab.server import Handler, LoopbackServer, error_response, json_response
 
-KEY: Final = "hk_live_Zx81kQ0pLm27Vt"
-_EVENT: Final = b"data: %d\n\n"
+KEY = "hk_live_Zx81kQ0pLm27Vt"
+_EVENT = b"data: %d\n\n"
 
 
 class _Handler(Handler):

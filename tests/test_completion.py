@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from jupyter_client.manager import start_new_kernel
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.slow
 
 # For each call, a name of what it returns; None if it returns nothing that has names.
-RESULTS: Final = {
+RESULTS = {
     "login()": "add_traits",
     'connect(cassette="first-look")': "record",
     "session()": "allow_writes",

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory, gettempdir
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 import nbformat
@@ -36,18 +36,18 @@ from directmail_lab.tutorials import copy_tutorials
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-ROOT: Final = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parent.parent
 
 # -- the cassettes -----------------------------------------------------------------------------
 
 # A cassette contains the address it was recorded at, so the port is always the same. A lock allows
 # one recording at a time, because the tests that record run in parallel processes.
-_PORT: Final = 8431
-_PORT_LOCK: Final = FileLock(Path(gettempdir()) / f"directmail-lab-port-{_PORT}.lock")
-_START: Final = 1_795_233_600.0
-_AT: Final = "2026-11-21T04:00:00.000000Z"  # the same time as _START
+_PORT = 8431
+_PORT_LOCK = FileLock(Path(gettempdir()) / f"directmail-lab-port-{_PORT}.lock")
+_START = 1_795_233_600.0
+_AT = "2026-11-21T04:00:00.000000Z"  # the same time as _START
 _PassTime = Callable[[float], None]
-_SAID: Final = "the stand-in service of directmail_lab: no real account, no real service"
+_SAID = "the stand-in service of directmail_lab: no real account, no real service"
 
 
 class _Clock:
@@ -159,7 +159,7 @@ def _exhaust(session: Session, pass_s: _PassTime) -> None:
         pass_s(0.2)
 
 
-RECORDINGS: Final[dict[str, Callable[[Session, FaultyService, _PassTime], None]]] = {
+RECORDINGS: dict[str, Callable[[Session, FaultyService, _PassTime], None]] = {
     "first-look": _first_look,
     "rate-limits": _rate_limits,
     "waiting": _waiting,
@@ -169,17 +169,17 @@ RECORDINGS: Final[dict[str, Callable[[Session, FaultyService, _PassTime], None]]
     "a-notebook-to-share": _a_notebook_to_share,
 }
 # Only these: the folder may also contain a reader's recordings, such as my-tour.yaml.
-CASSETTES: Final = [ROOT / "cassettes" / f"{name}.yaml" for name in sorted(RECORDINGS)]
+CASSETTES = [ROOT / "cassettes" / f"{name}.yaml" for name in sorted(RECORDINGS)]
 
 
 # -- the notebooks -----------------------------------------------------------------------------
 
-_WIDGET: Final = "application/vnd.jupyter.widget-view+json"
-_TIMEOUT_S: Final = 600
+_WIDGET = "application/vnd.jupyter.widget-view+json"
+_TIMEOUT_S = 600
 
 # The picture to show for a cell with a widget, and its width in pixels.
-_BROWSER: Final = "view = dm.browse()\nview"
-_PICTURED: Final = {
+_BROWSER = "view = dm.browse()\nview"
+_PICTURED = {
     "dm.login()": ("images/sign-in-picture.png", 472),
     _BROWSER: ("images/composer-picture.png", 1000),
 }

@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from threading import RLock
 from traceback import extract_tb
-from typing import Final, NamedTuple, Self
+from typing import NamedTuple, Self
 from urllib.parse import urlsplit
 
 from ..arguments import RECORD_MODES, REPEATS, RecordMode, Repeat, check_choice
@@ -44,17 +44,15 @@ BeforeRecord = Callable[[Interaction], Interaction | None]
 """Takes an interaction and returns the one to record, or None to record none."""
 
 # The cassettes next to which an unfinished recording was found, and the user told so.
-_noticed: Final[set[Path]] = set()
+_noticed: set[Path] = set()
 
-_last_opened: Final[weakref.WeakValueDictionary[Path, Cassette]] = weakref.WeakValueDictionary()
+_last_opened: weakref.WeakValueDictionary[Path, Cassette] = weakref.WeakValueDictionary()
 """For each file, the cassette that this process opened last to record to it.
 
 It takes the responses that arrive after an earlier recording to the same file has ended.
 """
 
-_UNANSWERED: Final = Response(
-    0, "the recording ended before a response came", no_response="interrupted"
-)
+_UNANSWERED = Response(0, "the recording ended before a response came", no_response="interrupted")
 """What is recorded of a write before it is sent."""
 
 _log = logging.getLogger("directmail_lab")

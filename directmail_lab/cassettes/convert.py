@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import chain
 from pathlib import Path
-from typing import Final, Literal
+from typing import Literal
 
 from ..credentials import known_keys
 from ..display import plural, shell_word
@@ -24,8 +24,8 @@ from .writer import redacted_metadata, write_cassette
 Layout = Literal["lines", "vcrpy", "json", "har"]
 
 # The search for personal data at the end of a recording is limited to this, to be quick.
-_SEARCHED: Final = 1000
-_SEARCHED_BYTES: Final = 1024**2
+_SEARCHED = 1000
+_SEARCHED_BYTES = 1024**2
 
 
 def layout_of(path: Path) -> Layout:

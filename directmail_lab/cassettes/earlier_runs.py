@@ -11,7 +11,6 @@ from collections.abc import Collection, Iterator
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
-from typing import Final
 
 from ..errors import CassetteError, CassetteFormatError
 from ..exchange.values import Interaction, Request, fails, may_be_done
@@ -27,7 +26,7 @@ Key = tuple[Attempts, int, bool, bool]
 That is whether it is a fallback, and whether it refuses a write.
 """
 
-_runs: Final[dict[Path, tuple[Version | None, int]]] = {}
+_runs: dict[Path, tuple[Version | None, int]] = {}
 """For each cassette that this process recorded: the version that it left, and how many of the
 interactions are from runs before its last one."""
 

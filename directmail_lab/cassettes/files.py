@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final, Literal, final, get_args
+from typing import Any, Literal, final, get_args
 from urllib.parse import urlsplit
 
 from ..arguments import Like
@@ -43,13 +43,13 @@ from .recording import Recording
 
 _ForeignLayout = Literal["vcrpy", "json", "har"]
 
-MAX_FILE_BYTES: Final = 256 * 1024**2
-_CHANGED: Final = "it was changed after its recording was closed"
-_REPAIR: Final = "Close it with: directmail-lab cassette repair {}"
-_MARK: Final = b"\n# replaces "
-_OURS: Final = b'"recorded_with": "directmail-lab'
-_CONFLICT: Final = re.compile(rb"(?m)^(?:<{7} |={7}\r?$|>{7} )")
-_PERCENT: Final = "{desc}: {percentage:.0f} % {bar}"
+MAX_FILE_BYTES = 256 * 1024**2
+_CHANGED = "it was changed after its recording was closed"
+_REPAIR = "Close it with: directmail-lab cassette repair {}"
+_MARK = b"\n# replaces "
+_OURS = b'"recorded_with": "directmail-lab'
+_CONFLICT = re.compile(rb"(?m)^(?:<{7} |={7}\r?$|>{7} )")
+_PERCENT = "{desc}: {percentage:.0f} % {bar}"
 
 
 @final

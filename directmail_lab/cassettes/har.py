@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
 from ..errors import CassetteFormatError
@@ -35,9 +35,9 @@ from ..settings import VERSION
 from .layout import elapsed_s_of, recorded_at_of, text_of
 from .library import stays_in
 
-_WEB: Final = re.compile("(?i)https?://")
-_ATTACHED: Final = re.compile(r"[0-9a-f]{40}(?:\.\w{1,10})?", re.ASCII)
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_WEB = re.compile("(?i)https?://")
+_ATTACHED = re.compile(r"[0-9a-f]{40}(?:\.\w{1,10})?", re.ASCII)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def har_text(interactions: Iterable[Interaction]) -> str:

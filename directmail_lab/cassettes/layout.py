@@ -15,7 +15,7 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from ..errors import CassetteFormatError
 from ..exchange.bodies import MissingBody, is_like_missing
@@ -31,10 +31,10 @@ from ..exchange.values import (
 )
 from ..readings.reading import RawValues, raw_values_of
 
-NO_RESPONSE_STATUS: Final = 599
+NO_RESPONSE_STATUS = 599
 """The status in a file if no response came, for vcrpy; ``no_response:`` says so to our readers."""
 
-IS_RECORDED: Final = "is_recorded"
+IS_RECORDED = "is_recorded"
 """The key that marks a body as the service's own, although it looks like a `MissingBody`."""
 
 Address = tuple[str, str]
@@ -47,32 +47,32 @@ Line = tuple[Address, int]
 
 # A recording's metadata is under `recording`, not `metadata`: with the latter vcrpy's loader
 # returns three values instead of two, and pytest-recording (0.14) fails on that.
-WRITER: Final = "directmail-lab"
-_START: Final = f'version: 1\nrecording: {{"recorded_with": "{WRITER}'.encode()
-_HEADER: Final = re.compile(rb"version: 1\nrecording: ([^\n]*)\ninteractions:\n")
-_METADATA: Final = re.compile(rb"(?m)^recording: (\{[^\n]*)$")
-_ITEM: Final = re.compile(rb"(?m)^(?=- )")
+WRITER = "directmail-lab"
+_START = f'version: 1\nrecording: {{"recorded_with": "{WRITER}'.encode()
+_HEADER = re.compile(rb"version: 1\nrecording: ([^\n]*)\ninteractions:\n")
+_METADATA = re.compile(rb"(?m)^recording: (\{[^\n]*)$")
+_ITEM = re.compile(rb"(?m)^(?=- )")
 
-_HEAD: Final = (
+_HEAD = (
     rb"- recorded_at: ([^\n]*)\n  elapsed_s: ([^\n]*)\n(?:  attempt: (\d{1,3})\n)?"
     rb"(?:  no_response: ([a-z_]{1,20})\n)?(?:  fallback: (true)\n)?  request: "
 )
-INTERACTION: Final = re.compile(rb"(?m)^" + _HEAD + rb"([^\n]*)\n  response: ([^\n]*)\n")
+INTERACTION = re.compile(rb"(?m)^" + _HEAD + rb"([^\n]*)\n  response: ([^\n]*)\n")
 """An interaction: time, latency, attempt, no_response, fallback, request and response."""
 
-_PLAIN_ADDRESS: Final = (
+_PLAIN_ADDRESS = (
     _HEAD + rb'\{"method": "([A-Z]{1,64})", "uri": "(' + PLAIN_URL.encode() + rb')", "body": '
 )
-_ADDRESS: Final = re.compile(_PLAIN_ADDRESS)
-_BARE: Final = re.compile(_PLAIN_ADDRESS + rb'(?:null|""),(?![^\n]*"(?i:range)": \[)')
-ACCEPT: Final = re.compile(rb'"[Aa]ccept": \[([^\]\n]*)\]')
+_ADDRESS = re.compile(_PLAIN_ADDRESS)
+_BARE = re.compile(_PLAIN_ADDRESS + rb'(?:null|""),(?![^\n]*"(?i:range)": \[)')
+ACCEPT = re.compile(rb'"[Aa]ccept": \[([^\]\n]*)\]')
 """The header ``Accept`` in the line of a request."""
 
-_RESPONSE: Final = b"\n  response: "
-END: Final = re.compile(rb"(?m)^# end: \d{1,18} interactions?, sha256 [0-9a-f]{64}\n?\Z")
+_RESPONSE = b"\n  response: "
+END = re.compile(rb"(?m)^# end: \d{1,18} interactions?, sha256 [0-9a-f]{64}\n?\Z")
 """The line that closes a recording, with the count and the checksum."""
 
-MARK: Final = re.compile(
+MARK = re.compile(
     rb"(?m)^# replaces (\d{1,9}(?:-\d{1,9})?(?:, \d{1,9}(?:-\d{1,9})?)*) of (\d{1,9})\n\Z"
 )
 """The line before an interaction that replaces others: group 1 their numbers, 2 how many are above.
@@ -81,25 +81,25 @@ A mark holds until the recording is closed.
 """
 
 # What a kill in the middle of a write leaves: whole lines of an interaction, then a part of a line.
-_WHOLE_LINES: Final = re.compile(
+_WHOLE_LINES = re.compile(
     rb"(?:# replaces [\d, -]+ of \d+\n)?(?:- recorded_at: [^\n]*\n(?:  elapsed_s: [^\n]*\n"
     rb"(?:  attempt: \d{1,3}\n)?(?:  no_response: [a-z_]{1,20}\n)?(?:  fallback: true\n)?"
     rb"(?:  request: \{[^\n]*\}\n)?)?)?"
 )
-_KEYS: Final = (
+_KEYS = (
     *(b"- recorded_at: ", b"  elapsed_s: ", b"  attempt: ", b"  no_response: "),
     *(b"  fallback: ", b"  request: ", b"  response: "),
 )
-_COMMENT: Final = re.compile(rb"# replaces [\d, -]+(?:o(?:f(?: \d*)?)?)?|# end: [^\n]*")
+_COMMENT = re.compile(rb"# replaces [\d, -]+(?:o(?:f(?: \d*)?)?)?|# end: [^\n]*")
 
 # JSON allows these characters unescaped. YAML forbids them, or reads them as line breaks or a byte
 # order mark (YAML 1.1, section 5.1, `c-printable`, and 5.4, line breaks).
 # libyaml reads no escape of a lone surrogate, so it becomes the replacement character.
-_ESCAPED: Final = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
+_ESCAPED = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
 
 # libyaml accepts a key of more than 1,024 characters only in the form `? key : value`. An escaped
 # character takes up to six.
-_MAX_NAME_CHARACTERS: Final = 1000 // 6
+_MAX_NAME_CHARACTERS = 1000 // 6
 
 # `default=str`: the metadata of another program's cassette may contain a time.
 _decode = json.JSONDecoder().decode

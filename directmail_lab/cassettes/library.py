@@ -12,25 +12,25 @@ from contextlib import contextmanager, suppress
 from datetime import datetime
 from itertools import chain, islice, takewhile
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from ..arguments import did_you_mean
 from ..errors import CassetteError, CassetteInUseError, CassetteNotFoundError
 from ..settings import CASSETTES_VARIABLE, variable
 
-SUFFIXES: Final = (".yaml", ".yml", ".json")
-_NEVER_RECORDED: Final = (".json", ".har")
-_FOLDER: Final = "cassettes"
+SUFFIXES = (".yaml", ".yml", ".json")
+_NEVER_RECORDED = (".json", ".har")
+_FOLDER = "cassettes"
 # File systems allow 255 and 4,096; a lock file and an unfinished recording have longer names.
-_MAX_NAME_BYTES: Final = 230
-_MAX_PATH_BYTES: Final = 4000
-_TRIES: Final = 20
+_MAX_NAME_BYTES = 230
+_MAX_PATH_BYTES = 4000
+_TRIES = 20
 _T = TypeVar("_T")
-_ANY_WRITE: Final = 0o222
-_NO_LINK: Final = getattr(os, "O_NOFOLLOW", 0)
-_NOTEBOOK: Final = r"[\w .-]{1,100}\.ipynb"
-_HOLDER: Final = re.compile(rf"process (\d{{1,10}})(?: \({_NOTEBOOK}\))?, since ([\w: ]{{1,40}})")
-_ROOT_MARKS: Final = ("pyproject.toml", ".git", "notebooks")
+_ANY_WRITE = 0o222
+_NO_LINK = getattr(os, "O_NOFOLLOW", 0)
+_NOTEBOOK = r"[\w .-]{1,100}\.ipynb"
+_HOLDER = re.compile(rf"process (\d{{1,10}})(?: \({_NOTEBOOK}\))?, since ([\w: ]{{1,40}})")
+_ROOT_MARKS = ("pyproject.toml", ".git", "notebooks")
 
 
 def find_cassette(name: str | Path, first: Sequence[Path] = ()) -> Path:
@@ -326,7 +326,7 @@ def _with_suffix(path: Path) -> Path:
 
 
 # What Windows refuses in the name of a file or a folder, and the devices' names.
-_REFUSED: Final = re.compile(
+_REFUSED = re.compile(
     r"(?i)[<>:\"|?*\\\0-\x1f]|[. ]\Z"
     r"|\A(?P<device>con|prn|aux|nul|conin\$|conout\$|(?:com|lpt)[0-9¹²³])\s*(?:\.|\Z)"
 )

@@ -10,7 +10,7 @@ import re
 from array import array
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any
 
 from ..errors import CassetteFormatError
 from ..exchange.values import (
@@ -26,7 +26,7 @@ from ..exchange.values import (
 from . import layout
 from .layout import Line
 
-_read_json: Final = json.JSONDecoder().raw_decode
+_read_json = json.JSONDecoder().raw_decode
 
 
 class Lines(Sequence[Interaction]):

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 from urllib.parse import parse_qsl, unquote_plus, urlencode
 
 from ..arguments import Like, argument_error, check_choice, check_names
@@ -19,19 +19,19 @@ Matcher = Callable[[Any, Any], object]
 Form = tuple[Hashable, ...]
 """The canonical form of a request. Requests with equal forms are the same."""
 
-ORIGIN: Final = ("scheme", "host", "port")
-MATCHERS: Final = ("method", "path", "query", *ORIGIN, "uri", "url", "headers", "body", "raw_body")
+ORIGIN = ("scheme", "host", "port")
+MATCHERS = ("method", "path", "query", *ORIGIN, "uri", "url", "headers", "body", "raw_body")
 """The names of vcrpy's matchers."""
 
-DEFAULT_MATCH_ON: Final = ("method", "path", "query", "body")
+DEFAULT_MATCH_ON = ("method", "path", "query", "body")
 """What must be equal: the path below the base address, and the body."""
-_VCRPY_MATCH_ON: Final = ("method", *ORIGIN, "path", "query")  # vcr.config.VCR
+_VCRPY_MATCH_ON = ("method", *ORIGIN, "path", "query")  # vcr.config.VCR
 # What like="vcrpy" leaves to vcrpy's own matchers.
-_CHECKED_BY_VCRPY: Final = ("uri", "url", "headers", "body", "raw_body")
-_INSIDE: Final = ("headers", "body", "raw_body")
-_KINDS: Final = ("query", "body", "header")
-_DEFAULT_PORTS: Final = {"https": ":443", "http": ":80"}
-_ESCAPE: Final = re.compile("%([0-9A-Fa-f]{2})")
+_CHECKED_BY_VCRPY = ("uri", "url", "headers", "body", "raw_body")
+_INSIDE = ("headers", "body", "raw_body")
+_KINDS = ("query", "body", "header")
+_DEFAULT_PORTS = {"https": ":443", "http": ":80"}
+_ESCAPE = re.compile("%([0-9A-Fa-f]{2})")
 
 
 class Matching:

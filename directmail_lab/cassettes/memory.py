@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..display import utc_time
 from ..exchange.values import (
@@ -29,10 +29,10 @@ from .recording import Recording
 if TYPE_CHECKING:
     from .cassette import Cassette, Played
 
-_MAX_KEPT_BYTES: Final = 64 * 1024**2
+_MAX_KEPT_BYTES = 64 * 1024**2
 # The memory that the addresses and headers of a usual response take.
-_HEADERS_BYTES: Final = 4096
-_KEPT_BYTES: Final = attrgetter("_kept_bytes")
+_HEADERS_BYTES = 4096
+_KEPT_BYTES = attrgetter("_kept_bytes")
 
 RawHeaders = Sequence[tuple[bytes, bytes]]
 

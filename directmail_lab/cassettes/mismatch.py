@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import Final
 from urllib.parse import parse_qsl
 
 from ..exchange.bodies import leaves, read_form, read_json_body, read_multipart
@@ -14,10 +13,10 @@ from .matching import ORIGIN, origin_parts, split_address, unescaped
 Differences = dict[str, tuple[object, object]]
 """For the name of each part that differs: the sent value and the recorded one."""
 
-_MAX_PARSED_BYTES: Final = 1024**2
-_PLACE: Final = ("method", *ORIGIN, "path")
-_LONGEST_PATH: Final = 200
-_ADDRESS: Final = re.compile(r"([^/?#]*//)?(?:[^/?#]*@)?([^/?#]*)([^?#]*)\??([^#]*)")
+_MAX_PARSED_BYTES = 1024**2
+_PLACE = ("method", *ORIGIN, "path")
+_LONGEST_PATH = 200
+_ADDRESS = re.compile(r"([^/?#]*//)?(?:[^/?#]*@)?([^/?#]*)([^?#]*)\??([^#]*)")
 
 
 def place_of(request: Request, base_url: str) -> tuple[str, str, str]:

@@ -15,7 +15,6 @@ from difflib import SequenceMatcher
 from heapq import nlargest
 from itertools import chain, islice
 from operator import itemgetter
-from typing import Final
 from urllib.parse import unquote_plus
 
 from ..display import plural
@@ -34,15 +33,15 @@ Attempts = tuple[int, ...]
 _Inside = tuple[Form, Hashable]
 """What is inside a request, and what chooses between those that are equal; None for all of them."""
 
-_MAX_COMPARED: Final = 500
-_LONGEST_QUERY: Final = 200
+_MAX_COMPARED = 500
+_LONGEST_QUERY = 200
 # An address that is the same in no other spelling: it has no escape, no default port, and at most
 # one parameter, which has a value.
-_PLAIN_ADDRESS: Final = re.compile(
+_PLAIN_ADDRESS = re.compile(
     r"https?://[^:/?%+#]*(?::(?!(?:80|443)(?:[/?]|$))[0-9]+)?(?:/[^?%+#]*)?"
     r"(?:\?[^?&%+#=]+=[^?&%+#]*[^?&%+#=])?"
 )
-_BARE: Final = Request("GET", "")
+_BARE = Request("GET", "")
 
 
 @dataclass(slots=True)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from tempfile import SpooledTemporaryFile
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from ..errors import CassetteError, CassetteFormatError, CassetteInUseError
 from ..exchange.bodies import missing_body
@@ -34,8 +34,8 @@ Ending = Literal["merge", "replace", "aside"]
 """What `close` does with a recording that stands aside: see `directmail_lab.cassettes.Cassette`."""
 
 # Room for a usual interaction: a file this near to its limit is full.
-_SPARE_BYTES: Final = 1024**2
-_SPOOL_BYTES: Final = 1024**2
+_SPARE_BYTES = 1024**2
+_SPOOL_BYTES = 1024**2
 
 
 class Written(NamedTuple):

@@ -12,7 +12,7 @@ from functools import cached_property
 from numbers import Integral
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any
 from urllib.parse import urlsplit
 
 from ..display import plural
@@ -23,8 +23,8 @@ from ..readings.reading import Reading, reading_of
 from ..readings.reset_unit import Evidence, infer_reset_unit
 from ..settings import NO_ADDRESS, origin_of
 
-_READINGS_FOR_UNIT: Final = 1_000
-_AGE: Final = re.compile(r"(\d{1,5}) days?")
+_READINGS_FOR_UNIT = 1_000
+_AGE = re.compile(r"(\d{1,5}) days?")
 
 
 @contextmanager

@@ -7,7 +7,6 @@ records of ``GET /v1/users/me`` say it, if they have a field that identifies the
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
 
 from ..contract import ME_PATH
 from ..exchange.bodies import read_json, unwrap
@@ -19,7 +18,7 @@ User = Mapping[str, object]
 """The fields of a record that identify its user."""
 
 # The contract does not say which fields a record has.
-_IDENTIFYING: Final = ("id", "uuid", "user_id", "account_id", "email", "username")
+_IDENTIFYING = ("id", "uuid", "user_id", "account_id", "email", "username")
 
 
 def shows_user(interaction: Interaction) -> bool:

@@ -19,7 +19,7 @@ from io import BytesIO
 from itertools import chain
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Final, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn
 from unittest.mock import patch
 
 import yaml
@@ -59,18 +59,18 @@ from .matching import Matcher
 from .recording import uncollected
 
 # The share of a large file's time in which it becomes YAML nodes; how often progress is reported.
-_COMPOSING: Final = 0.7
-_TOLD_INTERACTIONS: Final = 100
+_COMPOSING = 0.7
+_TOLD_INTERACTIONS = 100
 # libyaml's recursion would crash the process at some 20,000 levels, and earlier in a thread.
-_DEEPEST: Final = 500
+_DEEPEST = 500
 # With its aliases replaced by their values, a text may have at most ten times as many characters.
-_MOST_TIMES: Final = 10
-_MOST_CHARACTERS: Final = 1_000_000
-_ALIAS: Final = re.compile(r"\*[\w-]", re.ASCII)
+_MOST_TIMES = 10
+_MOST_CHARACTERS = 1_000_000
+_ALIAS = re.compile(r"\*[\w-]", re.ASCII)
 # Digits in base 60, such as 1:30:00, take PyYAML quadratic time.
-_LONGEST_BASE_60: Final = 100
-_SERIALIZERS: Final = (None, yamlserializer, jsonserializer)
-_TAGS: Final = ("str", "seq", "map", "int")
+_LONGEST_BASE_60 = 100
+_SERIALIZERS = (None, yamlserializer, jsonserializer)
+_TAGS = ("str", "seq", "map", "int")
 _TEXT, _LIST, _OBJECT, _INTEGER = (f"tag:yaml.org,2002:{name}" for name in _TAGS)
 
 

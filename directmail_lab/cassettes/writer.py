@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from ..exchange.values import Interaction
 from ..redaction import Redactor
@@ -18,10 +18,10 @@ from . import layout
 from .files import FileRecording
 from .library import Version, create, patiently, version_of
 
-_FSYNC_EVERY_S: Final = 1.0
-_COMPARED_BYTES: Final = 4096
-_OPEN_FLAGS: Final = os.O_RDWR | getattr(os, "O_BINARY", 0)
-_NEW_FLAGS: Final = os.O_CREAT | os.O_EXCL
+_FSYNC_EVERY_S = 1.0
+_COMPARED_BYTES = 4096
+_OPEN_FLAGS = os.O_RDWR | getattr(os, "O_BINARY", 0)
+_NEW_FLAGS = os.O_CREAT | os.O_EXCL
 
 
 class Extent(NamedTuple):

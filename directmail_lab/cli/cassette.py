@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, cast, get_args
+from typing import TYPE_CHECKING, cast, get_args
 
 import typer
 
@@ -43,7 +43,7 @@ _NAMES = typer.Argument(help="Cassettes, or files.", autocompletion=complete_cas
 _PLACES = typer.Argument(help="Cassettes, files or folders.", autocompletion=complete_cassette)
 _PLACE = typer.Argument(help="A cassette, a file or a folder.", autocompletion=complete_cassette)
 # The member of each cassette, in YAML and in JSON.
-_INTERACTIONS: Final = re.compile(rb'(?m)^interactions:|"interactions"\s*:')
+_INTERACTIONS = re.compile(rb'(?m)^interactions:|"interactions"\s*:')
 
 
 @app.command("list")

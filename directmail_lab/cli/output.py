@@ -9,7 +9,7 @@ import sys
 from collections.abc import Collection
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     import pandas as pd
     from rich.table import Table
 
-_MOST_CHARACTERS: Final = 1_000
-_NARROWEST: Final = 12
-_LONGEST_WORD: Final = 24
-_GAP: Final = 2
+_MOST_CHARACTERS = 1_000
+_NARROWEST = 12
+_LONGEST_WORD = 24
+_GAP = 2
 
-FOUND: Final = typer.Exit(1)
+FOUND = typer.Exit(1)
 """A command raises this if it found something: exit code 1, as with grep."""
 
 
@@ -36,11 +36,11 @@ def complete_cassette(typed: str) -> list[str]:
     return [name for name in cassettes_by_name() if name.startswith(typed)]
 
 
-NAME: Final = typer.Argument(help="A cassette's name, or a file.", autocompletion=complete_cassette)
-JSON: Final = typer.Option(False, "--json", help="Print JSON: an array of objects.")
-CSV: Final = typer.Option(False, "--csv", help="Print CSV.")
-FORCE: Final = typer.Option(False, "--force", help="Replace the file if it exists.")
-CASSETTE: Final = typer.Option(
+NAME = typer.Argument(help="A cassette's name, or a file.", autocompletion=complete_cassette)
+JSON = typer.Option(False, "--json", help="Print JSON: an array of objects.")
+CSV = typer.Option(False, "--csv", help="Print CSV.")
+FORCE = typer.Option(False, "--force", help="Replace the file if it exists.")
+CASSETTE = typer.Option(
     None,
     help="Read this cassette (a name or a file). By default, the command asks the live service.",
     autocompletion=complete_cassette,
@@ -223,11 +223,11 @@ def _cell(value: Any) -> str:
 
 # -- errors ------------------------------------------------------------------------------------
 
-_SIGN_IN: Final = (
+_SIGN_IN = (
     "Set DIRECTMAIL_BASE_URL and DIRECTMAIL_API_KEY. me, rate-limits, "
     "check-contract and findings can read a recording instead: --cassette."
 )
-_ADVICE: Final[dict[type[Exception], str]] = {
+_ADVICE: dict[type[Exception], str] = {
     errors.CredentialError: _SIGN_IN,
     errors.NotConnectedError: _SIGN_IN,
     errors.UnauthorizedError: "Check DIRECTMAIL_API_KEY.",

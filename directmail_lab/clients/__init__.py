@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from importlib import import_module
 from posixpath import normpath
-from typing import Any, Final, cast
+from typing import Any, cast
 
 from ..errors import DirectMailLabError
 from ..http import body_of, httpx, is_write, parse_url
@@ -273,8 +273,8 @@ def _name_and_text(error: httpx.RequestError) -> tuple[str, str]:
     return found[1], text[found.end() :]
 
 
-_CUT: Final = ("IncompleteRead", "ClientPayloadError")
-_CLASS_NAME: Final = re.compile(r"([A-Za-z]\w*): ")
-_LONGEST_OF_HTTPX: Final = 65_536
-_NOT_ASCII: Final = re.compile("[^!-~]+")
-_CONTROLS: Final = re.compile(rb"[\r\n\0]+")
+_CUT = ("IncompleteRead", "ClientPayloadError")
+_CLASS_NAME = re.compile(r"([A-Za-z]\w*): ")
+_LONGEST_OF_HTTPX = 65_536
+_NOT_ASCII = re.compile("[^!-~]+")
+_CONTROLS = re.compile(rb"[\r\n\0]+")

@@ -11,7 +11,7 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextvars import ContextVar
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 import aiohttp
 from aiohttp.client_proto import ResponseHandler
@@ -22,32 +22,32 @@ from ..transports.body import Body
 from ..transports.extensions import EXTENSION, Call
 from . import ClientsTransport, Exchange, async_parts_of, errors_as, url_of
 
-BaseConnector: Final = aiohttp.BaseConnector
-ClientSession: Final = aiohttp.ClientSession
+BaseConnector = aiohttp.BaseConnector
+ClientSession = aiohttp.ClientSession
 
 _Handler = Callable[[aiohttp.ClientRequest], Awaitable[aiohttp.ClientResponse]]
 
 # The headers of a compressed body, which aiohttp decompresses.
-_OF_PACKED: Final = (b"content-encoding", b"content-length", b"transfer-encoding")
+_OF_PACKED = (b"content-encoding", b"content-length", b"transfer-encoding")
 
-_UNREAD_S: Final = 0.001
+_UNREAD_S = 0.001
 
 # A ClientResponseError as text: 400, message='…', url='…'.
-_STATUS: Final = re.compile(r"(\d+), message=['\"](.*)['\"], url=", re.DOTALL)
+_STATUS = re.compile(r"(\d+), message=['\"](.*)['\"], url=", re.DOTALL)
 
 # Makes the connection that a task is about to open, for its protocol.
 _connection: ContextVar[Callable[[ResponseHandler], _Memory] | None] = ContextVar(
     "connection", default=None
 )
 
-_CONNECTOR_ERRORS: Final = (
+_CONNECTOR_ERRORS = (
     aiohttp.ClientConnectorError,
     aiohttp.ClientConnectorCertificateError,
 )
 
 # The first row that fits an error counts. A replay without the name of an error raises the last
 # class of a row.
-_KINDS: Final = (
+_KINDS = (
     (httpx.ConnectTimeout, (aiohttp.ConnectionTimeoutError,)),
     (httpx.ConnectError, (aiohttp.ClientConnectorError,)),
     (httpx.ReadTimeout, (TimeoutError,)),

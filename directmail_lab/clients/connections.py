@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from http import client as http_client
-from typing import Any, Final
+from typing import Any
 from urllib.parse import urlsplit
 
 from ..http import httpx
@@ -24,18 +24,18 @@ from ..transports.body import Body
 from ..transports.extensions import EXTENSION, Call
 from . import ClientsTransport, Exchange, errors_as, parts_of, url_of
 
-_PART_BYTES: Final = 65_536
-_IS_SENDING: Final = "_directmail_lab_is_sending"
+_PART_BYTES = 65_536
+_IS_SENDING = "_directmail_lab_is_sending"
 """The attribute of a connection that is sending a request itself."""
-_CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
-_LENGTH: Final = re.compile(rb"\r\ncontent-length:\s*(\d+)", re.IGNORECASE)
-_ERRNO: Final = re.compile(r"\[Errno (-?\d+)\] (.*)")
+_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+_LENGTH = re.compile(rb"\r\ncontent-length:\s*(\d+)", re.IGNORECASE)
+_ERRNO = re.compile(r"\[Errno (-?\d+)\] (.*)")
 # The errors of httpx for a timeout, and for a connection that breaks, at each step of a request.
-_CONNECTING: Final = (httpx.ConnectTimeout, httpx.ConnectError)
-_WRITING: Final = (httpx.WriteTimeout, httpx.WriteError)
-_READING: Final = (httpx.ReadTimeout, httpx.ReadError)
+_CONNECTING = (httpx.ConnectTimeout, httpx.ConnectError)
+_WRITING = (httpx.WriteTimeout, httpx.WriteError)
+_READING = (httpx.ReadTimeout, httpx.ReadError)
 # A replayed failure of a kind whose error has another name, from another client or system.
-_USUAL: Final = (
+_USUAL = (
     (httpx.TimeoutException, TimeoutError),
     (httpx.RemoteProtocolError, http_client.RemoteDisconnected),
     (httpx.ConnectError, ConnectionRefusedError),

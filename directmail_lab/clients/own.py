@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Generator
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from ..arguments import argument_error
 from ..errors import AddressError, DirectMailLabError
@@ -18,17 +18,17 @@ from ..tracebacks import hide_frames, with_brief_traceback
 from ..transports.extensions import Sent, call_of
 from ..transports.network import lost_response
 
-_HEADERS: Final = {
+_HEADERS = {
     "User-Agent": f"directmail-lab python-httpx/{httpx.__version__}",
     # By default, httpx also accepts brotli and zstd if they are installed.
     "Accept-Encoding": "gzip, deflate",
 }
 
 # A path, perhaps with a query: below a base address it stays as it is.
-_PATH: Final = re.compile('/(?:[!"$-.0-~][!"$-~]*)?')
+_PATH = re.compile('/(?:[!"$-.0-~][!"$-~]*)?')
 
 
-_NO_STREAM: Final = httpx.ByteStream(b"")
+_NO_STREAM = httpx.ByteStream(b"")
 
 
 class KeyedAuth(httpx.Auth):
@@ -138,7 +138,7 @@ def _unlinked(response: httpx.Response) -> httpx.Response:
 
 
 # As below, for a request that was to pass a proxy. {proxy} is its address.
-_PROXY_MESSAGES: Final = (
+_PROXY_MESSAGES = (
     (
         httpx.ProxyError,
         "407",
@@ -161,7 +161,7 @@ _PROXY_MESSAGES: Final = (
 
 # For types of errors and a pattern in httpx's message: what happened and what to do. The first row
 # that fits counts, and {} is the address. The sign-in form shows these messages too.
-_MESSAGES: Final = (
+_MESSAGES = (
     (
         httpx.ConnectError,
         "CERTIFICATE_VERIFY",

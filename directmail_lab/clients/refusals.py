@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Final
 
 from ..display import utc_time
 from ..errors import ServiceError, UnauthorizedError, printable
@@ -15,8 +14,8 @@ from ..readings.reset_unit import renewal_time
 from ..redaction import Redactor
 from ..transports.extensions import received_of
 
-_CHECK_KEY: Final = "Check the API key and the base address: the key may be another region's."
-_ADVICE: Final = {
+_CHECK_KEY = "Check the API key and the base address: the key may be another region's."
+_ADVICE = {
     400: "Correct the request.",
     401: _CHECK_KEY,
     403: _CHECK_KEY,
@@ -25,16 +24,16 @@ _ADVICE: Final = {
     500: "The service, or a gateway before it, failed: try again later.",
 }
 
-SEE_WHOLE: Final = " To see the whole response: "
-_EXCERPT: Final = 200
-_SEARCHED_BYTES: Final = 4096
+SEE_WHOLE = " To see the whole response: "
+_EXCERPT = 200
+_SEARCHED_BYTES = 4096
 
 # The members of an error's body that are for people (RFC 9457, RFC 6749 and common use).
-_SAID_IN: Final = ("title", "error", "message", "error_description", "detail", "msg", "errors")
-_LONGEST_SAID: Final = 200
-_MOST_TEXTS: Final = 3
-_DEEPEST: Final = 4
-_READ_BYTES: Final = 65_536
+_SAID_IN = ("title", "error", "message", "error_description", "detail", "msg", "errors")
+_LONGEST_SAID = 200
+_MOST_TEXTS = 3
+_DEEPEST = 4
+_READ_BYTES = 65_536
 
 
 def service_error(

@@ -12,33 +12,33 @@ from contextlib import suppress
 from decimal import Decimal
 from functools import cache
 from textwrap import shorten
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 from urllib.parse import parse_qsl
 
 from ..display import escape_controls, plural
 from ..errors import DirectMailLabError
 from .values import Headers, header
 
-MAX_DEPTH: Final = 50
+MAX_DEPTH = 50
 """How many levels `leaves` descends. A deeper object or array is a leaf."""
 
 Path = tuple[str | int, ...]
 """The path to a value in JSON: names of members, and positions in arrays."""
 
-MAX_UNPACKED_BYTES: Final = 64 * 1024**2
+MAX_UNPACKED_BYTES = 64 * 1024**2
 """The largest size that a body is expanded to: 1,699 bytes of brotli can expand to 1 GB."""
-_MAX_CODINGS: Final = 2
-_MOST_SHOWN: Final = 4000
-_LAYOUT: Final = json.JSONEncoder(indent=2, ensure_ascii=False)
+_MAX_CODINGS = 2
+_MOST_SHOWN = 4000
+_LAYOUT = json.JSONEncoder(indent=2, ensure_ascii=False)
 # As many as int() reads. An exponent could ask for any number of them.
-_MOST_DIGITS: Final = 4300
+_MOST_DIGITS = 4300
 # zlib copies the data after each gzip member. In pieces of this size, that takes linear time.
-_PIECE_BYTES: Final = 4096
-_MAGIC: Final = {"gzip": b"\x1f\x8b\x08", "zstd": b"\x28\xb5\x2f\xfd"}
+_PIECE_BYTES = 4096
+_MAGIC = {"gzip": b"\x1f\x8b\x08", "zstd": b"\x28\xb5\x2f\xfd"}
 
-_FIELD_NAME: Final = re.compile(rb';\s*name="([^"\r\n]*)"', re.IGNORECASE)
-_FILE_NAME: Final = re.compile(rb';\s*filename="([^"\r\n]*)"', re.IGNORECASE)
-_DECLARED_CHARSET: Final = re.compile(r"charset=\"?([\w.:-]{1,40})", re.IGNORECASE)
+_FIELD_NAME = re.compile(rb';\s*name="([^"\r\n]*)"', re.IGNORECASE)
+_FILE_NAME = re.compile(rb';\s*filename="([^"\r\n]*)"', re.IGNORECASE)
+_DECLARED_CHARSET = re.compile(r"charset=\"?([\w.:-]{1,40})", re.IGNORECASE)
 
 
 def _number(text: str) -> float | int:
@@ -277,7 +277,7 @@ class MissingBody(bytes):
     """A placeholder for a body that was not recorded: ``<not recorded: 5000 bytes>``."""
 
 
-_MISSING: Final = re.compile(rb"<not (?:recorded|searched): (\d{1,18}|\?) bytes>")
+_MISSING = re.compile(rb"<not (?:recorded|searched): (\d{1,18}|\?) bytes>")
 
 
 def body_text(body: bytes) -> str:

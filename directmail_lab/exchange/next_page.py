@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 from .bodies import Path, leaves, unwrap
 
@@ -24,30 +24,30 @@ def _names(text: str) -> frozenset[str]:
 
 
 # A page says these things at its top level, in its headers, or in objects with one of these names.
-_AROUND: Final = _names(
+_AROUND = _names(
     "cursors data info links meta metadata page pageinfo pagination paging responsemetadata result"
 )
-_ADDRESSES: Final = _names(
+_ADDRESSES = _names(
     "next nexthref nextlink nextpage nextpagelink nextpageuri nextpageurl nexturi nexturl"
 )
-_ADDRESS_MEMBERS: Final = _names("href link uri url")
+_ADDRESS_MEMBERS = _names("href link uri url")
 # Each is the rest of a name that begins with "next".
-_TOKENS: Final = _names(
+_TOKENS = _names(
     "after cursor marker offset page pagecursor pageid pagenumber pagetoken skip start startindex "
     "token"
 )
-_UNCERTAIN_TOKENS: Final = _names("continuation continuationtoken cursor pagetoken scrollid")
-_MORE: Final = _names("hasmore hasnext hasnextpage more moreavailable")
-_IS_LAST: Final = _names("islast islastpage last lastpage")
-_TOTALS: Final = _names("count total totalcount totalelements totalitems totalrecords totalresults")
-_PAGE_COUNTS: Final = _names("numpages pagecount pages totalpages")
-_PAGE_NUMBERS: Final = _names("currentpage number page pageno pagenumber")
-_OFFSETS: Final = _names("offset pageoffset skip start startat startindex")
-_PAGE_SIZES: Final = _names("pagesize perpage size")
-_LIMITS: Final = _names("itemsperpage limit maxresults pagelimit top")
-_USUAL_SIZES: Final = (10, 15, 20, 25, 30)
+_UNCERTAIN_TOKENS = _names("continuation continuationtoken cursor pagetoken scrollid")
+_MORE = _names("hasmore hasnext hasnextpage more moreavailable")
+_IS_LAST = _names("islast islastpage last lastpage")
+_TOTALS = _names("count total totalcount totalelements totalitems totalrecords totalresults")
+_PAGE_COUNTS = _names("numpages pagecount pages totalpages")
+_PAGE_NUMBERS = _names("currentpage number page pageno pagenumber")
+_OFFSETS = _names("offset pageoffset skip start startat startindex")
+_PAGE_SIZES = _names("pagesize perpage size")
+_LIMITS = _names("itemsperpage limit maxresults pagelimit top")
+_USUAL_SIZES = (10, 15, 20, 25, 30)
 # All that a body says of its page, and not of its records.
-_OF_A_PAGE: Final = _names("first hasprevious prev previous self").union(
+_OF_A_PAGE = _names("first hasprevious prev previous self").union(
     _AROUND,
     _ADDRESSES,
     _TOKENS,
@@ -62,9 +62,9 @@ _OF_A_PAGE: Final = _names("first hasprevious prev previous self").union(
     _LIMITS,
 )
 # The names under which a body repeats the parameter "page".
-_PAGE_ALIASES: Final = _names("currentpage number")
+_PAGE_ALIASES = _names("currentpage number")
 
-_MOST_DIGITS: Final = 18
+_MOST_DIGITS = 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class Next:
     counts: bool = False
 
 
-LAST: Final = Next()
+LAST = Next()
 """The answer of a statement that there is no next page."""
 
 

@@ -12,7 +12,6 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import cache
-from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from ..arguments import argument_error
@@ -22,7 +21,7 @@ from ..arguments import argument_error
 # A path segment that identifies one record: a number, a UUID, a hash, another token with a digit
 # (`lst_8f3kq2`), a domain, a DOI, an e-mail address, text with a space, a telephone number, or a
 # placeholder of redaction (`<API_KEY>`).
-_ID_LIKE: Final = re.compile(
+_ID_LIKE = re.compile(
     r"\d+(?:\.\d+){2,}|\d+|(?=[^/]*\d)[A-Za-z0-9_~.:-]{6,}|[A-Za-z]+[-_]\d+"
     r"|(?:[a-z0-9-]+\.)+(?:com|org|net|edu|gov|mil|biz|dev|app|xyz|example|(?!me|go|do)[a-z]{2})"
     r"|10\.\d{4,9}(?:/.*)?|(?!@me$)[^/]*[@\s][^/]*|\+[\d().\-]{6,}|<[^/]*>",
@@ -33,21 +32,21 @@ _ID_LIKE: Final = re.compile(
 # A segment that is a name although it has a digit: a version (`v1beta1`, `v2.6.1`), and words such
 # as `oauth2`, `base64`, `s3-bucket` and `k8s-clusters`.
 # Each text matches a word in at most one way; otherwise a long segment would take exponential time.
-_WORD: Final = r"(?:(?:base|sha|utf|int|float)\d{2,3}|[A-Za-z]{2,}\d?)"
-_SHORT: Final = r"(?:[A-Za-z]{1,3}\d{1,2}[A-Za-z]?|\d[A-Za-z])"
-_NAME_WITH_DIGIT: Final = re.compile(
+_WORD = r"(?:(?:base|sha|utf|int|float)\d{2,3}|[A-Za-z]{2,}\d?)"
+_SHORT = r"(?:[A-Za-z]{1,3}\d{1,2}[A-Za-z]?|\d[A-Za-z])"
+_NAME_WITH_DIGIT = re.compile(
     r"v\d+(?:[._-]\d+|[._-]?(?:alpha|beta|rc|preview|p)\d*)*|\d{1,2}\.\d{1,2}"
     rf"|(?:{_SHORT}[-_])?{_WORD}(?:[-_](?:{_WORD}|v\d))*"
 )
 # A number or date at the front is a version: `/2013-04-01/zones`, `/rest/api/2/issue`. A domain may
 # be a Kubernetes group: `/apis/networking.k8s.io/v1`.
-_FRONT: Final = re.compile(
+_FRONT = re.compile(
     r"(?:(?:/[a-z]+)?/api|/rest)?/(?:\d{1,2}|20\d\d-\d\d(?:-\d\d)?)(?=/)|/apis/[^/]+(?=/v\d)"
 )
 
 
 # An id may have a suffix in its segment: the verb in `{id}:cancel`, the format in `{id}.json`.
-_SUFFIX: Final = re.compile(r"(?::[a-z][A-Za-z]+|\.(?:json|xml|csv|ya?ml|html|txt|pdf))\Z")
+_SUFFIX = re.compile(r"(?::[a-z][A-Za-z]+|\.(?:json|xml|csv|ya?ml|html|txt|pdf))\Z")
 
 
 def base_path(base_url: str) -> str:
@@ -56,7 +55,7 @@ def base_path(base_url: str) -> str:
 
 
 # A fast path: loading a cassette splits all its addresses, and urlsplit takes ten times as long.
-_PLAIN_ADDRESS: Final = re.compile(r"https?://[^/?#\s]*(/[^?#\s]*)?(?:\?([^#\s]*))?(?:#|\Z)")
+_PLAIN_ADDRESS = re.compile(r"https?://[^/?#\s]*(/[^?#\s]*)?(?:\?([^#\s]*))?(?:#|\Z)")
 
 
 def path_below(uri: str, prefix: str = "") -> str:
@@ -112,23 +111,21 @@ def _without_id(segment: str) -> str:
 
 _Route = tuple[str, ...]
 
-_ID: Final = "/{id}"
+_ID = "/{id}"
 # A segment with its slash, and a verb that ends it: `/models`, `/{id}`, `:embed`.
-_TOKEN: Final = re.compile(r"/[^/]*?(?=:[a-z][A-Za-z]+(?:/|$))|:[^/]+|/[^/]*|[^/]+")
+_TOKEN = re.compile(r"/[^/]*?(?=:[a-z][A-Za-z]+(?:/|$))|:[^/]+|/[^/]*|[^/]+")
 # Names that many APIs accept in place of an id.
-_COMMON: Final = re.compile(
-    r"/(me|self|current|mine|search|count|all|new|latest|batch|bulk|default)"
-)
+_COMMON = re.compile(r"/(me|self|current|mine|search|count|all|new|latest|batch|bulk|default)")
 # Segments that are never ids: versions and other words that begin with a digit, camelCase,
 # snake_case, and tokens that are not segments.
-_NAME: Final = re.compile(r"/(v?\d.*|[a-z]+([A-Z][a-z]+)+|[a-z]+(_[a-z\d]+)+|\{id\}|)|[^/].*")
-_MOST_SEGMENTS: Final = 20
+_NAME = re.compile(r"/(v?\d.*|[a-z]+([A-Z][a-z]+)+|[a-z]+(_[a-z\d]+)+|\{id\}|)|[^/].*")
+_MOST_SEGMENTS = 20
 # How many words with one shape are ids, and how many that nothing follows are no actions.
-_LEAST_ALIKE_BELOW_A_LIST: Final = 3
-_LEAST_ALIKE_ELSEWHERE: Final = 5
-_LEAST_WITHOUT_MORE: Final = 8
-_IES: Final = re.compile(r"(?<!mov)(?<!cook)(?<!ser)(?<!spec)ies$")
-_PLURAL: Final = re.compile(r"(?<=ss|sh|ch)es$|(?<=x)es$|(?<![sui])s$")
+_LEAST_ALIKE_BELOW_A_LIST = 3
+_LEAST_ALIKE_ELSEWHERE = 5
+_LEAST_WITHOUT_MORE = 8
+_IES = re.compile(r"(?<!mov)(?<!cook)(?<!ser)(?<!spec)ies$")
+_PLURAL = re.compile(r"(?<=ss|sh|ch)es$|(?<=x)es$|(?<![sui])s$")
 
 
 def operations_of(paths: Iterable[str], templates: Collection[str] = ()) -> dict[str, str]:

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from importlib.util import find_spec
-from typing import Final, Literal, get_args
+from typing import Literal, get_args
 from urllib.parse import parse_qsl, urlsplit
 
 from ..errors import CassetteFormatError
@@ -34,18 +34,18 @@ NoResponse = Literal[
 ``"interrupted"`` is in a cassette while a write is sent, and stays there if the process is killed.
 """
 
-NO_RESPONSE_KINDS: Final[tuple[NoResponse, ...]] = get_args(NoResponse)
+NO_RESPONSE_KINDS: tuple[NoResponse, ...] = get_args(NoResponse)
 
-NOT_SENT_KINDS: Final[tuple[NoResponse, ...]] = ("connect_timeout", "connect_error")
+NOT_SENT_KINDS: tuple[NoResponse, ...] = ("connect_timeout", "connect_error")
 """The kinds after which the service has received nothing of the request."""
 
-LEFT: Final = "left"
+LEFT = "left"
 """What `Response.incomplete` is if the caller read no further."""
 
-TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 """The valid names of headers (RFC 9110, section 5.6.2)."""
 
-SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 """Methods that change nothing (RFC 9110, section 9.2.1). Every other one is a write."""
 
 
@@ -152,7 +152,7 @@ def _known_kind(kind: object) -> NoResponse | None:
     return next((each for each in NO_RESPONSE_KINDS if each == kind), None)
 
 
-MALFORMED: Final = (
+MALFORMED = (
     AttributeError,
     CassetteFormatError,
     IndexError,
@@ -164,16 +164,16 @@ MALFORMED: Final = (
 )
 """The errors of reading an interaction whose values do not have the expected form."""
 
-PLAIN_URL: Final = r"https?://[\w.-]{1,255}(?::[1-5]?\d{1,4})?(?:[/?#][!#-\[\]-~]*)?"
+PLAIN_URL = r"https?://[\w.-]{1,255}(?::[1-5]?\d{1,4})?(?:[/?#][!#-\[\]-~]*)?"
 """A pattern of ASCII for most addresses; each that it matches is valid, and needs no escape."""
 
-_METHOD: Final = re.compile("[!-~]{1,64}")
+_METHOD = re.compile("[!-~]{1,64}")
 # Takes a tenth of the time of urlsplit.
-_PLAIN_URL: Final = re.compile(PLAIN_URL, re.ASCII)
-_LONGEST_S: Final = 1e9
-_YEARS: Final = range(1900, 2200)
+_PLAIN_URL = re.compile(PLAIN_URL, re.ASCII)
+_LONGEST_S = 1e9
+_YEARS = range(1900, 2200)
 """The years that a DataFrame can represent in any unit and any time zone."""
-_NO_YEAR: Final = f"its year is not from {_YEARS[0]} to {_YEARS[-1]}"
+_NO_YEAR = f"its year is not from {_YEARS[0]} to {_YEARS[-1]}"
 
 
 def unreadable(which: str, error: Exception) -> CassetteFormatError:
@@ -270,7 +270,7 @@ def _is_url(uri: str) -> bool:
 
 # Many frameworks let a header or a parameter of these names override a request's method. The case
 # of a name does not matter, and WSGI and CGI treat - and _ alike.
-_OVERRIDES: Final = ("-method", "x-http-method", "x-http-method-override", "x-method-override")
+_OVERRIDES = ("-method", "x-http-method", "x-http-method-override", "x-method-override")
 
 
 def is_write(request: Request) -> bool:
@@ -324,9 +324,9 @@ def without_headers(headers: Headers, names: Collection[str]) -> Headers:
 
 
 # RFC 9110: these statuses have no body. The headers of a 304 describe a body that is not sent.
-_BODILESS: Final = frozenset({204, 304})
+_BODILESS = frozenset({204, 304})
 # The codings that httpx decodes. br and zstd each need a package.
-_DECODED: Final = {"gzip", "x-gzip", "deflate", "identity"}
+_DECODED = {"gzip", "x-gzip", "deflate", "identity"}
 if find_spec("brotli") or find_spec("brotlicffi"):
     _DECODED.add("br")
 if find_spec("zstandard"):

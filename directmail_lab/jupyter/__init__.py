@@ -15,7 +15,7 @@ import base64
 import json
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from jupyter_server.auth.decorator import authorized
 from jupyter_server.base.handlers import APIHandler, JupyterHandler
@@ -30,7 +30,7 @@ from ..errors import CassetteError, CassetteFormatError
 from ..tutorials import explore_cells, first_tutorial, notebook_of
 from ..widgets.browser_data import handle_request, read_static
 
-_PLUGIN: Final = Path(__file__).with_name("plugin.js")
+_PLUGIN = Path(__file__).with_name("plugin.js")
 
 
 def _jupyter_server_extension_points() -> list[dict[str, str]]:

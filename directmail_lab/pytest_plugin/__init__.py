@@ -38,7 +38,7 @@ from collections.abc import Generator, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
 import pytest
@@ -66,20 +66,20 @@ from .use import NOT_SENT, USE, Use, read_recording, show_warning
 if TYPE_CHECKING:
     from ..sessions import Session
 
-_UNUSED_OPTION: Final = "--directmail-unused"
-_BLOCK_OPTION: Final = "--directmail-block-network"
-_HOSTS_OPTION: Final = "--directmail-allowed-hosts"
-_BLOCK: Final = "directmail_network_block"  # a plugin's name
-_WRITE_ADVICE: Final = (
+_UNUSED_OPTION = "--directmail-unused"
+_BLOCK_OPTION = "--directmail-block-network"
+_HOSTS_OPTION = "--directmail-allowed-hosts"
+_BLOCK = "directmail_network_block"  # a plugin's name
+_WRITE_ADVICE = (
     f"Run pytest {WRITES_OPTION}, or mark the test @pytest.mark.directmail(allow_writes=True)."
 )
-_REDIRECT_ADVICE: Final = (
+_REDIRECT_ADVICE = (
     "Send it to the other address (often the same one with a slash at its end). If the test is to "
     'send both, mark it @pytest.mark.directmail(allow_writes="redirected").'
 )
-_WARNED: Final = pytest.StashKey[bool]()
-_LONGEST_WAIT_S: Final = 60.0  # while another worker records the cassette
-_PAUSE_S: Final = 0.02
+_WARNED = pytest.StashKey[bool]()
+_LONGEST_WAIT_S = 60.0  # while another worker records the cassette
+_PAUSE_S = 0.02
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

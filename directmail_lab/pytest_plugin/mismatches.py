@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -17,8 +17,8 @@ from .use import Use, counted
 if TYPE_CHECKING:
     from ..exchange.values import Request
 
-_LIBRARIES: Final = ("directmail_lab", "httpx", "httpx2", "requests")
-COMMAND: Final = "directmail_command"  # an attribute of a report, which xdist sends
+_LIBRARIES = ("directmail_lab", "httpx", "httpx2", "requests")
+COMMAND = "directmail_command"  # an attribute of a report, which xdist sends
 
 
 def hide_our_frames(call: pytest.CallInfo[Any], config: pytest.Config) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import pytest
 
@@ -20,8 +20,8 @@ from .. import network_block
 from . import threads
 from .use import USE
 
-_OWN: Final = (__file__, network_block.__file__, threads.__file__)
-_LIBRARY: Final = Path(os.__file__).parent
+_OWN = (__file__, network_block.__file__, threads.__file__)
+_LIBRARY = Path(os.__file__).parent
 
 
 class BlockingPlugin:

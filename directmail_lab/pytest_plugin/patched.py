@@ -24,7 +24,7 @@ from http import client
 from importlib import import_module
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
-from typing import Any, Final
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -34,10 +34,10 @@ from ..clients.connections import Connections
 from ..http import httpx
 from ..transports.network import IS_OF_SESSION, shared_certificates
 
-_ORIGINAL: Final = "directmail_original"
+_ORIGINAL = "directmail_original"
 # vcrpy may have put a class of its own in this place: pytest-recording replays a test's cassette.
-HTTPConnection: Final = getattr(client.HTTPConnection, "_baseclass", client.HTTPConnection)
-_DEFAULTS: Final = {"verify": True, "cert": None, "trust_env": True}
+HTTPConnection = getattr(client.HTTPConnection, "_baseclass", client.HTTPConnection)
+_DEFAULTS = {"verify": True, "cert": None, "trust_env": True}
 
 
 @contextmanager

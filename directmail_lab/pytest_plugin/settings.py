@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
 Node = pytest.Item | pytest.Module
 
-OPTION: Final = "--directmail-record-mode"
-DEFAULT_MARK: Final = "default_cassette"  # pytest-recording's marker with the name of a file
-WRITES_OPTION: Final = "--directmail-allow-writes"
-_LONGEST_NAME: Final = 120  # bytes of a test's name in the name of its cassette
+OPTION = "--directmail-record-mode"
+DEFAULT_MARK = "default_cassette"  # pytest-recording's marker with the name of a file
+WRITES_OPTION = "--directmail-allow-writes"
+_LONGEST_NAME = 120  # bytes of a test's name in the name of its cassette
 
 
 def _setting(default: Any, *choices: object, ini: str = "", kind: str = "string") -> Any:
@@ -113,14 +113,14 @@ def _matching(like: Like | None) -> Matching:
     return Matching(like=like)
 
 
-TABLE: Final = {each.name: each for each in fields(Settings)}
+TABLE = {each.name: each for each in fields(Settings)}
 
-RUNNING: Final = pytest.StashKey[pytest.Item]()
+RUNNING = pytest.StashKey[pytest.Item]()
 """The test that runs, or ran last."""
 
-_INI: Final = pytest.StashKey[dict[str, Any]]()  # what the ini file has, read once
+_INI = pytest.StashKey[dict[str, Any]]()  # what the ini file has, read once
 
-NAMES: Final = pytest.StashKey[set[tuple[Path, str]]]()
+NAMES = pytest.StashKey[set[tuple[Path, str]]]()
 """The file and the name of each collected test, including those that are deselected."""
 
 

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -22,8 +22,8 @@ from .use import show_warning
 if TYPE_CHECKING:
     from ..http import httpx
 
-_NAME: Final = "directmail_threads"  # a plugin's name
-_OWNER: Final = "_directmail_lab_owner"
+_NAME = "directmail_threads"  # a plugin's name
+_OWNER = "_directmail_lab_owner"
 """The attribute of a thread with the test or the collector that it works for."""
 
 _owner_of_context: ContextVar[pytest.Item | pytest.Collector | None] = ContextVar(

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from inspect import isasyncgenfunction, isgeneratorfunction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -286,6 +286,6 @@ def show_warning(config: pytest.Config, problem: str, nodeid: str = "") -> None:
     )
 
 
-_LINK_LOCAL: Final = "169.254."  # where a cloud's machines find their credentials
-NOT_SENT: Final = "directmail_not_sent"  # an attribute of a report, which xdist sends
-USE: Final = pytest.StashKey[Use]()
+_LINK_LOCAL = "169.254."  # where a cloud's machines find their credentials
+NOT_SENT = "directmail_not_sent"  # an attribute of a report, which xdist sends
+USE = pytest.StashKey[Use]()

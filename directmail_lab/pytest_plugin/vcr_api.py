@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ..cassettes.vcr_files import Block
     from ..sessions import Session
 
-_IGNORED: Final = (
+_IGNORED = (
     "vcr.register_matcher, vcr.register_serializer and other settings of vcr have no effect, since "
     "vcrpy does not run. Give matchers to the setting match_on, and the deserialize function of a "
     "serializer to the setting deserialize."
@@ -50,7 +50,7 @@ class _State:
     has_warned: bool = False
 
 
-_STATE: Final = pytest.StashKey[_State]()
+_STATE = pytest.StashKey[_State]()
 
 
 def register(config: pytest.Config) -> None:

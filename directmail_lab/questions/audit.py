@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from html.parser import HTMLParser
 from multiprocessing import get_context
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from ..cassettes.files import read_as_written
 from ..contract import STAND_IN_KEY
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from ..exchange.values import Interaction
 
 # For less than this, starting processes takes longer than it saves.
-_MANY_BYTES: Final = 16_000_000
-_MEMBERS: Final = ("source", "outputs", "metadata", "attachments")
+_MANY_BYTES = 16_000_000
+_MEMBERS = ("source", "outputs", "metadata", "attachments")
 
 
 @dataclass(frozen=True, slots=True)

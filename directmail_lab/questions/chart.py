@@ -14,7 +14,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterable
 from datetime import UTC
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import matplotlib.style
 import numpy as np
@@ -32,23 +32,23 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 # Labels tell the series apart as well. Vermilion marks refused requests.
-_SERIES: Final = ("#007EC5", "#008A69", "#BC5397", "#957500", "#797979", "#B06730")
-_REFUSED: Final = "#CE5100"
-_PROBLEM: Final = "#8867C7"
-_INK: Final = "#797979"
-_LINE: Final = "#79797966"  # the last two digits: how opaque it is
-_WINDOW: Final = "#79797933"
+_SERIES = ("#007EC5", "#008A69", "#BC5397", "#957500", "#797979", "#B06730")
+_REFUSED = "#CE5100"
+_PROBLEM = "#8867C7"
+_INK = "#797979"
+_LINE = "#79797966"  # the last two digits: how opaque it is
+_WINDOW = "#79797933"
 
 # The PNG has half as many pixels again, for screens of high resolution.
-_SHOWN_DPI: Final = 96
-_MOST_MARKED_POINTS: Final = 60
-_MOST_WINDOWS: Final = 40
+_SHOWN_DPI = 96
+_MOST_MARKED_POINTS = 60
+_MOST_WINDOWS = 40
 
 # For ticks at years, months, days, hours, minutes and seconds.
-_TIME_FORMATS: Final = ("%Y", "%b %Y", "%d %b", "%H:%M", "%H:%M", "%H:%M:%S.%f")
-_INKED: Final = ("text.color", "axes.titlecolor", "axes.labelcolor", "xtick.color", "ytick.color")
-_HIDDEN: Final = ("axes.spines.left", "axes.spines.right", "axes.spines.top", "legend.frameon")
-_STYLE: Final[dict[str, Any]] = {
+_TIME_FORMATS = ("%Y", "%b %Y", "%d %b", "%H:%M", "%H:%M", "%H:%M:%S.%f")
+_INKED = ("text.color", "axes.titlecolor", "axes.labelcolor", "xtick.color", "ytick.color")
+_HIDDEN = ("axes.spines.left", "axes.spines.right", "axes.spines.top", "legend.frameon")
+_STYLE: dict[str, Any] = {
     **dict.fromkeys(_INKED, _INK),
     **dict.fromkeys(_HIDDEN, False),
     **dict.fromkeys(("figure.facecolor", "axes.facecolor", "savefig.facecolor"), "none"),
@@ -64,7 +64,7 @@ _STYLE: Final[dict[str, Any]] = {
     "ytick.major.size": 0,
 }
 # A decorator that keeps the user's own style out.
-_styled: Final = matplotlib.style.context(["default", _STYLE])
+_styled = matplotlib.style.context(["default", _STYLE])
 
 
 class Chart(Figure):

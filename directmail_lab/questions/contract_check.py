@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,17 +13,17 @@ from ..display import with_whole_cells
 from ..readings.reading import CUT_SHORT, REMAINING_OVER_LIMIT
 from ..sources import Source, readings_of
 
-_STATEMENTS: Final = {
+_STATEMENTS = {
     1: f"Every response has {', '.join(HEADERS)}, each an integer",
     2: f"{HEADERS[1]} is not larger than {HEADERS[0]}",
     3: f"A majority of operations allow at most {TYPICAL_LIMIT} requests a minute",
 }
-_TEXTS: Final = ("statement", "operation", "verdict", "detail")
-_COLUMNS: Final = ("rule", *_TEXTS[:3], "responses", "violations", "numbers", "detail")
+_TEXTS = ("statement", "operation", "verdict", "detail")
+_COLUMNS = ("rule", *_TEXTS[:3], "responses", "violations", "numbers", "detail")
 # If more remain than the limit allows, that violates rule 2, and not rule 1.
-_OTHER_PROBLEMS: Final = frozenset({"", REMAINING_OVER_LIMIT, CUT_SHORT})
+_OTHER_PROBLEMS = frozenset({"", REMAINING_OVER_LIMIT, CUT_SHORT})
 # By how much two readings of one window may differ about its renewal: Reset is in whole seconds.
-_TOLERANCE_S: Final = 1.25
+_TOLERANCE_S = 1.25
 
 
 def check_contract(source: Source | Iterable[Source] | pd.DataFrame = None) -> pd.DataFrame:

@@ -14,7 +14,7 @@ from dataclasses import replace
 from difflib import SequenceMatcher
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import pandas as pd
 
@@ -35,10 +35,10 @@ _Path = tuple[str, ...]
 
 # The only recorded request headers that are sent again: they select a representation. A cassette
 # may come from a stranger, and the request carries this account's key.
-_RESENT: Final = ("accept", "accept-language", "accept-charset", "prefer", "range")
-_REFUSED: Final = (401, 403)
+_RESENT = ("accept", "accept-language", "accept-charset", "prefer", "range")
+_REFUSED = (401, 403)
 
-_CHANGING: Final = (
+_CHANGING = (
     # Headers. X-RateLimit-Limit is not one of them: a changed allowance is worth reporting. A
     # content security policy may contain a nonce.
     "xratelimitremaining xratelimitreset date etag expires lastmodified contentsecuritypolicy "
@@ -47,7 +47,7 @@ _CHANGING: Final = (
     "generatedat updatedat lastseen lastseenat lastlogin lastloginat lastactiveat lastusedat "
     "expiresat expiresin elapsed elapsedms durationms remaining requestcount requestsremaining"
 )
-VOLATILE: Final = frozenset(_CHANGING.split())
+VOLATILE = frozenset(_CHANGING.split())
 """Headers and fields, at any depth, whose value differs from call to call.
 
 Only their presence and type are compared. A name is compared by its letters and digits in lower
@@ -56,11 +56,11 @@ case: ``updatedat`` stands for ``updated_at`` and ``updatedAt``.
 
 # If two field names are at least this similar (difflib's ratio, 0 to 1), one may be the other's new
 # name: `postcode` and `postal_code` (0.84), but not `name` and `email` (0.22).
-_ALIKE: Final = 0.7
+_ALIKE = 0.7
 
-_MOST_LONGER: Final = 64 * 1024
+_MOST_LONGER = 64 * 1024
 
-_DTYPES: Final[dict[str, Any]] = {
+_DTYPES: dict[str, Any] = {
     "number": "Int64",
     "operation": "string",
     "part": "string",

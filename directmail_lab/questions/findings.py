@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Final
 
 import pandas as pd
 
@@ -20,11 +19,11 @@ from ..readings.reading import Reading, is_exhausted
 from ..sources import Source, named_paths, recordings_of
 from .shapes import ANY_NAME, Schema, grouped, notes_on, schema_of
 
-_COLUMNS: Final = ("part", "section", "seen", "how_sure", "interactions", "find_out")
-_ME: Final = f"GET {ME_PATH}"
-_ASK: Final = "ask the service's operator"
-_OTHER_VERSION: Final = re.compile(r"/v(?!1/|1$)\d+(/|$)")
-_VERSION_HEADERS: Final = ("Deprecation", "Sunset", "API-Version")
+_COLUMNS = ("part", "section", "seen", "how_sure", "interactions", "find_out")
+_ME = f"GET {ME_PATH}"
+_ASK = "ask the service's operator"
+_OTHER_VERSION = re.compile(r"/v(?!1/|1$)\d+(/|$)")
+_VERSION_HEADERS = ("Deprecation", "Sunset", "API-Version")
 
 
 def findings(source: Source | Iterable[Source] = None) -> pd.DataFrame:

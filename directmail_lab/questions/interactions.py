@@ -9,7 +9,7 @@ import html
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final, overload
+from typing import overload
 
 import pandas as pd
 
@@ -22,7 +22,7 @@ from ..readings.reading import Reading, problem_of
 from ..sources import Source, describe, is_many, named_paths, recording_of, recordings_of
 from .snippets import copy_as
 
-_DTYPES: Final = {
+_DTYPES = {
     "cassette": "string",
     "at": "datetime64[us, UTC]",
     "method": "string",
@@ -39,8 +39,8 @@ _DTYPES: Final = {
     "problem": "string",
     "cassette_number": "Int64",
 }
-_EXCERPT_CHARACTERS: Final = 80
-_WHOLE: Final = Reading(math.nan, "", "", 0, source="recorded")
+_EXCERPT_CHARACTERS = 80
+_WHOLE = Reading(math.nan, "", "", 0, source="recorded")
 """Has what the frame says of the reading of a whole response in a file."""
 
 

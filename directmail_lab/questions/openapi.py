@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cache
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 import yaml
@@ -34,21 +34,21 @@ from ..sources import Source, named_paths, recordings_of
 from . import shapes
 from .shapes import Components, Schema, grouped, is_value, schema_of
 
-_METHODS: Final = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
+_METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
 # Response headers that OpenAPI describes elsewhere, or that say nothing about the service.
-_LEFT_OUT: Final = (shapes.PASSING_HEADERS | {"content-type", "date", "server"}) - {"retry-after"}
-_MEDIA_TYPE: Final = re.compile(r"[\w.+-]{1,60}/[\w.+-]{1,60}")
-_FORMS: Final = ("application/x-www-form-urlencoded", "multipart/form-data")
-_JSON: Final = re.compile(r"[^/]+/(.+\+)?json")
-_TEXT: Final = re.compile(r"^text/|json|yaml|csv|script")
-_PLAIN_VALUE: Final = re.compile(r"-?(0|[1-9]\d{0,17})(\.\d{1,17})?|true|false", re.ASCII)
-_NAMES: Final = {name.lower(): name for name in MEANINGS}
-_LIMITED: Final = {"$ref": "#/components/responses/TooManyRequests"}
+_LEFT_OUT = (shapes.PASSING_HEADERS | {"content-type", "date", "server"}) - {"retry-after"}
+_MEDIA_TYPE = re.compile(r"[\w.+-]{1,60}/[\w.+-]{1,60}")
+_FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
+_JSON = re.compile(r"[^/]+/(.+\+)?json")
+_TEXT = re.compile(r"^text/|json|yaml|csv|script")
+_PLAIN_VALUE = re.compile(r"-?(0|[1-9]\d{0,17})(\.\d{1,17})?|true|false", re.ASCII)
+_NAMES = {name.lower(): name for name in MEANINGS}
+_LIMITED = {"$ref": "#/components/responses/TooManyRequests"}
 # Parts of a path that name no resource: `/api/v1/lists/{list_id}` is about lists.
-_NO_NAME: Final = re.compile(r"(api|rest|me|v?\d.*|.*\{.*)?")
-_NO_WORD: Final = re.compile(r"\W+", re.ASCII)
+_NO_NAME = re.compile(r"(api|rest|me|v?\d.*|.*\{.*)?")
+_NO_WORD = re.compile(r"\W+", re.ASCII)
 # A scheme of authentication at the start of a header, or a name that a component can have.
-_TOKEN: Final = re.compile(r"[\w.-]+", re.ASCII)
+_TOKEN = re.compile(r"[\w.-]+", re.ASCII)
 
 _Pairs = Iterable[tuple[str, str]]
 _Message = Request | Response

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from ..cassettes import Recording
 from ..exchange.operations import singular
@@ -17,11 +17,11 @@ _T = TypeVar("_T")
 _K = TypeVar("_K")
 Schema = dict[str, Any]
 
-ANY_NAME: Final = "{id}"
+ANY_NAME = "{id}"
 """Replaces field names that are values themselves, such as ids or e-mail addresses."""
 
 
-_COME_AND_GO: Final = (
+_COME_AND_GO = (
     # Set by caches, gateways and servers in between, on some responses and not on others.
     "age via x-cache x-cache-hits x-served-by x-timer cf-cache-status cf-ray alt-svc nel report-to "
     "server-timing x-runtime x-response-time retry-after set-cookie "
@@ -31,12 +31,12 @@ _COME_AND_GO: Final = (
     # About the connection and the encoding of the body (recordings keep bodies decoded).
     "connection keep-alive transfer-encoding content-encoding content-length vary accept-ranges"
 )
-PASSING_HEADERS: Final = frozenset(_COME_AND_GO.split())
+PASSING_HEADERS = frozenset(_COME_AND_GO.split())
 """Headers, in lower case, that only some responses have; they say nothing about the service."""
 
-_DEEPEST: Final = 30
-_MOST_NAMES: Final = 200
-_FORMATS: Final = {
+_DEEPEST = 30
+_MOST_NAMES = 200
+_FORMATS = {
     "date": re.compile(r"\d{4}-\d\d-\d\d"),
     "date-time": re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)", re.I),
     "email": re.compile(r"[\w.+-]+@[\w-]+(\.[\w-]+)+"),
@@ -44,11 +44,11 @@ _FORMATS: Final = {
     "uuid": re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.I),
 }
 # Fields of an object that wraps the requested data.
-_ENVELOPE: Final = frozenset({"data", "items", "results", "records", "entries"})
-_TYPES: Final = {bool: "boolean", dict: "object", int: "integer", list: "array", str: "string"}
+_ENVELOPE = frozenset({"data", "items", "results", "records", "entries"})
+_TYPES = {bool: "boolean", dict: "object", int: "integer", list: "array", str: "string"}
 # Numbers, hex digits, UUIDs, texts with an "@" or a space, such as a person's name, telephone
 # numbers, and redaction's "<…>".
-_VALUE_AS_NAME: Final = re.compile(
+_VALUE_AS_NAME = re.compile(
     r"\d+|[0-9a-f-]{16,}|[^@\s]*[@\s].*|\+?[\d()/.-]{6,}|<.*>|\{id\}", re.IGNORECASE | re.DOTALL
 )
 

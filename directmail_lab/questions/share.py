@@ -23,7 +23,7 @@ from importlib.metadata import packages_distributions, version
 from itertools import chain, groupby
 from numbers import Real
 from pathlib import Path, PurePosixPath
-from typing import Any, Final
+from typing import Any
 
 from ..arguments import check_number
 from ..cassettes import (
@@ -47,23 +47,23 @@ _MakePage = Callable[[Recording, KeySearch], bytes | None]
 
 _QUOTED = re.compile(r"([\"'])([^\"'\n]{1,255})\1")
 _IMPORT = re.compile(r"(?m)^[ \t]*(?:from|import)[ \t]+(\w+)")
-_WIDGET: Final = "application/vnd.jupyter.widget-view+json"
+_WIDGET = "application/vnd.jupyter.widget-view+json"
 # A zip has no dates before 1980 and after 2107.
-_FIRST_DATE: Final = datetime(1980, 1, 1, tzinfo=UTC)
-_LAST_DATE: Final = datetime(2107, 1, 1, tzinfo=UTC)
+_FIRST_DATE = datetime(1980, 1, 1, tzinfo=UTC)
+_LAST_DATE = datetime(2107, 1, 1, tzinfo=UTC)
 
-_RAN: Final = "All cells were run before they were shared, with no key and no network."
-_RAN_BUT_SOCKETS: Final = (
+_RAN = "All cells were run before they were shared, with no key and no network."
+_RAN_BUT_SOCKETS = (
     "All cells were run before they were shared, with no key. Python's connections to other "
     "machines were refused. This system cannot refuse those of other programs."
 )
-_OUTPUTS: Final = "The outputs are those of that run."
-_NO_KEY: Final = (
+_OUTPUTS = "The outputs are those of that run."
+_NO_KEY = (
     "No API key is known here, so this was searched only for what looks like a key.\n"
     "If a notebook was run with one, set DIRECTMAIL_API_KEY and share again."
 )
-_DID_NOT_RUN: Final = "The notebooks were not run before, so cells may need a key or a network."
-_README: Final = """\
+_DID_NOT_RUN = "The notebooks were not run before, so cells may need a key or a network."
+_README = """\
 # {title}
 
 Nothing installed? Open {pages} in a web browser.
@@ -83,7 +83,7 @@ You need Python 3.11 or later. Run these commands in this folder:
 
 With a key of your own, `record` in a notebook asks the service; to read, use `replay`.
 """
-_RECORDED: Final = """
+_RECORDED = """
 What was recorded, as pages for a web browser:
 
 {pages}

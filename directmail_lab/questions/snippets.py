@@ -14,7 +14,6 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 from textwrap import indent
-from typing import Final
 from urllib.parse import parse_qsl, quote, unquote_to_bytes, urlsplit
 
 from ..arguments import check_choice
@@ -34,20 +33,20 @@ from ..exchange.values import (
 from ..redaction.key import has_placeholder
 from ..settings import origin_of, trusted_origins
 
-_MAX_BODY_BYTES: Final = 64 * 1024
-_LINE_CHARACTERS: Final = 88  # as formatters of Python lay code out
-_JSON_TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*(?:"|\\?\Z)|true|false|null')
+_MAX_BODY_BYTES = 64 * 1024
+_LINE_CHARACTERS = 88  # as formatters of Python lay code out
+_JSON_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*(?:"|\\?\Z)|true|false|null')
 # Headers that the sending program sets by itself.
-_SET_BY_CLIENT: Final = re.compile(
+_SET_BY_CLIENT = re.compile(
     r"(?:host|content-length|transfer-encoding|connection|keep-alive|te|accept-encoding|user-agent"
     r"|authorization|cookie|expect|upgrade):.*|accept: \*/\*",
     re.IGNORECASE | re.DOTALL,
 )
-_VALUE_REPLACED: Final = "A value was replaced when this was recorded: put in your own."
-_KEY_LEFT_OUT: Final = (
+_VALUE_REPLACED = "A value was replaced when this was recorded: put in your own."
+_KEY_LEFT_OUT = (
     "The key is left out: no session and no setting names this address. Add it if it belongs there."
 )
-_NO_KEY: Final = (
+_NO_KEY = (
     "The key is left out. If the service needs one, add yours as the user name of HTTP Basic, with "
     "an empty password."
 )

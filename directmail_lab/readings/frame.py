@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import chain
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,7 +13,7 @@ from ..exchange.operations import operations_of
 from .reading import LAST_S, Reading, parse_counts, problem_of
 from .reset_unit import UnitName, renewal_time
 
-_NAT: Final = int(np.iinfo(np.int64).min)
+_NAT = int(np.iinfo(np.int64).min)
 
 
 def frame_of(

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from ..contract import HEADERS, LIMIT_HEADER, REMAINING_HEADER, RESET_HEADER
 from ..exchange.operations import operation_of
@@ -25,19 +25,19 @@ if TYPE_CHECKING:
 ReadingSource = Literal["live", "recorded", "replayed", "kept"]
 DateForm = Literal["http_date", "iso_text"]
 
-CUT_SHORT: Final = "the connection broke before the end of the body"
-ABORTED: Final = "aborted before the end of the response"
-REMAINING_OVER_LIMIT: Final = f"{REMAINING_HEADER} is larger than {LIMIT_HEADER}"
-OTHER_RESETS: Final = (f"{RESET_HEADER} is a decimal number", f"{RESET_HEADER} is a date")
+CUT_SHORT = "the connection broke before the end of the body"
+ABORTED = "aborted before the end of the response"
+REMAINING_OVER_LIMIT = f"{REMAINING_HEADER} is larger than {LIMIT_HEADER}"
+OTHER_RESETS = (f"{RESET_HEADER} is a decimal number", f"{RESET_HEADER} is a date")
 """The problems of a Reset that is understood, and is not the integer that the contract promises."""
 
-LAST_S: Final = 253_402_300_799
+LAST_S = 253_402_300_799
 """9999-12-31 23:59:59, the last second of a datetime. A later reset, or one before 1970, is NaT."""
 
-_INT64_MAX: Final = 2**63 - 1
-_INT64_DIGITS: Final = 20  # one more than the largest has
-_LONGEST_DATE: Final = 64
-_DECIMAL: Final = re.compile(r"[0-9]{1,20}\.[0-9]{1,20}")
+_INT64_MAX = 2**63 - 1
+_INT64_DIGITS = 20  # one more than the largest has
+_LONGEST_DATE = 64
+_DECIMAL = re.compile(r"[0-9]{1,20}\.[0-9]{1,20}")
 
 
 class RawValues(NamedTuple):
@@ -51,9 +51,9 @@ class RawValues(NamedTuple):
     age: str | None = None
 
 
-_NAMES: Final = [name.lower() for name in (*HEADERS, "Retry-After", "Date", "Age")]
+_NAMES = [name.lower() for name in (*HEADERS, "Retry-After", "Date", "Age")]
 # By names in lower case, as text and as bytes (httpx keeps bytes). `python -bb` forbids one dict.
-_FIELDS: Final[dict[type, dict[Any, str]]] = {
+_FIELDS: dict[type, dict[Any, str]] = {
     str: dict(zip(_NAMES, RawValues._fields, strict=True)),
     bytes: dict(zip(map(str.encode, _NAMES), RawValues._fields, strict=True)),
 }

@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from typing import Final, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from ..arguments import check_choice
 from .reading import Reading, parse_date, seconds_of
@@ -34,34 +34,34 @@ class Scale(NamedTuple):
     counts_down: bool
 
 
-SCALES: Final[dict[UnitName, Scale]] = {
+SCALES: dict[UnitName, Scale] = {
     "seconds_left": Scale(1.0, counts_down=True),
     "milliseconds_left": Scale(0.001, counts_down=True),
     "epoch_s": Scale(1.0, counts_down=False),
     "epoch_ms": Scale(0.001, counts_down=False),
 }
-UNITS: Final[tuple[UnitName, ...]] = (*SCALES, "http_date", "iso_text")
-_TIMES_LEFT: Final = UNITS[:2]
+UNITS: tuple[UnitName, ...] = (*SCALES, "http_date", "iso_text")
+_TIMES_LEFT = UNITS[:2]
 
-_DAY_S: Final = 86_400.0
-_LONGEST_LEFT_S: Final = dict(zip(_TIMES_LEFT, (366 * _DAY_S, 10 * _DAY_S), strict=True))
-_LONGEST_AHEAD_S: Final = 32 * _DAY_S
+_DAY_S = 86_400.0
+_LONGEST_LEFT_S = dict(zip(_TIMES_LEFT, (366 * _DAY_S, 10 * _DAY_S), strict=True))
+_LONGEST_AHEAD_S = 32 * _DAY_S
 # How far the service's clock or ours may be wrong.
-_SKEW_S: Final = 3 * _DAY_S
+_SKEW_S = 3 * _DAY_S
 # A recording may be years old, but no date before 2000 is accepted.
-_YEAR_2000_S: Final = 946_684_800.0
+_YEAR_2000_S = 946_684_800.0
 
 # The longest that a response is assumed to have taken if its latency is not known.
-_UNKNOWN_LATENCY_S: Final = 30.0
+_UNKNOWN_LATENCY_S = 30.0
 # The rounding error of a difference of two values, each rounded up, down or to the nearest.
-_ROUNDING: Final = 1.0
+_ROUNDING = 1.0
 # Remaining 9, 8, 7, 6, 5: each step is one of our own requests, and five readings are enough.
 # Remaining 9, 7, 6, 3: other programs use the allowance, too. A renewal between 9 and 8 may then be
 # overlooked, so more readings are needed.
-_ENOUGH_READINGS: Final = 5
-_ENOUGH_READINGS_BESIDE_OTHERS: Final = 10
+_ENOUGH_READINGS = 5
+_ENOUGH_READINGS_BESIDE_OTHERS = 10
 # The smallest constant in milliseconds, since no window is shorter than a second.
-_LEAST_CONSTANT_MS: Final = 1000
+_LEAST_CONSTANT_MS = 1000
 
 
 @dataclass(frozen=True, slots=True)

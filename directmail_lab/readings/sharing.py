@@ -11,10 +11,9 @@ the other:
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Final
 
 # One or two may be chance, if other programs use the same key.
-_ENOUGH_STEPS: Final = 3
+_ENOUGH_STEPS = 3
 
 
 @dataclass(slots=True)

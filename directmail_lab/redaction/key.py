@@ -12,42 +12,42 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from html.entities import html5
 from itertools import chain
-from typing import Final, final
+from typing import final
 from urllib.parse import unquote
 
 from ..credentials import Hidden
 
-PLACEHOLDER: Final = "<API_KEY>"
+PLACEHOLDER = "<API_KEY>"
 """Replaces the key. The service's document writes the key like this."""
 
-REDACTED: Final = "<REDACTED>"
+REDACTED = "<REDACTED>"
 """Replaces a credential that is recognised by its place, the key included.
 
 The second one that the service issues in a recording becomes ``<REDACTED-2>``, and so on, so that
 each request in a replay still tells which of them it carries.
 """
 
-_STAND_IN: Final = re.compile(r"<REDACTED(?:-\d{1,4})?>")
-_MOST_ISSUED: Final = 100
+_STAND_IN = re.compile(r"<REDACTED(?:-\d{1,4})?>")
+_MOST_ISSUED = 100
 
-REPLACED: Final = re.compile(
+REPLACED = re.compile(
     r"<(?:API_KEY|REDACTED(?:-\d{1,4})?|[^<>]+-[0-9a-f]{8}|not (?:searched|recorded): \d+ bytes)>"
     r"|person-[0-9a-f]{8}@example\.invalid|\+999\d{9}(?!\d)"
 )
 """What replaces a value: a placeholder, or a pseudonym (see `personal`)."""
 
-_FEWEST_CHARACTERS: Final = 8
-_LENGTH_OF_END: Final = 16
+_FEWEST_CHARACTERS = 8
+_LENGTH_OF_END = 16
 
 # URL-safe base64 has - and _ instead of + and /.
-_URL_SAFE: Final = {"+": "-", "/": "_"}
+_URL_SAFE = {"+": "-", "/": "_"}
 # In an address, a slash separates segments, so it is not a digit of base64 there.
-_ADDRESS: Final = re.compile(r"(?:\w+:/)?/\S*")
-_HEX_RUN: Final = re.compile(r"[0-9a-fA-F]{16,}")
+_ADDRESS = re.compile(r"(?:\w+:/)?/\S*")
+_HEX_RUN = re.compile(r"[0-9a-fA-F]{16,}")
 # MIME and PEM wrap base64 after 60 to 76 digits. In an address or in JSON, the end of a line is
 # escaped.
-_LINE: Final = 60
-_LINE_END: Final = r"(?:\r|\\{1,4}r|%0[Dd])?(?:\n|\\{1,4}n|%0[Aa])[ \t]{0,8}"
+_LINE = 60
+_LINE_END = r"(?:\r|\\{1,4}r|%0[Dd])?(?:\n|\\{1,4}n|%0[Aa])[ \t]{0,8}"
 _BASE64_RUN, _SEGMENT_RUN = (
     re.compile(
         rf"[{digits}]{{9,}}(?:(?<=[{digits}]{{{_LINE}}}){_LINE_END}[{digits}]+)*(?:==?(?![\w%=]))?"
@@ -55,7 +55,7 @@ _BASE64_RUN, _SEGMENT_RUN = (
     for digits in ("A-Za-z0-9+/_-", "A-Za-z0-9+_-")
 )
 # The rest of an escape in front of a run: of `\u00e9` or `%41`, whose digits were removed with it.
-_TORN_ESCAPE: Final = re.compile(r"(?<!\\)(?:\\+[ux]?|%)(?=<(?:API_KEY|REDACTED(?:-\d{1,4})?)>)")
+_TORN_ESCAPE = re.compile(r"(?<!\\)(?:\\+[ux]?|%)(?=<(?:API_KEY|REDACTED(?:-\d{1,4})?)>)")
 
 
 def has_placeholder(text: str) -> bool:

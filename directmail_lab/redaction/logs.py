@@ -5,15 +5,14 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable
-from typing import Final
 
 from .key import REDACTED
 from .places import mask_header
 
-_CORES: Final = ("httpcore", "httpcore2")  # of httpx and of its fork httpx2
-_ROOTS: Final = ("directmail_lab", "httpx", "httpx2", "urllib3", *_CORES)
-_CORE_PARTS: Final = ("connection", "http11", "http2", "proxy", "socks")
-GUARDED_LOGGERS: Final = (
+_CORES = ("httpcore", "httpcore2")  # of httpx and of its fork httpx2
+_ROOTS = ("directmail_lab", "httpx", "httpx2", "urllib3", *_CORES)
+_CORE_PARTS = ("connection", "http11", "http2", "proxy", "socks")
+GUARDED_LOGGERS = (
     *_ROOTS,
     "urllib3.connectionpool",
     *(f"{core}.{part}" for core in _CORES for part in _CORE_PARTS),

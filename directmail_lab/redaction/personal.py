@@ -19,18 +19,18 @@ import json
 import re
 from collections.abc import Iterable, Iterator
 from functools import cache, lru_cache, partial
-from typing import Final, NamedTuple, final
+from typing import NamedTuple, final
 from urllib.parse import quote, unquote, unquote_plus
 
 from ..display import plural, shell_word
 from .key import REPLACED
 
-PERSONAL: Final = "personal"
+PERSONAL = "personal"
 """The name for all personal data that this module finds, by its form or by its field."""
 
-_EMAIL_ADDRESS: Final = "e-mail address"
-_TELEPHONE_NUMBER: Final = "telephone number"
-_FIELDS: Final = {
+_EMAIL_ADDRESS = "e-mail address"
+_TELEPHONE_NUMBER = "telephone number"
+_FIELDS = {
     _EMAIL_ADDRESS: "email emailaddress mail",
     _TELEPHONE_NUMBER: "phone phonenumber telephone tel mobile mobilenumber fax faxnumber",
     "name": "name firstname middlename lastname fullname givenname familyname surname contactname",
@@ -41,18 +41,16 @@ _FIELDS: Final = {
     "bank account": "iban bankaccount accountnumber",
     "personal number": "ssn bsn socialsecuritynumber passportnumber",
 }
-PERSONAL_FIELDS: Final = {name: kind for kind, names in _FIELDS.items() for name in names.split()}
+PERSONAL_FIELDS = {name: kind for kind, names in _FIELDS.items() for name in names.split()}
 """Names of fields, in lower case and without marks (``firstName`` and ``first_name`` are
 ``firstname``), and the kind of personal data in each. Users name other fields themselves:
 ``redact=["personal", "loyalty_number", "company.id"]``."""
 
 # A field below one of these kinds is of the same kind: {"address": {"country": "NL"}}.
-_INHERITED: Final = {
-    name for name, kind in PERSONAL_FIELDS.items() if kind in ("address line", "name")
-}
+_INHERITED = {name for name, kind in PERSONAL_FIELDS.items() if kind in ("address line", "name")}
 
 # Plans, lists and files have a `name`, too. It is a person's name if one of these is next to it.
-_OF_A_PERSON: Final = {
+_OF_A_PERSON = {
     name
     for name, kind in PERSONAL_FIELDS.items()
     if kind in (_EMAIL_ADDRESS, _TELEPHONE_NUMBER, "name", "address line", "birth date")
@@ -83,12 +81,12 @@ _NOT_PERSONAL = re.compile(
 _NUMBER_PSEUDONYM = re.compile(r"\+?999\d{9}(?:\.0)?")
 
 # A field of a form or a query. Its groups: all before the value, the name, the value.
-FIELD: Final = re.compile(
+FIELD = re.compile(
     r"((?:^|[?&;]|\\u0026)([^=?&;#\s\"<>{}\\]{1,200})=)((?:[^&;#\s\"'<>\\]|'(?=\w))+)", re.MULTILINE
 )
 # A JSON string, which may be cut short.
-_STRING: Final = r"\"[^\"\\]*(?:\\.[^\"\\]*)*(?:\"|\\?\Z)"
-SCALAR: Final = re.compile(rf"{_STRING}|-?\d[\d.eE+-]*|true|false|null|-?Infinity|NaN", re.DOTALL)
+_STRING = r"\"[^\"\\]*(?:\\.[^\"\\]*)*(?:\"|\\?\Z)"
+SCALAR = re.compile(rf"{_STRING}|-?\d[\d.eE+-]*|true|false|null|-?Infinity|NaN", re.DOTALL)
 # A piece of any text: a string, with the name of its field if one is before it; or other text.
 _PIECE = re.compile(rf'("([\w .-]{{1,99}})"\s*:\s*)?({_STRING})|[^"]+', re.DOTALL)
 # Personal data has one of these: an e-mail address, a number, or a field with its value.

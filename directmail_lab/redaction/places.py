@@ -11,7 +11,6 @@ from base64 import b64decode
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import lru_cache
-from typing import Final
 from urllib.parse import parse_qsl, unquote, unquote_plus, urlsplit
 
 from ..exchange.values import Interaction, Request
@@ -19,12 +18,12 @@ from .key import REDACTED, lower_ascii
 from .personal import FIELD, normalize
 
 # Headers that are never written: each is a credential, or as valuable as one.
-AUTHORIZATION: Final = frozenset(("authorization", "proxy-authorization"))
-_DROPPED: Final = AUTHORIZATION | {"cookie", "cookie2", "set-cookie2"}
+AUTHORIZATION = frozenset(("authorization", "proxy-authorization"))
+_DROPPED = AUTHORIZATION | {"cookie", "cookie2", "set-cookie2"}
 # A cookie's name, its value, and the attributes that are written with it. Several cookies in one
 # line have commas between them.
-_COOKIE: Final = re.compile(r"\s*([^=;,\s]{0,256}?)\s*=\s*([^;]*)(.*)", re.DOTALL)
-_ATTRIBUTE: Final = re.compile(
+_COOKIE = re.compile(r"\s*([^=;,\s]{0,256}?)\s*=\s*([^;]*)(.*)", re.DOTALL)
+_ATTRIBUTE = re.compile(
     r";\s*(expires=(?:\w{3,9}, )?[\w :+-]{0,40}"
     r"|(?:path|domain|max-age|samesite|priority)=[^;,]{0,256}"
     r"|secure|httponly|partitioned)(?=\s*(?:[;,]|$))",
@@ -32,45 +31,43 @@ _ATTRIBUTE: Final = re.compile(
 )
 # Headers that are written without their value: DD-API-KEY, X-Auth-Token, X-Amz-Security-Token.
 # These keep their value: X-CSRF-Token, X-Next-Page-Token, X-RateLimit-Remaining-Tokens.
-_CREDENTIAL_HEADER: Final = re.compile(
+_CREDENTIAL_HEADER = re.compile(
     r"^set-cookie$|(?:authorization|token|secret|password|passwd|credential"
     r"|(?:api|app|application|access|auth|subscription|functions|master|private)[-_]?key)(?![a-z])",
     re.IGNORECASE,
 )
-_OTHER_HEADER: Final = re.compile(
+_OTHER_HEADER = re.compile(
     r"\b(?:x?csrf|xsrf|page|pagination|continuation|cursor|ratelimit|limit|count)", re.IGNORECASE
 )
-_API_KEY: Final = re.compile("(?:x[-_])?api[-_]?key", re.IGNORECASE)
+_API_KEY = re.compile("(?:x[-_])?api[-_]?key", re.IGNORECASE)
 # Names without marks: client_secret is clientsecret. A short key or token, such as ?key=2, is not a
 # credential.
-_CREDENTIAL_FIELD: Final = re.compile(
+_CREDENTIAL_FIELD = re.compile(
     "apikey|(?:api|access|auth|id|refresh|xamzsecurity)token|(?:api|client)?secret|secretkey"
     "|subscriptionkey|clientassertion|x(?:amz|goog)signature"
     # newPassword, user[password], password_confirmation, password2
     "|[a-z0-9]*(?:password|passwd|passwort|pwd)(?:confirmation|confirm|again|repeat|[0-9])?"
 )
-_LONG_ENOUGH: Final = 16
+_LONG_ENOUGH = 16
 # A form names the object that it uploads in a field "key": a path in lower case, or a file.
-_OBJECT_NAME: Final = re.compile(
-    r"(?=[^/]*/)[a-z0-9._/ -]*|.*\$\{filename\}.*|[\w /-]+\.[a-z]{1,4}"
-)
+_OBJECT_NAME = re.compile(r"(?=[^/]*/)[a-z0-9._/ -]*|.*\$\{filename\}.*|[\w /-]+\.[a-z]{1,4}")
 # Words, such as "invalid_token": they are no secret, and would be removed everywhere.
-_WORDS: Final = re.compile(r"(?:[a-z]+|[A-Z]+|[A-Z][a-z]+)(?:[._-](?:[a-z]+|[A-Z]+|[A-Z][a-z]+))*")
-_LONGEST_WORDS: Final = 40
+_WORDS = re.compile(r"(?:[a-z]+|[A-Z]+|[A-Z][a-z]+)(?:[._-](?:[a-z]+|[A-Z]+|[A-Z][a-z]+))*")
+_LONGEST_WORDS = 40
 # S3, CloudFront and Azure sign addresses so. A person's signature has spaces.
-_SIGNATURE: Final = re.compile(r"[\w+/~-]{20,}=*", re.ASCII)
+_SIGNATURE = re.compile(r"[\w+/~-]{20,}=*", re.ASCII)
 # Each text with such a field contains one of these.
-HINTS: Final = ("key", "token", "secret", "passw", "pwd", "assertion", "sig=", "signature", "%")
+HINTS = ("key", "token", "secret", "passw", "pwd", "assertion", "sig=", "signature", "%")
 
 # A field of a multipart form. Its groups: all before the value, the name, the value. In each line,
 # only the first name is tried, since trying all would take quadratic time.
-_PART: Final = re.compile(
+_PART = re.compile(
     r"(^(?>[^\r\n]*?;\s*name=\"([^\"\r\n]*)\")[^\r\n]*\r\n(?:[^\r\n]+\r\n){0,20}\r\n)"
     r"(.*?)(?=\r\n--|\Z)",
     re.DOTALL | re.MULTILINE,
 )
 # The same for JSON, and for JSON in a JSON string.
-_JSON_FIELDS: Final = tuple(
+_JSON_FIELDS = tuple(
     re.compile(
         rf"({quote}(api[-_]?key|(?:access|refresh|id)_token|(?:api|client)_secret"
         rf"|[\w-]{{0,40}}(?:passw|pwd)[\w-]{{0,20}}){quote}\s*:\s*{quote})({value})",

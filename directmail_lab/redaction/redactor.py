@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from itertools import chain
-from typing import Final, final
+from typing import final
 
 from ..credentials import Hidden, keys_version, known_keys
 from ..errors import CassetteError
@@ -40,23 +40,23 @@ from .places import (
 )
 
 # Hints of binary data, which may be compressed, and of UTF-16.
-_OPENED_HINTS: Final = ("!!binary", "\\u0000")
+_OPENED_HINTS = ("!!binary", "\\u0000")
 # Looser than the pattern below, since the written text has escapes.
-_USER_INFO_HINT: Final = re.compile(r"://[^/?#@\s\"'<>]+@", re.ASCII)
+_USER_INFO_HINT = re.compile(r"://[^/?#@\s\"'<>]+@", re.ASCII)
 _USER_INFO = re.compile(r"(?<=://)[^/?#@\s\"'<>\\]+(?=@)")
 # A placeholder in a URL that a client has escaped.
 _ESCAPED_PLACEHOLDER = re.compile(r"%3C(API_KEY|REDACTED(?:-\d{1,4})?)%3E", re.IGNORECASE)
 # RFC 7235: a scheme and one token. Digest and AWS4 have parameters instead, and none is a key.
 _SCHEME = re.compile(r"\s*([A-Za-z][A-Za-z0-9-]{1,31}) ")
 
-_ASCII: Final = bytes(range(32, 127))
-_BYTE_ORDER_MARKS: Final = (
+_ASCII = bytes(range(32, 127))
+_BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF32_LE, "utf-32-le"),
     (codecs.BOM_UTF32_BE, "utf-32-be"),
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
-_WITHOUT_MARK: Final = {
+_WITHOUT_MARK = {
     "utf-16": ("utf-16-le", "utf-16-be"),
     "utf-32": ("utf-32-le", "utf-32-be"),
 }

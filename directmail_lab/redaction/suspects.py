@@ -13,7 +13,7 @@ import re
 from base64 import b64decode
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from ..contract import STAND_IN_KEY
 from ..exchange.bodies import read_json, unpack
@@ -24,13 +24,13 @@ Part = tuple[str, str | bytes]
 """A place, and what to search there: a text, or the bytes of a body or a picture."""
 
 # Separates two headers; no pattern below matches across it.
-BETWEEN: Final = "\0\n"
+BETWEEN = "\0\n"
 
 # The group `secret` is the secret itself. Repetitions that may be tried twice are bounded, so that
 # the patterns take linear time. No possessive quantifier is inside another one, since the `re` of
 # Python 3.11.2 misreads that.
 # A text of the form contains one of the hints, in lower case and separated by commas.
-_FORMS: Final = (
+_FORMS = (
     (
         "a private key",
         "private key",
@@ -58,16 +58,14 @@ _FORMS: Final = (
     ),
     ("an api_key parameter", "key", r"(?i)[?&;]api[-_]?key=(?P<secret>[^&;#\s\"'<>\\]+)"),
 )
-_HEADER: Final = re.compile(r"(?:\A|\0\n)([\w-]{1,99}): (?!(?i:basic) )([^\r\n\0]+)")
+_HEADER = re.compile(r"(?:\A|\0\n)([\w-]{1,99}): (?!(?i:basic) )([^\r\n\0]+)")
 _BASIC = re.compile(r"(?i)\bbasic\s{1,9}([A-Za-z0-9+/_-]{8,})")
 # The arguments of a call that takes a key.
 _CALL = re.compile(
     r"(?:connect|login|Session|ApiKey|BasicAuth|Configuration|set_password|setenv)"
     r"\(((?:[^()]|\([^()]{0,400}\)){0,400})"
 )
-_CALL_HINTS: Final = (
-    "connect(,login(,session(,apikey(,basicauth(,configuration(,set_password(,setenv("
-)
+_CALL_HINTS = "connect(,login(,session(,apikey(,basicauth(,configuration(,set_password(,setenv("
 _ARGUMENT = re.compile(r"[\"']([^\s\"'\\]{8,512})\\*[\"']")
 # A name and its value: `key: str = f"x"`, `auth=("x", "")`, `{"key": "x"}`, `<key>x`,
 # `environ["KEY"] = "x"`, `get("KEY", "x")`, `--key x`, `key is x`. The quotes may be escaped. The
@@ -81,7 +79,7 @@ _ASSIGNMENT = re.compile(
     r"|[\"'](?P<comma>\s{0,9},\s{0,9})(?=[\"']))"
     r"[bfruBFRU]{0,2}\\*(?P<quote>[\"']{0,3})(?P<secret>[^\s\"'\\<>(),;&]{8,512})"
 )
-_NAME_HINTS: Final = "key,token,secret,pass,pwd,auth,credential"
+_NAME_HINTS = "key,token,secret,pass,pwd,auth,credential"
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 # The words of a name decide: api_key names a key, page_token and key_name do not.
 _KEY_WORD = re.compile("(?:api)?key|token|secret|passw(?:or)?d|pwd|auth(?:orization)?|credentials?")

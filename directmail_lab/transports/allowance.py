@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import Literal
 
 from ..contract import TYPICAL_WINDOW_S
 from ..readings.reading import Reading
@@ -18,22 +18,22 @@ from ..readings.reset_unit import SCALES, Scale, UnitName, renewal_time
 Pace = Literal["burst", "even", "off"]
 
 # If all values are below 1,000, they are not milliseconds: no window is shorter than a second.
-_LEAST_MILLISECONDS: Final = 1000
+_LEAST_MILLISECONDS = 1000
 # Two responses of one window may differ about its renewal by the delay of a busy machine, and also
 # by rounding and latency.
-_DELAY_S: Final = 0.05
+_DELAY_S = 0.05
 # The rounding error of a difference of two times since the epoch.
-_CLOCK_ERROR_S: Final = 1e-6
-_LONGEST_LATENCY_S: Final = 6.0
+_CLOCK_ERROR_S = 1e-6
+_LONGEST_LATENCY_S = 6.0
 # A request that waits for another one asks again after this time. The longer it waits, the less
 # often it asks.
-_LEAST_POLL_S: Final = 0.003
-_LONGEST_POLL_S: Final = 0.1
+_LEAST_POLL_S = 0.003
+_LONGEST_POLL_S = 0.1
 # In a busy session, the next response arrives after at most this many times the latency.
-_SLOWEST: Final = 3.0
-_OF_A_DATE: Final = Scale(1.0, counts_down=False)
+_SLOWEST = 3.0
+_OF_A_DATE = Scale(1.0, counts_down=False)
 # The longest pause after refusals that name no believable renewal: 1, 2, 4, … seconds.
-_LONGEST_PAUSE_S: Final = 16.0
+_LONGEST_PAUSE_S = 16.0
 
 
 @dataclass(eq=False, slots=True)

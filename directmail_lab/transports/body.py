@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator
-from typing import Any, Final
+from typing import Any
 
 from ..http import httpx
 
-_MOST_KEPT_BYTES: Final = 64 * 1024**2
+_MOST_KEPT_BYTES = 64 * 1024**2
 """The largest body that is kept while it is read."""
 
 Explain = Callable[[BaseException], BaseException]

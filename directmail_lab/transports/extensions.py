@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from ..http import httpx
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ..cassettes import Recording
     from ..readings.reading import Reading
 
-EXTENSION: Final = "directmail_lab"
+EXTENSION = "directmail_lab"
 """The key of a request's `Call` and a response's `Received`: ``response.extensions[EXTENSION]``."""
 
 

@@ -9,7 +9,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, Literal
+from typing import Literal
 
 from ..cassettes import Cassette, MemoryRecording, Played
 from ..errors import AddressError, NotConnectedError
@@ -25,9 +25,9 @@ from .writes import UNGUARDED, SentWrite, SentWrites, is_sent_again, sent_when
 
 ModeName = Literal["live", "record", "replay"]
 
-_LONGEST_PAUSE_S: Final = 30.0
+_LONGEST_PAUSE_S = 30.0
 """The longest wait for one response in a replay with recorded latencies."""
-_LATE_S: Final = 1.0
+_LATE_S = 1.0
 """How much longer a replay waits for its caller to cancel a request than the recording did."""
 
 

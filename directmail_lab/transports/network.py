@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
 from functools import lru_cache
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from ..authentication import HEADER, header_value
 from ..errors import (
@@ -37,18 +37,18 @@ if TYPE_CHECKING:
     _Opened = AsyncGenerator[httpx.AsyncHTTPTransport]
 
 
-IS_OF_SESSION: Final = "_directmail_lab_is_of_session"
+IS_OF_SESSION = "_directmail_lab_is_of_session"
 """The attribute of a session's own connections. In pytest, ``patch=True`` leaves them alone."""
 
 _Pool = TypeVar("_Pool")
 
-_PROXY_SCHEMES: Final = ("http", "https", "socks5", "socks5h")
+_PROXY_SCHEMES = ("http", "https", "socks5", "socks5h")
 
 # A client that follows such a redirect sends a write again.
-_REPEATING: Final = (301, 307, 308)
+_REPEATING = (301, 307, 308)
 
 # After these errors, the service has received nothing of the request.
-NOT_SENT: Final = (
+NOT_SENT = (
     httpx.ConnectError,
     httpx.ConnectTimeout,
     httpx.PoolTimeout,

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Any
 
 from ..cassettes import MemoryRecording, RawInteraction
 from ..display import CONTROLS
@@ -16,9 +16,9 @@ from ..readings.reading import Reading, raw_values
 from ..redaction import Redactor
 from .extensions import EXTENSION, Received, call_of
 
-_log: Final = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
-USUAL_REASONS: Final = frozenset({"", *(status.phrase for status in HTTPStatus)})
+USUAL_REASONS = frozenset({"", *(status.phrase for status in HTTPStatus)})
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import aclosing, closing, suppress
 from dataclasses import KW_ONLY, dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final, Self, get_args
+from typing import TYPE_CHECKING, Any, Self, get_args
 
 from ..arguments import check_choice
 from ..display import ProgressBar, plural, utc_time
@@ -28,18 +28,18 @@ from .extensions import Call, call_of
 if TYPE_CHECKING:
     from . import Transport
 
-_ATTEMPTS: Final = 4
+_ATTEMPTS = 4
 # Others may use up a new window first, but not that often.
-_MOST_REFUSALS: Final = 8
+_MOST_REFUSALS = 8
 # If no connection can be made, there is usually no service. So there is just one more attempt.
-_ATTEMPTS_TO_CONNECT: Final = 2
-_RETRIED_STATUSES: Final = frozenset({429, 502, 503, 504})
+_ATTEMPTS_TO_CONNECT = 2
+_RETRIED_STATUSES = frozenset({429, 502, 503, 504})
 # The connection failed. A timeout is not retried: the user has waited long enough.
-_RETRIED_ERRORS: Final = (httpx.NetworkError, httpx.RemoteProtocolError)
+_RETRIED_ERRORS = (httpx.NetworkError, httpx.RemoteProtocolError)
 
 # A shorter wait gets no progress bar. A long one is slept in pieces, since the clock may be set.
-_SHOWN_FROM_S: Final = 1.0
-_LONGEST_PIECE_S: Final = 0.5
+_SHOWN_FROM_S = 1.0
+_LONGEST_PIECE_S = 0.5
 
 
 class Allowances:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any
 
 from ..cassettes import Begun, Cassette, MemoryRecording
 from ..errors import CassetteError, DirectMailLabError
@@ -30,11 +30,11 @@ from .observer import Observer
 
 # A handler of a signal may raise any error while a response is awaited. A test's own failures, such
 # as pytest's, say nothing about a response.
-_ENDS: Final = (Exception, KeyboardInterrupt, SystemExit, asyncio.CancelledError)
+_ENDS = (Exception, KeyboardInterrupt, SystemExit, asyncio.CancelledError)
 
-_BODILESS: Final = (204, 304)
+_BODILESS = (204, 304)
 
-CANCELLED: Final = re.compile(r"CancelledError(?: after (\d+\.\d+) s)?")
+CANCELLED = re.compile(r"CancelledError(?: after (\d+\.\d+) s)?")
 """The text of a response whose caller cancelled the request."""
 
 

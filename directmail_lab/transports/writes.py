@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any
 
 from ..cassettes import Cassette, MemoryRecording, Recording
 from ..cassettes.matching import Matching
@@ -28,13 +28,13 @@ from ..settings import origin_of, stand_ins
 from .extensions import Sent, call_of
 from .network import NOT_SENT
 
-IF_SENT: Final = "if_sent"
+IF_SENT = "if_sent"
 """The key of the choice in a request's ``extensions``; `Session.request` has it as a parameter."""
 
-UNGUARDED: Final = nullcontext()
+UNGUARDED = nullcontext()
 """The block for a request that may be sent again."""
 
-_DEFAULT: Final = Matching()
+_DEFAULT = Matching()
 
 
 # -- executions of cells ---------------------------------------------------------------------------
@@ -92,7 +92,7 @@ class _Cells:
         self._latest.is_cell = True
 
 
-_cells: Final = _Cells()
+_cells = _Cells()
 
 
 # -- writes ----------------------------------------------------------------------------------------
@@ -274,7 +274,7 @@ def that_counts(earlier: Sequence[SentWrite]) -> SentWrite:
     return (successes or earlier)[-1]
 
 
-_by_account: Final[dict[bytes, SentWrites]] = {}
+_by_account: dict[bytes, SentWrites] = {}
 
 
 def sent_writes(account: bytes) -> SentWrites:

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from ..arguments import argument_error
 from ..cassettes import MemoryRecording, Recording, read_cassette
@@ -24,10 +24,10 @@ from .composer import Composer
 from .history import History, locate, with_history
 from .widget import Follower, Widget, can_show_widgets, describe_mode, nothing_played
 
-_UPDATE_S: Final = 0.2
-_STATIC_S: Final = 0.5
+_UPDATE_S = 0.2
+_STATIC_S = 0.5
 """The static output is updated this long after a selection. Rendering it takes a while."""
-_READ_S: Final = 1.0
+_READ_S = 1.0
 """If reading a file takes longer than this, a notebook shows the widget meanwhile."""
 
 

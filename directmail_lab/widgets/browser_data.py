@@ -14,7 +14,7 @@ import re
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from ..cassettes import Recording
 from ..display import CONTROLS, plural, utc_time, whole_html
@@ -40,18 +40,18 @@ from .history import History, locate
 Reply = tuple[dict[str, Any], list[bytes]]
 Message = Request | Response
 
-MAX_ROWS: Final = 5_000
-_MAX_PATH: Final = 300
-MAX_SHOWN_BYTES: Final = 2 * 1024**2
-_MAX_WHOLE_BYTES: Final = 16 * 1024**2
-_IMAGE_TYPES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
-_STATIC: Final = Path(__file__).with_name("static")
-_TABLE_ROWS: Final = 100
-_TABLE_CHARACTERS: Final = 200
-_TABLE_COLUMNS: Final = 50
-_STATIC_ROWS: Final = 10
-UNKNOWN_REQUEST: Final = {"problem": "The page sent an unknown request. Reload the page."}
-_NOT_STATIC: Final = ["attempt", "number", "replayed"]
+MAX_ROWS = 5_000
+_MAX_PATH = 300
+MAX_SHOWN_BYTES = 2 * 1024**2
+_MAX_WHOLE_BYTES = 16 * 1024**2
+_IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+_STATIC = Path(__file__).with_name("static")
+_TABLE_ROWS = 100
+_TABLE_CHARACTERS = 200
+_TABLE_COLUMNS = 50
+_STATIC_ROWS = 10
+UNKNOWN_REQUEST = {"problem": "The page sent an unknown request. Reload the page."}
+_NOT_STATIC = ["attempt", "number", "replayed"]
 
 
 class Row(NamedTuple):
@@ -467,7 +467,7 @@ def response_of(recording: Recording, number: int) -> httpx.Response:
 
 # -- searching ---------------------------------------------------------------------------------
 
-_ESCAPED: Final = re.compile(r"(?:\\u[0-9a-fA-F]{4})+")
+_ESCAPED = re.compile(r"(?:\\u[0-9a-fA-F]{4})+")
 
 
 def _search(

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from ..cassettes import Recording
@@ -38,8 +38,8 @@ from .history import locate
 Respond = Callable[..., None]
 _Sending = tuple[Session, httpx.Request]
 
-_MOST_INTERACTIONS: Final = 200
-_SET_BY_SESSION: Final = {
+_MOST_INTERACTIONS = 200
+_SET_BY_SESSION = {
     "authorization",
     "connection",
     "content-length",

@@ -6,13 +6,13 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
-from typing import Final, NamedTuple
+from typing import NamedTuple
 from urllib.parse import quote_plus
 
 from ..errors import DirectMailLabError
 from ..http import httpx
 
-_SHORT: Final = {
+_SHORT = {
     "F": "form",
     "G": "get",
     "H": "header",
@@ -27,20 +27,20 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-_DATA: Final = _words("data data-ascii data-raw data-binary data-urlencode json")
-_CREDENTIALS: Final = _words(
+_DATA = _words("data data-ascii data-raw data-binary data-urlencode json")
+_CREDENTIALS = _words(
     "user u proxy-user U cookie b oauth2-bearer cert E key pass aws-sigv4 proxy-pass proxy-header "
     "tlsuser tlspassword"
 )
-_FORM: Final = _words("form form-string")
-_READ: Final = _DATA | _FORM | {"", "url", "request", "header", "get", "head"}
+_FORM = _words("form form-string")
+_READ = _DATA | _FORM | {"", "url", "request", "header", "get", "head"}
 # Options that only change what curl shows, or that ask for what the session does anyway.
-_WITHOUT_EFFECT: Final = _words(
+_WITHOUT_EFFECT = _words(
     "silent s show-error S verbose v include i globoff g path-as-is compressed fail f no-buffer N "
     "progress-bar # output o write-out w dump-header D http1.1 http2"
 )
 # All of curl 7.88 and later: the word after another option may be the address.
-_WITH_VALUE: Final = _words(
+_WITH_VALUE = _words(
     "abstract-unix-socket alt-svc aws-sigv4 cacert capath cert cert-type ciphers config "
     "connect-timeout connect-to continue-at cookie cookie-jar create-file-mode crlfile curves "
     "data data-ascii data-binary data-raw data-urlencode delegation dns-interface dns-ipv4-addr "
@@ -62,8 +62,8 @@ _WITH_VALUE: Final = _words(
     "A C D E K P Q T U Y b c e m o r t u w x y z"
 )
 
-_BARE: Final = r"(?:[^\s'\"\\;|&<>$]|\$(?!['\"]))+"
-_PART: Final = re.compile(
+_BARE = r"(?:[^\s'\"\\;|&<>$]|\$(?!['\"]))+"
+_PART = re.compile(
     rf"""
       (?P<joined>\\(?:\r?\n|\Z))
     | (?P<comment>(?<!\S)\#[^\r\n]*)
@@ -80,8 +80,8 @@ _PART: Final = re.compile(
 )
 """The parts of a command for bash. A line that begins with an option belongs to the line before it,
 although a backslash is missing there. A torn part is a quotation mark without its pair."""
-_IN_DOUBLE_QUOTES: Final = re.compile(r"\\(?:\r?\n|([$`\"\\]))")
-_ANSI_ESCAPE: Final = re.compile(
+_IN_DOUBLE_QUOTES = re.compile(r"\\(?:\r?\n|([$`\"\\]))")
+_ANSI_ESCAPE = re.compile(
     r"""\\(?:
       u(?P<high>d[89ab][\da-f]{2})\\u(?P<low>d[c-f][\da-f]{2})
     | (?-i:u)(?P<short>[\da-f]{1,4})
@@ -93,7 +93,7 @@ _ANSI_ESCAPE: Final = re.compile(
     re.DOTALL | re.IGNORECASE | re.VERBOSE,
 )
 """An escape between $' and ': two halves of one character, a character, a byte, or a letter."""
-_LETTERS: Final = {
+_LETTERS = {
     "a": "\a",
     "b": "\b",
     "e": "\x1b",
@@ -109,12 +109,12 @@ _LETTERS: Final = {
     "?": "?",
 }
 # The content of a field of a form, which may be quoted, and what follows: `"a;b";type=text/csv`.
-_FIELD: Final = re.compile(
+_FIELD = re.compile(
     r'(?:"(?P<quoted>(?:[^"\\]|\\.)*)"|(?P<plain>[^;]*))'
     r"(?P<about>(?:;\s*(?:type|filename|headers|encoder)=[^;]*)*)",
     re.DOTALL,
 )
-_TYPE: Final = re.compile(r";\s*type=([^;]*)")
+_TYPE = re.compile(r";\s*type=([^;]*)")
 
 
 class _Option(NamedTuple):

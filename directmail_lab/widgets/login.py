@@ -7,7 +7,7 @@ import sys
 import threading
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakKeyDictionary
 
 from .. import credentials, errors, settings
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 
     from ..readings.reset_unit import ResetUnit
 
-_MAX_TIMEOUT_S: Final = 15.0
+_MAX_TIMEOUT_S = 15.0
 
-_WITHOUT_KEY: Final = "Without a key, record(…) in a cell below replays what was recorded."
+_WITHOUT_KEY = "Without a key, record(…) in a cell below replays what was recorded."
 
-_signing_in: Final = threading.Lock()
+_signing_in = threading.Lock()
 
 # service.md part 2 leaves the record's fields open, so the first of these that exists is used.
-_NAME_FIELDS: Final = ("name", "full_name", "email", "login", "username", "user_name", "id")
+_NAME_FIELDS = ("name", "full_name", "email", "login", "username", "user_name", "id")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,9 +132,7 @@ def _ask_at_terminal(request: SignInRequest) -> SignInRequest:
 
 
 # What signed in each session, and what its form shows.
-_accounts: Final[WeakKeyDictionary[Session, tuple[SignInRequest, dict[str, Any]]]] = (
-    WeakKeyDictionary()
-)
+_accounts: WeakKeyDictionary[Session, tuple[SignInRequest, dict[str, Any]]] = WeakKeyDictionary()
 
 
 class LoginWidget(Widget):

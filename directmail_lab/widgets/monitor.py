@@ -7,7 +7,7 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from ..current import current_session, session
 from ..display import plural
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from ..sessions import Session
 
 
-MAX_POINTS: Final = 400
+MAX_POINTS = 400
 """How many responses of an operation are drawn: somewhat more than a typical window allows."""
-_MAX_SHOWN: Final = 8
-_UPDATE_S: Final = 0.1
+_MAX_SHOWN = 8
+_UPDATE_S = 0.1
 
 
 def monitor() -> MonitorWidget:

@@ -17,7 +17,7 @@ from contextlib import suppress
 from copy import copy
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 from urllib.parse import urlsplit
 
 from ..cassettes import FileRecording, Recording
@@ -30,17 +30,17 @@ from ..redaction.suspects import Part, parts_of
 from ..tracebacks import warn_caller
 from .browser_data import MAX_ROWS, handle_request, read_page, rows, static_table, text_of
 
-_MAX_BYTES: Final = 20_000_000
-_PART: Final = 200
-_MOST_HOSTS: Final = 3
-_MOST_TABLES: Final = 1_000
-_NO_TABLE: Final = {"problem": "The page of more than 1,000 interactions has no tables."}
+_MAX_BYTES = 20_000_000
+_PART = 200
+_MOST_HOSTS = 3
+_MOST_TABLES = 1_000
+_NO_TABLE = {"problem": "The page of more than 1,000 interactions has no tables."}
 
-_POLICY: Final = (
+_POLICY = (
     "default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; "
     "img-src blob: data:; base-uri 'none'; form-action 'none'"
 )
-_PAGE: Final = """\
+_PAGE = """\
 <!DOCTYPE html>
 <html lang="en">
 <head>

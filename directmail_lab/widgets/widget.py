@@ -12,7 +12,7 @@ import sys
 import threading
 import uuid
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakSet
 
 import anywidget
@@ -49,7 +49,7 @@ def nothing_played(recording: Recording) -> str:
     return " ".join(describe(recording)["notes"]) if is_new else ""
 
 
-_shown: Final[WeakSet[Widget]] = WeakSet()
+_shown: WeakSet[Widget] = WeakSet()
 
 
 def update_static_outputs() -> None:

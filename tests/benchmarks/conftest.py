@@ -6,7 +6,7 @@ import sys
 import time
 import tracemalloc
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 # The tests' own samples are in the parent folder.
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-_ON_TOP: Final[list[str]] = []
+_ON_TOP: list[str] = []
 
 
 class Turns:

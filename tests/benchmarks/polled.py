@@ -6,7 +6,7 @@ import multiprocessing
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
     from directmail_lab.exchange.values import Interaction
 
-ME: Final = f"{BASE_URL}/v1/users/me"
-KEY: Final = "sk_bench_0123456789"
-BODY: Final = (
+ME = f"{BASE_URL}/v1/users/me"
+KEY = "sk_bench_0123456789"
+BODY = (
     b'{"id": "8f14e45f-ceea-467f-a9f4-3d1b2c4e5f60", "name": "Ada Lovelace", "email": '
     b'"ada@example.test", "company": {"name": "Analytical Engines Ltd", "address": {"city": '
     b'"London"}}, "plan": "starter", "n": 1}'

@@ -6,7 +6,7 @@ The panel is the page of a recording, so that no kernel and no JupyterLab is mea
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import pytest
 from browser.jupyter import WAIT_MS, find_chromium, launch
@@ -28,11 +28,11 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:The page contains"),
 ]
 
-SIZES: Final = (100, 5000)
-TIMES: Final = 5
+SIZES = (100, 5000)
+TIMES = 5
 """What is done in a call: Chromium states the time of a process in steps of 10 ms."""
 
-SCROLL: Final = """async (grid) => {
+SCROLL = """async (grid) => {
   const frame = () => new Promise(requestAnimationFrame);
   for (let step = 0; step <= 10; step++) {
     grid.scrollTop = (grid.scrollHeight - grid.clientHeight) * step / 10;

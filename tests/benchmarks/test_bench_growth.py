@@ -9,7 +9,7 @@ import subprocess
 import sys
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import pytest
 from cassette_samples import recorded
@@ -18,11 +18,11 @@ from polled import different
 if TYPE_CHECKING:
     from pytest_benchmark.fixture import BenchmarkFixture
 
-SIZES: Final = (1_000, 10_000, 100_000)
-MOST_TIMES: Final = 20.0
+SIZES = (1_000, 10_000, 100_000)
+MOST_TIMES = 20.0
 """For ten times as many interactions; sorting takes 12 to 13 times as long, squares 100."""
 
-OPERATIONS: Final = {
+OPERATIONS = {
     "open": "read_cassette(path)",
     "record": "recorded(path.with_suffix('.new.yaml'), *read_cassette(path))",
     "replay": "dm.replay(path)\nfor n in range(size): dm.get(f'/v1/lists/{n}?page={n}')",
@@ -36,9 +36,9 @@ OPERATIONS: Final = {
     "drift": "dm.connect(service.base_url, service.api_key, pace='off')\ndm.drift(path)",
 }
 # The page of 100,000 would be larger than it may be, and drift sends each request.
-UP_TO: Final = {"page": 10_000, "drift": 10_000}
+UP_TO = {"page": 10_000, "drift": 10_000}
 
-CHILD: Final = """
+CHILD = """
 import re, shutil, sys, time
 from pathlib import Path
 import directmail_lab as dm

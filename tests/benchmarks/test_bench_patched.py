@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import aiohttp
 import boto3
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from conftest import Turns
 
-REQUESTS: Final = 50
+REQUESTS = 50
 
 
 def by_httpx(addresses: list[str]) -> None:
@@ -71,7 +71,7 @@ def by_boto3(addresses: list[str]) -> None:
         client.get_object(Bucket="v1", Key="rows", VersionId=version)["Body"].read()
 
 
-SENDERS: Final = [by_httpx, by_requests, by_urllib3, by_aiohttp, by_boto3]
+SENDERS = [by_httpx, by_requests, by_urllib3, by_aiohttp, by_boto3]
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ import sys
 import time
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import pytest
 from cassette_samples import BASE_URL, recorded, theirs
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from conftest import Turns
     from pytest_benchmark.fixture import BenchmarkFixture
 
-TESTS: Final = 400
-ONE_REQUEST: Final = f"""
+TESTS = 400
+ONE_REQUEST = f"""
 import httpx
 import pytest
 
@@ -50,10 +50,10 @@ def test(FIXTURE, i):
 """
 
 
-PLAIN: Final = ("-p", "no:cassetter", "-p", "no:cacheprovider", "-c", "/dev/null", "--rootdir", ".")
-EMPTY_SUITE: Final = ("-m", "pytest", "-q", *PLAIN, "test_nothing.py")
+PLAIN = ("-p", "no:cassetter", "-p", "no:cacheprovider", "-c", "/dev/null", "--rootdir", ".")
+EMPTY_SUITE = ("-m", "pytest", "-q", *PLAIN, "test_nothing.py")
 # What is run, by what it is compared with, and the goal.
-STARTS: Final[dict[str, tuple[dict[str, tuple[str, ...]], dict[str, str]]]] = {
+STARTS: dict[str, tuple[dict[str, tuple[str, ...]], dict[str, str]]] = {
     "import": (
         {
             "python": ("-c", "pass"),

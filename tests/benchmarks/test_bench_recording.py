@@ -15,7 +15,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
@@ -39,16 +39,16 @@ if TYPE_CHECKING:
 
     from directmail_lab.exchange.values import Interaction
 
-REQUESTS: Final = 20  # few: on a busy machine, a short turn may have the processor for itself
-TASKS: Final = 50
+REQUESTS = 20  # few: on a busy machine, a short turn may have the processor for itself
+TASKS = 50
 # By what is done: a session's options, whether it records, and the goal.
-ROWS: Final[dict[str, tuple[dict[str, Any], bool, str]]] = {
+ROWS: dict[str, tuple[dict[str, Any], bool, str]] = {
     "live, unpaced": ({"pace": "off"}, False, "+10 us"),
     "live, default options": ({}, False, "+20 us"),
     "recorded, unpaced": ({"pace": "off"}, True, "+80 us"),
     "recorded, default options": ({}, True, "+120 us"),
 }
-GOALS: Final = {name: goal for name, (_, _, goal) in ROWS.items()}
+GOALS = {name: goal for name, (_, _, goal) in ROWS.items()}
 
 
 @pytest.fixture(scope="module")

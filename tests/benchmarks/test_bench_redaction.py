@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import random
 import time
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.benchmark(timer=time.process_time)
 
-KEY: Final = "dm_live_8fK2xQ9zLr7TtVb3nWm5YcHs1pAe"
-SIZE: Final = 1_000_000
-AT_MOST_S: Final = {(): 0.2, ("personal",): 2.0}
-PERSON: Final = {"name": "Ada %d", "email": "a%d@corp.com", "address": {"city": "Ede", "zip": "%d"}}
+KEY = "dm_live_8fK2xQ9zLr7TtVb3nWm5YcHs1pAe"
+SIZE = 1_000_000
+AT_MOST_S = {(): 0.2, ("personal",): 2.0}
+PERSON = {"name": "Ada %d", "email": "a%d@corp.com", "address": {"city": "Ede", "zip": "%d"}}
 
 
 def over(text: str, *, start: str = "") -> str:
@@ -36,7 +36,7 @@ def each(text: str) -> str:
     return " ".join(text.replace("%d", f"{number:05}") for number in range(70_000))
 
 
-INPUTS: Final[dict[str, str | bytes]] = {
+INPUTS: dict[str, str | bytes] = {
     "backslashes": over("\\"),
     "escapes": over("%41"),
     "zeros in an entity": over("0", start="&#"),

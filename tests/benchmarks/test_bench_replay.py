@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import tracemalloc
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import httpx
 import pytest
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
     from conftest import Turns
 
-REQUESTS: Final = 100
-TASKS: Final = 50
-ADDRESS: Final = BASE_URL + "/v1/lists/{0}?page={0}"
+REQUESTS = 100
+TASKS = 50
+ADDRESS = BASE_URL + "/v1/lists/{0}?page={0}"
 SIZES = pytest.mark.parametrize("size", [100, 10_000, 100_000])
-GOALS: Final = {"ours": "0.80"}
+GOALS = {"ours": "0.80"}
 
 
 class Asking:

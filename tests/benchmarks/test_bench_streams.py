@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import httpx
 import pytest
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from directmail_lab.exchange.values import Request
 
-BODIES: Final = {"1,000 events": "/v1/thousand", "200 MB": "/v1/sized-200000000"}
+BODIES = {"1,000 events": "/v1/thousand", "200 MB": "/v1/sized-200000000"}
 
 
 class _Handler(ClientService.handler):

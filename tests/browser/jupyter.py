@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import quote, urlsplit
 
 import nbformat
@@ -36,12 +36,12 @@ Theme = Literal["Light", "Dark", "Dark High Contrast"]
 
 # These flags let Debian's Chromium run as root in a container, and keep it off the network: no
 # proxy listens at this port, and Chromium asks none for this machine.
-_CHROMIUM_FLAGS: Final = (
+_CHROMIUM_FLAGS = (
     "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
     "--disable-component-update --disable-sync --proxy-server=http://127.0.0.1:9"
 )
-_START_S: Final = 300.0
-WAIT_MS: Final = 300_000
+_START_S = 300.0
+WAIT_MS = 300_000
 """How long to wait for what a page shows or does: tests also run on busy machines."""
 
 

@@ -6,7 +6,7 @@ import shutil
 import sys
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from playwright.sync_api import expect, sync_playwright
 
@@ -29,13 +29,13 @@ from .jupyter import (
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-IMAGES: Final = Path(__file__).parents[2] / "notebooks" / "images"
-LARGEST_BYTES: Final = 150_000
+IMAGES = Path(__file__).parents[2] / "notebooks" / "images"
+LARGEST_BYTES = 150_000
 
 # A frame for the screenshot of a widget, which a saved notebook shows in place of the widget.
 # Without it, a reader may click the picture and type a key, and JupyterLab takes each letter for a
 # command.
-MARK_AS_PICTURE: Final = """(form, [width, name]) => {
+MARK_AS_PICTURE = """(form, [width, name]) => {
   const mark = document.createElement('div');
   const caption = document.createElement('div');
   caption.textContent = 'Only a picture: run this cell to get the ' + name + '.';
@@ -180,7 +180,7 @@ def take_composer(page: Page, server: Server, folder: Path, theme: str) -> None:
 
 
 # Width and height in CSS pixels, and the picture's pixels for each of them.
-PICTURES: Final = {
+PICTURES = {
     take_sign_in: (900, 760, 2.0),
     take_monitor: (1160, 800, 2.0),
     take_recording: (1280, 560, 1.0),

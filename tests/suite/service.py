@@ -8,13 +8,13 @@ import json
 from collections import Counter
 from collections.abc import Callable
 from fnmatch import fnmatchcase
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from directmail_lab.exchange.values import Request, Response, header
 from directmail_lab.server import LoopbackServer, error_response, json_response
 
-NAMES: Final = ["spring", "summer", "autumn", "winter", "new year"]
+NAMES = ["spring", "summer", "autumn", "winter", "new year"]
 
 
 class Asked(NamedTuple):
@@ -56,10 +56,10 @@ def failed(status: int) -> Response:
     return error_response(status, "Not now.", (("Retry-After", "0"),))
 
 
-EVENTS: Final = Response(
+EVENTS = Response(
     200, "OK", (("Content-Type", "text/event-stream"),), b"data: one\n\ndata: two\n\n"
 )
-ANSWERS: Final[dict[str, Callable[[Asked], object]]] = {
+ANSWERS: dict[str, Callable[[Asked], object]] = {
     "GET users/me": lambda a: {
         "name": "Stand-in",
         "signed": base64.b64encode(a.key.encode()).decode(),

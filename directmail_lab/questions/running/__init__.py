@@ -10,13 +10,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from ...cassettes.library import has_usable_home
 from ...display import ProgressBar
 from ...errors import NotebookRunError, naming_what_is_missing
 
-NO_RUN: Final = "To share it as it is: run=False, or --no-run."
+NO_RUN = "To share it as it is: run=False, or --no-run."
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,20 +5,19 @@ from __future__ import annotations
 import logging
 import re
 import warnings
-from typing import Final
 
 from ...errors import DirectMailLabError, naming_what_is_missing
 
 # What a browser shows without a kernel, the best first. A widget needs one, and a script is not
 # allowed: each is shown as what a saved notebook has beside it.
-_SHOWN: Final = [
+_SHOWN = [
     *("text/html", "text/markdown", "image/svg+xml", "text/latex", "image/png", "image/jpeg"),
     "text/plain",
 ]
 # JupyterLab's style sheets name in comments where they are from.
-_COMMENT: Final = re.compile(r"/\*.*?\*/", re.DOTALL)
+_COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 # nbconvert's page, without the addresses of MathJax, require.js, Mermaid and the widgets' scripts.
-_TEMPLATE: Final = """\
+_TEMPLATE = """\
 {% extends 'lab/index.html.j2' %}
 {% block html_head_js %}
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; \

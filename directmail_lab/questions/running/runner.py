@@ -18,7 +18,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from ...display import plural
 from ...errors import NotebookRunError
@@ -28,12 +28,12 @@ from .page import page_of
 if TYPE_CHECKING:
     from nbformat import NotebookNode
 
-_RECORD: Final = (
+_RECORD = (
     'Put record("tour") above it, and run the notebook once with your key. A reader without a '
     "key then replays the cassette."
 )
-_NO_NETWORK: Final = "Without a network, only what record(…) recorded can be replayed."
-_ADVICE: Final = {
+_NO_NETWORK = "Without a network, only what record(…) recorded can be replayed."
+_ADVICE = {
     "NotConnectedError": _RECORD,
     "CredentialError": _RECORD,
     "CassetteNotFoundError": (
@@ -51,18 +51,18 @@ _ADVICE: Final = {
 }
 # What widgets show without a kernel is up to date a second after a response. This cell, which the
 # notebook does not keep, does not wait for it.
-_SETTLE: Final = """\
+_SETTLE = """\
 import sys
 if "directmail_lab.widgets.widget" in sys.modules:
     sys.modules["directmail_lab.widgets.widget"].update_static_outputs()"""
 # Colours, which a program that the cell starts may put into its error, such as Python 3.13.
-_COLOUR: Final = re.compile(r"\x1b\[[\d;]*m")
+_COLOUR = re.compile(r"\x1b\[[\d;]*m")
 
 # From <sched.h>, <linux/sockios.h> and <net/if.h>.
-_CLONE_NEWUSER: Final = 0x10000000
-_CLONE_NEWNET: Final = 0x40000000
-_SIOCSIFFLAGS: Final = 0x8914
-_IFF_UP: Final = 1
+_CLONE_NEWUSER = 0x10000000
+_CLONE_NEWNET = 0x40000000
+_SIOCSIFFLAGS = 0x8914
+_IFF_UP = 1
 
 
 def main() -> None:
