@@ -236,7 +236,7 @@ def test_a_credential_that_is_learned_later_is_removed_from_what_was_written_bef
     """When the recording ends, it is nowhere in the file."""
     token = "s3ss1on-0f-Ann-1"
     path = tmp_path / "tour.yaml"
-    with opened(path, "update") as cassette:
+    with opened(path, "update", base_url=BASE_URL) as cassette:
         cassette.record(old(f'{{"session": "{token}"}}'))
         cassette.record(old("between", path="/1"))
         headers = (("Authorization", f"Bearer {token}"),)
@@ -246,6 +246,7 @@ def test_a_credential_that_is_learned_later_is_removed_from_what_was_written_bef
     assert bodies(path)[0] == ("/0", b'{"session": "<REDACTED>"}')
     assert bodies(path)[2][0] == "/2?session=<REDACTED>"
     assert read_cassette(path).problem is None
+    assert "other_base_urls" not in read_cassette(path).metadata
 
 
 # -- failures --------------------------------------------------------------------------------------

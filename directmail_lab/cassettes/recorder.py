@@ -527,7 +527,8 @@ class OwnFileRecorder(Recorder):
         # Without the addresses that everything was replaced of: a stand-in has another port daily.
         uris = [uri for (_, uri), *_ in recording.addresses()]
         named = [each for each in recording.base_urls if any(u.startswith(each) for u in uris)]
-        base_url, *others = [*(named or recording.base_urls[:1]), *self._new_base_urls] or [None]
+        kept = named or recording.base_urls[:1]
+        base_url, *others = dict.fromkeys([*kept, *self._new_base_urls]) or [None]
         metadata = {**self._metadata, **recording.metadata, "base_url": base_url}
         metadata.pop("other_base_urls", None)
         if others:
