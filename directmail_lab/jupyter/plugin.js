@@ -103,7 +103,12 @@ export async function createPlugin(shared) {
       if (this.isDisposed) return;
       const { path } = this.context;
       if (error.status === NOT_A_CASSETTE && !isHar(path)) this.openAsText(path, this.parent);
-      else if (!this.browser) this.node.textContent = error.message;
+      else if (!this.browser) {
+        const problem = document.createElement("p");
+        Object.assign(problem, { role: "alert", textContent: error.message });
+        problem.style.margin = "1em";
+        this.node.replaceChildren(problem);
+      }
     }
   }
 

@@ -108,6 +108,27 @@ def test_open_with_editor_gives_the_text(page: Page, server: Server, folder: Pat
     expect(page.locator(".cm-content:visible")).to_contain_text("recorded_with")
 
 
+def test_a_damaged_recording_says_what_to_do_until_it_is_corrected(
+    page: Page, server: Server, folder: Path
+) -> None:
+    """Its tab reads the file again when it is shown."""
+    tour = folder / "tour.yaml"
+    whole = tour.read_text()
+    tour.write_text(whole.replace("\n  request:", "\n request:", 1))
+    open_lab(page, server)
+    double_click(page, "seen/cassettes/tour.yaml")
+    problem = page.get_by_role("alert")
+    expect(problem).to_contain_text("If you edited it, correct that")
+    double_click(page, "seen/cassettes/one.json")
+    expect(problem).to_be_hidden()
+    tour.write_text(whole)
+    double_click(page, "seen/cassettes/tour.yaml")
+
+    viewer = page.get_by_role("region", name="Recorded interactions").filter(visible=True)
+    expect(viewer).to_contain_text("102 interactions")
+    expect(problem).to_have_count(0)
+
+
 def test_a_file_that_is_not_a_cassette_opens_as_usual(
     page: Page, server: Server, folder: Path
 ) -> None:
