@@ -244,7 +244,7 @@ def test_as_much_of_a_body_is_compared_as_was_read_of_it() -> None:
 def test_a_body_that_has_become_endless_is_longer_than_recorded() -> None:
     """A body that was recorded whole does not make the comparison endless either."""
     path = recorded("whole.yaml", answered(get("/v1/endless")))
-    with ClientService() as service, live_session(service, KEY):
+    with ClientService() as service, live_session(service, KEY, timeout_s=1):
         table = drift(path, ignore=["status", "header.*"])
 
     [found] = table[["path", "change", "now"]].itertuples(index=False)

@@ -80,10 +80,10 @@ def drift(cassette: str | Path, *, ignore: Iterable[str] = ()) -> pd.DataFrame:
     as ``Accept`` and ``Range``, are sent again. Each response is compared with
     the last recorded one that was not an error, or with the last one if all
     were errors. If a recorded body was not read to its end, as many bytes are
-    read and compared, for at most the session's ``timeout_s``. A
-    body that is 64 kB longer than the recorded one is left, and a row says so.
-    The responses are neither recorded nor kept. The session is live
-    meanwhile, and then returns to its mode.
+    read and compared, for at most the session's ``timeout_s``. A body that is
+    64 kB longer than the recorded one is left, and a row says so. The responses
+    are neither recorded nor kept. The session is live meanwhile, and then
+    returns to its mode.
 
     Parameters
     ----------
