@@ -179,8 +179,8 @@ class Use:
         """Note a request without a response, and shorten its error to two lines.
 
         They say what happened, and which command records the test again. If the test allows such
-        requests, its client gets its own library's error for a connection that fails. Not
-        ``is_default`` is a cassette that the test opened itself, so it is there.
+        requests, its client gets its own library's error for a connection that fails.
+        Without ``is_default``, the test opened the cassette itself, so its file is there.
         """
         from ..display import CONTROLS
         from ..http import httpx

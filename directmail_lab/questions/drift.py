@@ -218,7 +218,8 @@ def _send_again(
 ) -> tuple[httpx.Response, bool]:
     """Send a request again, and read its response as far as the recorded one was read.
 
-    If that was read to its end, 64 kB more may come. Return the response, and whether it was left.
+    A body that was recorded whole may be up to 64 kB longer now. Return the response, and whether
+    the rest of its body was left.
     """
     request = recorded.request
     address = f"{session.base_url}/{recording.path_of(request).lstrip('/')}"
