@@ -103,8 +103,8 @@ def _join_ipython() -> None:
     if "IPython" not in sys.modules:
         return
     with suppress(ImportError):  # IPython before 8.6 has no context matchers
-        import_module(".completion", __name__).complete_in_ipython()
-    import_module(".cells", __name__).show_in_ipython()
+        import_module(".notebook.completion", __name__).complete_in_ipython()
+    import_module(".questions.cells", __name__).show_in_ipython()
 
 
 _join_ipython()

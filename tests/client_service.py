@@ -9,7 +9,7 @@ from collections import Counter
 from typing import Any
 
 from directmail_lab.exchange.values import Request, Response, header
-from directmail_lab.server import Handler, LoopbackServer, error_response, json_response
+from directmail_lab.server.loopback import Handler, LoopbackServer, error_response, json_response
 
 KEY = "hk_live_Zx81kQ0pLm27Vt"
 _EVENT = b"data: %d\n\n"

@@ -13,13 +13,15 @@ import pytest
 from cassette_samples import BASE_URL, answered, get, post
 from faulty_service import FaultyService
 
-from directmail_lab import credentials, current, package_files, settings
+from directmail_lab import credentials, settings
 from directmail_lab.cassettes import Cassette
 from directmail_lab.credentials import ApiKey
 from directmail_lab.redaction import Redactor
-from directmail_lab.sessions import Session
+from directmail_lab.sessions import current
+from directmail_lab.sessions.session import Session
+from directmail_lab.sessions.transports import writes
 from directmail_lab.settings import is_loopback
-from directmail_lab.transports import writes
+from directmail_lab.share import package_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -17,8 +17,8 @@ from typing import Any, Literal
 
 from directmail_lab.exchange.operations import path_below
 from directmail_lab.exchange.values import Request, Response, header
-from directmail_lab.server import Handler, error_response
-from directmail_lab.standin import StandIn
+from directmail_lab.server.loopback import Handler, error_response
+from directmail_lab.server.standin import StandIn
 
 GATEWAY_PAGE = (
     "<!doctype html><html><head><title>{status} {reason}</title></head>"

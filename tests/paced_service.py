@@ -14,9 +14,9 @@ from typing import Any
 import httpx
 
 from directmail_lab.cassettes import MemoryRecording
-from directmail_lab.transports.observer import Observer
-from directmail_lab.transports.pacing import Allowances, PacingTransport
-from directmail_lab.transports.recording import RecordingTransport
+from directmail_lab.sessions.transports.observer import Observer
+from directmail_lab.sessions.transports.pacing import Allowances, PacingTransport
+from directmail_lab.sessions.transports.recording import RecordingTransport
 
 START = 1_795_000_000.25
 BASE_URL = "https://api.example.test"

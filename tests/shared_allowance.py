@@ -68,7 +68,7 @@ def read(base_url: str, api_key: str, requests: int, threads: int) -> None:
 
 def run(processes: int, requests: int, threads: int = 1) -> Outcome:
     """Start processes that each send ``requests`` reads to one stand-in service with one key."""
-    from directmail_lab.standin import stand_in
+    from directmail_lab.server.standin import stand_in
 
     with stand_in(limit=LIMIT, window_s=WINDOW_S, limits={}) as service, ExitStack() as stack:
         command = [sys.executable, __file__, "--read", service.base_url, service.api_key]

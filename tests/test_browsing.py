@@ -14,10 +14,10 @@ from cassette_samples import answered, get, opened, recorded, typed
 from marks import slow
 
 import directmail_lab as dm
-import directmail_lab.widgets.browser_data
+import directmail_lab.notebook.browser_data
 from directmail_lab.cassettes import Recording, read_cassette
 from directmail_lab.exchange.values import no_response
-from directmail_lab.widgets.browser_data import Row, handle_request, static_table
+from directmail_lab.notebook.browser_data import Row, handle_request, static_table
 
 if TYPE_CHECKING:
     from directmail_lab.exchange.values import Interaction
@@ -47,7 +47,7 @@ def rows(recording: Recording, first: int = 1, limit: int = 9) -> list[Row]:
 
 def test_the_page_describes_the_fields_of_a_row() -> None:
     """The type of a row in protocol.ts has the fields of the one in Python."""
-    source = Path(directmail_lab.widgets.browser_data.__file__).parent / "src" / "protocol.ts"
+    source = Path(directmail_lab.notebook.browser_data.__file__).parent / "src" / "protocol.ts"
     [described] = re.findall(r"(?s)interface Row \{(.*?)\n\}", source.read_text(encoding="utf-8"))
 
     assert tuple(re.findall(r"(?m)^  (\w+):", described)) == Row._fields

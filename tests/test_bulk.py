@@ -19,13 +19,13 @@ from faulty_service import Fault, FaultyService
 
 import directmail_lab as dm
 from directmail_lab.display import ProgressBar
-from directmail_lab.sessions import Session
-from directmail_lab.standin import stand_in
+from directmail_lab.server.standin import stand_in
+from directmail_lab.sessions.session import Session
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from directmail_lab.standin import StandIn
+    from directmail_lab.server.standin import StandIn
 
     # The JSON body of the response to a query, or the whole response.
     Answer = Callable[[dict[str, str]], object]
@@ -352,7 +352,7 @@ def test_the_progress_bar_of_pages_says_how_many_came(
     monkeypatch.setattr(terminal, "isatty", lambda: True, raising=False)
     monkeypatch.setattr(sys, "stderr", terminal)
     at_once = functools.partial(ProgressBar, delay_s=0.0, mininterval=0, miniters=1)
-    monkeypatch.setattr("directmail_lab.paging.ProgressBar", at_once)
+    monkeypatch.setattr("directmail_lab.sessions.pages.ProgressBar", at_once)
     lists(BY_PAGE)
     texts = [terminal.getvalue() for _ in dm.pages("/v1/lists", page="page")]
 

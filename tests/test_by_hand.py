@@ -15,7 +15,7 @@ from vcr.serializers import yamlserializer
 from directmail_lab.cassettes import read_cassette
 from directmail_lab.cassettes.convert import repair
 from directmail_lab.errors import CassetteFormatError
-from directmail_lab.questions.audit import audit
+from directmail_lab.share.audit import audit
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -33,14 +33,14 @@ from directmail_lab.errors import (
 )
 from directmail_lab.exchange.values import Interaction, Request, Response
 from directmail_lab.redaction import Redactor
-from directmail_lab.standin import STAND_IN_KEY
+from directmail_lab.server.standin import STAND_IN_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from directmail_lab.cassettes import FileRecording
     from directmail_lab.cassettes.convert import Layout
-    from directmail_lab.sessions import Session
+    from directmail_lab.sessions.session import Session
 
 # No rule recognizes this key by its shape, only by its place.
 KEY = "Wy5Nf0PtA3oVi7KzQm2ExRj8Dh6SbG4L"

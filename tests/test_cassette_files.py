@@ -28,8 +28,8 @@ from directmail_lab.cassettes.convert import convert
 from directmail_lab.cassettes.library import command_name
 from directmail_lab.cassettes.vcr_files import block_text
 from directmail_lab.errors import CassetteError, CassetteFormatError, CassetteNotFoundError
-from directmail_lab.sessions import Session
-from directmail_lab.sources import recording_of
+from directmail_lab.questions.sources import recording_of
+from directmail_lab.sessions.session import Session
 
 
 def write(path: Path) -> Path:

@@ -24,12 +24,7 @@ from directmail_lab.cassettes.files import parse_cassette
 from directmail_lab.contract import HEADERS as RATE_LIMIT_HEADERS
 from directmail_lab.exchange.bodies import MAX_UNPACKED_BYTES, TooLargeError, unpack
 from directmail_lab.exchange.operations import path_below
-from directmail_lab.exchange.values import (
-    Headers,
-    Interaction,
-    Request,
-    Response,
-)
+from directmail_lab.exchange.values import Headers, Interaction, Request, Response
 
 METADATA = {"recorded_with": "directmail-lab 0.1.0", "base_url": "https://api.example.test"}
 # Any character of UTF-8. Those that JSON and YAML write differently come more often.

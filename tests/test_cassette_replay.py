@@ -28,7 +28,7 @@ from directmail_lab.cassettes import DEFAULT_MATCH_ON, Cassette, Matcher, Matchi
 from directmail_lab.errors import NotRecordedError
 from directmail_lab.exchange.values import Request
 from directmail_lab.redaction import Redactor
-from directmail_lab.sessions import Session
+from directmail_lab.sessions.session import Session
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -24,12 +24,13 @@ from tutorials import read, run
 from typer.testing import CliRunner
 
 import directmail_lab as dm
-from directmail_lab import cli, settings, tutorials
+from directmail_lab import cli, settings
 from directmail_lab.cassettes import read_cassette
 from directmail_lab.cli import app, programs
 from directmail_lab.cli.output import complete_cassette, error_message
 from directmail_lab.errors import DirectMailLabError, NotRecordedError
-from directmail_lab.questions.audit import audit_many
+from directmail_lab.share import tutorials
+from directmail_lab.share.audit import audit_many
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,8 +38,8 @@ if TYPE_CHECKING:
     from click.testing import Result
     from faulty_service import FaultyService
 
-    from directmail_lab.sessions import Session
-    from directmail_lab.standin import StandIn
+    from directmail_lab.server.standin import StandIn
+    from directmail_lab.sessions.session import Session
 
 COMMAND = [sys.executable, "-m", "directmail_lab"]
 # Concatenated, so that secret scanners do not report this file.

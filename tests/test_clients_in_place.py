@@ -33,7 +33,7 @@ from directmail_lab.cassettes import FileRecording, read_cassette
 from directmail_lab.errors import DirectMailLabError, NotRecordedError, WriteRefusedError
 from directmail_lab.exchange.values import Request, Response, header
 from directmail_lab.pytest_plugin.patched import patched
-from directmail_lab.sessions import Session
+from directmail_lab.sessions.session import Session
 from directmail_lab.settings import NO_ADDRESS
 
 Send = Callable[[Asked], Got]
@@ -554,7 +554,7 @@ def test_a_library_that_a_test_imports_goes_through_the_session() -> None:
     code = """
 import asyncio, sys
 from directmail_lab.pytest_plugin.patched import patched
-from directmail_lab.sessions import Session
+from directmail_lab.sessions.session import Session
 from directmail_lab.settings import NO_ADDRESS
 
 async def get():

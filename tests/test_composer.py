@@ -21,14 +21,14 @@ from directmail_lab import settings
 from directmail_lab.cassettes import Cassette, read_cassette
 from directmail_lab.errors import CassetteError, NotConnectedError, NotRecordedError
 from directmail_lab.exchange.values import Interaction, no_response
-from directmail_lab.widgets import browser
-from directmail_lab.widgets.browser import BrowserWidget
-from directmail_lab.widgets.browser_data import Row
+from directmail_lab.notebook import browser
+from directmail_lab.notebook.browser import BrowserWidget
+from directmail_lab.notebook.browser_data import Row
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from directmail_lab.sessions import Session
+    from directmail_lab.sessions.session import Session
 
 ME = "/v1/users/me"
 DOMAINS = "/v1/domains/{domain}"

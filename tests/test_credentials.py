@@ -22,9 +22,9 @@ from directmail_lab.credentials import (
     remember_api_key,
     remembered_api_key,
 )
-from directmail_lab.current import connect
 from directmail_lab.errors import CredentialError, DirectMailLabError
-from directmail_lab.sessions import Session
+from directmail_lab.sessions.current import connect
+from directmail_lab.sessions.session import Session
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from faulty_service import FaultyService
 
-    from directmail_lab.sessions import Session
+    from directmail_lab.sessions.session import Session
 
 
 NAMES = [name for name in dir(dm) if name != "__version__"]
@@ -72,7 +72,9 @@ def test_each_question_of_a_source_is_a_call_of_the_package() -> None:
         for each in pkgutil.iter_modules(questions.__path__, f"{questions.__name__}.")
         for module in [importlib.import_module(each.name)]
         for name, function in inspect.getmembers(module, inspect.isfunction)
-        if function.__module__ == each.name and "source" in inspect.signature(function).parameters
+        if not each.name.endswith(".sources")
+        and function.__module__ == each.name
+        and "source" in inspect.signature(function).parameters
         if not name.startswith("_")
     }
 

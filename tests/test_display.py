@@ -14,16 +14,16 @@ import pandas as pd
 import pytest
 from IPython.core.formatters import DisplayFormatter
 
-from directmail_lab.cells import shown
 from directmail_lab.cli.output import show
 from directmail_lab.display import ProgressBar, with_whole_cells
+from directmail_lab.questions.cells import shown
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from faulty_service import FaultyService
 
-    from directmail_lab.sessions import Session
+    from directmail_lab.sessions.session import Session
 
 
 def printed(frame: pd.DataFrame, capsys: pytest.CaptureFixture[str], **options: Any) -> list[str]:

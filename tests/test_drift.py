@@ -18,14 +18,15 @@ from faulty_service import FaultyService
 from hypothesis import given, strategies as st
 from test_findings import current_session as live_session
 
-from directmail_lab import Session, current
+from directmail_lab import Session
 from directmail_lab.cassettes.recording import age_problem
 from directmail_lab.errors import NotConnectedError, UnauthorizedError
 from directmail_lab.exchange.bodies import missing_body
 from directmail_lab.exchange.values import Interaction, Request, Response
 from directmail_lab.questions.drift import Difference, compare, drift
-from directmail_lab.standin import STAND_IN_RECORD
-from directmail_lab.transports.network import NetworkTransport
+from directmail_lab.server.standin import STAND_IN_RECORD
+from directmail_lab.sessions import current
+from directmail_lab.sessions.transports.network import NetworkTransport
 
 if TYPE_CHECKING:
     import httpx

@@ -18,7 +18,7 @@ from IPython.core.interactiveshell import InteractiveShell
 
 import directmail_lab as dm
 from directmail_lab.credentials import ApiKey
-from directmail_lab.sessions import Session
+from directmail_lab.sessions.session import Session
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -219,7 +219,7 @@ async def planted_async_bug(*_: Any, **__: Any) -> Any:
 
 
 BUGS = {
-    "below frame()": ("directmail_lab.frames._column", planted_bug, "dm.me()"),
+    "below frame()": ("directmail_lab.sessions.frames._column", planted_bug, "dm.me()"),
     "below a sending call": ("httpx.HTTPTransport.handle_request", planted_bug, "dm.me()"),
     "below an async one": (
         "httpx.AsyncHTTPTransport.handle_async_request",
@@ -228,7 +228,7 @@ BUGS = {
     ),
     "where a body is read": ("httpx.Response.iter_raw", planted_bug, "dm.me()"),
     "below a call that takes the key": (
-        "directmail_lab.sessions.trust_origin",
+        "directmail_lab.sessions.session.trust_origin",
         planted_bug,
         "dm.connect(api_key=__import__('os').getenv('DIRECTMAIL_API_KEY'))",
     ),
@@ -277,7 +277,7 @@ def test_a_bug_leaves_the_locals_of_an_exception_that_the_caller_handles(
         mine = 1
         raise KeyError(mine)
 
-    monkeypatch.setattr("directmail_lab.frames._column", planted_bug)
+    monkeypatch.setattr("directmail_lab.sessions.frames._column", planted_bug)
     try:
         fail()
     except KeyError as handled:

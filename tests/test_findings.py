@@ -14,11 +14,11 @@ from cassette_samples import NOON, get, recorded
 from faulty_service import FaultyService
 
 import directmail_lab as dm
-from directmail_lab import current
 from directmail_lab.contract import ME_PATH
 from directmail_lab.exchange.values import Interaction, Response
 from directmail_lab.questions.findings import findings
-from directmail_lab.sessions import Session
+from directmail_lab.sessions import current
+from directmail_lab.sessions.session import Session
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -19,9 +19,9 @@ from directmail_lab.cassettes import MemoryRecording, RawInteraction
 from directmail_lab.credentials import ApiKey
 from directmail_lab.errors import DirectMailLabError, NotJSONError, UnauthorizedError
 from directmail_lab.exchange.bodies import MAX_DEPTH, decode_text
-from directmail_lab.frames import frame
 from directmail_lab.readings.reading import Reading
-from directmail_lab.transports.extensions import EXTENSION, Received
+from directmail_lab.sessions.frames import frame
+from directmail_lab.sessions.transports.extensions import EXTENSION, Received
 
 if TYPE_CHECKING:
     pass
@@ -123,7 +123,7 @@ def test_deep_nesting_stops_at_the_deepest_column() -> None:
 
 def test_records_of_too_many_cells_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """A small body with other keys in each record could otherwise use all memory."""
-    monkeypatch.setattr("directmail_lab.frames.MOST_CELLS", 100)
+    monkeypatch.setattr("directmail_lab.sessions.frames.MOST_CELLS", 100)
 
     assert frame([{f"k{n}": n} for n in range(10)]).shape == (10, 10)
     with pytest.raises(DirectMailLabError, match="more than 100 cells"):

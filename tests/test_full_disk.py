@@ -14,7 +14,7 @@ from directmail_lab.cassettes import read_cassette
 from directmail_lab.cassettes.library import create
 from directmail_lab.credentials import ApiKey
 from directmail_lab.errors import CassetteError, NotConnectedError
-from directmail_lab.sessions import Session
+from directmail_lab.sessions.session import Session
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -19,9 +19,9 @@ from cassette_samples import BASE_URL
 import directmail_lab as dm
 from directmail_lab.cassettes import read_cassette
 from directmail_lab.cassettes.convert import convert, redact, repair
-from directmail_lab.questions.audit import audit
 from directmail_lab.redaction.key import KeySearch
-from directmail_lab.widgets.page import make_page
+from directmail_lab.share.audit import audit
+from directmail_lab.share.cassette_page import make_page
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

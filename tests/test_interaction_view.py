@@ -15,7 +15,7 @@ from directmail_lab.questions.interactions import InteractionView, interactions
 if TYPE_CHECKING:
     from faulty_service import FaultyService
 
-    from directmail_lab.sessions import Session
+    from directmail_lab.sessions.session import Session
 
 
 def test_the_view_of_a_long_interaction_is_truncated() -> None:

@@ -17,8 +17,8 @@ from faulty_service import Fault, FaultyService
 
 from directmail_lab.cassettes import read_cassette
 from directmail_lab.credentials import ApiKey
-from directmail_lab.sessions import Session
-from directmail_lab.standin import StandIn, stand_in
+from directmail_lab.server.standin import StandIn, stand_in
+from directmail_lab.sessions.session import Session
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -18,8 +18,8 @@ from cassette_samples import answered, get, recorded, theirs
 
 import directmail_lab
 from directmail_lab import jupyter
-from directmail_lab.tutorials import first_tutorial
-from directmail_lab.widgets.browser_data import Row
+from directmail_lab.notebook.browser_data import Row
+from directmail_lab.share.tutorials import first_tutorial
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

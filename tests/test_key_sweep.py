@@ -34,13 +34,13 @@ from test_clients import OWN, PATCHED, Blocking, opened
 
 import directmail_lab as dm
 from directmail_lab.cassettes import read_cassette
-from directmail_lab.cells import shown
 from directmail_lab.credentials import ApiKey, known_keys
-from directmail_lab.current import make_current
 from directmail_lab.errors import DirectMailLabError, WriteRefusedError
-from directmail_lab.server import CassetteServer
-from directmail_lab.sessions import Session
-from directmail_lab.widgets.browser_data import handle_request
+from directmail_lab.notebook.browser_data import handle_request
+from directmail_lab.questions.cells import shown
+from directmail_lab.server.loopback import CassetteServer
+from directmail_lab.sessions.current import make_current
+from directmail_lab.sessions.session import Session
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -27,7 +27,7 @@ def logger(caplog: pytest.LogCaptureFixture) -> logging.Logger:
     return logging.getLogger("httpcore.http11")
 
 
-@pytest.mark.parametrize("name", [*GUARDED_LOGGERS, "directmail_lab.sessions"])
+@pytest.mark.parametrize("name", [*GUARDED_LOGGERS, "directmail_lab.sessions.session"])
 def test_each_logger_is_guarded(name: str, caplog: pytest.LogCaptureFixture) -> None:
     """Our loggers, httpx's, those of requests and each of httpcore's could show a key."""
     logging.getLogger(name)

@@ -20,14 +20,14 @@ from directmail_lab import Session, settings
 from directmail_lab.cassettes import Cassette
 from directmail_lab.credentials import ApiKey
 from directmail_lab.errors import CredentialError, NotConnectedError
-from directmail_lab.widgets.login import LoginWidget, SignInRequest, explain, login
+from directmail_lab.notebook.login import LoginWidget, SignInRequest, explain, login
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from faulty_service import FaultyService
 
-    from directmail_lab.standin import StandIn
+    from directmail_lab.server.standin import StandIn
 
 TYPED = ("mode", "address", "cassette", "key", "remember")
 SECRET = "k-7Qf2-not-to-be-seen"

@@ -22,12 +22,12 @@ from directmail_lab import settings
 from directmail_lab.cassettes import Cassette, read_cassette
 from directmail_lab.cli import programs
 from directmail_lab.display import shell_word, utc_time
-from directmail_lab.questions.running import run_notebooks
+from directmail_lab.share.running import run_notebooks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from directmail_lab.sessions import Session
+    from directmail_lab.sessions.session import Session
 
 IS_WINDOWS_DISK = os.environ.get("TEST_DISK") == "windows"
 
@@ -222,6 +222,6 @@ def test_get_many_waits_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
             assert timeout is not None
             return super().get(block, timeout)
 
-    monkeypatch.setattr("directmail_lab.paging.SimpleQueue", Steps)
+    monkeypatch.setattr("directmail_lab.sessions.pages.SimpleQueue", Steps)
 
     assert [each.status_code for each in dm.get_many(["/v1/users/me"] * 2)] == [200, 200]

@@ -13,8 +13,8 @@ import pytest
 import directmail_lab as dm
 from directmail_lab.cassettes import read_cassette
 from directmail_lab.cassettes.convert import convert
-from directmail_lab.sessions import Session
-from directmail_lab.standin import stand_in
+from directmail_lab.server.standin import stand_in
+from directmail_lab.sessions.session import Session
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator

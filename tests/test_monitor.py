@@ -15,15 +15,15 @@ from reading_samples import reading as sample
 
 import directmail_lab as dm
 from directmail_lab.cassettes import MemoryRecording, RawInteraction
+from directmail_lab.notebook.monitor import MAX_POINTS, History, MonitorWidget
+from directmail_lab.notebook.widget import Follower
 from directmail_lab.readings.reading import Reading
-from directmail_lab.widgets.monitor import MAX_POINTS, History, MonitorWidget
-from directmail_lab.widgets.widget import Follower
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from directmail_lab.sessions import Session
-    from directmail_lab.standin import StandIn
+    from directmail_lab.server.standin import StandIn
+    from directmail_lab.sessions.session import Session
 
 WAIT_S = 10.0
 NO_MESSAGES = RawInteraction("", (), b"", (), "", None)

@@ -27,9 +27,9 @@ from hypothesis import example, given, strategies as st
 import directmail_lab as dm
 from directmail_lab.credentials import ApiKey
 from directmail_lab.errors import DirectMailLabError
-from directmail_lab.sessions import Session
-from directmail_lab.standin import StandIn
-from directmail_lab.transports import network
+from directmail_lab.server.standin import StandIn
+from directmail_lab.sessions.session import Session
+from directmail_lab.sessions.transports import network
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from faulty_service import FaultyService
 
-    from directmail_lab.mode_change import ModeChange
+    from directmail_lab.sessions.modes import ModeChange
 
 
 MODES = pytest.mark.parametrize("mode", [Session.live, partial(Session.record, cassette="tour")])

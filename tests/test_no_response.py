@@ -16,6 +16,7 @@ import directmail_lab as dm
 from directmail_lab.cassettes import read_cassette
 from directmail_lab.cassettes.convert import convert, layout_of, redact
 from directmail_lab.errors import OutcomeUnknownError
+from directmail_lab.exchange.httpx_values import httpx_error, kind_of_failure
 from directmail_lab.exchange.values import (
     NO_RESPONSE_KINDS,
     Interaction,
@@ -23,15 +24,14 @@ from directmail_lab.exchange.values import (
     Request,
     no_response,
 )
-from directmail_lab.http import httpx_error, kind_of_failure
 from directmail_lab.questions.contract_check import check_contract
 from directmail_lab.questions.drift import drift
 from directmail_lab.questions.findings import findings
 from directmail_lab.questions.interactions import interactions
 from directmail_lab.questions.openapi import openapi
-from directmail_lab.server import CassetteServer
-from directmail_lab.sessions import Session
-from directmail_lab.sources import recording_of
+from directmail_lab.questions.sources import recording_of
+from directmail_lab.server.loopback import CassetteServer
+from directmail_lab.sessions.session import Session
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -31,9 +31,9 @@ import directmail_lab as dm
 from directmail_lab.cassettes import MemoryRecording
 from directmail_lab.errors import AllowanceExhaustedError
 from directmail_lab.readings.reading import RawValues, Reading
-from directmail_lab.sessions import Session
-from directmail_lab.standin import StandIn, stand_in
-from directmail_lab.transports.allowance import Allowance
+from directmail_lab.server.standin import StandIn, stand_in
+from directmail_lab.sessions.session import Session
+from directmail_lab.sessions.transports.allowance import Allowance
 
 UNITS = ["seconds_left", "milliseconds_left", "epoch_s", "epoch_ms"]
 ME = "/v1/users/me"
@@ -272,7 +272,7 @@ def test_the_end_of_a_wait_is_known_while_the_request_waits() -> None:
 def test_the_progress_bar_of_a_wait_fills_and_disappears_in_a_notebook(seen_s: float) -> None:
     """tqdm leaves a red bar if one is closed early, so ours is filled first."""
     cell = nbformat.v4.new_code_cell(
-        "from directmail_lab.transports.pacing import waiting_bar\n"
+        "from directmail_lab.sessions.transports.pacing import waiting_bar\n"
         "bar = waiting_bar(1.0, 'until the allowance renews')\n"
         "bar.extend(1.0, 'until it renews again')\n"
         f"bar.update({seen_s})\n"

@@ -21,14 +21,14 @@ from directmail_lab.cli import app
 from directmail_lab.errors import DirectMailLabError
 from directmail_lab.redaction.key import KeySearch
 from directmail_lab.settings import trust_origin
-from directmail_lab.widgets import page
-from directmail_lab.widgets.page import make_page, save_page
+from directmail_lab.share import cassette_page as page
+from directmail_lab.share.cassette_page import make_page, save_page
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from directmail_lab.exchange.values import Interaction
-    from directmail_lab.sessions import Session
+    from directmail_lab.sessions.session import Session
 
 KEY = "pg+7/Tw3X~planted~in-a-page"
 

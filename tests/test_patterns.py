@@ -18,11 +18,11 @@ from directmail_lab.cassettes.layout import header_text, interaction_text
 from directmail_lab.errors import CassetteFormatError, DirectMailLabError
 from directmail_lab.exchange.bodies import read_form
 from directmail_lab.exchange.values import Response
+from directmail_lab.notebook.curl import read_curl
 from directmail_lab.redaction import Redactor
 from directmail_lab.redaction.personal import count_personal
 from directmail_lab.redaction.suspects import credentials_in, texts_of
-from directmail_lab.rewriting import Rewriting
-from directmail_lab.widgets.curl import read_curl
+from directmail_lab.server.rewriting import Rewriting
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -17,8 +17,8 @@ from directmail_lab.exchange.values import Interaction, Request, Response
 from directmail_lab.redaction import Redactor
 from directmail_lab.redaction.personal import count_personal
 from directmail_lab.redaction.suspects import texts_of
-from directmail_lab.sessions import Session
-from directmail_lab.standin import stand_in
+from directmail_lab.server.standin import stand_in
+from directmail_lab.sessions.session import Session
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -31,17 +31,18 @@ from marks import slow
 from typer.testing import CliRunner
 
 import directmail_lab.cassettes.vcr_files  # noqa: F401
-from directmail_lab import Session, network_block
+from directmail_lab import Session
 from directmail_lab.cassettes import read_cassette
 from directmail_lab.cli import app
 from directmail_lab.credentials import ApiKey
 from directmail_lab.exchange.values import LEFT, Request
 from directmail_lab.pytest_plugin.settings import TABLE
+from directmail_lab.share import network_block
 
 if TYPE_CHECKING:
     from faulty_service import FaultyService
 
-    from directmail_lab.standin import StandIn
+    from directmail_lab.server.standin import StandIn
 
 OWN, TOUR = Path("cassettes/test_account/test_me.yaml"), Path("cassettes/tour.yaml")
 PACKAGED = Path(__file__).parent.parent / "cassettes" / "first-look.yaml"

@@ -22,8 +22,8 @@ from directmail_lab.questions.contract_check import check_contract
 from directmail_lab.readings.frame import frame_of, frame_of_many
 from directmail_lab.readings.reading import Reading, parse_date, raw_values, reading_of
 from directmail_lab.readings.reset_unit import UNITS, UnitName
-from directmail_lab.sessions import Session
-from directmail_lab.standin import stand_in
+from directmail_lab.server.standin import stand_in
+from directmail_lab.sessions.session import Session
 
 if TYPE_CHECKING:
     from pathlib import Path

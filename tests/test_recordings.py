@@ -23,8 +23,8 @@ from vcr.serializers import yamlserializer
 import directmail_lab as dm
 from directmail_lab.cassettes import Cassette, memory, read_cassette
 from directmail_lab.exchange.bodies import MAX_UNPACKED_BYTES
-from directmail_lab.sessions import Session
-from directmail_lab.widgets.browser_data import detail, rows
+from directmail_lab.notebook.browser_data import detail, rows
+from directmail_lab.sessions.session import Session
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -26,12 +26,7 @@ from directmail_lab.cassettes.layout import interaction_text
 from directmail_lab.credentials import ApiKey
 from directmail_lab.errors import CassetteError, CredentialError
 from directmail_lab.exchange.values import Interaction, Request, Response
-from directmail_lab.redaction import (
-    PLACEHOLDER,
-    REDACTED,
-    Redactor,
-    has_placeholder,
-)
+from directmail_lab.redaction import PLACEHOLDER, REDACTED, Redactor, has_placeholder
 from directmail_lab.redaction.key import KeySearch
 from directmail_lab.redaction.personal import count_personal
 

@@ -14,7 +14,7 @@ from directmail_lab.errors import NotJSONError, ServiceError
 if TYPE_CHECKING:
     from faulty_service import FaultyService
 
-    from directmail_lab.sessions import Session
+    from directmail_lab.sessions.session import Session
 
 LONG = "x" * 3_000
 

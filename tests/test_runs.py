@@ -50,9 +50,9 @@ from directmail_lab.errors import (
     WriteRefusedError,
 )
 from directmail_lab.exchange.values import Interaction, Request, Response, no_response
-from directmail_lab.questions.audit import audit
 from directmail_lab.questions.interactions import interactions
-from directmail_lab.sessions import Session
+from directmail_lab.sessions.session import Session
+from directmail_lab.share.audit import audit
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -685,7 +685,7 @@ def test_a_mode_that_replays_sends_no_write_again_whose_response_was_lost(
 
 LETTERS_OF_CHILDREN = """
 import os, signal, sys
-from directmail_lab.sessions import Session
+from directmail_lab.sessions.session import Session
 
 base_url, key, rounds = sys.argv[1:]
 

@@ -13,7 +13,7 @@ import pytest
 from cassette_samples import answered, get, recorded
 
 import directmail_lab as dm
-from directmail_lab.standin import stand_in
+from directmail_lab.server.standin import stand_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable

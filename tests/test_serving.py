@@ -21,7 +21,7 @@ from test_cli import output_until, started
 
 from directmail_lab.cassettes import read_cassette
 from directmail_lab.exchange.values import Interaction, Request, Response
-from directmail_lab.server import CassetteServer, LoopbackServer
+from directmail_lab.server.loopback import CassetteServer, LoopbackServer
 
 ME = "/v1/users/me"
 

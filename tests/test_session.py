@@ -22,16 +22,16 @@ from cassette_samples import BASE_URL, answered, recorded
 import directmail_lab as dm
 from directmail_lab.credentials import ApiKey, known_keys
 from directmail_lab.exchange.values import Request, Response, header
-from directmail_lab.sessions import Session
-from directmail_lab.standin import STAND_IN_KEY, stand_in
-from directmail_lab.transports.extensions import received_of
+from directmail_lab.server.standin import STAND_IN_KEY, stand_in
+from directmail_lab.sessions.session import Session
+from directmail_lab.sessions.transports.extensions import received_of
 
 if TYPE_CHECKING:
     import pandas as pd
     from faulty_service import FaultyService
 
-    from directmail_lab.mode_change import Timing
     from directmail_lab.readings.reading import Reading
+    from directmail_lab.sessions.modes import Timing
 
 
 def text_of(cassette: str) -> str:
@@ -286,8 +286,8 @@ def test_a_replay_in_recorded_time_waits_as_long_as_the_service_took(
     async def sleep_async(seconds: float) -> None:
         pauses.append(seconds)
 
-    monkeypatch.setattr("directmail_lab.transports.mode.time.sleep", pauses.append)
-    monkeypatch.setattr("directmail_lab.transports.mode.asyncio.sleep", sleep_async)
+    monkeypatch.setattr("directmail_lab.sessions.transports.mode.time.sleep", pauses.append)
+    monkeypatch.setattr("directmail_lab.sessions.transports.mode.asyncio.sleep", sleep_async)
     with Session(BASE_URL) as session, session.replay(path, timing=timing):
         session.me()
         asyncio.run(session.me_async())

@@ -27,23 +27,24 @@ from marks import rest_slow
 from nbclient import NotebookClient
 from tutorials import RECORDINGS
 
-from directmail_lab import Session, __version__, connect, package_files as package_files_module
+from directmail_lab import Session, __version__, connect
 from directmail_lab.cassettes import read_cassette
 from directmail_lab.cassettes.convert import convert, layout_of
 from directmail_lab.credentials import ApiKey
 from directmail_lab.errors import DirectMailLabError, NotebookRunError
 from directmail_lab.exchange.values import Interaction, Request
-from directmail_lab.package_files import SHARED_DATA, package_files
-from directmail_lab.questions.audit import Finding, audit, find
-from directmail_lab.questions.share import share
 from directmail_lab.redaction.key import KeySearch
-from directmail_lab.standin import STAND_IN_KEY
-from directmail_lab.widgets.page import make_page
+from directmail_lab.server.standin import STAND_IN_KEY
+from directmail_lab.share import package_files as package_files_module
+from directmail_lab.share.audit import Finding, audit, find
+from directmail_lab.share.cassette_page import make_page
+from directmail_lab.share.package_files import SHARED_DATA, package_files
+from directmail_lab.share.packing import share
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from directmail_lab.standin import StandIn
+    from directmail_lab.server.standin import StandIn
 
 # Not `me`, for which each kernel would import pandas.
 REPLAY = """\
@@ -286,7 +287,7 @@ def test_a_reader_installs_and_runs_the_zip_offline(
     environment = {**without_key, "PYTHONPATH": str(installed)}
     code = """if True:
         from pathlib import Path
-        from directmail_lab.tutorials import first_tutorial, shared_notebook
+        from directmail_lab.share.tutorials import first_tutorial, shared_notebook
         print(shared_notebook(Path("tour")), shared_notebook(Path("tour/notebooks")))
         print(first_tutorial(Path("elsewhere")))"""
     opening = [sys.executable, "-c", code]
@@ -331,7 +332,7 @@ def test_each_cassette_gets_a_page_which_the_readme_names(
     source = notebook("one.ipynb", REPLAY)
     contents = zipped(source, make_page=make_page)
     readme = contents["README.md"].decode()
-    monkeypatch.setattr("directmail_lab.widgets.page._MAX_BYTES", 1000)
+    monkeypatch.setattr("directmail_lab.share.cassette_page._MAX_BYTES", 1000)
     with pytest.warns(UserWarning, match=r"shared-tour.yaml gets no page, because it is too large"):
         without = zipped(source, make_page=make_page)
 

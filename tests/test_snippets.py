@@ -23,7 +23,7 @@ from directmail_lab.errors import CassetteError
 from directmail_lab.exchange.values import Request, Response, header
 from directmail_lab.questions.interactions import InteractionView
 from directmail_lab.questions.snippets import copy_as
-from directmail_lab.server import LoopbackServer
+from directmail_lab.server.loopback import LoopbackServer
 from directmail_lab.settings import origin_of, trusted_origins
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from faulty_service import FaultyService
 
 import directmail_lab as dm
 from directmail_lab.cassettes.convert import convert
-from directmail_lab.completion import complete
+from directmail_lab.notebook.completion import complete
 
 PATHS = ("/v1/users/me", "/v1/lists", "/v1/lists", "/v1/nowhere")
 ROWS = list(zip("1234", PATHS, ("200", "200", "200", "404"), strict=True))

@@ -15,7 +15,7 @@ from faulty_service import RESET_ON_CLOSE, FaultyService
 
 from directmail_lab.contract import HEADERS, LIMIT_HEADER, ME_PATH, REMAINING_HEADER, RESET_HEADER
 from directmail_lab.errors import CredentialError
-from directmail_lab.standin import STAND_IN_KEY, StandIn, stand_in
+from directmail_lab.server.standin import STAND_IN_KEY, StandIn, stand_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -27,7 +27,7 @@ from directmail_lab.errors import CassetteError
 from directmail_lab.exchange.values import LEFT
 from directmail_lab.pytest_plugin.patched import patched
 from directmail_lab.questions.interactions import interactions
-from directmail_lab.sessions import Session
+from directmail_lab.sessions.session import Session
 from directmail_lab.settings import NO_ADDRESS
 
 Take = Callable[[bytes], bool]

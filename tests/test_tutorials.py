@@ -23,8 +23,8 @@ from tutorials import (
 
 import directmail_lab as dm
 from directmail_lab.cassettes import read_cassette
-from directmail_lab.questions.audit import audit
-from directmail_lab.tutorials import FIRST, copy_tutorials, first_tutorial
+from directmail_lab.share.audit import audit
+from directmail_lab.share.tutorials import FIRST, copy_tutorials, first_tutorial
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

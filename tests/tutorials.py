@@ -23,15 +23,15 @@ from filelock import FileLock
 from nbclient import NotebookClient
 from nbformat.v4 import new_output
 
-from directmail_lab import sessions
 from directmail_lab.cassettes import read_cassette
 from directmail_lab.cassettes.writer import write_cassette
 from directmail_lab.credentials import ApiKey
 from directmail_lab.redaction import Redactor
-from directmail_lab.sessions import Session
+from directmail_lab.sessions import session as sessions
+from directmail_lab.sessions.session import Session
+from directmail_lab.sessions.transports.recording import RecordingTransport
 from directmail_lab.settings import API_KEY_VARIABLE, BASE_URL_VARIABLE
-from directmail_lab.transports.recording import RecordingTransport
-from directmail_lab.tutorials import copy_tutorials
+from directmail_lab.share.tutorials import copy_tutorials
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -169,8 +169,8 @@ def share(
     zip has the outputs of that run. Nothing is written if a cell fails, or if the
     zip would contain a secret. --to report.html writes the notebook's page alone.
     """
-    from ..questions.share import share as share_files
-    from ..widgets.page import make_page
+    from ..share.cassette_page import make_page
+    from ..share.packing import share as share_files
 
     refuse_existing(target, force)
     share_files(

@@ -35,7 +35,7 @@ from .output import (
 )
 
 if TYPE_CHECKING:
-    from ..questions.audit import Audited
+    from ..share.audit import Audited
 
 app = typer.Typer(no_args_is_help=True, help="Show, check, repair and convert cassettes.")
 
@@ -116,7 +116,7 @@ def audit(names: list[str] = _PLACES) -> None:
     For a folder, the command prints a line for each kind of finding, with its number of files. It
     also says which cassettes cannot be read.
     """
-    from ..questions.audit import audit_many
+    from ..share.audit import audit_many
 
     paths = _files_of(names)
     audited = []
@@ -162,7 +162,7 @@ def redact(
     is kept, since it would have what is to be removed. The command exits with 1 if a credential is
     left.
     """
-    from ..questions.audit import audit as findings_of
+    from ..share.audit import audit as findings_of
 
     problems = []
     left = []
@@ -245,7 +245,7 @@ def page(
 
     Nothing is written if the cassette contains a secret.
     """
-    from ..widgets.page import save_page
+    from ..share.cassette_page import save_page
 
     path = find_cassette(name)
     target = target or Path(f"{path.stem}.html")

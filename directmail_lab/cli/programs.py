@@ -17,11 +17,11 @@ import typer
 from ..cassettes.library import find_cassette, has_usable_home
 from ..readings.reset_unit import ResetUnit
 from ..settings import API_KEY_VARIABLE, BASE_URL_VARIABLE
-from ..tutorials import explore_cells, first_tutorial, notebook_of, shared_notebook
+from ..share.tutorials import explore_cells, first_tutorial, notebook_of, shared_notebook
 from .output import complete_cassette, one_of
 
 if TYPE_CHECKING:
-    from ..server import LoopbackServer
+    from ..server.loopback import LoopbackServer
 
 _NEWS = "@jupyterlab/apputils-extension:announcements"
 _DEMO = "demo.ipynb"
@@ -76,7 +76,7 @@ def lab(
 
 def demo(port: int | None = PORT, no_browser: bool = NO_BROWSER) -> None:
     """Start the stand-in service, and open a notebook that is ready to sign in to it."""
-    from ..standin import stand_in
+    from ..server.standin import stand_in
 
     folder = Path("directmail-lab-demo").absolute()
     (folder / "cassettes").mkdir(parents=True, exist_ok=True)
@@ -119,7 +119,7 @@ def lab_arguments(
 def _run_jupyterlab(
     folder: Path, notebook: str, port: int | None, no_browser: bool, verbose: bool = False
 ) -> None:
-    from ..server import LoopbackServer
+    from ..server.loopback import LoopbackServer
 
     probe = LoopbackServer(port or 0)  # raises if the port is taken: JupyterLab's error is longer
     probe.close()
@@ -168,8 +168,8 @@ def serve(
     --limit, --window and --reset-unit are options of the stand-in service.
     """
     # These import httpx, for which other commands need not wait.
-    from ..server import CassetteServer
-    from ..standin import stand_in
+    from ..server.loopback import CassetteServer
+    from ..server.standin import stand_in
 
     if cassette:
         files = [find_cassette(name) for name in cassette]

@@ -27,8 +27,8 @@ from tornado.web import HTTPError, authenticated
 
 from ..cassettes import FileRecording, read_cassette
 from ..errors import CassetteError, CassetteFormatError
-from ..tutorials import explore_cells, first_tutorial, notebook_of
-from ..widgets.browser_data import handle_request, read_static
+from ..notebook.browser_data import handle_request, read_static
+from ..share.tutorials import explore_cells, first_tutorial, notebook_of
 
 _PLUGIN = Path(__file__).with_name("plugin.js")
 

@@ -64,7 +64,7 @@ from .settings import (
 from .use import NOT_SENT, USE, Use, read_recording, show_warning
 
 if TYPE_CHECKING:
-    from ..sessions import Session
+    from ..sessions.session import Session
 
 _UNUSED_OPTION = "--directmail-unused"
 _BLOCK_OPTION = "--directmail-block-network"
@@ -196,7 +196,7 @@ def directmail_session(
 @pytest.fixture
 def directmail_server(request: pytest.FixtureRequest, directmail: Session) -> Iterator[str]:
     """Yield the address of a local server that passes requests of any client to ``directmail``."""
-    from ..server import ClientServer
+    from ..server.loopback import ClientServer
 
     errors = request.node.stash[USE].client_errors
     with ClientServer(directmail, on_refusal=errors.append) as server:
@@ -208,8 +208,8 @@ def _session(
 ) -> Iterator[Session]:
     """Yield a session on the cassette of a test or a module, and make it the current session."""
     from ..cassettes.cassette import records
-    from ..current import current_session, make_current
     from ..errors import DirectMailLabError
+    from ..sessions.current import current_session, make_current
 
     before = current_session()
     node = request.node
@@ -371,8 +371,8 @@ def _refuse_beside_vcr(request: pytest.FixtureRequest) -> None:
 def _replaying(path: Path, _: str, settings: Settings, node: Node) -> Session:  # noqa: ARG001
     """Return a session that only replays: it has no key, and no transport that could send."""
     from ..cassettes import FileRecording
-    from ..replaying import replaying_session
-    from ..sessions import Session
+    from ..sessions.replaying import replaying_session
+    from ..sessions.session import Session
     from ..settings import NO_ADDRESS
 
     if path.exists():
@@ -390,7 +390,7 @@ def _recording(path: Path, mode: RecordMode, settings: Settings, node: Node) -> 
     """Return a session that records, with the environment's key."""
     from ..credentials import ApiKey, find_api_key
     from ..errors import CassetteInUseError, CredentialError, NotConnectedError
-    from ..sessions import Session
+    from ..sessions.session import Session
     from ..settings import NO_ADDRESS, choose_address, keyring_entry
 
     address = NO_ADDRESS

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from .. import network_block
+from ..share import network_block
 from . import threads
 from .use import USE
 

@@ -29,10 +29,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from ..clients import ClientsTransport, adapters_of, as_httpx
-from ..clients.connections import Connections
-from ..http import httpx
-from ..transports.network import IS_OF_SESSION, shared_certificates
+from ..exchange.httpx_values import httpx
+from ..sessions.clients import ClientsTransport, adapters_of, as_httpx
+from ..sessions.clients.connections import Connections
+from ..sessions.transports.network import IS_OF_SESSION, shared_certificates
 
 _ORIGINAL = "directmail_original"
 # vcrpy may have put a class of its own in this place: pytest-recording replays a test's cassette.

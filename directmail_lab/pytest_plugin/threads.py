@@ -20,7 +20,7 @@ from .settings import RUNNING
 from .use import show_warning
 
 if TYPE_CHECKING:
-    from ..http import httpx
+    from ..exchange.httpx_values import httpx
 
 _NAME = "directmail_threads"  # a plugin's name
 _OWNER = "_directmail_lab_owner"
@@ -77,7 +77,7 @@ class Senders:
         ended = self._test if self.has_ended else ""
         problem = self._threads.refuse_earlier(what, ended)
         if problem:
-            from ..http import httpx
+            from ..exchange.httpx_values import httpx
 
             raise httpx.ConnectError(problem)
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ..cassettes import Cassette, Ending, FileRecording
     from ..errors import NotRecordedError
     from ..exchange.values import Request
-    from ..sessions import Session
+    from ..sessions.session import Session
 
 
 @dataclass(slots=True, kw_only=True)
@@ -183,7 +183,7 @@ class Use:
         Without ``is_default``, the test opened the cassette itself, so its file is there.
         """
         from ..display import CONTROLS
-        from ..http import httpx
+        from ..exchange.httpx_values import httpx
 
         if self.settings.unrecorded == "allow":
             self.not_sent.append(error.request)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ..cassettes import Cassette, FileRecording
     from ..cassettes.matching import Matching
     from ..cassettes.vcr_files import Block
-    from ..sessions import Session
+    from ..sessions.session import Session
 
 _IGNORED = (
     "vcr.register_matcher, vcr.register_serializer and other settings of vcr have no effect, since "

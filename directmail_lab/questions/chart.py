@@ -26,7 +26,7 @@ from matplotlib.ticker import MaxNLocator
 from ..display import plural, running_ipython
 from ..readings.reading import OTHER_RESETS, is_exhausted
 from ..readings.sharing import SharedAllowances, name_of_shared
-from ..sources import Source, readings_of
+from .sources import Source, readings_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

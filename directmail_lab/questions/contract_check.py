@@ -11,7 +11,7 @@ import pandas as pd
 from ..contract import HEADERS, TYPICAL_LIMIT, TYPICAL_WINDOW_S
 from ..display import with_whole_cells
 from ..readings.reading import CUT_SHORT, REMAINING_OVER_LIMIT
-from ..sources import Source, readings_of
+from .sources import Source, readings_of
 
 _STATEMENTS = {
     1: f"Every response has {', '.join(HEADERS)}, each an integer",

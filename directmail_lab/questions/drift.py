@@ -20,16 +20,16 @@ import pandas as pd
 
 from ..arguments import check_names
 from ..cassettes import Recording
-from ..current import session as current
 from ..display import plural, with_whole_cells
 from ..exchange.bodies import decode_text, read_json_body, shown_missing, unpack
+from ..exchange.httpx_values import httpx, response_value
 from ..exchange.operations import operations_of, query_of
 from ..exchange.values import LEFT, Interaction, Request, header, may_change
-from ..http import httpx, response_value
 from ..redaction import Redactor, has_placeholder
-from ..sessions import Session
-from ..sources import named_paths, recording_of
+from ..sessions.current import session as current
+from ..sessions.session import Session
 from .shapes import PASSING_HEADERS, grouped, type_of
+from .sources import named_paths, recording_of
 
 _Path = tuple[str, ...]
 

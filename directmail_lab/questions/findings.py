@@ -16,8 +16,8 @@ from ..exchange.bodies import read_json_body, shown_missing
 from ..exchange.operations import operations_of
 from ..exchange.values import Response, media_type_of
 from ..readings.reading import Reading, is_exhausted
-from ..sources import Source, named_paths, recordings_of
 from .shapes import ANY_NAME, Schema, grouped, notes_on, schema_of
+from .sources import Source, named_paths, recordings_of
 
 _COLUMNS = ("part", "section", "seen", "how_sure", "interactions", "find_out")
 _ME = f"GET {ME_PATH}"

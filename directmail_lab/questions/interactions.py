@@ -19,8 +19,8 @@ from ..exchange.bodies import body_text, plain_text, shown_missing, shown_text
 from ..exchange.operations import operations_of, query_of
 from ..exchange.values import Interaction, header
 from ..readings.reading import Reading, problem_of
-from ..sources import Source, describe, is_many, named_paths, recording_of, recordings_of
 from .snippets import copy_as
+from .sources import Source, describe, is_many, named_paths, recording_of, recordings_of
 
 _DTYPES = {
     "cassette": "string",
@@ -105,7 +105,7 @@ def interactions(
     Raises
     ------
     NotConnectedError, CassetteError, ValueError
-        As in `directmail_lab.sources.recordings_of`.
+        As in `directmail_lab.questions.sources.recordings_of`.
     """
     if number is None and is_many(source):
         frames = [_frame(each, is_one_of_many=True) for each in recordings_of(source)]

@@ -30,9 +30,9 @@ from ..exchange.bodies import read_form, read_json_body, shown_missing
 from ..exchange.operations import operations_of, pattern_of, query_of, singular
 from ..exchange.values import Request, Response, header, media_type_of
 from ..redaction.key import REDACTED
-from ..sources import Source, named_paths, recordings_of
 from . import shapes
 from .shapes import Components, Schema, grouped, is_value, schema_of
+from .sources import Source, named_paths, recordings_of
 
 _METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
 # Response headers that OpenAPI describes elsewhere, or that say nothing about the service.

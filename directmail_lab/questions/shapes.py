@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from ..cassettes import Recording
 from ..exchange.operations import singular
-from ..sources import describe as describe_source
+from .sources import describe as describe_source
 
 _T = TypeVar("_T")
 _K = TypeVar("_K")

@@ -14,7 +14,7 @@ from cassette_samples import recorded
 from polled import different
 
 from directmail_lab.cassettes import read_cassette
-from directmail_lab.widgets.page import save_page
+from directmail_lab.share.cassette_page import save_page
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -46,7 +46,7 @@ from cassette_samples import recorded
 from directmail_lab.cassettes import read_cassette
 from directmail_lab.cassettes.convert import redact
 from directmail_lab.questions import audit
-from directmail_lab.widgets.page import make_page
+from directmail_lab.share.cassette_page import make_page
 
 def operation(path, size):
     with dm.stand_in(limit=10**9) as service:

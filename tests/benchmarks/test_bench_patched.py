@@ -17,7 +17,7 @@ from every_client import AWS_ID, AWS_SECRET
 from polled import cassette_of, served
 
 from directmail_lab.pytest_plugin.patched import patched
-from directmail_lab.sessions import Session
+from directmail_lab.sessions.session import Session
 from directmail_lab.settings import NO_ADDRESS
 
 if TYPE_CHECKING:

@@ -18,9 +18,9 @@ from cassette_samples import BASE_URL, recorded, theirs
 from polled import BODY, different
 
 from directmail_lab.cassettes import read_cassette
-from directmail_lab.questions.audit import audit
-from directmail_lab.widgets import browser_data
-from directmail_lab.widgets.browser import browse
+from directmail_lab.notebook import browser_data
+from directmail_lab.notebook.browser import browse
+from directmail_lab.share.audit import audit
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -25,10 +25,10 @@ from polled import KEY, cassette_of, different, polled, served
 import directmail_lab as dm
 from directmail_lab import Session
 from directmail_lab.cassettes import Cassette, read_cassette
-from directmail_lab.current import make_current
+from directmail_lab.notebook.browser_data import rows
 from directmail_lab.redaction import Redactor
-from directmail_lab.standin import stand_in
-from directmail_lab.widgets.browser_data import rows
+from directmail_lab.server.standin import stand_in
+from directmail_lab.sessions.current import make_current
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

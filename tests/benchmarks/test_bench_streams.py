@@ -10,7 +10,7 @@ import pytest
 from client_service import ClientService
 from polled import served
 
-from directmail_lab.sessions import Session
+from directmail_lab.sessions.session import Session
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from playwright.sync_api import expect, sync_playwright
 
 from directmail_lab.cassettes import read_cassette
-from directmail_lab.standin import STAND_IN_KEY, stand_in
-from directmail_lab.widgets.page import save_page
+from directmail_lab.server.standin import STAND_IN_KEY, stand_in
+from directmail_lab.share.cassette_page import save_page
 
 from .form import Form
 from .jupyter import (

@@ -12,8 +12,8 @@ from playwright.sync_api import Browser, Locator, Page, expect
 
 from directmail_lab.cassettes import read_cassette
 from directmail_lab.exchange.bodies import missing_body
-from directmail_lab.widgets.browser_data import MAX_SHOWN_BYTES
-from directmail_lab.widgets.page import save_page
+from directmail_lab.notebook.browser_data import MAX_SHOWN_BYTES
+from directmail_lab.share.cassette_page import save_page
 
 from .jupyter import Server, new_context
 from .test_browse import MARKUP, PNG, recorded, rows, view

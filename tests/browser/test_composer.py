@@ -14,7 +14,7 @@ from cassette_samples import answered, get
 from playwright.sync_api import Locator, Page, expect
 
 from directmail_lab.cassettes import read_cassette
-from directmail_lab.standin import stand_in
+from directmail_lab.server.standin import stand_in
 
 from .jupyter import (
     App,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from playwright.sync_api import Page, expect
 
-from directmail_lab.standin import stand_in
+from directmail_lab.server.standin import stand_in
 
 from .form import Form
 from .jupyter import (
@@ -40,7 +40,7 @@ LEAKED = "lk+2/Jd6Y~of-ipywidgets~password"
 # The usual ways to look at variables, while tracebacks show locals.
 LOOKING_ROUND = """
 import gc, pickle
-from directmail_lab.sessions import Session
+from directmail_lab.sessions.session import Session
 %who
 %whos
 print(vars(form), form.get_state(), dm.session(), vars(dm.session()), dm.session().client.headers)

@@ -49,7 +49,7 @@ def show(service: FaultyService) -> str:
     """Return a cell that shows the monitor of a session."""
     return (
         "import time\nimport directmail_lab as dm\n"
-        "from directmail_lab.standin import STAND_IN_KEY as key\n"
+        "from directmail_lab.server.standin import STAND_IN_KEY as key\n"
         f"session = dm.connect({service.base_url!r}, key, pace='off', reset_unit='seconds_left')\n"
         "monitor = dm.monitor()\nmonitor"
     )

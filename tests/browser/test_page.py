@@ -16,15 +16,10 @@ from playwright.sync_api import Page, expect
 
 from directmail_lab.cassettes import read_cassette
 from directmail_lab.exchange.bodies import missing_body
-from directmail_lab.exchange.values import (
-    Interaction,
-    Request,
-    Response,
-    no_response,
-)
-from directmail_lab.server import LoopbackServer
-from directmail_lab.widgets.browser_data import handle_request
-from directmail_lab.widgets.page import save_page
+from directmail_lab.exchange.values import Interaction, Request, Response, no_response
+from directmail_lab.notebook.browser_data import handle_request
+from directmail_lab.server.loopback import LoopbackServer
+from directmail_lab.share.cassette_page import save_page
 
 from .jupyter import new_context, wait_for
 from .test_browse import MARKUP, PNG, opened, rows

@@ -11,8 +11,8 @@ import pytest
 from playwright.sync_api import Locator, Page, Response, expect
 
 from directmail_lab.cassettes.convert import convert
-from directmail_lab.package_files import checkout
-from directmail_lab.tutorials import FIRST
+from directmail_lab.share.package_files import checkout
+from directmail_lab.share.tutorials import FIRST
 
 from .form import Form
 from .jupyter import (

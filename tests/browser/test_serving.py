@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from cassette_samples import answered, get, recorded
 
-from directmail_lab.server import CassetteServer
+from directmail_lab.server.loopback import CassetteServer
 
 from .jupyter import new_context
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from directmail_lab.package_files import checkout
-from directmail_lab.tutorials import FIRST
+from directmail_lab.share.package_files import checkout
+from directmail_lab.share.tutorials import FIRST
 
 from .jupyter import (
     Tab,

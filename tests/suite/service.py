@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from directmail_lab.exchange.values import Request, Response, header
-from directmail_lab.server import LoopbackServer, error_response, json_response
+from directmail_lab.server.loopback import LoopbackServer, error_response, json_response
 
 NAMES = ["spring", "summer", "autumn", "winter", "new year"]
 

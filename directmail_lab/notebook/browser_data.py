@@ -1,0 +1,519 @@
+"""The data of the browser of interactions: rows, details and bodies, as JSON and bytes.
+
+The notebook's widget and JupyterLab's viewer share one page, ``src/panel.ts``. The page sends
+requests, and `handle_request` responds. This module depends on neither the widget nor the viewer.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import mimetypes
+import re
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ..cassettes import Recording
+from ..display import CONTROLS, plural, utc_time, whole_html
+from ..errors import CassetteError, CassetteFormatError, DirectMailLabError
+from ..exchange.bodies import declared_charset, decode_text, read_json, shown_missing, unpack
+from ..exchange.httpx_values import httpx, httpx_response
+from ..exchange.next_page import only_list
+from ..exchange.operations import query_of
+from ..exchange.values import (
+    Interaction,
+    Request,
+    Response,
+    header,
+    media_type_of,
+    normalize_headers,
+)
+from ..questions.snippets import copy_as
+from ..readings.reading import Reading, is_exhausted, no_response_text, problem_of
+from ..readings.reset_unit import renewal_time
+from ..sessions.transports.extensions import EXTENSION, Received
+from .history import History, locate
+
+Reply = tuple[dict[str, Any], list[bytes]]
+Message = Request | Response
+
+MAX_ROWS = 5_000
+_MAX_PATH = 300
+MAX_SHOWN_BYTES = 2 * 1024**2
+_MAX_WHOLE_BYTES = 16 * 1024**2
+_IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+_STATIC = Path(__file__).with_name("static")
+_TABLE_ROWS = 100
+_TABLE_CHARACTERS = 200
+_TABLE_COLUMNS = 50
+_STATIC_ROWS = 10
+UNKNOWN_REQUEST = {"problem": "The page sent an unknown request. Reload the page."}
+_NOT_STATIC = ["attempt", "number", "replayed"]
+
+
+class Row(NamedTuple):
+    """What the list knows of an interaction; None is unknown. `Row` in src/protocol.ts is the same.
+
+    Attributes
+    ----------
+    time
+        When the response arrived, in milliseconds since the Unix epoch.
+    path
+        The path below the base address, with the query.
+    ms
+        How long the response took.
+    bytes
+        The size of its body.
+    mark
+        See `mark_of`. It is ``"unreadable"`` if the interaction cannot be read; then ``path`` says
+        why. It is ``"session"`` for the head of a session; then ``path`` is the head's text and
+        ``number`` is 0.
+    attempt
+        Counts the attempts of one call from 1 on.
+    number
+        The number of the interaction in its own recording.
+    replayed
+        Whether a session that can send replayed it.
+    """
+
+    time: float | None = None
+    method: str = ""
+    path: str = ""
+    status: int | None = None
+    remaining: int | None = None
+    ms: float | None = None
+    bytes: int | None = None
+    mark: str = ""
+    attempt: int = 1
+    number: int = 0
+    replayed: bool = False
+
+
+def handle_request(recording: Recording, request: object) -> Reply:
+    """Return the response to a request of the page. It never raises an exception.
+
+    The page identifies an interaction by its number, from 1 on; in a `History`, by its place.
+
+    Parameters
+    ----------
+    request
+        ``{"action": "list", "first": 1, "limit": 1000}``; ``{"action": "detail", "number": 1,
+        "whole": False}``; ``{"action": "copy", "number": 1, "format": "curl"}``, with
+        ``"has_key": False`` for code without the key; ``{"action": "body", "number": 1, "message":
+        "response"}``; ``{"action": "table", "number": 1}``, see `table`; ``{"action": "search",
+        "words": ["basel"], "headers": ["x-a=1"], "first": 1, "limit": 1000}``, which searches
+        bodies and headers; ``{"action": "editor"}``, which returns the script of the editor.
+
+    Returns
+    -------
+    dict, list of bytes
+        The response as JSON, and the bodies that go with it. If the request fails, the JSON is
+        ``{"problem": …}``, with a sentence for the reader.
+    """
+    try:
+        recording, asked = _located(recording, request if isinstance(request, dict) else {})
+        match asked:
+            case {"action": "list", "first": int(first), "limit": int(limit)}:
+                return {
+                    "title": recording.title,
+                    "base_url": recording.base_url,
+                    "total": len(recording),
+                    "fields": Row._fields,
+                    "rows": rows(recording, first, limit),
+                    "note": _note(recording),
+                    "is_file": recording.path is not None,
+                }, []
+            case {"action": "editor"}:
+                return {}, [read_static("codemirror.js").encode()]
+            case {"action": "detail", "number": int(number)}:
+                return detail(recording, number, whole=asked.get("whole") is True)
+            case {"action": "copy", "number": int(number), "format": str(kind)}:
+                code = copy_as(
+                    recording.interaction(number),
+                    kind,
+                    base_url=recording.base_url or "",
+                    has_bodies=recording.has_bodies(number),
+                    has_key=asked.get("has_key") is not False,
+                )
+                return {"text": code}, []
+            case {"action": "body", "number": int(number), "message": "request" | "response" as of}:
+                body, media_type, _ = _read_body(getattr(recording.interaction(number), of))
+                suffix = mimetypes.guess_extension(media_type) or ".bin"
+                return {"name": f"{recording.name}-{number}-{of}{suffix}"}, [body]
+            case {"action": "table", "number": int(number)}:
+                return table(recording, number), []
+            case {"action": "search", "words": [*words], "first": int(first), "limit": int(limit)}:
+                numbers = _numbers(recording, first, limit)
+                headers = [*map(str, asked.get("headers", ()))]
+                return {"found": _search(recording, [*map(str, words)], headers, numbers)}, []
+    except DirectMailLabError as error:
+        return {"problem": str(error)}, []
+    except (ValueError, RecursionError, httpx.InvalidURL):
+        return {"problem": "This interaction cannot be shown."}, []
+    return UNKNOWN_REQUEST, []
+
+
+def _note(recording: Recording) -> str | None:
+    """Return a sentence about a file that is being recorded, or that has a problem."""
+    problem = recording.current_problem
+    return problem and f"{problem[0].upper()}{problem[1:]}."
+
+
+def _located(recording: Recording, asked: dict[Any, Any]) -> tuple[Recording, dict[Any, Any]]:
+    """Return the recording that a request is about, and the request with that one's number."""
+    match asked:
+        case {"number": int(place)}:
+            own, number = locate(recording, place)
+            return own, {**asked, "number": number}
+    return recording, asked
+
+
+def read_page(name: str) -> tuple[str, str]:
+    """Return the script and the style sheet of a page in ``static``.
+
+    The script of ``"browser"`` also exports ``createBrowser``.
+    """
+    return read_static(f"{name}.js"), read_static(f"{name}.css")
+
+
+def read_static(name: str) -> str:
+    """Return a file of the front end, which is bundled from ``src``."""
+    return (_STATIC / name).read_text("utf-8")
+
+
+def static_table(
+    recording: Recording, selected: tuple[Recording, int] | None = None
+) -> tuple[str, str]:
+    """Return the first ten rows and the selected interaction, for a notebook without a kernel.
+
+    The selected interaction may be from another recording. A note below the table says how many
+    rows there are.
+
+    Returns
+    -------
+    str, str
+        Both as HTML, with every value escaped, and both as text.
+    """
+    import pandas as pd
+
+    from ..questions.interactions import view_of
+
+    first = rows(recording, 1, _STATIC_ROWS)
+    frame = pd.DataFrame(first, pd.RangeIndex(1, len(first) + 1), Row._fields)
+    frame = frame.drop(columns=_NOT_STATIC).convert_dtypes()
+    time = pd.to_datetime(frame["time"], unit="ms", utc=True)
+    frame["time"] = time.dt.strftime("%Y-%m-%d %H:%M:%SZ").fillna("")
+    frame = frame.map(_without_controls)
+    count = len(recording)
+    more = f": the first {_STATIC_ROWS}" if count > _STATIC_ROWS else ""
+    name = "".join(each if each.isprintable() else " " for each in recording.title)
+    note = f"{name}, {plural(count, 'interaction')}{recording.recorded_note}{more}."
+    frame.attrs["notes"] = [note]
+    frame = frame.loc[:, (frame.notna() & (frame != "")).any()]
+    table = whole_html(frame)
+    text = f"{frame.to_string(na_rep='')}\n{note}"
+    if selected is not None:
+        with suppress(CassetteError):  # if it cannot be read, its row says so
+            view = view_of(*selected)
+            table += view._repr_html_()
+            text += f"\n\n{view!r}"
+    return table, text
+
+
+def _without_controls(value: object) -> object:
+    return CONTROLS.sub(" ", value) if isinstance(value, str) else value
+
+
+# -- rows --------------------------------------------------------------------------------------
+
+
+def rows(recording: Recording, first: int = 1, limit: int = MAX_ROWS) -> list[Row]:
+    """Return a row for each interaction from number ``first`` on, at most 5,000."""
+    return [_row(recording, number) for number in _numbers(recording, first, limit)]
+
+
+def _numbers(recording: Recording, first: int, limit: int) -> range:
+    last = min(len(recording), first + min(limit, MAX_ROWS) - 1)
+    return range(max(1, first), last + 1)
+
+
+def _row(recording: Recording, number: int) -> Row:
+    if isinstance(recording, History):
+        own, own_number = recording.locate(number)
+        if own_number == 0:
+            return Row(path=recording.head_of(own), mark="session")
+        return _row(own, own_number)
+    try:
+        reading = recording.reading(number)
+        interaction = recording.interaction(number)
+    except CassetteFormatError as error:
+        return Row(path=str(error), mark="unreadable", number=number)
+    is_missing = not recording.has_bodies(number) or shown_missing(interaction.response.body)
+    path = reading.path
+    query = query_of(interaction.request.uri)
+    if query:
+        path += f"?{query}"
+    if len(path) > _MAX_PATH:
+        path = f"{path[: _MAX_PATH - 20]}…{path[-20:]}"
+    return Row(
+        time=None if math.isnan(reading.at) else round(reading.at * 1000, 3),
+        method=reading.method,
+        path=path,
+        status=reading.status or None,
+        remaining=reading.remaining,
+        ms=None if reading.elapsed_s is None else round(reading.elapsed_s * 1000, 3),
+        bytes=None if is_missing else len(interaction.response.body),
+        mark=mark_of(reading),
+        attempt=interaction.attempt,
+        number=number,
+        replayed=_is_replayed(recording, reading),
+    )
+
+
+def _is_replayed(recording: Recording, reading: Reading) -> bool:
+    """Return whether a session that can send returned an earlier response instead."""
+    return reading.is_earlier and not recording.is_replay
+
+
+def mark_of(reading: Reading) -> str:
+    """Return ``"aborted"``, ``"exhausted"``, ``"failed"`` (other errors, cut short) or ``""``."""
+    if reading.is_aborted:
+        return "aborted"
+    if is_exhausted(reading.status, reading.remaining):
+        return "exhausted"
+    if reading.status >= 400 or reading.is_cut_short or reading.no_response:
+        return "failed"
+    return ""
+
+
+# -- one interaction ---------------------------------------------------------------------------
+
+
+def detail(recording: Recording, number: int, *, whole: bool = False) -> Reply:
+    """Return the details of an interaction, and its two bodies as far as they are shown.
+
+    Each body is described by its ``kind`` (``"none"``, ``"json"``, ``"text"``, ``"image"``,
+    ``"binary"``, or ``"absent"`` if it was not recorded or kept), its ``media_type``, its ``size``
+    in bytes, and ``truncated``: whether only its first 2 MB (16 MB with ``whole``) are shown. Text
+    is in UTF-8. HTML and SVG are shown as text. A body is ``editable`` if the text that is shown
+    gives exactly the same bytes when it is encoded again; ``digest`` identifies the body.
+    """
+    reading = recording.reading(number)
+    interaction = recording.interaction(number)
+    is_kept = recording.has_bodies(number)
+    most = _MAX_WHOLE_BYTES if whole else MAX_SHOWN_BYTES
+    request, sent = describe_message(interaction.request, most, is_kept=is_kept)
+    response, received = describe_message(interaction.response, most, is_kept=is_kept)
+    renews_at = renewal_time(reading, recording.evidence.unit)
+    values = {
+        "Limit": reading.limit,
+        "Remaining": reading.remaining,
+        "Reset": reading.reset_text or reading.reset_number,
+        "Renews at": _format_time(renews_at),
+        "Retry after": reading.retry_after_s and f"{reading.retry_after_s:g} s",
+        "Problem": reading.problem,
+    }
+    details = {
+        "row": _row(recording, number)._asdict(),
+        "uri": interaction.request.uri,
+        "path": reading.path,
+        "reason": problem_of(reading, of_headers=None) or interaction.response.reason,
+        "note": _not_sent(reading, interaction) if _is_replayed(recording, reading) else "",
+        "reading": [(name, str(value)) for name, value in values.items() if value is not None],
+        "request": request,
+        "response": response,
+    }
+    return details, [sent, received]
+
+
+def _not_sent(reading: Reading, interaction: Interaction) -> str:
+    at = interaction.recorded_at
+    if reading.source == "kept":
+        when = f", on {at.day} {at:%B %Y}" if at else ""
+        return f"Not sent again. This is the response to the first sending{when}."
+    when = f", recorded on {at.day} {at:%B %Y}" if at else ""
+    return f"Not sent: replayed from {reading.cassette!r}{when}."
+
+
+def _format_time(seconds: float | None) -> str | None:
+    """Return seconds since the Unix epoch as text; None if they are unknown or out of range."""
+    try:
+        return f"{utc_time(seconds or math.nan):%Y-%m-%d %H:%M:%S} UTC"
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+def describe_message(
+    message: Message, most: int, *, is_kept: bool
+) -> tuple[dict[str, object], bytes]:
+    """Return a message's headers, a description of its body (see `detail`), and the shown bytes."""
+    body, media_type, charset = _read_body(message)
+    kind = "absent"
+    shown = b""
+    if is_kept and not shown_missing(message.body):
+        kind, shown = _classify_body(body, media_type, charset, most)
+    about = {
+        "kind": kind,
+        "media_type": media_type,
+        "size": len(body),
+        "truncated": kind == "text" and len(body) > most,
+        "editable": body == message.body and _is_written_as_shown(shown, body, charset),
+        "digest": digest_of(message.body or b""),
+    }
+    return {"headers": message.headers, "body": about}, shown
+
+
+def digest_of(body: bytes) -> str:
+    """Return a short hash that identifies a body."""
+    return hashlib.sha256(body).hexdigest()[:16]
+
+
+def _is_written_as_shown(shown: bytes, body: bytes, charset: str | None) -> bool:
+    """Return whether the shown text, encoded again, gives exactly the bytes of the body."""
+    try:
+        text = shown.decode()
+        is_same = text.encode(charset or "utf-8") == body
+    except (LookupError, UnicodeError):
+        return False
+    lines = text.replace("\r\n", "")  # an editor keeps only one kind of line end
+    return is_same and "\r" not in lines and not ("\r\n" in text and "\n" in lines)
+
+
+def _read_body(message: Message) -> tuple[bytes, str, str | None]:
+    """Return a message's body, decompressed if possible, its media type and its character set."""
+    body = message.body or b""
+    with suppress(ValueError):
+        body = unpack(body, header(message.headers, "content-encoding") or "")
+    charset = declared_charset(header(message.headers, "content-type") or "")
+    return body, media_type_of(message.headers)[:100], charset
+
+
+def _classify_body(
+    body: bytes, media_type: str, charset: str | None, most: int
+) -> tuple[str, bytes]:
+    """Return the kind of a body, and the bytes to show."""
+    if not body:
+        return "none", b""
+    if len(body) <= _MAX_WHOLE_BYTES and media_type in _IMAGE_TYPES:
+        return "image", body
+    if len(body) <= most and read_json(body, charset)[1] is None:
+        return "json", decode_text(body, charset).encode("utf-8", "replace")
+    text = decode_text(body[:most], charset)
+    # A body with nulls and no declared character set may have been misread as UTF-16.
+    if text.count("\ufffd") > 3 or "\0" in text or (b"\0" in body and charset is None):
+        return "binary", b""
+    return "text", text.encode("utf-8", "replace")
+
+
+def table(recording: Recording, number: int) -> dict[str, Any]:
+    """Return the first 100 rows of the `frame` of a response, with every value as text.
+
+    ``columns`` has at most 50 names; columns with differing values come first. ``rows`` has their
+    values, ``shape`` is the shape of the whole frame, and ``left_out`` counts the other columns.
+    """
+    from ..sessions.frames import frame  # imported here, like `view_of` above
+
+    response = response_of(recording, number)
+    body, _ = read_json(response.content, response.charset_encoding)
+    whole = frame(response, record_path=only_list(body) or "auto", on_error="keep")
+    values = whole.iloc[:_TABLE_ROWS].to_numpy(object, na_value="")
+    columns = [list(map(_cell, column)) for column in values.T]
+    order = sorted(range(len(columns)), key=lambda at: len(set(columns[at])) == 1)
+    shown = order[:_TABLE_COLUMNS]
+    rows_of_cells = zip(*[columns[at] for at in shown], strict=True)
+    return {
+        "columns": [str(whole.columns[at]) for at in shown],
+        "rows": list(map(list, rows_of_cells)),
+        "shape": whole.shape,
+        "left_out": len(columns) - len(shown),
+    }
+
+
+def _cell(value: object) -> str:
+    is_nested = isinstance(value, list | dict)
+    text = json.dumps(value, ensure_ascii=False) if is_nested else str(value)
+    return text if len(text) <= _TABLE_CHARACTERS else f"{text[:_TABLE_CHARACTERS]}…"
+
+
+def response_of(recording: Recording, number: int) -> httpx.Response:
+    """Return an interaction's response as an httpx response, with its request and its reading.
+
+    Raises
+    ------
+    CassetteError
+        The interaction does not exist or cannot be read, or its body was not kept.
+    """
+    interaction = recording.interaction(number)
+    sent = interaction.request
+    received = interaction.response
+    if received.no_response:
+        why = no_response_text(received.no_response)
+        raise CassetteError(f"For interaction {number}, {why}.")
+    if not recording.has_bodies(number) or shown_missing(received.body):
+        raise CassetteError(
+            f"The body of interaction {number} was not kept.", "Send the request again."
+        )
+    plain = replace(received, body=_read_body(received)[0])
+    response = httpx_response(normalize_headers(plain, method=sent.method))
+    headers = [(name.encode(), value.encode()) for name, value in sent.headers]
+    response.request = httpx.Request(sent.method, sent.uri, headers=headers, content=sent.body)
+    response.extensions[EXTENSION] = Received(recording, number)
+    response.read()
+    return response
+
+
+# -- searching ---------------------------------------------------------------------------------
+
+_ESCAPED = re.compile(r"(?:\\u[0-9a-fA-F]{4})+")
+
+
+def _search(
+    recording: Recording, words: list[str], headers: list[str], numbers: range
+) -> list[list[int]]:
+    """Return the numbers of the matching interactions for each word, then for each header.
+
+    A word is searched in the bodies of request and response. A header is ``name``, or
+    ``name=part of its value``.
+    """
+    with_word: list[list[int]] = [[] for _ in words]
+    with_header: list[list[int]] = [[] for _ in headers]
+    for number in numbers:
+        with suppress(CassetteFormatError):
+            interaction = recording.interaction(number)
+            messages: tuple[Message, ...] = (interaction.request, interaction.response)
+            text = _lowered("\n".join(map(text_of, messages))) if words else ""
+            for word, hits in zip(words, with_word, strict=True):
+                if word.lower() in text:
+                    hits.append(number)
+            for wanted, hits in zip(headers, with_header, strict=True):
+                if _has_header(messages, wanted):
+                    hits.append(number)
+    return with_word + with_header
+
+
+def _has_header(messages: tuple[Message, ...], wanted: str) -> bool:
+    name, _, value = wanted.lower().partition("=")
+    return any(
+        name == own.lower() and value in text.lower()
+        for message in messages
+        for own, text in message.headers
+    )
+
+
+def text_of(message: Message) -> str:
+    """Return a body as text, decompressed if possible."""
+    body, _, charset = _read_body(message)
+    return decode_text(body, charset)
+
+
+def _lowered(text: str) -> str:
+    """Return a text in lower case, with the escaped letters of JSON decoded."""
+
+    def decoded(escapes: re.Match[str]) -> str:
+        units = bytes.fromhex(escapes[0].replace("\\u", ""))
+        return units.decode("utf-16-be", "surrogatepass")
+
+    return _ESCAPED.sub(decoded, text).lower()

@@ -1,0 +1,471 @@
+"""The Python side of the form of `browse`: checks a request, sends it, and can abort it.
+
+A request is sent only when the person presses *Send*, one request at a time. For a write, the form
+first gets a question and a token. If the person agrees, the token sends the write, once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import secrets
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from ..cassettes import Recording
+from ..display import plural
+from ..errors import CassetteError, DirectMailLabError, WriteRefusedError
+from ..exchange.bodies import declared_charset
+from ..exchange.httpx_values import httpx, is_write, parse_url, request_value
+from ..exchange.operations import operation_of, query_of
+from ..exchange.values import Headers, Interaction, Request, Response, header
+from ..questions.snippets import copy_as
+from ..readings.reset_unit import renewal_time
+from ..redaction.key import has_placeholder
+from ..sessions.session import Session
+from ..sessions.transports.extensions import Sent, call_of
+from ..sessions.transports.writes import IF_SENT, SentWrite, sent_when, that_counts
+from ..settings import origin_of
+from .browser_data import MAX_SHOWN_BYTES, describe_message, digest_of
+from .curl import read_curl
+from .history import locate
+
+Respond = Callable[..., None]
+_Sending = tuple[Session, httpx.Request]
+
+_MOST_INTERACTIONS = 200
+_SET_BY_SESSION = {
+    "authorization",
+    "connection",
+    "content-length",
+    "cookie",
+    "host",
+    "proxy-authorization",
+    "transfer-encoding",
+}
+
+
+class Composer:
+    """Handles the form's requests; see `handle`.
+
+    Parameters
+    ----------
+    session
+        Returns the session that sends.
+    shown
+        Returns the recording that the page shows.
+    """
+
+    def __init__(self, session: Callable[[], Session], shown: Callable[[], Recording]) -> None:
+        self._session = session
+        self._shown = shown
+        self._is_sending = threading.Lock()
+        self._last: _Sending | None = None
+        self._task: asyncio.Future[httpx.Response] | None = None
+        self._to_confirm: dict[str, tuple[_Sending, int]] = {}
+        self._refused: dict[str, Session] = {}
+        self._seen = _Seen(None)
+        self._loop: _LoopThread | None = None
+
+    def close(self) -> None:
+        """End the thread that sends requests."""
+        if self._loop is not None:
+            self._loop.stop()
+
+    def handle(self, request: Any, body: bytes, respond: Respond) -> bool:
+        """Respond to a request of the page, and return whether its action is known.
+
+        The response may come later, from another thread.
+
+        Parameters
+        ----------
+        request
+            ``{"action": "send", "request": {…}}`` sends a request, or returns a question about a
+            write; ``{"action": "confirm", "token": "…"}`` sends that write. ``{"action": "allow",
+            "token": "…"}`` allows writes, with the token of a refused one. ``{"action":
+            "waiting"}`` returns how long the request still waits. ``{"action": "abort"}`` closes
+            its connection. ``{"action": "cell", "request": {…}}`` returns the request as Python
+            code. ``{"action": "hint", "method": "GET", "path": "/v1"}`` returns what is left of the
+            allowance, and suggestions for the fields. ``{"action": "curl"}`` returns the request of
+            a curl command.
+        body
+            The body of the request to send, or the curl command.
+        """
+        match request:
+            case {"action": "send", "request": form}:
+                self._ask_or_send(form, body, respond)
+            case {"action": "confirm", "token": str(token)}:
+                self._send(self._confirmed(token), respond)
+            case {"action": "allow", "token": str(token)}:
+                if token in self._refused:
+                    self._refused.pop(token).allow_writes = True
+                respond({})
+            case {"action": "waiting"}:
+                respond({"seconds": self._waits_s()})
+            case {"action": "abort"}:
+                self._abort()
+                respond({})
+            case {"action": "cell", "request": form}:
+                respond({"text": self._cell(form, body)})
+            case {"action": "hint", "method": str(method), "path": str(path)}:
+                respond(self._hint(method, path))
+            case {"action": "curl"}:
+                respond(*self._from_curl(body.decode()))
+            case _:
+                return False
+        return True
+
+    # -- sending ----------------------------------------------------------------------------
+
+    def _ask_or_send(self, form: Any, body: bytes, respond: Respond) -> None:
+        session = self._session()
+        request = _written(session, self._shown(), form, body)
+        place = _place_of_placeholder(request)
+        if place and session.mode != "replay":
+            raise DirectMailLabError(
+                f"{place} contains a placeholder, which replaced a secret value.",
+                "Put in your own value, or remove it.",
+            )
+        if not session.allow_writes or not is_write(request) or _is_replayed(session, request):
+            self._send((session, request), respond)
+            return
+        before = _sent_before(session, request)
+        token = secrets.token_urlsafe()
+        self._to_confirm = {token: ((session, request), len(before))}
+        url = request.url
+        address = session.recording.redactor.text(f"{url.netloc.decode()}{url.raw_path.decode()}")
+        size = plural(len(request.content), "byte")
+        question = f"Send {request.method} to {address} with {size}?"
+        if before:
+            question += f" It was sent before, {sent_when(that_counts(before))}."
+        respond({"question": f"{question} It may change something there.", "token": token})
+
+    def _confirmed(self, token: str) -> _Sending | None:
+        if token not in self._to_confirm:
+            return None
+        (session, request), before = self._to_confirm.pop(token)
+        if session is not self._session():
+            raise DirectMailLabError(
+                "Nothing was sent: after the question, another session was opened.",
+                "Send it again.",
+            )
+        # Only what the question says is confirmed.
+        if len(_sent_before(session, request)) != before:
+            raise DirectMailLabError(
+                "Nothing was sent: after the question, this write was sent, or the mode was "
+                "changed.",
+                "Send it again.",
+            )
+        if before:
+            request.extensions[IF_SENT] = "send"
+        return session, request
+
+    def _send(self, sending: _Sending | None, respond: Respond) -> None:
+        if sending is None or not self._is_sending.acquire(blocking=False):
+            respond({"problem": "Nothing was sent: one request is sent at a time, and only once."})
+            return
+        self._last = sending
+        self._loop = self._loop or _LoopThread()
+        self._loop.run(self._respond_to(*sending, respond))
+
+    async def _respond_to(self, session: Session, request: httpx.Request, respond: Respond) -> None:
+        recording = session.recording
+        # The page counts down, so no progress bar is shown.
+        is_alone = session._allowances.shown.acquire(blocking=False)
+        outcome: dict[str, Any] = {}
+        # The asynchronous client: cancelling its task closes the connection.
+        self._task = asyncio.ensure_future(session.async_client.send(request))
+        try:
+            await self._task
+        except asyncio.CancelledError:
+            outcome = {"problem": _aborted(request)}
+        except Exception as error:
+            text = " ".join([str(error), *getattr(error, "__notes__", ())])
+            outcome = {"problem": recording.redactor.text(text)}
+            if isinstance(error, WriteRefusedError) and not session.allow_writes:
+                token = secrets.token_urlsafe()
+                self._refused = {token: session}
+                outcome["allow"] = token
+        finally:
+            self._task = None
+            self._is_sending.release()
+            if is_alone:
+                session._allowances.shown.release()
+        # If a cell has changed the mode or the session meanwhile, the page shows another recording.
+        is_shown = session is self._session() and session.recording is recording
+        number = call_of(request).state.number if is_shown else 0
+        respond({**outcome, "number": number or None})
+
+    def _abort(self) -> None:
+        if self._task is not None and self._loop is not None:
+            self._loop.call(self._task.cancel)
+
+    def _waits_s(self) -> float | None:
+        """Return how many seconds the request waits, 0 if it waits for another one, or None."""
+        if self._last is None or not self._is_sending.locked():
+            return None
+        session, request = self._last
+        method = request.method.replace("HEAD", "GET")  # HEAD and GET share an allowance
+        until = session._waiting_until.get(f"{method} {operation_of(request.url.path)}")
+        return None if until is None else max(0.0, until - time.time())
+
+    # -- code for a cell, curl commands, suggestions ----------------------------------------
+
+    def _cell(self, form: Any, body: bytes) -> str:
+        session = self._session()
+        request = request_value(_written(session, self._shown(), form, body))
+        interaction = Interaction(request, Response(200, "", (), b""), None, None)
+        redacted = session.recording.redactor.interaction(interaction)
+        return copy_as(redacted, "request", base_url=session.base_url)
+
+    def _from_curl(self, text: str) -> tuple[dict[str, Any], list[bytes]]:
+        """Return what to fill into the form and notes about it, and separately the body."""
+        session = self._session()
+        redactor = session.recording.redactor
+        command = read_curl(text)
+        address = command.url
+        if "://" not in address:
+            address = f"{httpx.URL(session.base_url).scheme}://{address}"
+        try:
+            url = httpx.URL(address)
+        except httpx.InvalidURL:
+            raise DirectMailLabError(
+                "The address of this curl command cannot be read.", "Correct it and paste again."
+            ) from None
+        if origin_of(url) != origin_of(httpx.URL(session.base_url)):
+            raise _elsewhere(session, url)
+        headers = [pair for pair in command.headers if pair[0].lower() not in _SET_BY_SESSION]
+        has_own = command.has_credentials or bool(url.userinfo) or headers != command.headers
+        uri = str(url.copy_with(userinfo=b""))
+        request = Request(command.method, uri, tuple(headers), command.body)
+        redacted = redactor.request(request)
+        about, shown = describe_message(redacted, MAX_SHOWN_BYTES, is_kept=True)
+        body: Any = about["body"]
+        is_lost = bool(request.body) and not body["editable"]
+        if is_lost:
+            empty = replace(redacted, body=b"")
+            about, shown = describe_message(empty, MAX_SHOWN_BYTES, is_kept=True)
+        notes = {
+            "Credentials were left out: the session sends its own.": has_own,
+            "A secret value was replaced: put in your own.": redacted != request,
+            "The body was left out, because it is not plain text: choose a file.": is_lost,
+            f"These options were left out: {', '.join(command.left_out)}.": command.left_out,
+        }
+        return {
+            "row": {"method": redacted.method},
+            "uri": redacted.uri,
+            "path": session.recording.path_of(redacted),
+            "request": about,
+            "notes": redactor.text(" ".join(note for note, applies in notes.items() if applies)),
+        }, [shown]
+
+    def _hint(self, method: str, address: str) -> dict[str, Any]:
+        """Return suggestions from the shown recording, and what is left for the operation."""
+        session = self._session()
+        shown = self._shown()
+        if self._seen.recording is not shown:
+            self._seen = _Seen(shown)
+        seen = self._seen.learned()
+        path = urlsplit(address).path if "://" in address else address.partition("?")[0]
+        operation = operation_of(f"/{path.lstrip('/')}")
+        return {
+            "left": _left(session.recording, method, operation),
+            "operations": sorted({*seen.parameters, *session.paths}),
+            "parameters": sorted(seen.parameters.get(operation, ())),
+            "headers": sorted(seen.headers),
+        }
+
+
+def _left(recording: Recording, method: str, operation: str) -> str:
+    """Return what the last reading left of an operation's allowance, unless that has renewed."""
+    for each in reversed(recording.readings()):
+        if (each.method, each.operation) == (method, operation) and each.remaining is not None:
+            renews_at = renewal_time(each, recording.evidence.unit) or math.inf
+            return f"{each.remaining} of {each.limit} left" if time.time() < renews_at else ""
+    return ""
+
+
+class _Seen:
+    """The operations, their parameters and the headers of the interactions that are shown."""
+
+    def __init__(self, recording: Recording | None) -> None:
+        self.recording = recording
+        self.parameters: dict[str, set[str]] = {}
+        self.headers: set[str] = set()
+        self._count = 0
+
+    def learned(self) -> _Seen:
+        """Learn from the interactions since the last call, except those with status 404."""
+        assert self.recording is not None
+        count = len(self.recording)
+        known = max(self._count, count - _MOST_INTERACTIONS)
+        self._count = count
+        for number in range(known + 1, count + 1):
+            if locate(self.recording, number)[1] == 0:  # the head of a session
+                continue
+            interaction = self.recording.interaction(number)
+            if interaction.response.status != 404:
+                path = self.recording.path_of(interaction.request)
+                query = parse_qsl(query_of(interaction.request.uri), keep_blank_values=True)
+                parameters = self.parameters.setdefault(operation_of(path), set())
+                parameters.update(name for name, _ in query)
+                names = {name.lower() for name, _ in interaction.request.headers}
+                self.headers |= names - _SET_BY_SESSION
+        return self
+
+
+class _LoopThread:
+    """A thread with its own event loop. Connections stay open until the thread is stopped."""
+
+    def __init__(self) -> None:
+        self._ready = threading.Event()
+        threading.Thread(target=lambda: asyncio.run(self._main()), daemon=True).start()
+        self._ready.wait()
+
+    async def _main(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._stopped = asyncio.Event()
+        self._ready.set()
+        await self._stopped.wait()
+
+    def run(self, coroutine: Any) -> None:
+        asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+
+    def call(self, function: Callable[[], object]) -> None:
+        self._loop.call_soon_threadsafe(function)
+
+    def stop(self) -> None:
+        with suppress(RuntimeError):  # the loop has ended
+            self.call(self._stopped.set)
+
+
+def _is_replayed(session: Session, request: httpx.Request) -> bool:
+    """Return whether the response will come from a cassette, so that nothing is sent."""
+    cassette = session._open_cassette
+    has_response = cassette is not None and cassette.has_unplayed(request_value(request))
+    return session.mode == "replay" or has_response
+
+
+def _sent_before(session: Session, request: httpx.Request) -> list[SentWrite]:
+    return session._transport.sent_writes.before(request, session._open_cassette)
+
+
+def _aborted(request: httpx.Request) -> str:
+    if call_of(request).state.sent is Sent.NOTHING:
+        return "Aborted while the request waited for the allowance. Nothing was sent."
+    if not is_write(request):
+        return "Aborted: the connection was closed."
+    return (
+        f"Aborted: the connection was closed. The {request.method} was sent, so it may have been "
+        "carried out. Find out whether it was carried out before you repeat it."
+    )
+
+
+# -- reading the form ------------------------------------------------------------------------
+
+
+def _written(session: Session, shown: Recording, form: Any, body: bytes) -> httpx.Request:
+    """Return the form's request, as the session sends it.
+
+    A recorded body comes from ``shown``, the recording that the page shows.
+
+    Raises
+    ------
+    DirectMailLabError
+        The address is not on this session's server, the session sets one of the headers itself, or
+        the body cannot be sent.
+    """
+    address = _below(session, form["address"].strip().partition("#")[0])
+    for name, _ in form["headers"]:
+        if name.strip().lower() in _SET_BY_SESSION:
+            raise DirectMailLabError(f"The session sets {name} itself.", "Remove this header.")
+    headers = tuple((name, value) for name, value in form["headers"])
+    content = _content(shown, form, body, headers)
+    try:
+        request = session.client.build_request(
+            form["method"], address, headers=headers, content=content
+        )
+    except ValueError:
+        raise DirectMailLabError(
+            "A header contains a character that cannot be sent.", "Correct the header."
+        ) from None
+    if origin_of(request.url) != origin_of(httpx.URL(session.base_url)):
+        raise _elsewhere(session, request.url)
+    return request
+
+
+def _below(session: Session, address: str) -> str:
+    """Check an address, and return it. It is a path below the base address, or a whole URL."""
+    url = parse_url(address)
+    if url.scheme not in ("", "http", "https"):  # httpx would drop it
+        raise DirectMailLabError(
+            f"{url.scheme}: is not an address of the service.",
+            "Type a path that begins with a slash, such as /v1/users/me.",
+        )
+    if url.host and not url.scheme:
+        raise _elsewhere(session, url)
+    path = address.partition("?")[0]
+    if "{" in path or "}" in path:
+        template = path[path.find("{") :].partition("/")[0]
+        raise DirectMailLabError(f"{template} is a placeholder.", "Replace it with a value.")
+    if "\\" in path or {".", ".."} & set(unquote(path).split("/")):
+        raise DirectMailLabError(
+            "A path with a backslash, or with . or .. as a segment, would be sent as another path.",
+            "Type the path that you mean.",
+        )
+    if not address:
+        raise DirectMailLabError("The address is empty.", "Type a path, such as /v1/users/me.")
+    return address
+
+
+def _place_of_placeholder(request: httpx.Request) -> str | None:
+    """Return which part of a request redaction has changed, or None."""
+    parts = {
+        "The address": str(request.url),
+        **{f"The header {name}": value for name, value in request.headers.items()},
+        "The body": request.content.decode("latin-1"),
+    }
+    return next((place for place, text in parts.items() if has_placeholder(text)), None)
+
+
+def _elsewhere(session: Session, url: httpx.URL) -> DirectMailLabError:
+    base_url = httpx.URL(session.base_url)
+    own = base_url.netloc.decode()
+    other = url.netloc.decode()
+    if own == other:  # with another scheme
+        own = session.base_url
+        other = f"{url.scheme}://{other}"
+    return DirectMailLabError(
+        f"This session sends to {own} only, and not to {other or 'this address'}.",
+        "To send there, connect() to that address.",
+    )
+
+
+def _content(recording: Recording, form: Any, body: bytes, headers: Headers) -> bytes:
+    """Return the bytes to send: the recorded body if it was not changed, else the typed one."""
+    match form:
+        case {"body_of": int(number), "digest": str(digest)}:
+            recorded = b""
+            with suppress(CassetteError):
+                recorded = recording.interaction(number).request.body or b""
+            if digest_of(recorded) != digest:
+                raise DirectMailLabError(
+                    "The recorded body is no longer available.",
+                    "Open the request again, or replace the body.",
+                )
+            return recorded
+        case {"is_text": True}:
+            charset = declared_charset(header(headers, "content-type") or "") or "utf-8"
+            try:
+                return body.decode().encode(charset)
+            except (LookupError, UnicodeError):
+                raise DirectMailLabError(
+                    f"The body cannot be encoded in {charset}, as its Content-Type header says.",
+                    "Change the header or the body.",
+                ) from None
+    return body

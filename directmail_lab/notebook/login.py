@@ -1,0 +1,379 @@
+"""`login`: the sign-in form, or two questions at a terminal."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import threading
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, cast
+from weakref import WeakKeyDictionary
+
+from .. import credentials, errors, settings
+from ..cassettes import MemoryRecording, cassettes_by_name
+from ..credentials import ApiKey, typed_api_key
+from ..display import plural
+from ..exchange.httpx_values import httpx
+from ..sessions.clients.refusals import SEE_WHOLE
+from ..sessions.current import connect, current_session, logout, record_without_key
+from ..sessions.session import Session, SessionOptions
+from ..sessions.transports.allowance import Pace
+from ..tracebacks import hide_frames
+from .browser_data import read_page
+from .widget import Widget, can_show_widgets
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ..readings.reset_unit import ResetUnit
+
+_MAX_TIMEOUT_S = 15.0
+
+_WITHOUT_KEY = "Without a key, record(…) in a cell below replays what was recorded."
+
+_signing_in = threading.Lock()
+
+# service.md part 2 leaves the record's fields open, so the first of these that exists is used.
+_NAME_FIELDS = ("name", "full_name", "email", "login", "username", "user_name", "id")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignInRequest:
+    """How to sign in.
+
+    If ``address`` is empty or ``key`` is None, it is looked up in the environment and the keyring.
+    ``mode`` is ``"live"`` or ``"replay"``, and only a replay has a cassette. ``options`` are those
+    of `Session`.
+    """
+
+    mode: str = "live"
+    address: str = ""
+    key: ApiKey | None = None
+    cassette: str = ""
+    remember: bool = False
+    options: SessionOptions = field(default_factory=SessionOptions)
+
+
+@hide_frames
+def login(
+    *,
+    base_url: str = "",
+    remember: bool = False,
+    timeout_s: float = 30.0,
+    pace: Pace = "burst",
+    max_wait_s: float = 120.0,
+    reset_unit: ResetUnit | None = None,
+    allow_writes: bool = False,
+    retry: bool = True,
+    paths: Collection[str] = (),
+) -> LoginWidget | Session:
+    """Show the sign-in form. Signing in opens the current session.
+
+    If ``record("tour")`` replays because there was no key, signing in begins to
+    record. While you are signed in, the same call shows the account again. At a
+    terminal, `login` asks for the address and the key instead, unless they are
+    configured.
+
+    Parameters
+    ----------
+    base_url
+        The address that the form shows first: a base address, or the name of a
+        configured region. By default ``DIRECTMAIL_BASE_URL``, or else the first
+        configured region.
+    remember
+        Keep the key in the operating system's keyring after the service has
+        accepted it. `logout` removes it.
+    timeout_s, pace, max_wait_s, reset_unit, allow_writes, retry, paths
+        See `connect`.
+
+    Returns
+    -------
+    LoginWidget or Session
+        The form in a notebook, the session at a terminal.
+    """
+    options = SessionOptions(
+        timeout_s=timeout_s,
+        pace=pace,
+        max_wait_s=max_wait_s,
+        reset_unit=reset_unit,
+        allow_writes=allow_writes,
+        retry=retry,
+        paths=paths,
+    )
+    request = SignInRequest(address=base_url, remember=remember, options=options)
+    if can_show_widgets():
+        return LoginWidget(request)
+    session, account = sign_in(_ask_at_terminal(request))
+    sys.stdout.write(f"{account['title']}\n{account['note']}".rstrip() + "\n")
+    return session
+
+
+def _ask_at_terminal(request: SignInRequest) -> SignInRequest:
+    """Ask for the address and the key if they are not configured. The key is not shown.
+
+    Raises
+    ------
+    NotConnectedError, CredentialError
+        One is missing, and the input is not a terminal.
+    """
+    address = request.address or settings.variable(settings.BASE_URL_VARIABLE)
+    if not address and len(settings.configured_regions()) != 1:
+        if not sys.stdin.isatty():
+            raise errors.NotConnectedError(
+                "login() needs a notebook or a terminal.",
+                "Use connect(base_url=…, api_key=…) or "
+                f"replay(…), or set {settings.BASE_URL_VARIABLE} and {settings.API_KEY_VARIABLE}.",
+            )
+        address = input("Service address: ")
+    address = address or settings.choose_address()
+    key = None if key_source(address) else credentials.prompt_api_key()
+    return replace(request, address=address, key=key)
+
+
+# What signed in each session, and what its form shows.
+_accounts: WeakKeyDictionary[Session, tuple[SignInRequest, dict[str, Any]]] = WeakKeyDictionary()
+
+
+class LoginWidget(Widget):
+    """The sign-in form."""
+
+    _esm, _css = read_page("login")
+
+    def __init__(self, request: SignInRequest) -> None:
+        self._request = request
+        self._session: Session | None = None
+        self._account: dict[str, Any] | None = None
+        self._problem: dict[str, str] | None = None
+        self._notice = _WITHOUT_KEY
+        self._busy = threading.Lock()
+        with _signing_in:  # "Run all" while an earlier form still waits for the service
+            self._show_current()
+        super().__init__()
+
+    def __repr__(self) -> str:
+        return f"Run this cell to get the sign-in form. {_WITHOUT_KEY}"
+
+    def receive(self, kind: str, buffers: Sequence[bytes | memoryview]) -> None:
+        """Show the form, sign in, or sign out. It never raises: nobody would see the error."""
+        if kind == "hello":
+            self.update_page()
+        typed = [bytes(buffer).decode("utf-8", "replace") for buffer in buffers]
+        with contextlib.suppress(AttributeError, TypeError):
+            # ipykernel keeps the message that it handles, so the key is removed from it.
+            cast("list[bytes]", buffers).clear()
+        if kind not in ("sign_in", "sign_out") or not self._busy.acquire(blocking=False):
+            return  # unknown, or the second click of a double click
+        try:
+            self.send({"type": "busy"})
+            self._problem = None
+            self._notice = ""
+            if kind == "sign_in":
+                self._sign_in(*typed[:5])
+            else:
+                if current_session() is self._session:
+                    logout()
+                self._forget("no session is open, and the key is forgotten")
+        except (Exception, KeyboardInterrupt) as error:
+            self._problem = explain(error)
+        finally:
+            typed.clear()
+            self._busy.release()
+        self.update_page()
+
+    def update_page(self) -> None:
+        """Send everything that the form shows. That never includes the key."""
+        current = current_session()
+        if self._account is not None and current is not self._session:
+            reason = "another session is the current one" if current else "no session is open"
+            self._forget(reason)
+        self.send(
+            {
+                "type": "state",
+                "choices": self._choices(),
+                "account": self._account,
+                "problem": self._problem,
+                "notice": self._notice,
+            }
+        )
+
+    def _forget(self, reason: str) -> None:
+        self._session = None
+        self._account = None
+        self._notice = f"Signed out: {reason}."
+
+    def _show_current(self) -> None:
+        """Show the account of the current session, or say that signing in replaces the session."""
+        current = current_session()
+        if current is None or current.api_key is None:
+            return
+        request, account = _accounts.get(current, (None, None))
+        if request == self._request:
+            self._session = current
+            self._account = account
+            self._notice = ""
+        else:
+            self._notice = f"A session with {current.base_url} is open. Signing in replaces it."
+
+    def follow_current(self) -> None:
+        """Stop showing an account as signed in when its session is no longer the current one."""
+        if self._account is not None and not self._busy.locked():
+            self.update_page()
+
+    def _sign_in(self, mode: str, address: str, cassette: str, key: str, remember: str) -> None:
+        if mode != "replay":
+            if not address:
+                raise errors.NotConnectedError("Type the service's address.")
+            if not key and not key_source(address):
+                raise errors.CredentialError("Type your API key.")
+        typed_key = typed_api_key(key) if key else None
+        request = replace(
+            self._request,
+            mode=mode,
+            address=address,
+            cassette=cassette,
+            key=typed_key,
+            remember=remember == "yes",
+        )
+        with _signing_in:
+            self._session, self._account = sign_in(request)
+            _accounts[self._session] = self._request, self._account
+        if mode != "replay":
+            settings.note_used_address(self._session.base_url)
+
+    def _choices(self) -> dict[str, object]:
+        """Return the form's choices and defaults."""
+        request = self._request
+        regions = {}
+        try:
+            regions = settings.configured_regions()
+        except errors.DirectMailLabError as error:
+            self._problem = self._problem or explain(error)
+        given = request.address or settings.variable(settings.BASE_URL_VARIABLE) or ""
+        named = [name for name, address in regions.items() if given in (name, address, "")]
+        address = given if given in regions else next(iter(named), given)
+        used = settings.used_addresses()
+        return {
+            "regions": list(regions.items()),
+            "address": address,
+            "used": [each for each in used if each not in regions.values()],
+            "cassettes": list(cassettes_by_name()),
+            "key_sources": {each: key_source(each) for each in {address, *regions, *used}},
+            "remember": request.remember,
+            "has_keyring": credentials.has_keyring(),
+        }
+
+
+# -- signing in ----------------------------------------------------------------------------------
+
+
+def sign_in(request: SignInRequest) -> tuple[Session, dict[str, Any]]:
+    """Try the key with one request, then open a session and make it the current one.
+
+    If that fails, the current session stays unchanged. To replay, nothing is sent.
+
+    Returns
+    -------
+    Session, dict
+        The session, and what the form shows about it. Its ``note`` is a warning, if any.
+
+    Raises
+    ------
+    DirectMailLabError, httpx.TransportError
+        The errors of `Session` and `Session.me`; `explain` turns them into texts for the form.
+    """
+    if request.mode == "replay":
+        session = connect(cassette=request.cassette, **request.options)
+        count = plural(len(session._open_cassette or ()), "recorded response")
+        recorded = session.recording.recorded_note
+        detail = f"{count} from {session.base_url}{recorded}. No key, no network."
+        return session, {"title": f"Replaying {session.cassette}", "detail": detail, "note": ""}
+    address = settings.choose_address(request.address or None)
+    entry = settings.keyring_entry(request.address or None)
+    key = credentials.find_api_key(request.key, entry=entry)
+    name, tried = _try(address, key, request.options)
+    waiting = record_without_key()
+    session = connect(address, key, **request.options)
+    session.recording.extend(tried)
+    notes = []  # the sign-in itself succeeded
+    if waiting is not None:
+        try:
+            waiting.enter_again()
+        except errors.CassetteError as error:
+            notes.append(f"Nothing is recorded. {error}")
+    if request.key is not None and request.remember:
+        try:
+            credentials.remember_api_key(request.key, entry=entry)
+        except errors.CredentialError as error:
+            notes.append(str(error))
+    first = tried.reading(1)
+    return session, {
+        "title": f"Signed in as {name}",
+        "detail": f"{address} · recording to {session.cassette}" if session.cassette else address,
+        "note": " ".join(notes),
+        "limit": first.limit,
+        "remaining": first.remaining,
+    }
+
+
+def key_source(address: str) -> str:
+    """Return where a key is found if none is typed: a variable, the keyring, or ``""``.
+
+    ``address`` is a base address, or the name of a region.
+    """
+    if settings.variable(settings.API_KEY_VARIABLE):
+        return settings.API_KEY_VARIABLE
+    if not address:
+        return ""
+    with contextlib.suppress(errors.AddressError):
+        entry = settings.keyring_entry(address)
+        return "the keyring" if credentials.remembered_api_key(entry) is not None else ""
+    return ""
+
+
+def _try(address: str, key: ApiKey, options: SessionOptions) -> tuple[str, MemoryRecording]:
+    """Send one request, and return the account's name and the recording of the request.
+
+    It does not wait for an allowance, since a person is waiting for the form.
+    """
+    timeout_s = min(options.get("timeout_s", _MAX_TIMEOUT_S), _MAX_TIMEOUT_S)
+    trial_options: SessionOptions = {**options, "pace": "off", "timeout_s": timeout_s}
+    with Session(address, key, **trial_options) as trial:
+        name = _find_name(trial.me())
+        return name, trial.recording
+
+
+def _find_name(record: pd.DataFrame) -> str:
+    """Return the account's name from its record, or ``"the account"``."""
+    row: dict[Any, Any] = next(iter(record.to_dict("records")), {})
+    names = [row[field].strip() for field in _NAME_FIELDS if isinstance(row.get(field), str)]
+    return next(filter(None, names), "the account")[:80]
+
+
+def explain(error: BaseException) -> dict[str, str]:
+    """Return an error as what happened (``text``), what to do (``hint``) and the form's ``field``.
+
+    The field is ``"address"``, ``"key"``, ``"cassette"`` or empty.
+    """
+    fields = {
+        "key": errors.CredentialError | errors.UnauthorizedError,
+        "cassette": errors.CassetteError,
+        "address": errors.AddressError | errors.NotConnectedError | httpx.TransportError,
+    }
+    text = getattr(error, "what", "")
+    hint = getattr(error, "advice", "")
+    if isinstance(error, errors.ServiceError) and SEE_WHOLE in hint:
+        # Nobody is signed in: `interactions` would fail, or show another session's request.
+        excerpt = " ".join(error.excerpt.split())
+        hint = f"{hint.partition(SEE_WHOLE)[0]} The response begins: {excerpt}"
+    if isinstance(error, KeyboardInterrupt):
+        text = "Interrupted: nobody is signed in."
+    elif isinstance(error, errors.UnauthorizedError):
+        said = f': "{error.said}"' if error.said else ""
+        text = f"The service did not accept this key (status {error.status}){said}."
+    elif not isinstance(error, errors.DirectMailLabError | httpx.TransportError):
+        text = f"Signing in failed with an unexpected error ({type(error).__name__})."
+        # The error's own text may have anything. A key that is typed in a cell would be saved.
+        hint = "To see where: set DIRECTMAIL_API_KEY, start Python again, and run connect()."
+    field = next((name for name, kinds in fields.items() if isinstance(error, kinds)), "")
+    return {"text": text, "hint": hint, "field": field}

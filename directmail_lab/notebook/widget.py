@@ -1,0 +1,196 @@
+"""What the widgets share. Each has a module here and a page in ``static``.
+
+A widget has no synced traits of its own. It sends messages with what the page shows, and the page
+sends what is typed in binary buffers. So neither a saved notebook nor a log of messages contains
+what was typed, and a notebook that is opened later never shows an outdated state.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import threading
+import uuid
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, cast
+from weakref import WeakSet
+
+import anywidget
+
+from ..display import running_ipython
+from ..questions.sources import describe
+from ..sessions.current import current_session, on_current_change
+
+if TYPE_CHECKING:
+    from ..cassettes import Recording
+    from ..sessions.session import Session
+
+
+def can_show_widgets() -> bool:
+    """Return whether widgets can be shown: this runs in Jupyter or in a marimo notebook."""
+    if getattr(running_ipython(), "kernel", None) is not None:
+        return True
+    marimo = sys.modules.get("marimo")
+    return marimo is not None and bool(marimo.running_in_notebook())
+
+
+def describe_mode(session: Session) -> str:
+    """Return ``Live``, ``Recording to tour`` or ``Replaying tour, recorded on 1 May 2026``."""
+    if session.mode == "live":
+        return "Live"
+    if session.mode == "record":
+        return f"Recording to {session.cassette}"
+    return f"Replaying {session.cassette}{session.recording.recorded_note}"
+
+
+def nothing_played(recording: Recording) -> str:
+    """Return what to tell about a replay that has played nothing yet; otherwise an empty text."""
+    is_new = recording.is_replay and not len(recording)
+    return " ".join(describe(recording)["notes"]) if is_new else ""
+
+
+_shown: WeakSet[Widget] = WeakSet()
+
+
+def update_static_outputs() -> None:
+    """Update what each widget shows without a kernel: before its kernel is closed."""
+    for widget in list(_shown):
+        with contextlib.suppress(Exception):
+            widget.update_static_output()
+
+
+class Widget(anywidget.AnyWidget):
+    """The base of all widgets: receives the page's messages, and follows the current session.
+
+    A subclass sets ``_esm`` and ``_css`` to what `read_page` returns. Its ``__init__`` sets its own
+    attributes before it calls ``Widget.__init__``.
+
+    Attributes
+    ----------
+    follower
+        Updates the widget while its session is used; None if it shows no session.
+    """
+
+    follower: Follower | None = None
+
+    def __init__(self) -> None:
+        self._unwatch = on_current_change(self.follow_current)
+        self._display_id: str | None = None
+        super().__init__()
+        self.on_msg(lambda _, content, buffers: self.receive(content.get("type", ""), buffers))
+
+    def receive(self, kind: str, buffers: Sequence[bytes | memoryview]) -> None:
+        """Handle a message from the page. The first is ``"hello"``; ignore unknown ones."""
+        raise NotImplementedError
+
+    def send(self, content: Any, buffers: Any = None) -> None:
+        """Send a message to the page. Any thread may call it."""
+        super().send(content, buffers)
+        # ipykernel 7.4 would handle the page's next message in this thread's subshell, which may be
+        # busy with a cell. Without this attribute, the subshell that the page names handles it.
+        if self.comm is not None:
+            self.comm.__dict__.pop("_reply_subshell_id", None)
+
+    def follow_current(self) -> None:
+        """React to a change of the current session. Any thread may call it."""
+        if self.follower is not None:
+            self.follower.follow_current()
+
+    def static_output(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return what a saved notebook shows instead: data and metadata by MIME type."""
+        return {"text/plain": repr(self)}, {}
+
+    def update_static_output(self) -> None:
+        """Update the static output in the notebook."""
+        self._show("static", *self.static_output(), update=True)
+
+    def close(self) -> None:
+        """Close the widget."""
+        self._unwatch()
+        if self.follower is not None:
+            self.follower.stop()
+        super().close()
+
+    def _ipython_display_(self) -> None:
+        """Show the widget, and the static output as a second output below it.
+
+        The page hides the static output while the widget is live. The static output is visible if
+        the notebook is opened later without this kernel, or without widgets.
+        """
+        self._display_id = uuid.uuid4().hex
+        data, metadata = cast("Any", self._repr_mimebundle_())
+        del data["text/plain"]  # the static output has it
+        self._show("live", data, metadata)
+        self._show("static", *self.static_output())
+        _shown.add(self)
+
+    def _show(self, output: str, data: Any, metadata: Any, *, update: bool = False) -> None:
+        """Show or update one of the widget's two outputs, if the widget was displayed."""
+        if self._display_id is not None:
+            from IPython.display import display
+
+            name = f"{self._display_id}-{output}"
+            display(data, metadata=metadata, raw=True, display_id=name, update=update)  # type: ignore[no-untyped-call]
+
+
+class Follower:
+    """Updates a widget while a session is used. A new current session replaces the old one.
+
+    One thread updates the widget, however many threads send requests. It updates the page after a
+    response, a change of the mode or the start of a wait, at most once in ``interval_s`` seconds.
+    It updates the static output once nothing has happened for ``quiet_s`` seconds.
+    """
+
+    def __init__(
+        self, widget: Any, session: Session, *, interval_s: float, quiet_s: float = 1.0
+    ) -> None:
+        self._widget = widget
+        self._interval_s = interval_s
+        self._quiet_s = quiet_s
+        self._news = threading.Event()
+        self._stopped = threading.Event()
+        self._follow(session)
+        self._settled = self._state()
+        self.thread = threading.Thread(target=self._run, daemon=True)
+        self.thread.start()
+
+    def _follow(self, session: Session) -> None:
+        self.session = session
+        self._unsubscribe = session.on_reading(lambda _: self._news.set())
+
+    def follow_current(self) -> None:
+        """Follow the current session. If none is open, stay with the last one."""
+        current = current_session()
+        if current is not None and current is not self.session:
+            self._unsubscribe()
+            self._follow(current)
+        self._news.set()
+
+    def stop(self) -> None:
+        """Stop updating the widget, and end the thread."""
+        self._unsubscribe()
+        self._stopped.set()
+        self._news.set()
+
+    def _state(self) -> tuple[object, ...]:
+        recording = self.session.recording
+        waits = bool(self.session._waiting_until)
+        return describe_mode(self.session), recording, len(recording), waits
+
+    def _run(self) -> None:
+        while True:
+            has_news = self._news.wait(self._quiet_s)
+            self._news.clear()
+            if self._stopped.is_set():
+                return
+            state = self._state()
+            has_changed = state != self._settled
+            # The page may be closed. This thread must survive that.
+            with contextlib.suppress(Exception):
+                if not has_news and has_changed:
+                    self._settled = state
+                    self._widget.update_static_output()
+                if has_news or has_changed:
+                    self._widget.update_page()
+            if has_news:
+                self._stopped.wait(self._interval_s)

@@ -1,0 +1,201 @@
+"""Turn a source (a cassette's name, a path, a folder, a session) into recordings or readings."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from textwrap import shorten
+from typing import TYPE_CHECKING, Any
+
+from ..arguments import argument_error
+from ..cassettes import Recording, find_cassette, read_cassette, uncollected
+from ..cassettes.library import cassettes_in, is_folder
+from ..display import ProgressBar, plural
+from ..errors import CassetteError, naming_what_is_missing
+from ..sessions.current import current_session, session
+from ..sessions.session import Session
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+Source = str | Path | Session | None
+"""One source of recordings; several are given as a list."""
+
+
+def rate_limits(source: Source | Iterable[Source] = None) -> pd.DataFrame:
+    """Return the readings of the rate-limit headers, one row for each response.
+
+    Parameters
+    ----------
+    source
+        By default the current session's responses; in a replay, those played so
+        far. Otherwise a cassette's name, a path, a folder, a list of these, or
+        a `Session`; see `directmail_lab.questions.sources.recordings_of`.
+
+    Returns
+    -------
+    DataFrame
+        Columns as in `directmail_lab.readings.frame.frame_of`; no rows if there
+        was no response. The unit of ``reset`` is inferred for each recording
+        from its own readings.
+
+    Raises
+    ------
+    NotConnectedError, CassetteError, ValueError
+        As in `directmail_lab.questions.sources.recordings_of`.
+
+    Examples
+    --------
+    >>> limits = dm.rate_limits("first-look")
+    >>> limits[["operation", "status", "limit", "remaining"]].head(2)
+               operation  status  limit  remaining
+    number
+    1       /v1/users/me     200    300        299
+    2       /v1/users/me     200    300        298
+    """
+    with naming_what_is_missing():
+        from ..readings.frame import frame_of, frame_of_many
+
+    paths = named_paths(source)
+    if is_many(source):
+        recordings = recordings_of(source)
+        readings = ((each.readings(), each.evidence.unit) for each in recordings)
+        return frame_of_many(readings, paths=paths)
+    recording = recording_of(source)
+    evidence = recording.evidence
+    if evidence.contradiction:
+        warnings.warn(
+            f"The readings contradict reset_unit={evidence.unit!r}: {evidence.contradiction}. "
+            "Leave reset_unit out to infer the unit.",
+            stacklevel=2,
+        )
+    with uncollected():
+        frame = frame_of(recording.readings(), unit=evidence.unit, paths=paths)
+    frame.attrs.update(describe(recording))
+    return frame
+
+
+def readings_of(source: Source | Iterable[Source] | pd.DataFrame = None) -> pd.DataFrame:
+    """Return the readings that a chart or a check uses: those of a source, or a given frame.
+
+    If there are readings of live requests, those of requests that were not sent are left out.
+    """
+    import pandas as pd
+
+    frame = source if isinstance(source, pd.DataFrame) else rate_limits(source)
+    is_own = frame["source"].isin(["live", "recorded"])
+    return frame[is_own] if is_own.any() else frame
+
+
+def recordings_of(source: Source | Iterable[Source] = None) -> Iterator[Recording]:
+    """Yield the recordings of a source, one after the other.
+
+    Parameters
+    ----------
+    source
+        None for the current session, in its present mode; a `Session`; a cassette's name; the path
+        of a cassette, a ``.har`` file or a folder; or a list of these. In a folder or a list, a
+        file that cannot be read is left out, and a warning names it.
+
+    Raises
+    ------
+    NotConnectedError
+        No source is given and no session is open.
+    CassetteError
+        A single file does not exist, or is not a cassette.
+    ValueError
+        The source is none of these.
+    """
+    if source is None:
+        yield session().recording
+    elif isinstance(source, Session):
+        yield source.recording
+    elif isinstance(source, str | Path):
+        if is_folder(source):
+            yield from _read_many(cassettes_in(Path(source)))
+        else:
+            yield read_cassette(find_cassette(source))
+    elif isinstance(source, Iterable):
+        for each in source:
+            if isinstance(each, str | Path):
+                yield from _read_many(_files_of(each))
+            else:
+                yield from recordings_of(each)
+    else:
+        raise argument_error(
+            f"{shorten(repr(source), 60)} is not a source of interactions. Give a cassette's name, "
+            "a path, a folder, a list of these, or a Session."
+        )
+
+
+def recording_of(source: Source | Iterable[Source] = None) -> Recording:
+    """Return the recording of a single source; raise the errors of `recordings_of`."""
+    if is_many(source):
+        raise argument_error("Give one cassette here: its name or its path.")
+    return next(recordings_of(source))
+
+
+def is_many(source: object) -> bool:
+    """Return whether a source may have several recordings: a folder or a list."""
+    if isinstance(source, str | Path):
+        return is_folder(source)
+    return isinstance(source, Iterable)
+
+
+def named_paths(source: object = None) -> Collection[str]:
+    """Return the path templates of a session: of the source if it is one, else the current one."""
+    chosen = source if isinstance(source, Session) else current_session()
+    return () if chosen is None else chosen.paths
+
+
+def describe(recording: Recording) -> dict[str, Any]:
+    """Return a frame's ``attrs`` that say where its rows come from, and notes to show.
+
+    ``recorded`` says when, such as ``on 21 November 2026``.
+    """
+    count = plural(len(recording), "interaction")
+    about: dict[str, Any] = {"source": f"{recording.title}, {count}", "notes": []}
+    note = f"From {recording.title}: {count}{recording.recorded_note}"
+    if recording.recorded_when:
+        about["recorded"] = recording.recorded_when
+    if recording.is_replay and not len(recording):
+        name = recording.name
+        note = f'Nothing of {name} was played yet. To see all of it: interactions("{name}")'
+    elif recording.path:
+        return about
+    about["notes"].append(f"{note}.")
+    return about
+
+
+def _files_of(source: str | Path) -> Iterator[tuple[str, Path]]:
+    """Yield the files of one item of a list; names begin with the item, without .yaml."""
+    given = Path(source).as_posix().removesuffix(".yaml")
+    if not is_folder(source):
+        yield given, find_cassette(source)
+        return
+    for name, path in cassettes_in(Path(source)):
+        yield f"{given}/{name}", path
+
+
+def _read_many(found: Iterable[tuple[str, Path]]) -> Iterator[Recording]:
+    """Yield the recordings of files, with a progress bar; leave out files that cannot be read."""
+    files = list(found)
+    left_out: list[str] = []
+    with ProgressBar(len(files), desc="Cassettes", unit="cassette") as bar:
+        for name, path in files:
+            try:
+                recording = read_cassette(path)
+                # Parsed here, where an interaction that cannot be read is caught.
+                yield replace(recording, name=name, interactions=list(recording))
+            except CassetteError:
+                left_out.append(name)
+            bar.update()
+    if left_out:
+        warnings.warn(
+            f"{len(left_out):,} of {plural(len(files), 'cassette')} cannot be read, and are left "
+            f"out: {shorten(', '.join(left_out), 200, placeholder=' …')}.",
+            stacklevel=4,
+        )

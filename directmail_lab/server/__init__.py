@@ -1,0 +1,1 @@
+"""Local servers: one replays a recording for any client, one is the stand-in service."""

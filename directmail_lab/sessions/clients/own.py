@@ -1,0 +1,242 @@
+"""The session's own two httpx clients, whose errors say what happened and what to do.
+
+The errors are still of httpx's classes. Their tracebacks have none of httpx's frames, whose locals
+contain the key, or a body that may repeat it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Generator
+from typing import TYPE_CHECKING, Any
+
+from ...arguments import argument_error
+from ...errors import AddressError, DirectMailLabError
+from ...exchange.httpx_values import NOT_AN_ADDRESS, httpx, parse_url
+from ...exchange.operations import operation_of
+from ...tracebacks import hide_frames, with_brief_traceback
+from ..transports.extensions import Sent, call_of
+from ..transports.network import lost_response
+
+_HEADERS = {
+    "User-Agent": f"directmail-lab python-httpx/{httpx.__version__}",
+    # By default, httpx also accepts brotli and zstd if they are installed.
+    "Accept-Encoding": "gzip, deflate",
+}
+
+# A path, perhaps with a query: below a base address it stays as it is.
+_PATH = re.compile('/(?:[!"$-.0-~][!"$-~]*)?')
+
+
+_NO_STREAM = httpx.ByteStream(b"")
+
+
+class KeyedAuth(httpx.Auth):
+    """The default ``auth`` of a session's clients. It marks a request as one that needs the key.
+
+    The innermost transport then adds the key: see `directmail_lab.sessions.transports.network`.
+    With ``auth=None``, no key is sent.
+    """
+
+    def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response]:
+        call_of(request).wants_key = True
+        yield request
+
+
+class _Cookies(httpx.Cookies):
+    """httpx's cookies, read only if a response sets one: the search took a quarter of a replay."""
+
+    def extract_cookies(self, response: httpx.Response) -> None:
+        if "set-cookie" in response.headers:
+            super().extract_cookies(response)
+
+
+class _SessionClient(httpx.Client if TYPE_CHECKING else object):  # type: ignore[misc]
+    """What both clients of a session have in common.
+
+    ``redacted`` removes the key from a text. ``cookies`` are the other client's, to share them.
+    """
+
+    def __init__(
+        self, redacted: Callable[[str], str], cookies: httpx.Cookies | None, **options: Any
+    ) -> None:
+        super().__init__(auth=KeyedAuth(), headers=_HEADERS, **options)
+        self._redacted = redacted
+        self._own_cookies = _Cookies() if cookies is None else cookies
+
+    @property
+    def cookies(self) -> httpx.Cookies:
+        return self._own_cookies
+
+    @cookies.setter
+    def cookies(self, cookies: Any) -> None:
+        self._own_cookies.jar = _Cookies(cookies).jar  # which the other client has, too
+
+    @hide_frames
+    def build_request(self, method: str, url: httpx.URL | str, **options: Any) -> httpx.Request:
+        try:
+            # httpx parses a relative address, and then the whole one.
+            whole = isinstance(url, str) and _PATH.fullmatch(url)
+            target = f"{str(self.base_url).rstrip('/')}{url}" if whole else url
+            request: httpx.Request = super().build_request(method, target, **options)
+            return request
+        except (httpx.InvalidURL, AttributeError, TypeError, ValueError) as error:
+            reason = self._redacted(str(error))
+        if isinstance(url, str):
+            parse_url(url)
+        raise argument_error(f"This request cannot be made: {reason}. See help(httpx.request).")
+
+
+class Client(_SessionClient, httpx.Client):
+    """`httpx.Client` with plain error messages."""
+
+    @hide_frames
+    def send(
+        self, request: httpx.Request, *, stream: bool = False, **options: Any
+    ) -> httpx.Response:
+        call_of(request).reads_at_once = not stream
+        try:
+            response = super().send(request, stream=stream, **options)
+            if not stream:
+                response.close()
+            return _unlinked(response)
+        except BaseException as error:
+            explained = _explain(error, request, self._redacted)
+            if explained is not None:
+                raise explained from None
+            raise
+
+
+class AsyncClient(_SessionClient, httpx.AsyncClient):
+    """`httpx.AsyncClient` with plain error messages."""
+
+    @hide_frames
+    async def send(
+        self, request: httpx.Request, *, stream: bool = False, **options: Any
+    ) -> httpx.Response:
+        call_of(request).reads_at_once = not stream
+        try:
+            response = await super().send(request, stream=stream, **options)
+            if not stream:
+                await response.aclose()
+            return _unlinked(response)
+        except BaseException as error:
+            explained = _explain(error, request, self._redacted)
+            if explained is not None:
+                raise explained from None
+            raise
+
+
+def _unlinked(response: httpx.Response) -> httpx.Response:
+    """Return a response that was read without its stream.
+
+    httpx's stream refers to the response, so only the garbage collector would free them.
+    """
+    if response.is_closed:
+        response.stream = _NO_STREAM
+    return response
+
+
+# As below, for a request that was to pass a proxy. {proxy} is its address.
+_PROXY_MESSAGES = (
+    (
+        httpx.ProxyError,
+        "407",
+        "The proxy {proxy} asks for a user name and a password.",
+        "Set HTTPS_PROXY to http://user:password@host:port, outside the notebook.",
+    ),
+    (
+        httpx.ProxyError,
+        "",
+        "The proxy {proxy} does not connect to {}.",
+        "Check the address, and what the proxy allows.",
+    ),
+    (
+        (httpx.ConnectError, httpx.ConnectTimeout),
+        "^(?!.*(CERTIFICATE_VERIFY|SSL|handshake))",
+        "The proxy {proxy} does not respond.",
+        "Check HTTPS_PROXY (or ALL_PROXY) and the network.",
+    ),
+)
+
+# For types of errors and a pattern in httpx's message: what happened and what to do. The first row
+# that fits counts, and {} is the address. The sign-in form shows these messages too.
+_MESSAGES = (
+    (
+        httpx.ConnectError,
+        "CERTIFICATE_VERIFY",
+        "The certificate of {} is not trusted, so the key was not sent.",
+        "Check the address. Behind a company's proxy, add its certificate to those of the system, "
+        "or name its file in SSL_CERT_FILE.",
+    ),
+    (
+        (httpx.ConnectError, httpx.ConnectTimeout),
+        "SSL|handshake",
+        "{} does not respond with https: its port may be one of plain http.",
+        "Check the port. (Plain http:// is accepted for this machine alone.)",
+    ),
+    (
+        httpx.TimeoutException,
+        "",
+        "{} did not respond in time.",
+        "Check the address and the network, or give it more time (timeout_s).",
+    ),
+    (
+        (httpx.ConnectError, httpx.UnsupportedProtocol, httpx.ProxyError),
+        "",
+        "No server responds at {}.",
+        "Check its spelling and the network. With no network, replay a cassette.",
+    ),
+    (
+        httpx.DecodingError,
+        "",
+        "The response of {} is not compressed as its headers say.",
+        "Try again.",
+    ),
+    (
+        httpx.LocalProtocolError,
+        "",
+        "The request to {} is not valid HTTP, and was not sent.",
+        "Check its method and headers.",
+    ),
+    (httpx.TooManyRedirects, "", "{} redirects in a circle.", "Check the address and the path."),
+    (httpx.RequestError, "", "The connection to {} broke before the response's end.", "Try again."),
+)
+
+
+def _explain(
+    error: BaseException, request: httpx.Request, redacted: Callable[[str], str]
+) -> BaseException | None:
+    """Return the error with a message for the caller of a client, or None for a bug."""
+    if call_of(request).state.sent is not Sent.NOTHING:
+        error = lost_response(request, error) or error
+    if isinstance(error, UnicodeError):  # a redirect's address is not valid
+        error = AddressError(NOT_AN_ADDRESS)
+    if isinstance(error, DirectMailLabError):
+        # The path, or the address of a redirect, may contain the key.
+        error.what = redacted(error.what)
+        error.advice = redacted(error.advice)
+        return error
+    if isinstance(error, KeyboardInterrupt):
+        operation = f"{request.method} {operation_of(request.url.path)}"
+        what = f"{operation} was interrupted."
+        advice = "The session stays open, and so do its readings."
+    elif isinstance(error, httpx.RequestError):
+        # The message of a LocalProtocolError repeats a header.
+        reason = "" if isinstance(error, httpx.LocalProtocolError) else str(error)
+        proxy = getattr(error, "proxy", None)
+        messages = _MESSAGES if proxy is None else (*_PROXY_MESSAGES, *_MESSAGES)
+        what, advice = next(
+            (what, advice)
+            for types, pattern, what, advice in messages
+            if isinstance(error, types) and re.search(pattern, reason)
+        )
+        place = f"{request.url.scheme}://{request.url.netloc.decode('ascii')}"
+        what = what.format(place, proxy=proxy)
+        advice += f" ({redacted(reason)})" if reason else ""
+    else:
+        return None
+    what = redacted(what)
+    error.args = (f"{what} {advice}",)
+    vars(error).update(what=what, advice=advice)  # like our own errors
+    return with_brief_traceback(error)

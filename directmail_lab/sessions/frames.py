@@ -1,0 +1,385 @@
+"""Turn any body of JSON or CSV into a usable DataFrame, with its values unchanged."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import math
+import warnings
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from textwrap import shorten
+from typing import Any, Literal
+
+import pandas as pd
+
+from ..arguments import check_choice
+from ..credentials import known_keys
+from ..display import plural, utc_time
+from ..errors import DirectMailLabError, NotJSONError
+from ..exchange.bodies import Path, decode_text, leaves, plain_text, read_json, unwrap
+from ..exchange.httpx_values import httpx
+from ..exchange.next_page import only_list
+from ..redaction.key import KeySearch
+from ..tracebacks import hide_frames, warn_caller
+from .clients.refusals import outcome, service_error
+from .transports.extensions import received_of
+
+MOST_CELLS = 50_000_000
+"""The number of cells (rows times columns) of the largest frame."""
+
+VALUE_COLUMN = "value"
+"""The name of the column for values that are not objects: a scalar body, elements of an array."""
+
+_DTYPES = {
+    "int": "Int64",
+    "float": "Float64",
+    "float int": "Float64",
+    "bool": "boolean",
+    "str": "string",
+}
+_LARGEST = {"Int64": 2**63 - 1, "Float64": 2**53 - 1}
+"""For each dtype, the largest integer up to which it represents every integer exactly."""
+
+
+_SEPARATORS = {
+    "application/csv": ",;\t|",
+    "text/csv": ",;\t|",
+    "text/tab-separated-values": "\t",
+}
+"""For each content type of a table in text, the characters that may separate its columns."""
+
+_TEXT = "print(response.text)"
+_FILE = 'pathlib.Path("body").write_bytes(response.content)'
+_READ_BY = {
+    "application/jsonl": "frame([json.loads(line) for line in response.iter_lines()])",
+    "application/x-ndjson": "frame([json.loads(line) for line in response.iter_lines()])",
+    "application/vnd.apache.parquet": "pandas.read_parquet(io.BytesIO(response.content))",
+    "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet": (
+        "pandas.read_excel(io.BytesIO(response.content))"
+    ),
+    "application/xml": "pandas.read_xml(io.BytesIO(response.content))",
+    "text/xml": "pandas.read_xml(io.BytesIO(response.content))",
+}
+"""The call that reads a body of another content type."""
+
+
+@hide_frames  # the locals contain the body, which may repeat the key
+def frame(
+    response_or_json: object,
+    *,
+    record_path: Literal["auto"] | str | None = "auto",
+    on_error: Literal["raise", "keep"] = "raise",
+) -> pd.DataFrame:
+    """Return any JSON body, or a table in CSV, as a DataFrame.
+
+    An object gives one row. An array gives a row for each element; elements
+    that are not objects are in the column ``value``. A scalar gives one row and
+    one column, an empty object one row and no columns, an empty array no rows.
+    Nested objects become dotted columns (``company.address.city``); arrays, and
+    objects that are empty or more than 50 levels deep, stay whole in their
+    cell.
+
+    Values are not converted: ``"01234"`` stays text, ``1.0`` a float and ``1``
+    an integer. The dtypes are those of ``convert_dtypes()`` (``Int64``,
+    ``Float64``, ``boolean``, ``string``), but chosen by the JSON types, so that
+    ``1.0`` does not become an integer; ``object`` is for mixed values, arrays,
+    and integers beyond 64 bits. ``null`` and a missing field are both ``<NA>``.
+    If a response or the bytes of a body contain the API key, ``<API_KEY>``
+    replaces it.
+
+    A table in CSV has the dtype ``string``: each cell is text, as it was sent.
+
+    Parquet has one type per column, so ``to_parquet`` refuses some columns with
+    the dtype ``object``: mixed values, empty objects, integers beyond 64 bits.
+    Write them as JSON first::
+
+        columns = df.select_dtypes("object").columns
+        df[columns] = df[columns].map(json.dumps, na_action="ignore")
+
+    Parameters
+    ----------
+    response_or_json
+        An `httpx.Response`, the bytes of a body, or parsed JSON. A ``str`` is a
+        JSON string, not a body. A list of responses (from `get_many`) or an
+        iterator of them (from `pages`) gives one frame of all their records,
+        and a warning names those that failed.
+    record_path
+        ``"auto"`` unwraps an envelope: an object whose ``data`` is an array, or
+        an object without an ``id`` whose ``data`` is an object. It warns of
+        another list, such as ``items``, with nothing but page data beside it.
+        None never unwraps. Any other text is the name of a member, or a dotted
+        path to one.
+    on_error
+        What to do with a response that has an error status: ``"raise"`` an
+        error, or ``"keep"`` it and return a frame of its body.
+
+    Returns
+    -------
+    DataFrame
+        With ``attrs``: ``status`` (int), ``path`` (of the URL), ``source``
+        (``"live"``, ``"recorded"``, ``"replayed"`` or ``"kept"``) and ``time``
+        (of the response: ISO 8601, UTC), each None if unknown. If an envelope
+        was unwrapped, ``envelope`` has its other members. For a list or an
+        iterator of responses, ``pages`` is the number of those that did not
+        fail.
+
+    Raises
+    ------
+    ServiceError
+        The response has an error status.
+    NotJSONError
+        The body is neither JSON nor CSV, or is empty. The message has the call
+        that reads it.
+    DirectMailLabError
+        ``record_path`` is not in the body, or the frame would have more than 50
+        million cells.
+
+    Examples
+    --------
+    >>> dm.replay("explore-an-unknown-api")
+    Replaying cassette 'explore-an-unknown-api' (69 interactions, ...)
+    >>> dm.frame(dm.get("/v1/lists"))[["id", "name", "addresses"]]
+                   id         name  addresses
+    0  lst_stand_in_1       Spring        120
+    1  lst_stand_in_2  Café owners         48
+    2  lst_stand_in_3        Empty          0
+    """
+    check_choice("on_error", on_error, ("raise", "keep"))
+    given = response_or_json
+    first = given[0] if isinstance(given, list | tuple) and given else None
+    if isinstance(given, Iterator) or isinstance(first, httpx.Response | Exception):
+        return _frame_of_many(given, record_path, on_error)
+    body = _read(given, on_error)
+    if isinstance(body, pd.DataFrame):
+        body.attrs.update(_describe(given))
+        return body
+    _warn_of_list(body, record_path)
+    records, envelope = unwrap(body, record_path)
+    table = _table(records if isinstance(records, list | tuple) else [records], given)
+    if envelope is not None:
+        table.attrs["envelope"] = envelope
+    return table
+
+
+def _frame_of_many(results: Any, record_path: str | None, on_error: str) -> pd.DataFrame:
+    """Return one frame of several responses: pages, or the results of `get_many` with errors."""
+    records: list[object] = []
+    good: list[object] = []
+    failures: list[str] = []
+    for position, result in enumerate(results):
+        try:
+            body = _read(result, on_error)
+        except Exception as error:  # get_many() returns errors of any kind
+            reason = getattr(error, "what", "") or str(error)
+            failures.append(f"[{position}] {_without_key(reason).rstrip('.')}")
+            continue
+        if isinstance(body, pd.DataFrame):
+            body = body.to_dict("records")
+        is_page = isinstance(result, httpx.Response) and received_of(result).is_page
+        if not is_page:
+            _warn_of_list(body, record_path)
+        found, _ = unwrap(body, record_path, is_page=is_page)
+        records += found if isinstance(found, list) else [found]
+        good.append(result)
+    if failures:
+        warnings.warn(
+            f"{len(failures)} of {plural(len(failures) + len(good), 'response')} failed, and are "
+            f"left out: {shorten('; '.join(failures), 500, placeholder=' …')}.",
+            stacklevel=4,
+        )
+    table = _table(records, good[0] if good else None)
+    table.attrs["pages"] = len(good)
+    return table
+
+
+def _warn_of_list(body: object, record_path: str | None) -> None:
+    """Warn if a body becomes one row, and all but a list in it is about the page."""
+    member = only_list(body) if record_path == "auto" else None
+    if member is not None:
+        name = _without_key(member)
+        warn_caller(
+            f"This body is one row of the frame, and {name!r} in it seems to be a list of "
+            f'records. For a row each: frame(…, record_path="{name}"). If one row is right: '
+            "record_path=None."
+        )
+
+
+# -- responses ---------------------------------------------------------------------------------
+
+
+def _read(value: Any, on_error: str) -> Any:
+    """Return the JSON of a response or of the bytes of a body, or the value if it is JSON.
+
+    A response in CSV gives a frame.
+    """
+    if isinstance(value, Exception):
+        raise value
+    response = value if isinstance(value, httpx.Response) else None
+    if response is not None:
+        if response.status_code >= 400 and on_error == "raise":
+            error = service_error(response, base_url="", redacted=_without_key)
+            if read_json(response.content, response.charset_encoding)[1] is None:
+                error.add_note('frame(…, on_error="keep") makes a frame of its body.')
+            raise error
+        separators = _SEPARATORS.get(_media_type(response))
+        if separators and response.content.strip():
+            return _table_of_csv(response, separators)
+        value = response.content
+    if isinstance(value, bytes | bytearray):
+        charset = response.charset_encoding if response else None
+        value, problem = read_json(bytes(value), charset, redacted=_without_key)
+        if problem is not None:
+            raise _not_json(problem, response)
+    if not isinstance(value, dict | list | tuple | str | bool | int | float | None):
+        raise NotJSONError(
+            f"frame() was given a {type(value).__name__}, which is neither a response nor JSON.",
+            "Give it a response, the bytes of a body, or what .json() returns.",
+        )
+    return value
+
+
+def _describe(response: object) -> dict[str, Any]:
+    """Return the ``attrs`` of a frame: JSON values, so that Parquet keeps them."""
+    about: dict[str, Any] = dict.fromkeys(("status", "path", "source", "time"))
+    if isinstance(response, httpx.Response):
+        about["status"] = response.status_code
+        about["path"] = response.url.path
+        reading = received_of(response).reading
+        if reading is not None:
+            about.update(path=reading.path, source=reading.source)
+            if not math.isnan(reading.at):  # vcrpy does not record the time
+                about["time"] = utc_time(reading.at).isoformat()
+    return about
+
+
+def _not_json(problem: str, response: httpx.Response | None) -> NotJSONError:
+    """Return the error for a body that is not JSON. It quotes nothing of the body."""
+    if response is None:
+        return NotJSONError(f"The body {problem}.", "Give frame() the bytes of a whole JSON body.")
+    media_type = _without_key(_media_type(response))[:100] or None
+    kind = f"content type {media_type}" if media_type else "no content type"
+    method = response.request.method
+    path = _without_key(str(_describe(response)["path"]))
+    call = f'get("{path}")' if method == "GET" else f'request("{method}", "{path}")'
+    what = f"{method} {path} responded with {outcome(response, _without_key)}"
+    if response.has_redirect_location:
+        what += f", a redirect{_target(response)}."
+        advice = "Request that address instead, or follow the redirect: follow_redirects=True."
+    else:
+        what += f" ({kind}), and the body {problem}."
+        by_default = _FILE if plain_text(response.content) is None else _TEXT
+        advice = f"Read it with: response = {call}; {_READ_BY.get(media_type or '', by_default)}."
+    return NotJSONError(what, advice, status=response.status_code, content_type=media_type)
+
+
+def _media_type(response: httpx.Response) -> str:
+    content_type: str = response.headers.get("content-type", "")
+    return content_type.partition(";")[0].strip().lower()
+
+
+def _table_of_csv(response: httpx.Response, separators: str) -> pd.DataFrame:
+    try:
+        text = _without_key(decode_text(response.content, response.charset_encoding))
+        return read_csv(text, separators)
+    except pd.errors.ParserError as error:  # it has numbers of lines and fields
+        problem = f"is not a table of CSV ({_without_key(str(error)).strip()})"
+    raise _not_json(problem, response)
+
+
+def read_csv(text: str, separators: str = ",;\t|") -> pd.DataFrame:
+    """Return a table in CSV as a frame of text: ``"01234"`` and ``"NA"`` stay as they are.
+
+    The separator is the one of these characters that is most frequent in the first line.
+    """
+    first_line = text.lstrip().partition("\n")[0]
+    separator = max(separators, key=first_line.count)
+    return pd.read_csv(
+        io.StringIO(text),
+        sep=separator,
+        dtype="string",
+        index_col=False,
+        keep_default_na=False,
+    )
+
+
+def _target(response: httpx.Response) -> str:
+    """Return where a redirect leads, without the query, which may contain credentials."""
+    if response.next_request is None:  # not from a client
+        return ""
+    url = response.next_request.url
+    return " to " + _without_key(f"{url.scheme}://{url.netloc.decode('ascii')}{url.path}")
+
+
+def _without_key(text: str) -> str:
+    """Return a text without the keys of this process, since a notebook stores what is shown."""
+    return KeySearch(known_keys()).removed_from(text)
+
+
+# -- records to columns ------------------------------------------------------------------------
+
+
+def _table(rows: Sequence[object], source: object) -> pd.DataFrame:
+    """Return the frame of some records, with ``attrs`` that describe their response."""
+    fields = _fields(rows)
+    index = pd.RangeIndex(len(rows))
+    columns = {number: _column(values, index) for number, values in enumerate(fields.values())}
+    table = pd.DataFrame(columns, index=index, copy=False)
+    table.columns = pd.Index(_unique_names(fields), dtype=None if fields else object)
+    table.attrs.update(_describe(source))
+    return table
+
+
+def _fields(rows: Sequence[object]) -> dict[Path, list[object]]:
+    """Return the values of each field, one for each row; a missing value is None."""
+    fields: dict[Path, list[object]] = {}
+    for number, row in enumerate(rows):
+        if row in (None, {}):
+            continue
+        for path, value in leaves(row):
+            values = fields.setdefault(path, [])
+            values.extend([None] * (number - len(values)))
+            values[number:] = [value]
+        if len(fields) * len(rows) > MOST_CELLS:
+            raise DirectMailLabError(
+                f"A frame of these {plural(len(rows), 'record')} would have more than "
+                f"{MOST_CELLS:,} cells.",
+                "Give frame() fewer records at a time.",
+            )
+    if not fields and None in rows:
+        fields[()] = []
+    for values in fields.values():
+        values.extend([None] * (len(rows) - len(values)))
+    return fields
+
+
+def _unique_names(paths: Iterable[Path]) -> list[str]:
+    """Return a unique name for each path.
+
+    ``{"a.b": 1, "a": {"b": 2}}`` has two paths with the same name, so they become ``a.b`` and
+    ``a.b_2``. pandas' strings cannot contain a lone surrogate, so it is written as an escape.
+    """
+    names: dict[str, None] = {}
+    numbers: Counter[str] = Counter()
+    for path in paths:
+        text = ".".join(map(str, path)) if path else VALUE_COLUMN
+        plain = text.encode("utf-8", "backslashreplace").decode()
+        name = plain
+        while name in names:
+            numbers[plain] += 1
+            name = f"{plain}_{numbers[plain] + 1}"
+        names[name] = None
+    return list(names)
+
+
+def _column(values: list[object], index: pd.RangeIndex) -> Any:
+    """Return one column in the dtype that all its values share, with ``<NA>`` for missing ones."""
+    types = {type(value).__name__ for value in values if value is not None}
+    dtype = _DTYPES.get(" ".join(sorted(types)))
+    most = _LARGEST.get(dtype or "", math.inf)
+    integers = [value for value in values if type(value) is int]
+    if dtype and all(-most - 1 <= each <= most for each in integers):
+        with contextlib.suppress(UnicodeEncodeError):  # as in _unique_names
+            return pd.array(values, dtype=dtype)  # type: ignore[call-overload]
+    # A Series keeps its dtype. For an array, DataFrame() would look for a narrower one.
+    return pd.Series([pd.NA if value is None else value for value in values], index, dtype=object)

@@ -1,0 +1,150 @@
+"""A change of a session's mode: a statement, a ``with`` block or a decorator."""
+
+from __future__ import annotations
+
+import inspect
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from numbers import Real
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
+
+from ..arguments import argument_error
+from ..cassettes import Cassette, shown_path
+from ..display import plural
+from ..exchange.values import Request, is_write
+from ..tracebacks import warn_caller
+from .transports.mode import Mode, ModeTransport
+
+_F = TypeVar("_F", bound="Callable[..., Any]")
+
+_S = TypeVar("_S")
+
+Timing = Literal["instant", "recorded"] | float
+
+
+class Entered(NamedTuple, Generic[_S]):
+    """The mode that a session has entered, its previous mode, and the transport that has them."""
+
+    session: _S
+    transport: ModeTransport
+    previous: Mode
+    mode: Mode
+
+
+class ModeChange(Generic[_S]):
+    """A mode that a session has entered; the end of its ``with`` block restores the previous one.
+
+    As a decorator, it enters the mode for each call of the function, which may be async. Concurrent
+    calls share the mode, which ends when the last of them ends.
+
+    Parameters
+    ----------
+    enter
+        The function that enters the mode. A decorator calls it again for each call.
+
+    Attributes
+    ----------
+    entered
+        What ``enter`` returned.
+    """
+
+    def __init__(self, enter: Callable[[], Entered[_S]]) -> None:
+        self._enter = enter
+        self.entered = enter()
+
+    def __enter__(self) -> _S:
+        cassette = self.entered.mode.cassette
+        if cassette is not None:
+            cassette.continue_run()  # only a statement begins a new run
+        return self.entered.session
+
+    def __exit__(self, *_: object) -> None:
+        self.entered.transport.enter(self.entered.previous)
+
+    def enter_again(self) -> None:
+        """Enter the mode as if this were the call that entered it first."""
+        self.entered = self._enter()
+
+    def is_on(self) -> bool:
+        """Return whether the session is still in this mode."""
+        return self.entered.transport.mode is self.entered.mode
+
+    def __call__(self, function: _F) -> _F:
+        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+            raise argument_error(
+                f"{function.__name__} yields, so it would run after the mode has ended. Use the "
+                'mode in its body, as in: with replay("tour"): …'
+            )
+        with self:  # between calls, the session is in its previous mode
+            pass
+        lock = threading.Lock()
+        changes: list[ModeChange[_S]] = []  # an entry for each running call
+
+        @contextmanager
+        def mode_of_a_call() -> Iterator[None]:
+            with lock:
+                is_on = bool(changes) and changes[-1].is_on()
+                change = changes[-1] if is_on else ModeChange(self._enter)
+                change.__enter__()
+                changes.append(change)
+            try:
+                yield
+            finally:
+                with lock:
+                    changes.remove(change)
+                    if change not in changes:
+                        change.__exit__()
+
+        @asynccontextmanager
+        async def mode_of_an_async_call() -> AsyncIterator[None]:
+            with mode_of_a_call():
+                yield
+
+        # contextlib's decorators put no frame of ours above the function's: freezegun, which our
+        # plugin tells to ignore this package, gives the real time to what our frames call.
+        if inspect.iscoroutinefunction(function):
+            return mode_of_an_async_call()(function)
+        return mode_of_a_call()(function)
+
+    def __repr__(self) -> str:
+        mode = self.entered.mode
+        cassette = mode.cassette
+        if cassette is None:
+            return f"Live at {mode.recording.base_url}"
+        what = "Recording to" if mode.name == "record" else "Replaying"
+        recording = cassette.recording()
+        count = plural(len(recording), "interaction")
+        text = f"{what} cassette {cassette.name!r} ({count}{recording.recorded_note})"
+        file = shown_path(cassette.path)
+        if file:
+            text += f" in {file}"
+        if cassette.updates:
+            text += (
+                ": requests are sent, and new responses replace the old ones to the same requests."
+            )
+        return text
+
+
+def write_warning(cassette: Cassette) -> Callable[[Request], None]:
+    """Return a function that warns of a replayed write: its caller may believe that it was sent."""
+    recorded = f"{cassette.name!r}{cassette.recording().recorded_note}"
+
+    def warn(request: Request) -> None:
+        if is_write(request):
+            warn_caller(f"Nothing was sent: this {request.method} is replayed from {recorded}.")
+
+    return warn
+
+
+def latency_factor(timing: Timing) -> float:
+    """Return the factor for recorded latencies in a replay: 0 does not wait, 1 waits as long."""
+    if timing == "instant":
+        return 0.0
+    if timing == "recorded":
+        return 1.0
+    if isinstance(timing, Real) and timing >= 0:
+        return float(timing)
+    raise argument_error(
+        'timing must be "instant", "recorded", or a factor of the recorded latencies.'
+    )

@@ -1,0 +1,343 @@
+"""Many requests in one call: `get_many` for any number of paths, `pages` for a paginated list."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from itertools import chain
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING, Any
+
+from ..arguments import argument_error, check_number
+from ..display import ProgressBar, plural
+from ..errors import AddressError, DirectMailLabError
+from ..exchange.bodies import read_json
+from ..exchange.httpx_values import httpx, parse_url
+from ..exchange.next_page import Next, Page, PageList, read_page, uncertain_token
+from ..settings import origin_of
+from ..tracebacks import hide_frames, is_deliberate, warn_caller, without_traceback
+from .current import session
+from .transports.extensions import EXTENSION, Call, received_of
+
+if TYPE_CHECKING:
+    from .session import Session
+
+Result = httpx.Response | Exception
+
+_MOST_PAGES = 1_000
+_MOST_EMPTY_PAGES = 25
+_CAME = "{desc}: {n_fmt} [{elapsed}]"
+_NAME_THE_WAY = 'page="page") or pages(…, offset="offset"'
+_INTERRUPTED = "There is no response: get_many() was interrupted. Request this path again."
+
+
+def get_many(paths: Iterable[str], *, concurrency: int = 8) -> list[Result]:
+    """Send a GET request to each path, several at a time.
+
+    A progress bar appears after one second. If you interrupt the call, it sends
+    nothing more and returns the responses so far. With a cassette, requests for
+    the same path are sent one after the other, so that a replay gives each of
+    them the response that was recorded for it.
+
+    Parameters
+    ----------
+    paths
+        Paths below the base address, with a query if you like:
+        ``"/v1/lists?page=2"``.
+    concurrency
+        How many requests may wait for their responses at the same time.
+
+    Returns
+    -------
+    list of httpx.Response or Exception
+        One for each path, in the same order: the response, whatever its status,
+        or the error if there was none. An error for one path does not stop the
+        others.
+
+    Raises
+    ------
+    ValueError
+        ``concurrency`` is less than 1, or ``paths`` is a single string. Nothing
+        is sent.
+
+    Examples
+    --------
+    >>> dm.replay("explore-an-unknown-api")
+    Replaying cassette 'explore-an-unknown-api' (69 interactions, ...)
+    >>> dm.get_many(["/v1/lists", "/v1/nowhere"])
+    [<Response [200 OK]>, <Response [404 Not Found]>]
+    """
+    if isinstance(paths, str) or not isinstance(paths, Iterable):
+        raise argument_error("get_many() takes a list of paths.")
+    check_number("concurrency", concurrency, least=1)
+    opened = session()
+    paths = list(paths)
+    results: list[Result] = [DirectMailLabError(_INTERRUPTED) for _ in paths]
+    # Positions in the paths, in groups whose requests are sent one after the other.
+    groups: dict[str | int, list[int]] = {}
+    for position, path in enumerate(paths):
+        group = position if opened._open_cassette is None else path
+        groups.setdefault(group, []).append(position)
+    # All threads take from one iterator, so each group goes to exactly one of them.
+    work = iter(list(groups.values()))
+    done = SimpleQueue[None]()
+    over = threading.Event()
+
+    def send_each() -> None:
+        for position in chain.from_iterable(work):
+            if over.is_set():
+                return
+            extensions = {EXTENSION: Call(cancelled=over)}
+            try:
+                results[position] = opened.client.get(paths[position], extensions=extensions)
+            except Exception as error:
+                results[position] = without_traceback(error) if is_deliberate(error) else error
+            done.put(None)
+
+    try:
+        with ProgressBar(len(paths), desc="GET", unit="request") as bar:
+            for _ in range(min(concurrency, len(groups))):
+                threading.Thread(target=send_each, daemon=True).start()
+            for _ in paths:
+                _wait_for(done)
+                bar.update()
+    except KeyboardInterrupt:
+        over.set()
+    return results.copy()  # a thread may still change `results` after an interrupt
+
+
+def _wait_for(done: SimpleQueue[None]) -> None:
+    """Wait for an item. On Windows before Python 3.14, Ctrl-C ends no wait without a timeout."""
+    while True:
+        with suppress(Empty):
+            return done.get(timeout=0.2)
+
+
+def pages(
+    path: str,
+    *,
+    params: Mapping[str, Any] | None = None,
+    page: str | None = None,
+    offset: str | None = None,
+    cursor: str | None = None,
+    max_pages: int | None = None,
+) -> Iterator[httpx.Response]:
+    """Request the pages of a list, one after the other, at the session's pace.
+
+    By default, each page says how to request the next one: by an address (the
+    header ``Link``, ``next_url``, ``links.next``), by a token (``next_cursor``
+    is the value of the parameter ``cursor``), or by a number of records or
+    pages (``total``, ``X-Total-Count``) beside the ``page``, ``offset`` or
+    ``limit`` of the body or the query. If it says so in another way, give
+    ``page``, ``offset`` or ``cursor``. A warning such as ``3 of 7 records``
+    says that the list may not be whole. There is one, too, if a first page says
+    nothing of others, and has 10, 15, 20, 25, 30, 50, 100, … records.
+    ``frame(pages(…))`` is one frame of all records.
+
+    Parameters
+    ----------
+    path
+        The path below the base address.
+    params
+        The query of the first request: page size and start, such as
+        ``{"limit": 100, "page": 0}``.
+    page
+        The name of the query parameter for the page number. It starts at its
+        value in ``params``, or at 1. As long as a total, a flag or the link to
+        the next page announces more, the list goes on. Without any, it ends
+        after a page with fewer records than the first. It also ends before an
+        empty page, an earlier page or a 404.
+    offset
+        The name of the query parameter for the number of the first record. It
+        starts at its value in ``params``, or at 0. The list ends as with
+        ``page``.
+    cursor
+        The name or dotted path of the next page's token in the body:
+        ``"next_cursor"`` or ``"meta.next_cursor"``. The query parameter has the
+        same name without ``next``: ``cursor``.
+    max_pages
+        How many pages to request at most. By default 1,000, with a warning if
+        there are more.
+
+    Yields
+    ------
+    httpx.Response
+        A page. An empty page is left out, unless it is the first.
+
+    Raises
+    ------
+    ServiceError
+        The service responded with an error status.
+    AddressError
+        The link to the next page leads to another server. Nothing is sent
+        there.
+    ValueError
+        More than one of ``page``, ``offset`` and ``cursor`` is given, or
+        ``max_pages`` is less than 1. Nothing is sent.
+
+    Examples
+    --------
+    >>> dm.replay("explore-an-unknown-api")
+    Replaying cassette 'explore-an-unknown-api' (69 interactions, ...)
+    >>> for page in dm.pages("/v1/lists"):
+    ...     print(len(page.json()), "lists")
+    3 lists
+    >>> dm.frame(dm.pages("/v1/lists"))["addresses"].sum().item()
+    168
+    """
+    if [page, offset, cursor].count(None) < 2:
+        raise argument_error("pages() takes only one of page=, offset= and cursor=.")
+    check_number("max_pages", 1 if max_pages is None else max_pages, least=1)
+    opened = session()
+    url = opened.client.build_request("GET", path, params=params).url
+    counter = page or offset
+    if counter and counter not in url.params:
+        url = url.copy_set_param(counter, 1 if page else 0)
+    return Pages(_Pager(opened, url, PageList(page, offset, cursor)), max_pages)
+
+
+class Pages(Iterator[httpx.Response]):
+    """The pages of a list. Each is requested when it is asked for, and is yielded once."""
+
+    def __init__(self, pager: _Pager, max_pages: int | None) -> None:
+        self._title = f"GET {pager.path}"
+        self._pages = _pages(pager, max_pages)
+
+    def __next__(self) -> httpx.Response:
+        return next(self._pages)
+
+    def __repr__(self) -> str:
+        return (
+            f"<Pages of {self._title}: each is requested when a loop asks for it. "
+            "frame(pages(…)) makes one frame of them all.>"
+        )
+
+
+def _pages(pager: _Pager, max_pages: int | None) -> Iterator[httpx.Response]:
+    with ProgressBar(None, desc="Pages", bar_format=_CAME) as bar:
+        for _ in range(max_pages or _MOST_PAGES):
+            response = pager.next_page()
+            if response is None:
+                return
+            bar.update()
+            yield response
+    if max_pages is None and pager.url is not None:
+        warn_caller(f"Stopped after {_MOST_PAGES} pages. For more: pages(…, max_pages=…).")
+
+
+class _Pager:
+    """Requests one page after the other. ``url`` leads to the next page; None after the last."""
+
+    def __init__(self, opened: Session, url: httpx.URL, pages: PageList) -> None:
+        self.session = opened
+        self.url: httpx.URL | None = url
+        self.path = opened.recording.redactor.text(url.path)
+        self._pages = pages
+        self._requested: set[httpx.URL] = set()
+        # Why records may be missing, and what to do.
+        self._problem = ""
+        self._advice = ""
+
+    @hide_frames  # the locals contain bodies
+    def next_page(self) -> httpx.Response | None:
+        """Return the next page that has records, or a first one without; None after the last."""
+        for _ in range(_MOST_EMPTY_PAGES):
+            is_first = not self._requested
+            url = self.url
+            if url is None or url in self._requested:
+                self._warn_if_incomplete()
+                return None
+            self._requested.add(url)
+            response = self.session.client.get(url)
+            page = self._read(url, response)
+            self.url = None if page is None else self._next_url(url, page)
+            if page is not None and (is_first or page.records != []):
+                return response
+        self.url = None
+        self._problem = f"{_MOST_EMPTY_PAGES} pages without records came one after the other."
+        self._warn_if_incomplete()
+        return None
+
+    def _read(self, url: httpx.URL, response: httpx.Response) -> Page | None:
+        """Return a page; None if a number that was counted led to no page, or to an earlier one."""
+        pages = self._pages
+        asked = pages.asked
+        parameter = f"?{asked.parameter}={asked.value}" if asked and asked.parameter else ""
+        after_the_last = [404]
+        if not pages.page and not pages.offset:
+            # A strict service responds with 400 to a parameter that nobody has named.
+            after_the_last += [400, 416, 422]
+        if asked is not None and asked.counts and response.status_code in after_the_last:
+            if pages.says_more:
+                self._problem = f"{parameter} has status {response.status_code}."
+                self._advice = _NAME_THE_WAY
+            return None
+        received_of(self.session.check(response)).is_page = True
+        link = None
+        for rel, each in response.links.items():
+            if link is None and "next" in str(rel).lower().split():
+                link = each.get("url")
+        body, _ = read_json(response.content, response.charset_encoding)
+        page = read_page(dict(url.params), response.headers.items(), link, body)
+        if not self._is_repeated(url, page):
+            return page
+        if len(self._requested) == 2 or pages.says_more:
+            self._problem = f"{parameter or 'The next link'} leads to a page that came before."
+            self._advice = _NAME_THE_WAY
+        return None
+
+    def _is_repeated(self, url: httpx.URL, page: Page) -> bool:
+        """Return whether a page came before, and leads to one that did."""
+        pages = self._pages
+        if pages.ignores_the_number(page):
+            return True
+        link = pages.link_of(page) if pages.has_seen(page) else None
+        return link is not None and self._url_of(url, link) in self._requested
+
+    def _next_url(self, url: httpx.URL, page: Page) -> httpx.URL | None:
+        """Return the URL of the page after this one; None if it is the last."""
+        answer = self._pages.next_of(page)
+        if answer is not None:
+            return self._url_of(url, answer)
+        if self._pages.says_more:
+            self._problem = "The last page says that there are more, but not how to request them."
+        else:
+            self._problem = "There may be more: the last page does not say that it is the last."
+        token = uncertain_token(page)
+        self._advice = f'cursor="{token}"' if token else _NAME_THE_WAY
+        return None
+
+    def _url_of(self, url: httpx.URL, answer: Next) -> httpx.URL | None:
+        if answer.address:
+            return self._checked(url.join(parse_url(answer.address)))
+        if answer.parameter:
+            return url.copy_set_param(answer.parameter, answer.value)
+        return None
+
+    def _warn_if_incomplete(self) -> None:
+        pages = self._pages
+        if not self._problem and not pages.is_short:
+            return
+        if pages.received is None:
+            came = "no list of records"
+        elif pages.is_short:
+            came = f"{pages.received:,} of {plural(pages.total, 'record')}"
+        else:
+            came = plural(pages.received, "record")
+        text = f"GET {self.path}: {came} came. {self._problem}"
+        if self._advice:
+            text += f' For all, name the parameter: pages("{self.path}", {self._advice}).'
+        warn_caller(text.rstrip())
+
+    def _checked(self, url: httpx.URL) -> httpx.URL:
+        """Return a URL from a page, if it is on the session's server or the session replays."""
+        own = origin_of(parse_url(self.session.base_url))
+        if self.session.mode == "replay" or origin_of(url) == own:
+            return url
+        place = f"{url.scheme}://{url.netloc.decode('ascii')}"
+        raise AddressError(
+            f"The link to the next page leads to {place}, which is not this session's address: "
+            "nothing was sent there.",
+            'Try pages(…, page="page").',
+        )

@@ -1,0 +1,169 @@
+"""The body of a response that comes from a server: for every client, live and while recording."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
+
+from ...exchange.httpx_values import httpx
+
+_MOST_KEPT_BYTES = 64 * 1024**2
+"""The largest body that is kept while it is read."""
+
+Explain = Callable[[BaseException], BaseException]
+"""Takes an error that ended a body, and returns the one to raise."""
+
+
+def _unchanged(error: BaseException) -> BaseException:
+    return error
+
+
+class Body(httpx.SyncByteStream, httpx.AsyncByteStream):
+    """The body of a response, whose parts go to the caller as they come.
+
+    Each layer that the response passes sets what it needs to know. An error that ends the body
+    passes ``translate``, ``ended``, ``explain`` and ``as_raised``, in this order.
+
+    Parameters
+    ----------
+    stream
+        The parts of the body: an iterable or an asynchronous one.
+    translate
+        Converts an error of another library's client to one of httpx.
+    close
+        Closes the connection; by default, the method of ``stream`` does.
+
+    Attributes
+    ----------
+    ended
+        Called once: before the caller sees the end of the body, when the caller leaves it, with
+        GeneratorExit, or with the error that ended it. What it raises reaches the caller.
+    explain
+        Converts an error of httpx to one that says what happened.
+    as_raised
+        Converts an error of ours to one that the client's code does not catch.
+    refusal
+        Raised in place of the first part.
+    length
+        How many bytes the body has, if that is known.
+    size
+        How many bytes were read.
+    """
+
+    def __init__(
+        self,
+        stream: Any,
+        translate: Explain = _unchanged,
+        *,
+        close: Callable[[], object] | None = None,
+    ) -> None:
+        self._stream = stream
+        self._close = close
+        self._parts: list[bytes] = []
+        self._translate = translate
+        self.ended: Callable[[Body, BaseException | None], object] | None = None
+        self.explain = _unchanged
+        self.as_raised = _unchanged
+        self.refusal: Exception | None = None
+        self.length: int | None = None
+        self.size = 0
+
+    def __iter__(self) -> Iterator[bytes]:
+        try:
+            # Without a local for a part: a traceback with locals would print what it echoes.
+            yield from map(self._kept, self._stream)
+            if self.ended is not None:
+                self.end()
+        except BaseException as error:
+            failure = self._failed(error)
+        else:
+            return
+        raise failure
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        try:
+            async for part in self._stream:
+                yield self._kept(part)
+            if self.ended is not None:
+                self.end()
+        except BaseException as error:
+            part = b""  # so that no traceback shows what it echoes
+            failure = self._failed(error)
+        else:
+            return
+        raise failure
+
+    def _kept(self, part: bytes) -> bytes:
+        if self.refusal is not None:
+            raise self.refusal
+        self.size += len(part)
+        if self.ended is not None:
+            self._parts.append(part)
+            if self.size > _MOST_KEPT_BYTES:
+                self._parts.clear()
+            # A client that knows the length sees the end when it has the last part.
+            if self.size == self.length:
+                self.end()
+        return part
+
+    @property
+    def kept(self) -> bytes | None:
+        """What was read of the body, or None if that is too large to be kept."""
+        return None if self.size > _MOST_KEPT_BYTES else b"".join(self._parts)
+
+    def end(self, error: BaseException | None = None) -> None:
+        """Call ``ended``, unless that was done before."""
+        ended = self.ended
+        self.ended = None
+        if ended is not None:
+            ended(self, error)
+            self._parts.clear()
+
+    def _failed(self, error: BaseException) -> BaseException:
+        error = self._translate(error)
+        self.end(error)
+        return self.as_raised(self.explain(error))
+
+    def close(self) -> None:
+        failure: BaseException | None = None
+        try:
+            try:
+                if self.ended is not None:
+                    self.leave()
+            finally:
+                (self._close or self._stream.close)()
+        except BaseException as error:
+            failure = self._failed(error)
+        self._forget()
+        if failure is not None:
+            raise failure
+
+    async def aclose(self) -> None:
+        failure: BaseException | None = None
+        try:
+            try:
+                if self.ended is not None:
+                    self.leave()
+            finally:
+                if self._close is not None:
+                    self._close()
+                else:
+                    await self._stream.aclose()
+        except BaseException as error:
+            failure = self._failed(error)
+        self._forget()
+        if failure is not None:
+            raise failure
+
+    def leave(self) -> None:
+        """Say that the caller reads no further, unless the body has ended."""
+        is_whole = self.size == self.length
+        self.end(None if is_whole else GeneratorExit())
+
+    def _forget(self) -> None:
+        """Forget the transports: a response must not keep the key of a dropped session alive."""
+        self._stream = httpx.ByteStream(b"")
+        self._close = None
+        self._translate = _unchanged
+        self.explain = _unchanged
+        self.as_raised = _unchanged

@@ -1,0 +1,129 @@
+"""`Call` and `Received`: what the transports know about a request and about its response.
+
+They are in the ``extensions`` of the request and of the response. httpx copies this dictionary to a
+request that follows a redirect, but not its values. So all requests of a call share one `Call`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from ...exchange.httpx_values import httpx
+
+if TYPE_CHECKING:
+    from ...cassettes import Recording
+    from ...readings.reading import Reading
+
+EXTENSION = "directmail_lab"
+"""The key of a request's `Call` and a response's `Received`: ``response.extensions[EXTENSION]``."""
+
+
+class Sent(Enum):
+    """What of a call was sent."""
+
+    NOTHING = "nothing"
+    REQUEST = "the request"
+    REDIRECTED = "the request, and the service redirected it"
+
+
+@dataclass(eq=False, repr=False, slots=True)
+class CallState:
+    """What has happened to a call. The transports write it.
+
+    Attributes
+    ----------
+    sent
+        What of it was sent.
+    is_ours
+        Whether the current request was for the origin of the base address, and came to the network.
+    attempt
+        How many responses the current request has had: more than one if it was sent again.
+    recorded
+        How many of these responses a cassette has.
+    number
+        The number of the last response in the recording of the session's mode, from 1; 0 if there
+        is none. An aborted request has a number, too.
+    reading
+        The reading of the last response that was sent or kept, as it was when its headers came.
+    before_sending
+        Called before the current request is sent if it is a write. If it raises an error, nothing
+        is sent.
+    """
+
+    sent: Sent = Sent.NOTHING
+    is_ours: bool = False
+    attempt: int = 0
+    recorded: int = 0
+    number: int = 0
+    reading: Reading | None = None
+    before_sending: Callable[[], None] | None = None
+
+
+@dataclass(eq=False, repr=False, slots=True)
+class Call:
+    """What the caller of a client wants: of a request, and of those that follow its redirects.
+
+    Attributes
+    ----------
+    wants_key
+        Whether the network transport adds the key.
+    is_foreign
+        Whether a client of another library makes the call (see `directmail_lab.sessions.clients`).
+    send
+        Sends the request instead of the session's connections, if such a client gives it.
+    reads_at_once
+        Whether its caller gets the response with its body.
+    cancelled
+        Once this event is set, the request is no longer sent.
+    state
+        What has happened to it.
+    """
+
+    wants_key: bool = False
+    is_foreign: bool = False
+    send: Callable[[httpx.Request], Any] | None = None
+    reads_at_once: bool = False
+    cancelled: threading.Event | None = None
+    state: CallState = field(default_factory=CallState)
+
+
+@dataclass(eq=False, repr=False, slots=True)
+class Received:
+    """Where a session keeps a response; empty for a response that no session received.
+
+    Attributes
+    ----------
+    recording
+        The recording that has the response.
+    number
+        Its number there, from 1.
+    is_page
+        Whether `pages` returned it. Then its only array of objects contains the records.
+    """
+
+    recording: Recording | None = None
+    number: int = 0
+    is_page: bool = False
+
+    @property
+    def reading(self) -> Reading | None:
+        """The response's reading. In a replay, it is made only on demand."""
+        return None if self.recording is None else self.recording.reading(self.number)
+
+
+def call_of(request: Any) -> Call:
+    """Return the `Call` of a request of httpx or httpx2."""
+    call: Call | None = request.extensions.get(EXTENSION)
+    if call is None:
+        call = Call()
+        request.extensions[EXTENSION] = call
+    return call
+
+
+def received_of(response: httpx.Response) -> Received:
+    """Return the `Received` of a response."""
+    return response.extensions.get(EXTENSION) or Received()

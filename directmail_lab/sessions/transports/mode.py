@@ -1,0 +1,299 @@
+"""The outermost transport: it replays a response or passes the request on, by the mode."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal
+
+from ...cassettes import Cassette, MemoryRecording, Played
+from ...errors import AddressError, NotConnectedError
+from ...exchange.httpx_values import httpx, httpx_error, httpx_response, is_write, request_value
+from ...exchange.values import NoResponse, Response
+from ...tracebacks import warn_caller
+from . import Transport
+from .extensions import EXTENSION, Received, call_of
+from .network import lost_response
+from .observer import USUAL_REASONS, Observer
+from .recording import CANCELLED
+from .writes import UNGUARDED, SentWrite, SentWrites, is_sent_again, sent_when
+
+ModeName = Literal["live", "record", "replay"]
+
+_LONGEST_PAUSE_S = 30.0
+"""The longest wait for one response in a replay with recorded latencies."""
+_LATE_S = 1.0
+"""How much longer a replay waits for its caller to cancel a request than the recording did."""
+
+
+class RefusingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
+    """Refuses all requests: in a replay, without a key, and after the session is closed."""
+
+    def __init__(self, reason: str) -> None:
+        self._reason = reason
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:  # noqa: ARG002
+        raise NotConnectedError(
+            self._reason,
+            "Sign in with login(), connect(base_url=…, api_key=…), or replay(…) a cassette.",
+        )
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        return self.handle_request(request)
+
+
+@dataclass(frozen=True, slots=True)
+class Mode:
+    """How a session responds to a request.
+
+    Attributes
+    ----------
+    name
+        The value of `Session.mode`.
+    inner
+        The transport for requests that the cassette has no response for.
+    recording
+        The recording that keeps the responses.
+    cassette
+        The cassette that replays or records; None if the session is live.
+    latency_factor
+        The factor of the recorded latencies that a replay waits: 0 for no wait, 1 as recorded.
+    """
+
+    name: ModeName
+    inner: Transport
+    recording: MemoryRecording
+    cassette: Cassette | None = None
+    latency_factor: float = 0.0
+
+    def __str__(self) -> str:
+        return self.name if self.cassette is None else f"{self.name} {self.cassette.name!r}"
+
+    def pause(self) -> None:
+        """Close the cassette, which writes its end line and releases its lock."""
+        if self.cassette is not None:
+            self.cassette.close()
+
+    def resume(self) -> None:
+        """Open the cassette again if it was closed."""
+        if self.cassette is not None:
+            self.cassette.resume()
+
+
+class ModeTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
+    """Responds as the session's ``mode`` says. `change` and `enter` replace the mode."""
+
+    def __init__(self, mode: Mode, observe: Observer, sent_writes: SentWrites) -> None:
+        self.mode = mode
+        self.sent_writes = sent_writes
+        self._observe = observe
+        self._lock = threading.RLock()
+
+    def change(self, open_mode: Callable[[], Mode]) -> tuple[Mode, Mode]:
+        """Enter the mode that ``open_mode`` returns. Return the previous mode and the new one."""
+        with self._lock:
+            previous = self.mode
+            try:
+                # Close the cassette first: the next mode may open the same one.
+                previous.pause()
+                mode = open_mode()
+            except BaseException:
+                previous.resume()
+                raise
+            self.enter(mode)
+            return previous, mode
+
+    def enter(self, mode: Mode) -> None:
+        """Replace the mode: close its cassette, and continue with the one of the new mode."""
+        with self._lock:
+            previous = self.mode
+            try:
+                if previous.cassette is not mode.cassette:
+                    previous.pause()
+            finally:  # even if the cassette cannot be closed, because the disk is full
+                mode.resume()
+                self.mode = mode
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        mode = self.mode
+        guard = self.sent_writes.guard(request, mode.recording, mode.cassette)
+        if mode.cassette is not None or guard is not UNGUARDED:
+            request.read()
+        played = _played_for(request, mode)
+        if not played:
+            with guard as earlier:
+                if earlier is None:
+                    return mode.inner.handle_request(request)
+            return self._kept(request, earlier, mode)
+        if mode.latency_factor:
+            time.sleep(_pause_s(mode, played[-1]))
+        return self._played(request, played, mode)
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        mode = self.mode
+        guard = self.sent_writes.guard(request, mode.recording, mode.cassette)
+        if mode.cassette is not None or guard is not UNGUARDED:
+            await request.aread()
+        played = _played_for(request, mode)
+        if not played:
+            with guard as earlier:
+                if earlier is None:
+                    return await mode.inner.handle_async_request(request)
+            return self._kept(request, earlier, mode)
+        if mode.latency_factor:
+            await asyncio.sleep(_pause_s(mode, played[-1]))
+        if played[-1].response.no_response is not None:
+            await _wait_for_cancel(_cancelled_in_s(request, played[-1], mode))
+        return self._played(request, played, mode)
+
+    def _played(self, request: httpx.Request, played: list[Played], mode: Mode) -> httpx.Response:
+        """Keep each attempt, and return the response to the last one.
+
+        If no response came to it, raise the client's error for that.
+        """
+        cassette = mode.cassette
+        assert cassette is not None
+        call = call_of(request)
+        state = call.state
+        for each in played:
+            state.attempt += 1
+            state.number = mode.recording.add_played(cassette, each, attempt=state.attempt)
+            received = Received(mode.recording, state.number)
+            if self._observe.listeners:
+                self._observe.tell(received)
+        if cassette.records and is_write(request):
+            self.sent_writes.add_played(request, mode.recording, cassette)
+        stored = each.response
+        if stored.no_response is not None:
+            raise _failure_of(stored.no_response, stored.reason, request)
+        response = httpx_response(stored, is_read=call.reads_at_once)
+        response.extensions[EXTENSION] = received
+        if stored.reason not in USUAL_REASONS:
+            self._observe.hide_reason(response)
+        if stored.incomplete:
+            response.stream = _cut_body(request, each, mode)
+        return response
+
+    def _kept(self, request: httpx.Request, earlier: SentWrite, mode: Mode) -> httpx.Response:
+        """Return the response of an earlier write, with a warning that nothing was sent."""
+        interaction = earlier.interaction()
+        recording = earlier.recording()
+        assert interaction is not None
+        assert recording is not None
+        response = httpx_response(interaction.response)
+        self._observe(
+            mode.recording,
+            request,
+            response,
+            at=math.nan if earlier.at is None else earlier.at.timestamp(),
+            elapsed_s=interaction.elapsed_s,
+            source="kept",
+            cassette=recording.reading(earlier.number).cassette,
+            body=interaction.response.body,
+        )
+        when = sent_when(earlier) + (", and failed" if earlier.fails else "")
+        warn_caller(
+            f"Nothing was sent: this {request.method} was sent before, {when}. Its response is "
+            "returned; interactions() lists it with the source 'kept'."
+        )
+        return response
+
+
+class _CutBody(httpx.SyncByteStream, httpx.AsyncByteStream):
+    """A recorded body that broke off, or that its reader left: what was read of it.
+
+    ``at_end`` is called if a reader comes to the end, and may raise the error.
+    """
+
+    def __init__(
+        self, body: bytes, at_end: Callable[[], object], cancelled_in_s: float = 0.0
+    ) -> None:
+        self._body = body
+        self._at_end = at_end
+        self._cancelled_in_s = cancelled_in_s
+
+    def __iter__(self) -> Iterator[bytes]:
+        yield self._body
+        self._at_end()
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        yield self._body
+        await _wait_for_cancel(self._cancelled_in_s)
+        self._at_end()
+
+
+def _cut_body(request: httpx.Request, played: Played, mode: Mode) -> _CutBody:
+    stored = played.response
+    kind = stored.broke_off
+    if kind is None:
+        assert mode.cassette is not None
+        return _CutBody(stored.body, partial(mode.cassette.note_end, played))
+    failure = _failure_of(kind, _text_of(stored), request)
+
+    def fail() -> None:
+        raise failure
+
+    return _CutBody(stored.body, fail, _cancelled_in_s(request, played, mode))
+
+
+def _failure_of(kind: NoResponse, text: str, request: httpx.Request) -> Exception:
+    failure = httpx_error(kind, text, request)
+    return lost_response(request, failure) or failure
+
+
+def _text_of(stored: Response) -> str:
+    """Return the text of the error that ended a response."""
+    return stored.incomplete.partition(": ")[2] or stored.reason
+
+
+def _played_for(request: httpx.Request, mode: Mode) -> list[Played]:
+    """Return the responses that the cassette plays for a request; none if it must be sent."""
+    call = call_of(request)
+    if request.url.userinfo and call.send is None:
+        raise AddressError(
+            "The address contains a user name or password before its host, where httpx would "
+            "print it.",
+            "Leave it out: the session adds the key by itself.",
+        )
+    state = call.state
+    state.attempt = 0
+    state.recorded = 0
+    cassette = mode.cassette
+    if cassette is None or (cassette.records and is_sent_again(request)):
+        return []
+    if cassette.updates:  # then it replays nothing
+        cassette.refuse_if_full()
+        return []
+    return cassette.play(request_value(request))
+
+
+def _cancelled_in_s(request: httpx.Request, played: Played, mode: Mode) -> float:
+    """Return after how many seconds a test cancelled the request, as ``asyncio.timeout`` does.
+
+    The result is 0 if none did. A write of a session's own client is different: its outcome is
+    unknown, which a replay says.
+    """
+    found = CANCELLED.fullmatch(_text_of(played.response))
+    if found is None or (is_write(request) and not call_of(request).is_foreign):
+        return 0.0
+    if found[1] is not None:
+        return float(found[1])
+    assert mode.cassette is not None
+    return mode.cassette.interaction_of(played).elapsed_s or 0.0
+
+
+async def _wait_for_cancel(cancelled_in_s: float) -> None:
+    """Wait until the caller cancels the request again; not much longer than it once took."""
+    if cancelled_in_s:
+        await asyncio.sleep(min(cancelled_in_s + _LATE_S, _LONGEST_PAUSE_S))
+
+
+def _pause_s(mode: Mode, played: Played) -> float:
+    assert mode.cassette is not None
+    elapsed_s = mode.cassette.interaction_of(played).elapsed_s or 0.0
+    return min(mode.latency_factor * elapsed_s, _LONGEST_PAUSE_S)

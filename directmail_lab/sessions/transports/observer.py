@@ -1,0 +1,108 @@
+"""`Observer`: makes the reading of each response."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Any
+
+from ...cassettes import MemoryRecording, RawInteraction
+from ...display import CONTROLS
+from ...exchange.httpx_values import body_of, httpx
+from ...exchange.operations import below
+from ...readings.reading import Reading, raw_values
+from ...redaction import Redactor
+from .extensions import EXTENSION, Received, call_of
+
+_log = logging.getLogger(__name__)
+
+USUAL_REASONS = frozenset({"", *(status.phrase for status in HTTPStatus)})
+
+
+@dataclass(frozen=True, slots=True)
+class Observer:
+    """Makes the `Reading` of each response, and adds both to a recording and to the response.
+
+    Attributes
+    ----------
+    prefix
+        The path of the base address. A reading's path is relative to it.
+    redactor
+        Removes the key.
+    listeners
+        Functions that are called with each reading.
+    """
+
+    prefix: str = ""
+    redactor: Redactor = field(default_factory=Redactor)
+    listeners: dict[object, Callable[[Reading], None]] = field(default_factory=dict)
+
+    def __call__(
+        self,
+        recording: MemoryRecording,
+        request: httpx.Request,
+        response: httpx.Response,
+        *,
+        at: float,
+        elapsed_s: float | None,
+        body: bytes | None = None,
+        is_told: bool = True,
+        **about: Any,
+    ) -> Received:
+        """Add a response to a recording, and return its `Received`.
+
+        ``body`` is None if it was not read yet; see `MemoryRecording.add_body`. ``about`` are other
+        fields of the reading. Without ``is_told``, the listeners wait for `tell`.
+        """
+        self._hide_key(response)
+        state = call_of(request).state
+        state.attempt += 1
+        url = request.url
+        headers = response.headers.raw
+        reading = Reading(
+            at,
+            request.method,
+            below(url.raw_path.decode("ascii"), self.prefix),
+            response.status_code,
+            raw_values(headers),
+            elapsed_s,
+            attempt=state.attempt,
+            elsewhere="" if state.is_ours else recording.elsewhere(str(url)),
+            **about,
+        ).redacted(self.redactor)
+        state.reading = reading
+        sent = body_of(request) or b""
+        reason = response.reason_phrase
+        exchange = RawInteraction(url, request.headers.raw, sent, headers, reason, body)
+        state.number = recording.add(reading, exchange)
+        received = Received(recording, state.number)
+        response.extensions[EXTENSION] = received
+        if is_told:
+            self.tell(received)
+        return received
+
+    def tell(self, received: Received) -> None:
+        """Call the listeners with the reading of a response."""
+        for listener in list(self.listeners.values()):
+            try:
+                reading = received.reading
+                if reading is not None:
+                    listener(reading)
+            except Exception:  # a callback must not cost the caller a good response
+                _log.exception("An on_reading callback failed")
+
+    def hide_reason(self, response: httpx.Response) -> None:
+        """Remove the key and control characters from an unusual reason phrase."""
+        shown = CONTROLS.sub(" ", self.redactor.text(response.reason_phrase))
+        response.extensions["reason_phrase"] = shown.encode("ascii", "replace")
+
+    def _hide_key(self, response: httpx.Response) -> None:
+        """Remove the key from the reason phrase and the cookies."""
+        if response.reason_phrase not in USUAL_REASONS:
+            self.hide_reason(response)
+        if "set-cookie" in response.headers:
+            cookies = "\n".join(response.headers.get_list("set-cookie"))
+            if self.redactor.text(cookies) != cookies:
+                del response.headers["set-cookie"]

@@ -1,0 +1,289 @@
+"""The transport that keeps every response, and records it if there is a cassette."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from ...cassettes import Begun, Cassette, MemoryRecording
+from ...errors import CassetteError, DirectMailLabError
+from ...exchange.bodies import MAX_UNPACKED_BYTES, missing_body, unpack
+from ...exchange.httpx_values import httpx, is_write, kind_of_failure, request_value
+from ...exchange.values import (
+    LEFT,
+    Interaction,
+    NoResponse,
+    Request,
+    Response,
+    text_headers,
+)
+from . import Transport
+from .body import Body
+from .extensions import Sent, call_of
+from .network import NOT_SENT
+from .observer import Observer
+
+# A handler of a signal may raise any error while a response is awaited. A test's own failures, such
+# as pytest's, say nothing about a response.
+_ENDS = (Exception, KeyboardInterrupt, SystemExit, asyncio.CancelledError)
+
+_BODILESS = (204, 304)
+
+CANCELLED = re.compile(r"CancelledError(?: after (\d+\.\d+) s)?")
+"""The text of a response whose caller cancelled the request."""
+
+
+@dataclass(eq=False, repr=False)
+class RecordingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
+    """Sends a request once, keeps the response, and records it if there is a ``cassette``.
+
+    ``clock`` returns seconds since the Unix epoch. Latencies are differences of ``timer``, in
+    seconds.
+    """
+
+    inner: Transport
+    observe: Observer
+    recording: MemoryRecording
+    cassette: Cassette | None = None
+    _: KW_ONLY
+    clock: Callable[[], float] = time.time
+    timer: Callable[[], float] = time.perf_counter
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        exchange = _Exchange(self, request)
+        try:
+            response = self.inner.handle_request(request)
+        except _ENDS as error:
+            exchange.failed(error)
+            raise
+        return exchange.received(response)
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        exchange = _Exchange(self, request)
+        try:
+            response = await self.inner.handle_async_request(request)
+        except _ENDS as error:
+            exchange.failed(error)
+            raise
+        return exchange.received(response)
+
+
+class _Exchange:
+    """A request on its way, from its start to the end of its response.
+
+    It begins when it is made. It ends in `failed` if no response comes, else in `_ended`.
+    """
+
+    def __init__(self, transport: RecordingTransport, request: httpx.Request) -> None:
+        self._transport = transport
+        self._request = request
+        self._started = transport.timer()
+        self._begun: Begun | None = None
+        self._state = call_of(request).state
+        self._sent: Request | None = None
+        # For a write, the network calls it.
+        self._state.before_sending = None if transport.cassette is None else self._begin
+
+    def _begin(self) -> None:
+        """Record a write before it is sent: a kill must not let a later run send it again."""
+        cassette = self._transport.cassette
+        assert cassette is not None, "only then it is called"
+        at = datetime.fromtimestamp(self._transport.clock(), UTC)
+        self._sent = request_value(self._request)
+        self._begun = cassette.begin(self._sent, at, attempt=self._state.recorded + 1)
+
+    def _time(self) -> None:
+        """Note when the response came."""
+        self._elapsed_s = round(self._transport.timer() - self._started, 6)
+        self._at = self._transport.clock()
+
+    # -- a response came -------------------------------------------------------------------------
+
+    def received(self, response: httpx.Response) -> httpx.Response:
+        """Return the response with a body that is kept, and recorded, as its caller reads it."""
+        self._state.before_sending = None  # which refers to this exchange, and that to the request
+        self._time()
+        transport = self._transport
+        is_recorded = transport.cassette is not None
+        self._observed = transport.observe(
+            transport.recording,
+            self._request,
+            response,
+            at=self._at,
+            elapsed_s=self._elapsed_s,
+            is_told=not is_recorded,
+        )
+        # Not the response itself, whose body refers to this exchange.
+        self._status = response.status_code
+        self._reason = response.reason_phrase
+        self._headers = response.headers.raw if is_recorded else []
+        stream = response.stream
+        body = stream if isinstance(stream, Body) else Body(stream)
+        body.length = self._length(response)
+        body.ended = self._ended
+        self._coding = response.headers.get("content-encoding", "")
+        if "," in self._coding:  # httpx would expand 893 bytes to 8 GB
+            body.refusal = httpx.DecodingError("compressed more than once", request=self._request)
+        response.stream = body
+        if body.length == 0:
+            body.end()
+        return response
+
+    def _length(self, response: httpx.Response) -> int | None:
+        if self._request.method == "HEAD" or response.status_code in _BODILESS:
+            return 0
+        length = response.headers.get("content-length", "")
+        return int(length) if length.isdecimal() else None
+
+    def _ended(self, body: Body, error: BaseException | None) -> None:
+        """Keep the body, and record the response, before the caller sees its end.
+
+        A session that only sends keeps no part of a body that its caller left.
+        """
+        transport = self._transport
+        cassette = transport.cassette
+        if cassette is None and isinstance(error, GeneratorExit):
+            return
+        plain = body.kept
+        if plain is None:
+            plain = missing_body(body.size)
+        elif self._coding:
+            plain = _decoded(plain, self._coding)
+        incomplete = ""
+        changes: dict[str, Any] = {}
+        if error is not None:
+            incomplete = self._why_incomplete(error)
+            changes["is_cut_short"] = True
+            changes["is_aborted"] = not isinstance(error, Exception)
+        try:
+            if cassette is not None:
+                changes |= self._write(self._response(plain, incomplete), cassette)
+        except CassetteError as failure:
+            if error is None or isinstance(error, GeneratorExit):
+                failure.add_note(
+                    f"The service had responded with {self._status} to the "
+                    f"{self._request.method}: the request was carried out, and only its recording "
+                    "failed. interactions() has the response."
+                )
+                raise
+            error.add_note(f"This could not be recorded: {failure}")
+        except KeyboardInterrupt:  # redacting a long body takes a while
+            assert cassette is not None, "nothing else takes long here"
+            self._write(self._response(missing_body(body.size), incomplete), cassette)
+            raise
+        finally:  # the session keeps the response even if it was not recorded
+            number = self._observed.number
+            transport.recording.add_body(number, plain, **changes)
+            if cassette is not None:
+                transport.observe.tell(self._observed)
+
+    def _response(self, body: bytes, incomplete: str) -> Response:
+        """Return the response as the cassette keeps it."""
+        headers = text_headers(self._headers)
+        return Response(self._status, self._reason, headers, body, incomplete=incomplete)
+
+    def _why_incomplete(self, error: BaseException) -> str:
+        """Return what `Response.incomplete` is for a body that ended with an error."""
+        if isinstance(error, GeneratorExit):
+            return LEFT
+        kind: NoResponse = kind_of_failure(error) or "read_error"
+        text = _text_of(error)
+        if CANCELLED.fullmatch(text):  # for a replay, which waits as long for its caller
+            text = f"{text} after {self._transport.timer() - self._started:.3f} s"
+        return f"{kind}: {text}"
+
+    # -- no response came ------------------------------------------------------------------------
+
+    def failed(self, error: BaseException) -> None:
+        """Keep a request that was sent, although its caller gets no response."""
+        call = call_of(self._request)
+        self._state.before_sending = None
+        is_failure = isinstance(error, httpx.TransportError)
+        if self._state.sent is Sent.NOTHING or isinstance(error, DirectMailLabError):
+            return  # it was not sent
+        if isinstance(error, Exception) and not is_failure and call.send is not None:
+            return  # a bug of another client, which may have sent nothing
+        self._time()
+        about: dict[str, Any] = {}
+        transport = self._transport
+        cassette = transport.cassette
+        no_response = self._no_response(error)
+        if cassette is not None and no_response is not None:
+            try:
+                about = self._write(no_response, cassette)
+            except CassetteError as failure:
+                error.add_note(f"This could not be recorded: {failure}")
+        elif cassette is not None and self._begun is not None:
+            cassette.drop(self._begun)  # no connection was made
+        if not is_failure:
+            about |= {"is_cut_short": True, "is_aborted": True}
+        elif no_response is not None:
+            about["no_response"] = no_response.no_response
+        else:
+            return
+        transport.observe(
+            transport.recording,
+            self._request,
+            httpx.Response(0),
+            at=self._at,
+            elapsed_s=self._elapsed_s,
+            body=b"",
+            **about,
+        )
+
+    def _no_response(self, error: BaseException) -> Response | None:
+        """Return the response to keep for one that did not come, or None to keep nothing.
+
+        A write that was sent is always kept, since it may have been carried out. A read is kept
+        only if a cassette asks for failures.
+        """
+        cassette = self._transport.cassette
+        records_failures = cassette is not None and cassette.records_failures
+        kind = kind_of_failure(error)
+        is_sent_write = is_write(self._request) and not isinstance(error, NOT_SENT)
+        if kind is None and (is_sent_write or not isinstance(error, Exception)):
+            kind = "read_error"  # interrupted or cancelled
+        if kind is None or not (is_sent_write or records_failures):
+            return None
+        return Response(0, _text_of(error), no_response=kind)
+
+    # -- both ------------------------------------------------------------------------------------
+
+    def _write(self, response: Response, cassette: Cassette) -> dict[str, Any]:
+        """Record an interaction; return what a reading says about that."""
+        attempt = self._state.recorded + 1
+        sent = self._sent or request_value(self._request)
+        at = datetime.fromtimestamp(self._at, UTC)
+        interaction = Interaction(sent, response, at, self._elapsed_s, attempt)
+        written = cassette.record(interaction, self._begun)
+        if written is None:
+            return {}
+        self._state.recorded = attempt  # what before_record leaves out does not count
+        return {
+            "source": "recorded",
+            "cassette": cassette.name,
+            "cassette_number": written.number,
+            "no_response": response.no_response,
+        }
+
+
+def _decoded(body: bytes, coding: str) -> bytes:
+    """Return a body decompressed, or a placeholder if that is not possible, or it is too large."""
+    try:
+        plain = unpack(body, coding)
+    except ValueError:
+        return missing_body(len(body))
+    # If the body is not compressed as its header says, httpx raises an error for the caller.
+    is_wrong = bool(body) and plain is body
+    if is_wrong or len(plain) > MAX_UNPACKED_BYTES:
+        return missing_body(len(body))
+    return plain
+
+
+def _text_of(error: BaseException) -> str:
+    return str(error) if isinstance(error, httpx.TransportError) else type(error).__name__

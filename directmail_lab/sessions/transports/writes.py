@@ -1,0 +1,360 @@
+"""The writes that this process has sent, so that none is sent again from another cell unasked.
+
+What one execution of a cell sends twice, such as a loop, is sent twice. A script, a module or a
+test has no cells: all that it sends belongs to one execution.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import ContextVar
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from ...cassettes import Cassette, MemoryRecording, Recording
+from ...cassettes.matching import Matching
+from ...display import utc_time
+from ...errors import AlreadySentError, WriteRefusedError
+from ...exchange.bodies import MAX_UNPACKED_BYTES, shown_missing
+from ...exchange.httpx_values import body_of, httpx, is_write, request_value
+from ...exchange.values import Interaction, Response, fails
+from ...settings import origin_of, stand_ins
+from .extensions import Sent, call_of
+from .network import NOT_SENT
+
+IF_SENT = "if_sent"
+"""The key of the choice in a request's ``extensions``; `Session.request` has it as a parameter."""
+
+UNGUARDED = nullcontext()
+"""The block for a request that may be sent again."""
+
+_DEFAULT = Matching()
+
+
+# -- executions of cells ---------------------------------------------------------------------------
+
+
+@dataclass(eq=False, slots=True)
+class Execution:
+    """One execution of a cell, or one message to a widget.
+
+    Attributes
+    ----------
+    is_cell
+        Whether it is one of a cell.
+    cell
+        The number that the notebook shows, 5 for ``[5]``. It is known once the cell sends a write.
+    """
+
+    is_cell: bool = False
+    cell: int | None = None
+
+
+class _Cells:
+    """Follows IPython's shell: each of its executions gets an `Execution`.
+
+    Tasks inherit it from the cell that creates them. A thread belongs to the cell that was started
+    last.
+    """
+
+    def __init__(self) -> None:
+        self._shell: Any = None
+        self._running: ContextVar[Execution] = ContextVar("running")
+        self._without_shell = Execution()
+        self._latest = self._without_shell
+
+    def current(self) -> Execution:
+        ipython: Any = sys.modules.get("IPython")
+        shell = ipython and ipython.get_ipython()
+        if shell is None:
+            return self._without_shell
+        if shell is not self._shell:
+            self._shell = shell
+            self._latest = Execution(is_cell=True)
+            self._running = ContextVar("running")
+            # A message to a widget has only the first one.
+            shell.events.register("pre_execute", lambda: self._running.set(Execution()))
+            shell.events.register("pre_run_cell", self._begin_cell)
+        here = self._running.get(self._latest)
+        if here.is_cell and here.cell is None:
+            # Some versions of IPython count the running cell already, and some do not.
+            here.cell = len(shell.user_ns["In"]) - 1
+        return here
+
+    def _begin_cell(self, _: object) -> None:
+        self._latest = self._running.get(self._latest)
+        self._latest.is_cell = True
+
+
+_cells = _Cells()
+
+
+# -- writes ----------------------------------------------------------------------------------------
+
+
+@dataclass(eq=False, slots=True)
+class SentWrite:
+    """A write that was sent, and that may have been carried out.
+
+    Attributes
+    ----------
+    at
+        When its response came, or when it was sent; None if a cassette does not say.
+    status
+        The status of its response; 0 if none came, or none has come yet.
+    execution
+        What sent it; None if it was an earlier run, of which a cassette knows.
+    recording, number
+        What has its response. It is not kept for this: it may be gone.
+    """
+
+    at: datetime | None
+    status: int = 0
+    execution: Execution | None = None
+    recording: Callable[[], Recording | None] = lambda: None
+    number: int = 0
+
+    def answered(self, recording: Recording, number: int) -> None:
+        """Note the response, which a recording keeps."""
+        reading = recording.reading(number)
+        self.at = None if math.isnan(reading.at) else utc_time(reading.at)
+        self.status = reading.status
+        self.recording = weakref.ref(recording)
+        self.number = number
+
+    @property
+    def fails(self) -> bool:
+        """Whether its response is a failure, as `values.fails` says, or is not known here."""
+        recording = self.recording()
+        if recording is None or recording.reading(self.number).is_cut_short:
+            return True
+        return fails(Response(self.status))
+
+    def interaction(self) -> Interaction | None:
+        """Return the whole interaction; None if there is no response, or not all of it."""
+        recording = self.recording()
+        if not (self.status and recording is not None and recording.has_bodies(self.number)):
+            return None
+        found = recording.interaction(self.number)
+        if recording.reading(self.number).is_cut_short or shown_missing(found.response.body):
+            return None
+        return found
+
+
+class SentWrites:
+    """The writes that this process has sent for one account. Any thread may use it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._sent: dict[int, list[SentWrite]] = {}
+
+    def before(self, request: httpx.Request, cassette: Cassette | None) -> list[SentWrite]:
+        """Return when a write was sent before: by an earlier run, or by this process."""
+        return self._before(request, cassette, _keys_of(request, cassette))
+
+    def _before(
+        self, request: httpx.Request, cassette: Cassette | None, keys: list[int]
+    ) -> list[SentWrite]:
+        here = _cells.current()
+        found: dict[object, SentWrite] = {}
+        if cassette is not None:
+            runs = [_answered(*each) for each in cassette.sent_before(request_value(request))]
+            found = {(each.at, each.status): each for each in runs}
+        for key in keys:
+            for each in self._sent.get(key, ()):
+                # What this process has recorded is in both, once a later run has begun. It then
+                # belongs to an earlier run if this execution sent it, or else to its cell.
+                if each.execution is not here or (each.at, each.status) not in found:
+                    found[each.at, each.status] = each
+        return list(found.values())
+
+    def guard(
+        self, request: httpx.Request, recording: MemoryRecording, cassette: Cassette | None
+    ) -> AbstractContextManager[SentWrite | None]:
+        """Return the block in which a request is sent: see `_sending`; `UNGUARDED` for most.
+
+        A write is compared with others, for which its body is read. A live session sends a large
+        body, or one of unknown size, as it reads it.
+        """
+        sends = cassette is None or cassette.records
+        if not (sends and is_write(request)) or call_of(request).state.sent is Sent.REDIRECTED:
+            return UNGUARDED
+        size = request.headers.get("content-length", "")
+        is_small = size.isdecimal() and int(size) <= MAX_UNPACKED_BYTES
+        if cassette is None and not is_small and body_of(request) is None:
+            return UNGUARDED
+        return self._sending(request, recording, cassette)
+
+    @contextmanager
+    def _sending(
+        self, request: httpx.Request, recording: MemoryRecording, cassette: Cassette | None
+    ) -> Iterator[SentWrite | None]:
+        """Note a write that is sent within this block.
+
+        The block gets an earlier write if it must return the response of that one, and send
+        nothing.
+
+        Raises
+        ------
+        AlreadySentError
+            The write was sent before, and the caller does not want it to be sent again.
+        """
+        write = SentWrite(datetime.now(UTC), execution=_cells.current())
+        keys = _keys_of(request, cassette)
+        with self._lock:
+            kept = self._kept(request, recording, cassette, keys)
+            if kept is None:
+                self._add(write, keys)
+        if kept is not None:
+            yield kept
+            return
+        state = call_of(request).state
+        state.number = 0
+        may_be_done = True
+        try:
+            yield None
+        except BaseException as error:
+            is_refused = isinstance(error, (*NOT_SENT, WriteRefusedError))
+            may_be_done = state.sent is not Sent.NOTHING and not is_refused
+            raise
+        finally:
+            if state.number:
+                write.answered(recording, state.number)
+            if not may_be_done or 400 <= write.status < 500:
+                with self._lock:
+                    for key in keys:
+                        self._sent[key].remove(write)
+
+    def add_played(
+        self, request: httpx.Request, recording: MemoryRecording, cassette: Cassette
+    ) -> None:
+        """Note a write of an earlier run whose response was replayed, and will not be again."""
+        write = _answered(recording, call_of(request).state.number, _cells.current())
+        keys = _keys_of(request, cassette)
+        with self._lock:
+            self._add(write, keys)
+
+    def _add(self, write: SentWrite, keys: list[int]) -> None:
+        for key in keys:
+            self._sent.setdefault(key, []).append(write)
+
+    def _kept(
+        self,
+        request: httpx.Request,
+        recording: MemoryRecording,
+        cassette: Cassette | None,
+        keys: list[int],
+    ) -> SentWrite | None:
+        """Return the earlier write whose response the caller wants, or None to send this one."""
+        keeps = request.extensions.get(IF_SENT) == "keep"
+        if is_sent_again(request) or not (cassette is None or cassette.knows_repeats(keeps)):
+            return None
+        earlier = self._before(request, cassette, keys)
+        if not keeps:
+            if origin_of(request.url) in stand_ins():
+                return None
+            earlier = [each for each in earlier if each.execution is not _cells.current()]
+        if not earlier:
+            return None
+        write = that_counts(earlier)
+        if not keeps or write.interaction() is None:
+            raise _already_sent(request, write, recording, cassette)
+        return write
+
+
+def that_counts(earlier: Sequence[SentWrite]) -> SentWrite:
+    """Return the write whose response counts: the last success, as in a replay, or the last one."""
+    successes = [each for each in earlier if not each.fails]
+    return (successes or earlier)[-1]
+
+
+_by_account: dict[bytes, SentWrites] = {}
+
+
+def sent_writes(account: bytes) -> SentWrites:
+    """Return the writes that this process has sent for an account: see `ApiKey.account`."""
+    return _by_account.setdefault(account, SentWrites())
+
+
+def _keys_of(request: httpx.Request, cassette: Cassette | None) -> list[int]:
+    """Return what equal writes have in common: by the rules of the cassette, and by the usual ones.
+
+    A write that was sent live is known in a later recording with other rules.
+    """
+    rules = [_DEFAULT] if cassette is None else [cassette.matching, _DEFAULT]
+    value = request_value(request)
+    return list(dict.fromkeys(hash(each.form(value)) for each in rules))
+
+
+def _answered(recording: Recording, number: int, execution: Execution | None = None) -> SentWrite:
+    write = SentWrite(None, execution=execution)
+    write.answered(recording, number)
+    return write
+
+
+def is_sent_again(request: httpx.Request) -> bool:
+    """Return whether the caller wants a write to be sent, even if it was sent before."""
+    return request.extensions.get(IF_SENT) == "send" and is_write(request)
+
+
+def sent_when(write: SentWrite) -> str:
+    """Return when a write was sent, and its outcome: ``on 21 November 2026 at 04:00 UTC (201)``."""
+    when = f"on {write.at.day} {write.at:%B %Y} at {write.at:%H:%M} UTC" if write.at else "once"
+    return f"{when} ({write.status or 'no response came'})"
+
+
+def _already_sent(
+    request: httpx.Request,
+    write: SentWrite,
+    recording: MemoryRecording,
+    cassette: Cassette | None,
+) -> AlreadySentError:
+    path = recording.redactor.text(recording.path_of(request_value(request)))
+    file = write.recording()
+    name = ""
+    where = "in this kernel"
+    if write.execution is None and file is not None:
+        name = file.name
+        where = f"interaction {write.number} of cassette {name!r}"
+    cell = None if write.execution is None else write.execution.cell
+    if cell is not None:
+        where = f"by cell [{cell}]"
+    return AlreadySentError(
+        f"{request.method} {path} was sent before, {sent_when(write)}, {where}. It was not sent "
+        "again.",
+        _advice(request, write, cassette),
+        cassette=name,
+        cell=cell,
+        number=write.number,
+        status=write.status,
+        sent_at=write.at,
+    )
+
+
+def _advice(request: httpx.Request, write: SentWrite, cassette: Cassette | None) -> str:
+    if call_of(request).is_foreign:
+        name = "…" if cassette is None else repr(cassette.name)
+        again = f'To send it again, put the call into `with record({name}, record_mode="all"):`.'
+        return again if write.status else f"Find out whether it was carried out. {again}"
+    option = 'if_sent="{}"'
+    if IF_SENT not in request.extensions:
+        option = 'extensions={{"if_sent": "{}"}}'
+    again = f"To send it again: {option.format('send')}."
+    if not write.status:
+        return f"Find out whether it was carried out. {again}"
+    if request.extensions.get(IF_SENT) == "keep":
+        return f"Its whole response is not known here. {again}"
+    keep = option.format("keep")
+    advice = f"To get its response back, and send only what was never sent: {keep}. {again}"
+    if write.execution is None:
+        advice += (
+            " It may be another one: of another account, or different only in what redaction, "
+            "ignore or match_on leave out."
+        )
+    return advice

@@ -1,0 +1,1 @@
+"""Handing recordings and notebooks on: audit, zip and pages."""
