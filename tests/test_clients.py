@@ -20,11 +20,11 @@ import httpx2
 import pytest
 import requests
 from client_service import KEY, ClientService
+from directmail_lab.pytest_plugin.patched import patched
 from key_search import traces
 
 from directmail_lab.cassettes import read_cassette
 from directmail_lab.errors import DirectMailLabError, NotRecordedError, WriteRefusedError
-from directmail_lab.pytest_plugin.patched import patched
 from directmail_lab.sessions import clients
 from directmail_lab.sessions.session import Session
 from directmail_lab.settings import NO_ADDRESS

@@ -26,13 +26,13 @@ import requests
 import urllib3
 from cassette_samples import BASE_URL, theirs, typed
 from client_service import ClientService
+from directmail_lab.pytest_plugin.patched import patched
 from every_client import AWS_ID, AWS_SECRET, CLIENTS, Asked, Got, unpacked
 from key_search import traces
 
 from directmail_lab.cassettes import FileRecording, read_cassette
 from directmail_lab.errors import DirectMailLabError, NotRecordedError, WriteRefusedError
 from directmail_lab.exchange.values import Request, Response, header
-from directmail_lab.pytest_plugin.patched import patched
 from directmail_lab.sessions.session import Session
 from directmail_lab.settings import NO_ADDRESS
 

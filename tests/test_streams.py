@@ -21,11 +21,11 @@ import pytest
 import requests
 import urllib3
 from client_service import ClientService
+from directmail_lab.pytest_plugin.patched import patched
 
 from directmail_lab.cassettes import Cassette, read_cassette
 from directmail_lab.errors import CassetteError
 from directmail_lab.exchange.values import LEFT
-from directmail_lab.pytest_plugin.patched import patched
 from directmail_lab.questions.interactions import interactions
 from directmail_lab.sessions.session import Session
 from directmail_lab.settings import NO_ADDRESS

@@ -15,6 +15,7 @@ from typing import Any
 import every_client
 import pytest
 from cassette_samples import answered, post, recorded
+from directmail_lab.pytest_plugin.patched import patched
 from faulty_service import FaultyService
 from IPython.core.interactiveshell import InteractiveShell
 from jupyter_client.manager import start_new_kernel
@@ -24,7 +25,6 @@ from directmail_lab import settings
 from directmail_lab.cassettes import read_cassette
 from directmail_lab.errors import AlreadySentError
 from directmail_lab.exchange.values import Interaction
-from directmail_lab.pytest_plugin.patched import patched
 
 GUIDE = (Path(__file__).parent.parent / "notebooks" / "writes.md").read_text(encoding="utf-8")
 LETTERS = "POST /v1/letters"

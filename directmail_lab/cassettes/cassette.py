@@ -32,19 +32,15 @@ from ..redaction import Redactor
 from ..settings import is_loopback, origin_of
 from ..tracebacks import warn_caller
 from .convert import notice_of_contents
-from .earlier_runs import unfinished_files
 from .files import FileRecording, read_cassette
 from .library import cassette_name, find_cassette, new_cassette_path
 from .matching import Matching
 from .player import Attempts, Player
-from .recorder import Begun, Ending, Recorder, Written, open_recorder
+from .recorder import Begun, Ending, Recorder, Written
 from .users import User, differing, recorded_user, shows_user, user_in
 
 BeforeRecord = Callable[[Interaction], Interaction | None]
 """Takes an interaction and returns the one to record, or None to record none."""
-
-# The cassettes next to which an unfinished recording was found, and the user told so.
-_noticed: set[Path] = set()
 
 _last_opened: weakref.WeakValueDictionary[Path, Cassette] = weakref.WeakValueDictionary()
 """For each file, the cassette that this process opened last to record to it.
@@ -192,7 +188,7 @@ class Cassette:
         self._aside = aside and record_mode == "all"
         if self.records:
             self._recorder = self._open_recorder()
-            self._recording = self._recorder.earlier.recording
+            self._recording = self._recorder.recording
             if self.updates and not self._aside:
                 self._refuse_other_address(base_url)
         else:
@@ -271,10 +267,9 @@ class Cassette:
             return []
         if self.on_played is not None:
             self.on_played(request)
-        like = self._matching.like
         played = []
         for index in call[-1:] if is_played else call:
-            response = self._recording.response(index + 1, request.method, like=like)
+            response = self._recording.decoded(index + 1).response
             played.append(Played(index + 1, request, response))
         if isinstance(response.body, MissingBody):
             failure = player.missing_body(request, response.body)
@@ -539,7 +534,7 @@ class Cassette:
         """Raise `CassetteError` if the recording is of another place than the session."""
         recording = self._recording
         if recording.is_third_party:
-            origins = {uri for (_, uri), *_ in recording.addresses()}
+            origins = {each.request.uri for each in recording.interactions}
             is_same = _place(base_url, "") in {_place(uri, "") for uri in origins}
         else:
             is_same = _place(base_url) in set(map(_place, recording.base_urls))
@@ -555,7 +550,7 @@ class Cassette:
 
     def _open_recorder(self) -> Recorder:
         _last_opened[self.path] = self
-        recorder = open_recorder(
+        recorder = Recorder(
             self.path,
             redactor=self._redactor,
             metadata=self._metadata,
@@ -566,14 +561,6 @@ class Cassette:
         )
         # So the recording is also closed when the kernel ends, or the cassette is dropped.
         weakref.finalize(self, _close_quietly, recorder)
-        files = [] if self.path in _noticed else unfinished_files(self.path)
-        if files:
-            _noticed.add(self.path)
-            self._notice(
-                f"Cassette {self.name!r}: an earlier recording of it was interrupted. It is in "
-                f"{' and '.join(map(str, files))}. Look at it with interactions(…), then rename or "
-                "remove it."
-            )
         return recorder
 
     def _warn_if_alike(self, request: Request, written: Request) -> None:

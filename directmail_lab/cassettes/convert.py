@@ -10,14 +10,13 @@ from typing import Literal
 
 from ..credentials import known_keys
 from ..display import plural, shell_word
-from ..errors import CassetteError, CassetteFormatError
+from ..errors import CassetteError
 from ..exchange.bodies import missing_bytes
 from ..redaction import Redactor
 from ..redaction.key import REDACTED
 from ..redaction.personal import count_personal, personal_notice
 from ..redaction.suspects import credentials_in, secrets_of, texts_of
-from .earlier_runs import unfinished_files
-from .files import FileRecording, read_cassette, recover
+from .files import FileRecording, read_cassette
 from .library import Version, command_name, create, locked, version_of
 from .writer import redacted_metadata, write_cassette
 
@@ -136,46 +135,6 @@ def redact(path: Path, rules: Sequence[str]) -> bool:
         to = "json" if recording.layout == "json" else layout_of(file)
         _write(file, recording.version, to, recording, redactor)
         return file.read_bytes() != before
-
-
-def repair(path: Path) -> list[str]:
-    """Close a recording that broke off or was damaged, and return a sentence about each problem.
-
-    Every whole interaction in our layout is kept, and one that was cut off is removed. All other
-    text of a damaged file goes to a file of its own. A file that a recording left next to the
-    cassette is named, and stays (see `earlier_runs.unfinished_files`).
-    """
-    problems: list[str] = []
-    with locked(path) as file:
-        try:
-            recording = read_cassette(file)
-        except CassetteFormatError as error:
-            recording, others = recover(file)
-            if not len(recording):
-                raise
-            problems += [error.what, _kept_beside(others, file)]
-        if recording.problem is not None and not recording.is_third_party:
-            parts = recording.parts(as_written=True)
-            write_cassette(file, recording.metadata, parts, Redactor(), version=recording.version)
-            problems.append(f"Repaired: {recording.problem}.")
-        for left in unfinished_files(file):
-            count = plural(len(read_cassette(left)), "interaction")
-            problems.append(
-                f"A recording of this cassette went on in {left} ({count}), which is a cassette of "
-                "its own. Look at it, then rename or remove it."
-            )
-    return problems
-
-
-def _kept_beside(text: bytes, path: Path) -> str:
-    """Write what no reader understands in a file to another one; return a sentence."""
-    for number in range(1, 100):
-        file = path.with_name(f"{path.stem}.cut{f'-{number}' if number > 1 else ''}.txt")
-        with suppress(FileExistsError), file.open("xb") as cut:
-            cut.write(text)
-            count = plural(len(text), "byte")
-            return f"{count} of {path} are not part of an interaction. They are in {file} now."
-    raise CassetteError(f"There are too many files {path.stem}.cut….txt in {path.parent}.")
 
 
 def drop_failures(path: Path, *, after: int) -> None:

@@ -6,39 +6,31 @@ and loses its credentials.
 
 from __future__ import annotations
 
-import hashlib
 import json
-import math
 import re
 import stat
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, final, get_args
+from typing import Any, Literal, get_args
 from urllib.parse import urlsplit
 
-from ..arguments import Like
-from ..credentials import Hidden
 from ..display import Progress, ProgressBar, plural
 from ..errors import CassetteError, CassetteFormatError
 from ..exchange.bodies import unpack
-from ..exchange.operations import path_below
 from ..exchange.values import (
     MALFORMED,
     Interaction,
-    Request,
     Response,
     header,
     normalize_headers,
 )
-from ..readings.reading import Reading
 from ..redaction import Redactor, redact_foreign
 from . import layout
-from .layout import Line
 from .library import Version, is_locked, version_of
-from .lines import LineReader, Lines, line_of_interaction
+from .lines import read_lines
 from .recording import Recording
 
 _ForeignLayout = Literal["vcrpy", "json", "har"]
@@ -50,67 +42,6 @@ _MARK = b"\n# replaces "
 _OURS = b'"recorded_with": "directmail-lab'
 _CONFLICT = re.compile(rb"(?m)^(?:<{7} |={7}\r?$|>{7} )")
 _PERCENT = "{desc}: {percentage:.0f} % {bar}"
-
-
-@final
-class Foreign(Hidden, Sequence[Interaction]):
-    """Another program's interactions, without credentials.
-
-    All are redacted when the first one is asked for. A replay that is ``like="vcrpy"`` asks only
-    for the original responses and for the heads of the requests, and for a whole request if its
-    body decides. The originals are hidden from repr, pickle, copy and ``vars()``.
-    """
-
-    __slots__ = ("__heads", "__recorded", "__redacted", "__requests", "redactor")
-
-    def __init__(self, recorded: list[Interaction]) -> None:
-        self.redactor = Redactor()
-        # All first, since the service may have echoed them elsewhere.
-        self.redactor.learn_all(recorded)
-        self.__recorded = recorded
-        heads = (replace(each.request, body=None) for each in recorded)
-        self.__heads = [redact_foreign(each, self.redactor) for each in heads]
-        self.__requests: dict[int, Request] = {}
-        self.__redacted: list[Interaction] | None = None
-
-    def __len__(self) -> int:
-        return len(self.__recorded)
-
-    def __getitem__(self, index: Any) -> Any:
-        if self.__redacted is None:
-            redacted = map(self.redactor.interaction, self.__recorded)
-            self.__redacted = [
-                replace(each, request=self.request(at)) for at, each in enumerate(redacted)
-            ]
-        return self.__redacted[index]
-
-    def request(self, index: int) -> Request:
-        if index not in self.__requests:
-            recorded = self.__recorded[index].request
-            self.__requests[index] = redact_foreign(recorded, self.redactor)
-        return self.__requests[index]
-
-    def head(self, index: int) -> Request:
-        """Return a request without its body."""
-        return self.__heads[index]
-
-    def original(self, index: int) -> Interaction:
-        """Return an interaction with its credentials."""
-        return self.__recorded[index]
-
-    def addresses(self) -> Iterator[Line]:
-        """Yield method and address of each interaction, and which attempt it is."""
-        for each, request in zip(self.__recorded, self.__heads, strict=True):
-            yield line_of_interaction(replace(each, request=request))
-
-    def for_reading(self, index: int) -> Interaction:
-        """Return an interaction without a body or a reason, whose headers are not redacted."""
-        recorded = self.__recorded[index]
-        response = replace(recorded.response, reason="", body=b"")
-        return replace(recorded, request=self.__heads[index], response=response)
-
-    def fallbacks(self) -> frozenset[int]:
-        return frozenset(at for at, each in enumerate(self.__recorded) if each.is_fallback)
 
 
 @dataclass(eq=False)
@@ -154,11 +85,7 @@ class FileRecording(Recording):
     layout: _ForeignLayout | Literal["lines", "empty"] = "empty"
     metadata: dict[str, Any] = field(default_factory=dict, repr=False)
     clean_bytes: int = field(default=0, repr=False)
-    is_compact: bool = True
-    is_edited: bool = False
-    fallbacks: frozenset[int] = field(default=frozenset(), repr=False)
     redactor: Redactor = field(default_factory=Redactor, repr=False)
-    originals: Foreign | None = field(default=None, repr=False)
     version: Version | None = field(default=None, repr=False)
 
     @property
@@ -187,25 +114,6 @@ class FileRecording(Recording):
         self._check_number(number)
         return self.interactions[number - 1]
 
-    def reading(self, number: int) -> Reading:
-        recorded = self.interactions
-        self._check_number(number)
-        found = recorded.outline(number - 1) if isinstance(recorded, Lines) else None
-        if found is None:
-            return super().reading(number)
-        return Reading(
-            math.nan if found.recorded_at is None else found.recorded_at.timestamp(),
-            found.method,
-            path_below(found.uri, self._prefix),
-            found.status,
-            found.raw,
-            found.elapsed_s,
-            "recorded",
-            self.name,
-            attempt=found.attempt,
-            elsewhere=self.elsewhere(found.uri),
-        )
-
     @cached_property
     def _own(self) -> tuple[str, ...]:
         # Another program's cassette names no base address, and may be about many services.
@@ -221,86 +129,12 @@ class FileRecording(Recording):
         response = _decoded(recorded.response, recorded.request.method)
         return replace(recorded, response=response)
 
-    def response(self, number: int, method: str, *, like: Like | None = None) -> Response:
-        """Return the response to play for a request of this method.
-
-        With ``like``, another program's is as it was recorded: it contains its credentials, and is
-        only for the caller of a replay.
-
-        Raises
-        ------
-        CassetteError
-            Its body cannot be decoded, or is too large when decoded.
-        """
-        recorded = self.interactions
-        if isinstance(recorded, Lines):  # which parses the request only on demand
-            response = recorded.response(number - 1)
-        elif like is not None and self.originals is not None:
-            response = self.originals.original(number - 1).response
-        else:
-            response = recorded[number - 1].response
-        return _decoded(response, method)
-
-    def parts(self, *, as_written: bool) -> Iterable[Interaction | bytes]:
-        """Return the interactions, with ``as_written`` as texts of our layout where they can be."""
-        recorded = self.interactions
-        return recorded.texts() if as_written and isinstance(recorded, Lines) else recorded
-
-    def bytes_before(self, index: int) -> int:
-        """Return how many bytes of a compact file are before an interaction."""
-        recorded = self.interactions
-        offset = recorded.offset(index) if isinstance(recorded, Lines) else None
-        return self.clean_bytes if offset is None else offset
-
-    def original_request(self, index: int) -> Request | None:
-        """Return the request as another program recorded it, to compare it; None for our own."""
-        return None if self.originals is None else self.originals.original(index).request
-
-    def for_reading(self, number: int) -> Interaction:
-        """Return an interaction whose `Reading` is to be redacted; its body may be missing."""
-        recorded = self.interactions
-        if isinstance(recorded, Foreign):
-            return recorded.for_reading(number - 1)
-        return recorded[number - 1]
-
-    def request(self, index: int) -> Request:
-        """Return the request of an interaction by its index."""
-        recorded = self.interactions
-        if isinstance(recorded, Lines | Foreign):
-            return recorded.request(index)
-        return recorded[index].request
-
-    def is_bare(self, index: int) -> bool:
-        """Return whether a request certainly has neither a body nor a ``Range``."""
-        recorded = self.interactions
-        if isinstance(recorded, Lines):
-            return recorded.is_bare(index)
-        whole = recorded.original(index) if isinstance(recorded, Foreign) else recorded[index]
-        return not whole.request.body and self.header_of(index, "range") is None
-
-    def header_of(self, index: int, name: str) -> str | None:
-        """Return a header of a request by the index of its interaction."""
-        recorded = self.interactions
-        if isinstance(recorded, Foreign):
-            return header(recorded.head(index).headers, name)
-        return header(self.request(index).headers, name)
-
-    def accepts_of(self, indexes: Iterable[int]) -> set[object]:
-        """Return what the requests with these indexes accept, each once, for comparing."""
-        recorded = self.interactions
-        if isinstance(recorded, Lines):
-            return {recorded.accept(index) for index in indexes}
-        return {self.header_of(index, "accept") for index in indexes}
-
-    def addresses(self) -> Iterable[Line]:
-        """Return the method, the address and the attempt of each interaction."""
-        recorded = self.interactions
-        if isinstance(recorded, Lines | Foreign):
-            return recorded.addresses()
-        return map(line_of_interaction, recorded)
+    @cached_property
+    def fallbacks(self) -> frozenset[int]:
+        return frozenset(at for at, each in enumerate(self.interactions) if each.is_fallback)
 
 
-def read_cassette(path: Path, progress: Progress | None = None) -> FileRecording:
+def read_file(path: Path, progress: Progress | None = None) -> FileRecording:
     """Return the recording in a file: a cassette in our layout or any of vcrpy's, or HAR.
 
     For a large file, ``progress`` is called with each part that was read; the whole is 1. By
@@ -317,6 +151,13 @@ def read_cassette(path: Path, progress: Progress | None = None) -> FileRecording
     with ProgressBar(1.0, desc=f"Reading {path.stem}", bar_format=_PERCENT) as bar:
         data, version = _read_bytes(path)
         return replace(parse_cassette(data, path, progress or bar.update), version=version)
+
+
+def read_cassette(path: Path, progress: Progress | None = None) -> FileRecording:
+    """Return the recording in a file, with what is in the journal beside it."""
+    from .recorder import with_journal
+
+    return with_journal(read_file(path, progress), path)
 
 
 def parse_cassette(data: bytes, path: Path, progress: Progress = lambda _: None) -> FileRecording:
@@ -375,7 +216,7 @@ def _with_line_feeds(data: bytes) -> bytes:
     return data.replace(b"\r\n", b"\n") if has_crlf else data
 
 
-def _parse_lines(data: bytes, path: Path, *, as_written: bool = False) -> FileRecording | None:
+def _parse_lines(data: bytes, path: Path) -> FileRecording | None:
     """Return the recording with an index of its lines; None if it is not exactly in our layout.
 
     With ``as_written``, interactions that were replaced are there too.
@@ -385,63 +226,19 @@ def _parse_lines(data: bytes, path: Path, *, as_written: bool = False) -> FileRe
     if header is None:
         return None
     about, position = header
-    if not position:
-        torn = plural(len(data), "byte")
-        problem = (
-            f"its recording was not closed: 0 interactions recovered, {torn} of a torn one left out"
-        )
-        return FileRecording(path.stem, problem=problem, path=path, layout="lines")
-    reader = LineReader(text, position)
-    if reader.others:
+    found = read_lines(text, position, path.stem)
+    if found is None:
         return None
-    if as_written:
-        reader.replaced.clear()
-    recording = _of_lines(reader, about, path)
-    return replace(recording, is_compact=recording.is_compact and text is data)
-
-
-def _of_lines(reader: LineReader, about: dict[str, Any], path: Path) -> FileRecording:
-    count = len(reader.starts)
-    lines = reader.lines(path.stem)
-    metadata, base_url = _about(about, lines, path)
+    metadata, base_url = _about(about, found, path)
     return FileRecording(
         path.stem,
-        lines,
+        found,
         base_url,
-        _problem(reader, count, len(lines)),
-        path,
-        "lines",
-        metadata,
-        clean_bytes=reader.clean_bytes,
-        is_compact=len(lines) == count and not reader.lacks_newline,
-        fallbacks=frozenset(reader.fallbacks),
+        path=path,
+        layout="lines",
+        metadata=metadata,
+        clean_bytes=len(text),
     )
-
-
-def _problem(reader: LineReader, count: int, left: int) -> str | None:
-    """Return what is wrong with a file of ours, which has ``count`` interactions, or None."""
-    data = reader.data
-    end = layout.END.search(data, reader.clean_bytes)
-    if end is not None:
-        digest = hashlib.sha256(memoryview(data)[: end.start()]).hexdigest()
-        is_same = end[0] == layout.end_line(count, digest).encode()
-        return None if is_same else _CHANGED
-    bytes_left = len(data) - reader.clean_bytes
-    torn = f", {plural(bytes_left, 'byte')} of a torn one left out" if bytes_left else ""
-    return _not_closed(left) + torn
-
-
-def _not_closed(count: int) -> str:
-    return f"its recording was not closed: {plural(count, 'interaction')} recovered"
-
-
-def recover(path: Path) -> tuple[FileRecording, bytes]:
-    """Return what a damaged file has in our layout, and all the other text in it."""
-    data, version = _read_bytes(path)
-    data = _with_line_feeds(data)
-    about, position = layout.read_header(data) or (layout.metadata_in(data), 0)
-    reader = LineReader(data, position)
-    return replace(_of_lines(reader, about, path), version=version), b"".join(reader.others)
 
 
 def read_as_written(data: bytes, path: Path) -> tuple[Sequence[Interaction], str | None]:
@@ -453,7 +250,7 @@ def read_as_written(data: bytes, path: Path) -> tuple[Sequence[Interaction], str
     _check_size(len(data), path)
     if not data or data.isspace():
         return (), None
-    ours = _parse_lines(data, path, as_written=True)
+    ours = _parse_lines(data, path)
     if ours is not None:
         return ours.interactions, ours.base_url
     _, metadata, interactions, _ = _load_whole(data, path)
@@ -462,19 +259,11 @@ def read_as_written(data: bytes, path: Path) -> tuple[Sequence[Interaction], str
 
 def _parse_whole(data: bytes, path: Path, progress: Progress) -> FileRecording:
     """Return a recording of another layout, or one that a person edited, without credentials."""
-    kept = layout.without_replaced(_with_line_feeds(data)) if _MARK in data else data
-    if kept is None:
-        raise CassetteFormatError(
-            f"{path} was edited before its recording was closed: which responses were replaced is "
-            "not certain.",
-            _REPAIR.format(path),
-        )
-    kind, metadata, interactions, problem = _load_whole(kept, path, progress)
+    kind, metadata, interactions, problem = _load_whole(data, path, progress)
     recording = foreign_recording(interactions, path, kind, metadata)
     recorded_with = str(recording.metadata.get("recorded_with"))
     if kind == "vcrpy" and recorded_with.startswith(layout.WRITER):
-        problem = _CHANGED if b"\n# end: " in data else _not_closed(len(interactions))
-        recording = replace(recording, layout="lines", is_edited=True, originals=None)
+        recording = replace(recording, layout="lines")
     return replace(recording, problem=problem, clean_bytes=len(data))
 
 
@@ -485,20 +274,21 @@ def foreign_recording(
     metadata: object = None,
 ) -> FileRecording:
     """Return the recording of another program's interactions."""
-    foreign = Foreign(interactions)
-    about, base_url = _about(metadata, [foreign.for_reading(0)] if foreign else [], path)
-    redact = foreign.redactor.text
+    redactor = Redactor()
+    redactor.learn_all(interactions)  # first, since the service may have echoed them elsewhere
+    redacted = [
+        replace(redactor.interaction(each), request=redact_foreign(each.request, redactor))
+        for each in interactions
+    ]
+    about, base_url = _about(metadata, redacted, path)
     return FileRecording(
         path.stem,
-        foreign,
+        redacted,
         base_url,
         path=path,
         layout=kind,
-        metadata={name: redact(v) if isinstance(v, str) else v for name, v in about.items()},
-        is_compact=False,
-        fallbacks=foreign.fallbacks(),
-        redactor=foreign.redactor,
-        originals=foreign,
+        metadata={name: redactor.text(v) if isinstance(v, str) else v for name, v in about.items()},
+        redactor=redactor,
     )
 
 

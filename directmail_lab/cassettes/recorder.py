@@ -1,55 +1,154 @@
-"""Record interactions as they happen: each is in the file before the caller has the response.
+"""Record to a cassette: each interaction is on disk before its caller has the response.
 
-`open_recorder` locks the cassette. Its recorder writes to the cassette's own file, or to another
-one that takes its place when everything was recorded again. Only the process that opened a recorder
-writes to it.
+A recording goes to a journal beside the cassette, ``tour.yaml.part``. `Recorder.fold` then writes
+the cassette anew, as one whole file in vcrpy's format. So nothing is ever appended to a cassette,
+replaced within it or cut off from it. A killed recording leaves a journal: every reader adds it to
+the cassette (`with_journal`), and the next recorder folds it.
+
+A journal has records: a line of JSON, and the text of an interaction of ``size`` bytes::
+
+    {"base": "<sha256 of the cassette>", "count": 57}
+    {"size": 512, "drops": [3, 12]}
+    - recorded_at: …
+
+``drops`` are indexes of what an interaction replaces: below ``count`` in the cassette, from there on
+in the records since. Another ``base`` line follows each fold. What follows the last base line that
+names the file as it is belongs to it; if none does, another program has changed the file, and all
+of the journal belongs to it.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
-import shutil
-import weakref
-from collections.abc import Callable, Collection, Iterable, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
-from itertools import chain
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
-from tempfile import SpooledTemporaryFile
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
-from ..errors import CassetteError, CassetteFormatError, CassetteInUseError
+from ..errors import CassetteError
 from ..exchange.bodies import missing_body
-from ..exchange.values import Interaction, Request, is_write, may_be_done
+from ..exchange.values import Interaction, Request, fails, is_write, may_be_done
 from ..redaction import Redactor
 from . import layout
-from .earlier_runs import EarlierRuns, unused_file
-from .files import MAX_FILE_BYTES, FileRecording, read_cassette
-from .library import locked, patiently, version_of
+from .files import MAX_FILE_BYTES, FileRecording, parse_cassette, read_file
+from .library import locked, version_of
 from .matching import Matching
-from .player import Player
-from .writer import LineWriter, header_text, write_cassette
+from .player import Attempts, Player
+from .writer import write_cassette
 
 Ending = Literal["merge", "replace", "aside"]
-"""What `close` does with a recording that stands aside: see `directmail_lab.cassettes.Cassette`."""
 
-# Room for a usual interaction: a file this near to its limit is full.
+_FSYNC_EVERY_S = 1.0
 _SPARE_BYTES = 1024**2
-_SPOOL_BYTES = 1024**2
+_runs: dict[Path, datetime] = {}
+"""When this process began its last run of each cassette; what is older may be replaced."""
 
 
-class Written(NamedTuple):
-    """An interaction that was recorded.
+# -- the journal -----------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Journal:
+    """What a journal has for a cassette as it is now.
 
     Attributes
     ----------
-    number
-        Its number in the cassette, or None if that is not known before the recording is closed.
-    request
-        Its request as written.
-    body
-        The body of its response as written: a placeholder if it could not be stored.
+    texts
+        The texts of its interactions.
+    dropped
+        The indexes that they replace, in the cassette and after it.
+    size
+        The length of its whole records.
+    is_of_file
+        Whether the cassette is as the recorder left it.
     """
+
+    texts: list[bytes] = field(default_factory=list)
+    dropped: set[int] = field(default_factory=set)
+    size: int = 0
+    is_of_file: bool = True
+
+
+def journal_of(path: Path) -> Path:
+    """Return the journal of a cassette."""
+    return path.with_name(f"{path.name}.part")
+
+
+def digest_of(path: Path) -> str:
+    """Return what identifies a file's content; that of an empty one if there is none."""
+    data = path.read_bytes() if path.exists() else b""
+    return hashlib.sha256(data).hexdigest()
+
+
+def read_journal(path: Path) -> Journal | None:
+    """Return what the journal of a cassette adds to it; None if there is no journal."""
+    try:
+        return _journal_in(journal_of(path).read_bytes(), path)
+    except FileNotFoundError:
+        return None
+
+
+def _journal_in(data: bytes, path: Path) -> Journal:
+    digest = digest_of(path)
+    every = Journal(is_of_file=False)
+    own: Journal | None = None
+    base = 0
+    for info, text, end in _records(data):
+        every.size = end
+        if "base" in info:
+            base = info["count"] - len(every.texts)
+            own = Journal() if info["base"] == digest else own
+            continue
+        every.dropped.update(index - base for index in info["drops"] if index >= info["count"])
+        every.texts.append(text)
+        if own is not None:
+            own.dropped.update(info["drops"])
+            own.texts.append(text)
+    if own is not None:
+        own.size = every.size
+    return own or every
+
+
+def _records(data: bytes) -> Iterator[tuple[dict[str, object], bytes, int]]:
+    """Yield the whole records: each with the position of its end."""
+    at = 0
+    count = 0
+    while (end := data.find(b"\n", at) + 1) > 0:
+        info = json.loads(data[at:end])
+        count = info.setdefault("count", count)
+        at = end + info.get("size", 0)
+        if at > len(data):
+            return
+        yield info, data[end:at], at
+
+
+def with_journal(recording: FileRecording, path: Path) -> FileRecording:
+    """Return a cassette's recording with what a recording that goes on, or was killed, has added."""
+    journal = read_journal(path)
+    if journal is None or not journal.texts:
+        return recording
+    parts = [*recording.interactions]
+    first = 0 if journal.is_of_file else len(parts)
+    dropped = {first + index for index in journal.dropped}
+    kept = [part for at, part in enumerate([*parts, *journal.texts]) if at not in dropped]
+    header = layout.header_text({"recorded_with": layout.WRITER, **recording.metadata})
+    texts = (
+        each if isinstance(each, bytes) else layout.interaction_text(each).encode() for each in kept
+    )
+    joined = parse_cassette(header.encode() + b"".join(texts), path)
+    return replace(joined, problem=None, metadata=recording.metadata, base_url=recording.base_url)
+
+
+# -- the recorder ----------------------------------------------------------------------------------
+
+
+class Written(NamedTuple):
+    """An interaction that was recorded: its number if that is final, and what was written."""
 
     number: int | None
     request: Request
@@ -58,107 +157,96 @@ class Written(NamedTuple):
 
 @dataclass(eq=False, slots=True)
 class Begun:
-    """A write that is in the file before it is sent, until its response replaces it."""
+    """A write that is in the journal before it is sent, until its response replaces it."""
 
     recorder: Recorder
     interaction: Interaction
     index: int
 
 
-class _Entry(NamedTuple):
-    """A redacted interaction, its text in the file, and whether it is a write."""
-
-    interaction: Interaction
-    text: bytes
-    is_write: bool
-
-
 class Recorder:
-    """Appends redacted interactions to a file, and keeps the cassette locked until `close`.
-
-    What is replaced is dropped by readers at once, and from the file at `close`: see `layout.MARK`.
-    A file that another program changes is left to it, and the recording goes on in another one.
+    """Writes redacted interactions to the journal of a cassette, which is locked until `close`.
 
     Parameters
     ----------
-    path, file
-        The cassette's file, and the file that is written.
-    recording
-        The cassette's recording when it was opened.
-    locks
-        Releases the locks.
-    matching
-        Tells which requests are the same.
-    notice
-        Called with a sentence if another program changed the file.
     updates
-        Whether everything is recorded again: a new interaction replaces those of earlier runs to
-        the same request. The others stay, as in vcrpy.
-
-    Attributes
-    ----------
-    earlier
-        What is in the cassette's file, and what earlier runs left.
-    closed
-        Whether the recording has ended and the lock was released.
+        Whether a new interaction replaces those of earlier runs to the same request.
+    aside
+        Whether the cassette stays as it is until `close` says what becomes of the recording.
     """
 
     def __init__(
         self,
         path: Path,
-        file: Path,
-        recording: FileRecording,
-        locks: ExitStack,
         *,
         redactor: Redactor,
         metadata: Mapping[str, object],
-        notice: Callable[[str], None],
+        notice: Callable[[str], object],
         matching: Matching,
         updates: bool = False,
+        aside: bool = False,
     ) -> None:
-        self._path = path
-        self._file = file
-        self._locks = locks
-        # If a field was once redacted in a cassette, later recordings to it redact it too.
-        self._redactor = redactor.extended(recording.redact)
-        self._metadata = metadata
+        with ExitStack() as locks:
+            self._path = locks.enter_context(locked(path))
+            self.recording = self._read()
+            self._locks = locks.pop_all()
+        self._redactor = redactor.extended(self.recording.redact)
+        self._metadata = {**metadata, **self.recording.metadata}
         self._notice = notice
         self._matching = matching
-        self._updates = updates
-        base_url = metadata.get("base_url")
-        self.earlier = EarlierRuns(path, recording, matching, self._redactor, base_url)
-        self._writer: LineWriter | None = None
+        self._updates = updates and not aside
+        self._aside = aside
         self._process = os.getpid()
-        self._said_forked = False
+        self._file = -1
+        self._size = 0
+        self._synced_at = 0.0
+        self._learned = self._redactor.learned
         self.closed = False
-        # The indexes of what was replaced, and of writes that were begun and are to be dropped.
-        self._replaced: set[int] = set()
-        self._dropped: set[int] = set()
+        self._said_forked = False
         self._begun: list[Begun] = []
-        self._write_texts = _WriteTexts()
-        # How many credentials the redactor knew when it began to write.
-        self._learned: int | None = None
+        self._left: Path | None = None
+        self._before = _runs.get(self._path)
+        self._began = _runs[self._path] = datetime.now(UTC)
+        self._start()
+        if read_journal(self._path) is not None:  # of a recording that was killed
+            self._open()
+            self.fold()
 
-    # -- write -----------------------------------------------------------------------------------
+    def _read(self) -> FileRecording:
+        if version_of(self._path) is None:
+            return FileRecording(self._path.stem, path=self._path)
+        return read_file(self._path)
+
+    def _start(self) -> None:
+        """Begin to count from the cassette's file as it is."""
+        self._texts: list[bytes] = []
+        self._dropped: set[int] = set()
+        self._replaced: set[tuple[Attempts, bool, bool]] = set()
+        self._player = Player(
+            self.recording,
+            self._matching,
+            base_url=str(self._metadata.get("base_url") or ""),
+            redactor=self._redactor,
+            plays_fallbacks=True,
+        )
+
+    # -- write -------------------------------------------------------------------------------------
 
     def begin(self, interaction: Interaction) -> Begun | None:
-        """Write a request before it is sent, as one to which no response came.
-
-        Returns None if the recording has ended.
-        """
+        """Write a request before it is sent, as one to which no response came."""
         if self.closed or self._is_forked:
             return None
-        entry = self._entry_of(interaction)
-        writer = self._writer_for(entry)
-        begun = Begun(self, entry.interaction, writer.extent.number)
-        self._append(writer, entry, ())
+        text, written = self._redactor.redacted_text(interaction, layout.interaction_text)
+        self._write(text.encode(), [])
+        begun = Begun(self, written, self._count - 1)
         self._begun.append(begun)
         return begun
 
     def append(self, interaction: Interaction, begun: Begun | None = None) -> Written | None:
         """Redact an interaction and write it. After this returns, a kill does not lose it.
 
-        It replaces the write that was ``begun``. Returns None if the recording has ended.
+        It replaces the write that was ``begun``. Returns None in a forked process, and after the
+        recording has ended.
         """
         if self._is_forked:
             if not self._said_forked:
@@ -168,231 +256,139 @@ class Recorder:
                     "What it sends is not recorded."
                 )
             return None
-        if self.closed:  # while the request was in flight
+        if self.closed:
             self._notice(
                 f"A response arrived after cassette {self._path.stem!r} was closed. It is not "
                 f"recorded, so a later run does not know of the {interaction.request.method}."
             )
             return None
-        entry = self._entry_of(interaction)
-        writer = self._writer_for(entry)
-        if writer.extent.size + len(entry.text) > MAX_FILE_BYTES:
-            response = interaction.response
-            response = replace(response, body=missing_body(len(response.body)))
-            entry = self._entry_of(replace(interaction, response=response))
-        dropped = self._dropped.copy()
-        key = None
-        if self._updates and self.earlier.count and not self._is_moved:
-            key, replaced = self.earlier.replaced_by(
-                entry.interaction, is_write=entry.is_write, replaced=self._replaced
-            )
-            dropped.update(replaced)
-        if begun is not None:
-            dropped.update(self._places_of(begun))
-        self._append(writer, entry, dropped)
-        self._dropped.clear()
-        if key is not None:
-            self.earlier.note(key)
+        text, written = self._redactor.redacted_text(interaction, layout.interaction_text)
+        if self._size + len(text) > MAX_FILE_BYTES:
+            response = replace(written.response, body=missing_body(len(written.response.body)))
+            return self.append(replace(interaction, response=response), begun)
+        drops = self._places_of(begun) if begun is not None else []
+        if self._updates:
+            drops += self._replaced_by(written)
+        self._write(text.encode(), drops)
         if begun in self._begun:
             self._begun.remove(begun)
-        written = entry.interaction
-        return Written(self._number(), written.request, written.response.body)
+        is_final = not (
+            self._begun or self._dropped or self._aside or (self._updates and self.recording)
+        )
+        return Written(self._count if is_final else None, written.request, written.response.body)
 
     def drop(self, begun: Begun) -> None:
         """Drop a write that was begun and not sent."""
         if self.closed or self._is_forked or begun not in self._begun:
             return
         self._begun.remove(begun)
-        writer = self._writer
-        if writer is not None and begun.index == writer.extent.number - 1 and writer.withdraw():
-            self._write_texts.forget([begun.index])
-        else:
-            self._dropped.add(begun.index)
-
-    @property
-    def _is_forked(self) -> bool:
-        return os.getpid() != self._process
-
-    def _entry_of(self, interaction: Interaction) -> _Entry:
-        text, written = self._redactor.redacted_text(interaction, layout.interaction_text)
-        return _Entry(written, text.encode(), is_write(written.request))
-
-    def _writer_for(self, entry: _Entry) -> LineWriter:
-        """Return the writer of a file that nobody else has changed, and that has room."""
-        if self._writer is None:
-            self._writer = self._open_writer()
-        elif not self._writer.is_in_place() or (
-            entry.is_write and not self._writer.ends_as_written()
-        ):
-            changed = self._writer
-            self._writer = self._open_beside(self._lost(changed))
-            changed.release()
-        if self._writer.extent.size + len(entry.text) > MAX_FILE_BYTES and self._replaced:
-            self._writer.release()
-            self._writer = None
-            self._compact()
-            self._writer = self._open_writer()
-        return self._writer
-
-    def _append(self, writer: LineWriter, entry: _Entry, dropped: Collection[int]) -> None:
-        """Write an interaction, with a mark of what it replaces.
-
-        What is known of the file changes only after it was written: a full disk changes nothing.
-        """
-        if self._learned is None:
-            self._learned = self._redactor.learned
-        if dropped:
-            numbers = [index + 1 for index in sorted(dropped)]
-            mark = layout.mark_line(numbers, writer.extent.number).encode()
-            writer.append(mark + entry.text)
-            self._replaced.update(dropped)
-            self._write_texts.forget(dropped)
-        else:
-            writer.append(entry.text)
-        if entry.is_write:
-            self._write_texts.add(writer.extent.number - 1, entry.text)
-
-    def _number(self) -> int | None:
-        """Return the number of the last interaction, if it is final."""
-        is_final = not (self._is_moved or self._begun or (self._updates and self.earlier.count))
-        if not is_final or self._writer is None:
-            return None
-        return self._writer.extent.number - len(self._replaced)
+        self._write(b"", [begun.index])
 
     def _places_of(self, begun: Begun) -> list[int]:
         """Return the index of a write that was begun, maybe by an earlier recorder of this file."""
         if begun.recorder is self:
             return [begun.index] if begun in self._begun else []
-        interactions = self.earlier.recording.interactions
-        for index in range(len(interactions) - 1, -1, -1):
-            if interactions[index] == begun.interaction:
-                return [index]
-        return []
-
-    # -- the file --------------------------------------------------------------------------------
+        known = self.recording.interactions
+        return [at for at in range(len(known)) if known[at] == begun.interaction][-1:]
 
     @property
-    def _is_moved(self) -> bool:
-        """Whether another file than the cassette's is written."""
-        return self._file != self._path
+    def _is_forked(self) -> bool:
+        return os.getpid() != self._process
 
-    def _open_writer(self) -> LineWriter:
-        """Open the file for the first interaction, or another one if somebody has changed it."""
-        raise NotImplementedError
+    @property
+    def _count(self) -> int:
+        return len(self.recording) + len(self._texts)
 
-    def _compact(self) -> None:
-        """Write the file anew, without what was replaced, and count from there."""
-        recording = read_cassette(self._file)
-        count = len(recording) + len(self._replaced)
-        gone = self._replaced | self._dropped
-        left = [index for index in range(count) if index not in gone]
-        earlier_count = self.earlier.count_left(self._replaced)
-        self._rewrite(recording)
-        self._renumber({index: at for at, index in enumerate(left)})
-        if not self._is_moved:
-            self.earlier.reread(read_cassette(self._file), earlier_count)
+    def _write(self, text: bytes, drops: list[int]) -> None:
+        """Append to the journal; a full disk changes nothing."""
+        if self._file == -1:
+            self._open()
+        self._put({"size": len(text), "drops": drops}, text)
+        self._texts.append(text)
+        self._dropped.update(drops)
+        if time.monotonic() - self._synced_at >= _FSYNC_EVERY_S:
+            self._synced_at = time.monotonic()
+            os.fsync(self._file)
 
-    def _renumber(self, moved: Mapping[int, int]) -> None:
-        """Follow the interactions to their new places in a file that was written anew."""
-        self._replaced.clear()
-        self._dropped.clear()
-        self._write_texts.renumber(moved)
-        self._begun = [each for each in self._begun if each.index in moved]
-        for each in self._begun:
-            each.index = moved[each.index]
+    def _open(self) -> None:
+        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0)
+        if version_of(self._path) is None:  # else nobody would look for the journal
+            write_cassette(self._path, self._metadata, (), self._redactor)
+            self.recording = self._read()
+        self._file = os.open(journal_of(self._path), flags, 0o666)
+        known = read_journal(self._path)
+        self._size = known.size if known else 0
+        os.ftruncate(self._file, self._size)  # what a kill cut off
+        if not self._size:
+            self._put({"base": digest_of(self._path), "count": len(self.recording)})
+        elif known and known.is_of_file:
+            self._texts, self._dropped = known.texts, known.dropped
+        else:
+            self._rebase()
 
-    def _rewrite(self, recording: FileRecording, *, as_written: bool = True) -> None:
-        """Write a compact copy of the file in our layout, in its place."""
-        count = len(recording) + len(self._replaced)
-        indexes = [index for index in range(count) if index not in self._replaced]
-        parts = zip(indexes, recording.parts(as_written=as_written), strict=True)
-        left = (part for index, part in parts if index not in self._dropped)
-        metadata = self._metadata_of(recording)
-        write_cassette(self._file, metadata, left, self._redactor, version=recording.version)
+    def _put(self, info: Mapping[str, object], text: bytes = b"") -> None:
+        record = json.dumps(info).encode() + b"\n" + text
+        left = memoryview(record)
+        try:
+            while left:
+                left = left[os.write(self._file, left) :]
+        except BaseException:
+            with suppress(OSError):
+                os.ftruncate(self._file, self._size)
+            raise
+        self._size += len(record)
 
-    def _metadata_of(self, recording: FileRecording) -> Mapping[str, object]:
-        return recording.metadata
+    # -- earlier runs ------------------------------------------------------------------------------
 
-    def _new_file(self, path: Path) -> LineWriter:
-        """Create a file with the cassette's permissions."""
-        path.parent.mkdir(parents=True, exist_ok=True)  # somebody may have removed it
-        writer = LineWriter(path, header_text(self._metadata, self._redactor))
-        with suppress(OSError):
-            shutil.copymode(self._path, path)
-        return writer
+    def _earlier(self, request: Request) -> list[Attempts]:
+        """Return the calls of earlier runs to the same redacted request."""
+        known = self.recording.interactions
+        calls = self._player.find_all(request)
+        return [
+            each for each in calls if (known[each[0]].recorded_at or self._began) <= self._began
+        ]
 
-    # -- a file that another program changes -----------------------------------------------------
-
-    def _lost(self, changed: LineWriter) -> dict[int, bytes]:
-        """Return what this run has written and the cassette's path no longer leads to, by index.
-
-        If the file itself was overwritten, that is known of writes alone.
-        """
-        if not changed.is_elsewhere():
-            return self._write_texts.texts()
-        first = 0 if self._is_moved else self.earlier.count
-        start = 0 if self._is_moved else self.earlier.recording.bytes_before(first)
-        found = layout.INTERACTION.finditer(changed.read(start))
-        texts = {first + at: each[0] for at, each in enumerate(found)}
-        return {index: text for index, text in texts.items() if index not in self._replaced}
-
-    def _open_beside(self, lost: Mapping[int, bytes]) -> LineWriter:
-        """Open another file, which begins with what this run has written before."""
-        changed = self._file
-        beside = unused_file(self._path)
-        writer = self._new_file(beside)
-        kept = {index: text for index, text in lost.items() if index not in self._dropped}
-        for text in kept.values():
-            writer.append(text)
-        self._renumber({index: at for at, index in enumerate(kept)})
-        self._file = beside
-        self._notice_changed(changed, f"The recording continues in {beside}.")
-        return writer
-
-    def _notice_changed(self, file: Path, what_now: str) -> None:
-        self._notice(
-            f"Another program has {file} open, or has created, changed, replaced or removed it, "
-            f"while cassette {self._path.stem!r} was recorded. {what_now}"
-        )
-
-    # -- what earlier runs recorded --------------------------------------------------------------
+    def _replaced_by(self, new: Interaction) -> list[int]:
+        """Return the indexes of what a new interaction replaces: see `fails` and `may_be_done`."""
+        is_refused = is_write(new.request) and not may_be_done(new.response)
+        old = self._earlier(new.request)
+        if not old or (old[0], new.is_fallback, is_refused) in self._replaced:
+            return []
+        self._replaced.add((old[0], new.is_fallback, is_refused))
+        found: list[int] = []
+        for call in old:
+            response = self.recording.interactions[call[-1]].response
+            stays = (new.is_fallback and not fails(response)) or (
+                is_refused and may_be_done(response)
+            )
+            found += () if stays else call
+        return [index for index in found if index not in self._dropped]
 
     def sent_before(self, write: Request) -> list[tuple[FileRecording, int]]:
-        """Return when earlier runs sent a write, in order: the file and the number in it.
+        """Return when earlier runs sent a write, in order: the recording and the number in it.
 
-        After a 4xx, or if no connection was made, nothing was carried out, so that does not count.
         A mode that replays sends a write only if no response came to it, or if it is a new one.
         """
-        replaced = () if self._is_moved else self._replaced
         found = []
-        for recording, index in self.earlier.sent(
-            self._redactor.request(write), self._file, replaced
-        ):
-            response = recording.interactions[index].response
-            is_own = recording is self.earlier.recording
-            is_replayed = is_own and not self._updates and response.failure is None
-            if may_be_done(response) and not is_replayed:
-                found.append((recording, index + 1))
+        for call in self._earlier(self._redactor.request(write)):
+            response = self.recording.interactions[call[-1]].response
+            is_replayed = not self._updates and response.failure is None
+            if call[-1] not in self._dropped and may_be_done(response) and not is_replayed:
+                found.append((self.recording, call[-1] + 1))
         return found
-
-    def continue_run(self) -> None:
-        """Go on with the run that this process recorded last, if the file is as it was left."""
-        if self._writer is None:
-            self.earlier.continue_last()
-
-    # -- ask and close ---------------------------------------------------------------------------
 
     @property
     def has_recorded(self) -> bool:
-        return self._writer is not None
+        return self._file != -1
 
     def refuse_if_full(self) -> None:
         """Raise `CassetteError` if the file has no room for another interaction."""
-        size = self._writer.extent.size if self._writer else self.earlier.recording.clean_bytes
-        if size > MAX_FILE_BYTES - _SPARE_BYTES and not self._replaced:
+        if (
+            self._size + self.recording.clean_bytes * (not self._updates)
+            > MAX_FILE_BYTES - _SPARE_BYTES
+        ):
             raise CassetteError(
-                f"Cassette {self._path.stem!r} has {size:,} of at most {MAX_FILE_BYTES:,} bytes. "
-                "Nothing was sent.",
+                f"Cassette {self._path.stem!r} has at most {MAX_FILE_BYTES:,} bytes. Nothing was sent.",
                 "Record under another name.",
             )
 
@@ -406,193 +402,114 @@ class Recorder:
                 'multiprocessing.set_start_method("spawn") and its own session.',
             )
 
-    def current(self) -> FileRecording:
-        """Return the recording so far; of a recording that stands aside, only what is new."""
-        raise NotImplementedError
-
     @property
     def aside(self) -> Path | None:
         """The file with the new interactions, if it is not the cassette's own; else None."""
-        return self._file if self._is_moved and self.has_recorded else None
+        return self._left
 
-    def close(self, ending: Ending) -> bool:
-        """Close the file, release the lock, and return whether anything was recorded.
+    def continue_run(self) -> None:
+        """Go on with the run that this process recorded last."""
+        if not self.has_recorded:
+            self._began = _runs[self._path] = self._before or self._began
 
-        What was replaced is dropped from the file. If that is not possible, its readers still drop
-        it. A recording aside replaces the old file, is merged into it, or stays where it is.
-        """
-        if self.closed or self._is_forked:
+    # -- the cassette's file -----------------------------------------------------------------------
+
+    def current(self) -> FileRecording:
+        """Return the recording so far; of one that stands aside, only what is new."""
+        return with_journal(
+            FileRecording(self._path.stem) if self._aside else self.recording, self._path
+        )
+
+    def fold(self) -> None:
+        """Write the cassette anew, from its file and the journal, which stays."""
+        if version_of(self._path) != self.recording.version:
+            self.recording = self._read()
+            self._rebase()
+        if not (self._texts or self._dropped):
+            return
+        texts: list[Interaction | bytes] = [*self._texts]
+        if (
+            self._redactor.learned != self._learned
+        ):  # a credential may be in what was written before
+            texts = [self._parsed(each) if each else b"" for each in self._texts]
+        parts = [*self.recording.interactions, *texts]
+        kept = [part for at, part in enumerate(parts) if at not in self._dropped and part != b""]
+        self._replace_file(self._path, kept)
+        self.recording = read_file(self._path)
+        self._learned = self._redactor.learned
+        self._start()
+
+    def _replace_file(self, path: Path, parts: list[Interaction | bytes]) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)  # somebody may have removed it
+
+        def note(new: Path) -> None:  # before it takes the place: then a kill between is harmless
+            self._put({"base": digest_of(new), "count": len(parts)})
+
+        version = self.recording.version if path == self._path else None
+        write_cassette(
+            path, self._metadata_of(parts), parts, self._redactor, version=version, ready=note
+        )
+
+    def _metadata_of(self, parts: list[Interaction | bytes]) -> dict[str, object]:
+        """Return the metadata, with the base addresses that the file's requests have."""
+        uris = [
+            self._parsed(each).request.uri if isinstance(each, bytes) else each.request.uri
+            for each in parts
+        ]
+        known = dict.fromkeys([*self.recording.base_urls, self._metadata.get("base_url")])
+        named = [each for each in known if each and any(uri.startswith(str(each)) for uri in uris)]
+        base_url, *others = named or [self._metadata.get("base_url")]
+        metadata = {**self._metadata, **self.recording.metadata, "base_url": base_url}
+        metadata.pop("other_base_urls", None)
+        return {**metadata, "other_base_urls": others} if others else metadata
+
+    def _rebase(self) -> None:
+        """Apply the whole journal to a file that another program has changed."""
+        os.lseek(self._file, 0, os.SEEK_SET)  # somebody may have removed its folder
+        known = _journal_in(os.read(self._file, self._size), self._path)
+        self._start()
+        self._notice(
+            f"Another program changed {self._path} meanwhile. The recording is added to it."
+        )
+        self._texts = [text for at, text in enumerate(known.texts) if at not in known.dropped]
+        for text in filter(None, self._texts):
+            self._dropped.update(self._replaced_by(self._parsed(text)))
+
+    def _parsed(self, text: bytes) -> Interaction:
+        header = layout.header_text({"recorded_with": layout.WRITER}).encode()
+        return parse_cassette(header + text, self._path).interactions[0]
+
+    def close(self, ending: Ending = "merge") -> bool:
+        """End the recording, release the lock, and return whether anything was recorded."""
+        if self.closed or os.getpid() != self._process:
             return False
         self.closed = True
         with self._locks:
+            if self._file == -1:
+                return False
             try:
-                if self._writer is not None:
-                    self._close_file(self._writer, ending)
+                if ending == "aside" and self._aside:
+                    self._left = _unfinished(self._path)
+                    kept = [
+                        t
+                        for at, t in enumerate(self._texts, len(self.recording))
+                        if t and at not in self._dropped
+                    ]
+                    self._replace_file(self._left, kept)
+                else:
+                    if ending == "replace" and self._aside:
+                        self._dropped.update(range(len(self.recording)))
+                    elif self._aside:
+                        for text in filter(None, self._texts):
+                            self._dropped.update(self._replaced_by(self._parsed(text)))
+                    self.fold()
+                journal_of(self._path).unlink(missing_ok=True)
+            except CassetteError as error:
+                self._notice(f"{error.what} The new recording stays in {journal_of(self._path)}.")
             finally:
-                if not self._is_moved:
-                    self.earlier.end(self._replaced)
-            if ending != "aside":
-                self._file = self._path
-        return self.has_recorded
-
-    def _close_file(self, writer: LineWriter, ending: Ending) -> None:
-        if not writer.is_in_place():
-            lost = self._lost(writer)
-            if lost:
-                self._writer = self._open_beside(lost)
-                self._writer.close()
-            else:
-                self._notice_changed(self._file, "It stays as it is now.")
-            writer.release()
-            return
-        writer.close()
-        # If a copy is not possible, the marks say the same, and a later recording makes the copy.
-        with suppress(OSError, CassetteInUseError, CassetteFormatError):
-            has_secrets = self._has_late_secrets()
-            if self._replaced or self._dropped or has_secrets:
-                self._rewrite(read_cassette(self._file), as_written=not has_secrets)
-        self._put_in_place(ending)
-
-    def _has_late_secrets(self) -> bool:
-        """Return whether a credential may be in the file that was learned after it was written."""
-        if self._redactor.learned == self._learned:
-            return False
-        return self._redactor.may_be_in(self._file.read_text("utf-8"))
-
-    def _put_in_place(self, ending: Ending) -> None:
-        """Let the file take the place of the cassette's, if it is another one."""
+                os.close(self._file)
+        return True
 
 
-class _WriteTexts:
-    """The texts of the writes of a run, in case another program overwrites the file."""
-
-    def __init__(self) -> None:
-        self._file: SpooledTemporaryFile[bytes] | None = None
-        self._places: dict[int, tuple[int, int]] = {}
-
-    def add(self, index: int, text: bytes) -> None:
-        if self._file is None:
-            self._file = SpooledTemporaryFile(max_size=_SPOOL_BYTES)  # noqa: SIM115 (kept open)
-            weakref.finalize(self, self._file.close)
-        start = self._file.seek(0, os.SEEK_END)
-        self._file.write(text)
-        self._places[index] = start, len(text)
-
-    def forget(self, indexes: Iterable[int]) -> None:
-        for index in indexes:
-            self._places.pop(index, None)
-
-    def renumber(self, moved: Mapping[int, int]) -> None:
-        self._places = {moved[at]: place for at, place in self._places.items() if at in moved}
-
-    def texts(self) -> dict[int, bytes]:
-        """Return each text by the index of its interaction."""
-        texts = {}
-        for index, (start, size) in self._places.items():
-            assert self._file is not None, "it has what the places lead to"
-            self._file.seek(start)
-            texts[index] = self._file.read(size)
-        return texts
-
-
-class OwnFileRecorder(Recorder):
-    """Appends to the cassette's own file.
-
-    At the first interaction, a cassette in another program's layout is redacted and rewritten.
-    """
-
-    def _open_writer(self) -> LineWriter:
-        recording = self.earlier.recording
-        try:
-            if recording.version is None:
-                return self._new_file(self._file)
-            is_same = recording.redact == self._redactor.redact and not recording.is_third_party
-            is_ready = is_same and recording.is_compact and not self._new_base_urls
-            if recording.clean_bytes and not is_ready:
-                self._rewrite(recording, as_written=is_same)
-                recording = read_cassette(self._file)
-                self.earlier.reread(recording, self.earlier.count)
-            header = header_text(self._metadata, self._redactor)
-            return LineWriter(self._path, header, version=recording.version, loaded=recording)
-        except (CassetteInUseError, FileExistsError, FileNotFoundError, PermissionError):
-            return self._open_beside({})
-
-    @property
-    def _new_base_urls(self) -> list[object]:
-        """The session's base address if the file does not name it yet, for the replay."""
-        base_url = self._metadata.get("base_url")
-        return [] if base_url in (None, *self.earlier.recording.base_urls) else [base_url]
-
-    def _metadata_of(self, recording: FileRecording) -> Mapping[str, object]:
-        # Without the addresses that everything was replaced of: a stand-in has another port daily.
-        uris = [uri for (_, uri), *_ in recording.addresses()]
-        named = [each for each in recording.base_urls if any(u.startswith(each) for u in uris)]
-        kept = named or recording.base_urls[:1]
-        base_url, *others = dict.fromkeys([*kept, *self._new_base_urls]) or [None]
-        metadata = {**self._metadata, **recording.metadata, "base_url": base_url}
-        metadata.pop("other_base_urls", None)
-        if others:
-            metadata["other_base_urls"] = others
-        if recording.is_edited:
-            self._notice(f"{self._path} was edited, so it is written anew: comments are not kept.")
-        return metadata
-
-    def current(self) -> FileRecording:
-        return self.earlier.recording if self._writer is None else read_cassette(self._file)
-
-
-class AsideRecorder(Recorder):
-    """Writes to another file, until `close` puts it in the place of the cassette's."""
-
-    def _open_writer(self) -> LineWriter:
-        try:
-            return self._new_file(self._file)
-        except (FileExistsError, FileNotFoundError, PermissionError):
-            return self._open_beside({})
-
-    def current(self) -> FileRecording:
-        return read_cassette(self._file) if self.has_recorded else FileRecording(self._path.stem)
-
-    def _put_in_place(self, ending: Ending) -> None:
-        if ending == "aside":
-            return
-        old = self.earlier.recording
-        try:
-            new = read_cassette(self._file)
-            base_url = old.base_url or ""
-            player = Player(new, self._matching, base_url=base_url, redactor=self._redactor)
-            # What was not recorded again. It is parsed only if it stays: it may be damaged.
-            others = (each for each in old if player.find(each.request)[0] is None)
-            whole = chain(others, new) if ending == "merge" else new
-            write_cassette(self._path, new.metadata, whole, self._redactor, version=old.version)
-            patiently(self._file.unlink)
-        # Somebody has the file, or an old interaction cannot be read.
-        except (CassetteInUseError, CassetteFormatError) as error:
-            self._notice(f"{error.what} The new recording is in {self._file}.")
-
-
-def open_recorder(
-    path: Path, *, updates: bool = False, aside: bool = False, **options: Any
-) -> Recorder:
-    """Lock a cassette, and return its recorder.
-
-    Parameters
-    ----------
-    updates
-        See `Recorder`; not of a recording aside.
-    aside
-        Whether the new interactions of a cassette that has some are written to another file. That
-        file gets them all.
-    options
-        See `Recorder`.
-    """
-    with ExitStack() as locks:
-        file = locks.enter_context(locked(path))
-        recording = FileRecording(path.stem, path=path)
-        if version_of(file) is not None:
-            recording = read_cassette(file)
-        if aside and len(recording):
-            beside = locks.enter_context(locked(unused_file(file)))
-            return AsideRecorder(file, beside, recording, locks.pop_all(), **options)
-        updates = updates and not aside
-        return OwnFileRecorder(file, file, recording, locks.pop_all(), updates=updates, **options)
+def _unfinished(path: Path) -> Path:
+    return path.with_name(f"{path.stem}.unfinished.yaml")

@@ -10,23 +10,19 @@ import json
 import logging
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from io import BytesIO
 from itertools import chain
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, NamedTuple, NoReturn
-from unittest.mock import patch
+from typing import Any, NoReturn
 
 import yaml
-from vcr.cassette import CassetteContextDecorator
 from vcr.config import VCR
 from vcr.matchers import get_matchers_results
-from vcr.persisters.filesystem import FilesystemPersister
 from vcr.request import Request as VcrRequest
 from vcr.serialize import serialize
 from vcr.serializers import jsonserializer, yamlserializer
@@ -69,7 +65,6 @@ _MOST_CHARACTERS = 1_000_000
 _ALIAS = re.compile(r"\*[\w-]", re.ASCII)
 # Digits in base 60, such as 1:30:00, take PyYAML quadratic time.
 _LONGEST_BASE_60 = 100
-_SERIALIZERS = (None, yamlserializer, jsonserializer)
 _TAGS = ("str", "seq", "map", "int")
 _TEXT, _LIST, _OBJECT, _INTEGER = (f"tag:yaml.org,2002:{name}" for name in _TAGS)
 
@@ -224,93 +219,6 @@ def _not_safe(error: Exception) -> CassetteFormatError:
     mark = getattr(error, "problem_mark", None)
     where = "" if mark is None else f" in line {mark.line + 1}"
     return CassetteFormatError(f"It is not YAML that is safe to load ({name}{where}).")
-
-
-def interactions_of_suite(path: Path, deserialize: Callable[[Any], Any]) -> list[Interaction]:
-    """Return the interactions in a file that a suite's own function reads.
-
-    ``deserialize`` is that of a serializer for vcrpy, or takes the file's text and returns that of
-    a cassette. A file that is not text is passed as bytes. A persister returns ``requests`` and
-    ``responses`` in place of ``interactions``.
-
-    Raises
-    ------
-    CassetteFormatError
-        The suite's function could not read it.
-    """
-    try:
-        try:
-            data = deserialize(path.read_text("utf-8"))
-        except UnicodeDecodeError:
-            data = deserialize(path.read_bytes())
-        if isinstance(data, str):
-            return load_cassette_text(data)[1]
-        if "requests" in data:
-            pairs = zip(data["requests"], data["responses"], strict=True)
-            entries = [{"request": request, "response": response} for request, response in pairs]
-        else:
-            entries = list(data["interactions"])
-    except CassetteFormatError:
-        raise
-    except Exception as error:  # of the suite's code
-        raise CassetteFormatError(
-            f"{path}: deserialize raised {type(error).__name__}: {error}"
-        ) from None
-    with _unlogged(), uncollected():
-        return [_interaction(entry, number) for number, entry in enumerate(entries, 1)]
-
-
-class Block(NamedTuple):
-    """A ``use_cassette`` of vcrpy that is entered.
-
-    Attributes
-    ----------
-    match_on
-        The names of its matchers, and a suite's own functions.
-    deserialize
-        What reads its file; None if that is vcrpy's YAML or JSON.
-    """
-
-    path: Path
-    match_on: list[str | Matcher] | None
-    deserialize: Callable[[Any], Any] | None
-
-
-@contextmanager
-def blocks_replaced(opened: Callable[[Block], AbstractContextManager[object]]) -> Iterator[None]:
-    """Let each ``use_cassette``, as a block or as a decorator, enter what ``opened`` returns."""
-    entered: dict[int, AbstractContextManager[object]] = {}
-
-    def enter(block: Any) -> Any:
-        context = opened(_block(block._args_getter()))
-        cassette = context.__enter__()
-        entered[id(block)] = context
-        return cassette
-
-    def leave(block: Any, *error: Any) -> None:
-        entered.pop(id(block)).__exit__(*error)
-
-    with (
-        patch.object(CassetteContextDecorator, "__enter__", enter),
-        patch.object(CassetteContextDecorator, "__exit__", leave),
-    ):
-        yield
-
-
-def _block(given: Mapping[str, Any]) -> Block:
-    transform = given.get("path_transformer") or str
-    path = Path(transform(given["path"])).absolute()
-    names = {function: name for name, function in VCR().matchers.items()}
-    match_on = [names.get(each, each) for each in given.get("match_on") or ()]
-    persister = given.get("persister") or FilesystemPersister
-    serializer = given.get("serializer")
-    is_usual = persister is FilesystemPersister and serializer in _SERIALIZERS
-
-    def deserialize(_: object) -> Any:
-        requests, responses = persister.load_cassette(path, serializer)
-        return {"requests": requests, "responses": responses}
-
-    return Block(path, match_on or None, None if is_usual else deserialize)
 
 
 def _interaction(entry: Mapping[str, Any], number: int) -> Interaction:

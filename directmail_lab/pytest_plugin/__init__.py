@@ -35,19 +35,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import suppress
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from ..arguments import VCR_MODES, RecordMode
-from . import vcr_api
 from .mismatches import COMMAND, add_to_report, hide_our_frames
 from .settings import (
-    DEFAULT_MARK,
     NAMES,
     OPTION,
     RUNNING,
@@ -59,17 +56,12 @@ from .settings import (
     cassette_path,
     own_name,
     settings_of,
-    words,
 )
-from .use import NOT_SENT, USE, Use, read_recording, show_warning
+from .use import NOT_SENT, USE, Use
 
 if TYPE_CHECKING:
     from ..sessions.session import Session
 
-_UNUSED_OPTION = "--directmail-unused"
-_BLOCK_OPTION = "--directmail-block-network"
-_HOSTS_OPTION = "--directmail-allowed-hosts"
-_BLOCK = "directmail_network_block"  # a plugin's name
 _WRITE_ADVICE = (
     f"Run pytest {WRITES_OPTION}, or mark the test @pytest.mark.directmail(allow_writes=True)."
 )
@@ -77,7 +69,6 @@ _REDIRECT_ADVICE = (
     "Send it to the other address (often the same one with a slash at its end). If the test is to "
     'send both, mark it @pytest.mark.directmail(allow_writes="redirected").'
 )
-_WARNED = pytest.StashKey[bool]()
 _LONGEST_WAIT_S = 60.0  # while another worker records the cassette
 _PAUSE_S = 0.02
 
@@ -89,13 +80,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         OPTION, choices=VCR_MODES, help="vcrpy's record mode; by default, tests only replay"
     )
     group.addoption(WRITES_OPTION, action="store_true", help="send and record writes, too")
-    group.addoption(_UNUSED_OPTION, action="store_true", help="list cassettes that no test uses")
-    group.addoption(
-        _BLOCK_OPTION, action="store_true", help="fail tests that connect to another machine"
-    )
-    group.addoption(_HOSTS_OPTION, default="", help="hosts not to block, such as a.test,*.b.test")
-    parser.addini("directmail_block_network", f"same as {_BLOCK_OPTION}", "bool")
-    parser.addini("directmail_allowed_hosts", f"same as {_HOSTS_OPTION}", "args")
     parser.addini("directmail_cassettes", "folder beside each test file", default="cassettes")
     # No ini setting records or allows writes: both must be requested on each run.
     for name, each in TABLE.items():
@@ -115,8 +99,6 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> Iterator[None]
         from freezegun import configure
 
         configure(extend_ignore_list=["directmail_lab"])
-    if not early_config.pluginmanager.hasplugin("recording"):
-        early_config.pluginmanager.add_hookspecs(vcr_api.Hooks)
     return (yield)
 
 
@@ -125,21 +107,10 @@ def pytest_configure(config: pytest.Config) -> None:
     arguments = ", ".join(f"{name}={each.default!r}" for name, each in TABLE.items())
     marker = f"directmail({arguments}): how the fixture directmail records and replays"
     config.addinivalue_line("markers", marker)
-    if not _vcr_plugin(config):
-        vcr_api.register(config)
     config.stash[NAMES] = set()
     if WRITES_OPTION in config.getini("addopts"):
         what = f"{WRITES_OPTION} is not allowed in addopts, since writes cost money."
         raise pytest.UsageError(f"{what} Give it on the command line.")
-    if config.getoption(_BLOCK_OPTION) or config.getini("directmail_block_network"):
-        from .network import BlockingPlugin
-
-        hosts = words(config, "directmail_allowed_hosts", config.getoption(_HOSTS_OPTION))
-        config.pluginmanager.register(BlockingPlugin(config, hosts), _BLOCK)
-    if config.getoption(_UNUSED_OPTION):
-        from .unused import Unused
-
-        config.pluginmanager.register(Unused())
 
 
 @pytest.hookimpl(wrapper=True)
@@ -218,24 +189,15 @@ def _session(
         mode: RecordMode = node.config.getoption(OPTION) or settings.record_mode or "none"
         named = cassette if settings.cassette is None else settings.cassette
         path = cassette_path(node, named)
-        is_shared = named is not None or node.get_closest_marker(DEFAULT_MARK)
+        is_shared = named is not None
         is_own = isinstance(node, pytest.Item) and not is_shared
         use = Use(node=node, settings=settings, path=path, record_mode=mode, is_own=is_own)
         is_recorded = records(mode, path)
-        if is_recorded:
-            _refuse_beside_vcr(request)
-        elif settings.is_patched and node.get_closest_marker("vcr"):
-            _warn_beside_vcr(node.config)
         start = _recording if is_recorded else _replaying
-        with (
-            start(path, mode, settings, node) as session,
-            _unblocked(session, node.config, settings),
-            _patched(session, settings, node),
-        ):
+        with start(path, mode, settings, node) as session:
             session._folders = cassette_folders(node)
             use.start(session)
             node.stash[USE] = use
-            vcr_api.call_hook(node)
             make_current(session)
             yield session
             make_current(before)
@@ -329,54 +291,15 @@ def pytest_terminal_summary(
 # -- the session -------------------------------------------------------------------------------
 
 
-def _vcr_plugin(config: pytest.Config) -> str | None:
-    """Return the name of pytest-recording or pytest-vcr if it is installed and enabled."""
-    for name in ("recording", "vcr"):
-        is_off = config.getoption(f"disable_{name}", default=False)
-        if config.pluginmanager.hasplugin(name) and not is_off:
-            return name
-    return None
-
-
-def _warn_beside_vcr(config: pytest.Config) -> None:
-    """Warn once of a plugin of vcrpy that also replays the marked tests of a suite that moved."""
-    name = _vcr_plugin(config)
-    if name and not config.stash.get(_WARNED, False):
-        config.stash[_WARNED] = True
-        show_warning(
-            config,
-            f"The plugin {name} of vcrpy also handles the tests that are marked vcr. Uninstall it, "
-            f"or run pytest with -p no:{name}.",
-        )
-
-
-def _refuse_beside_vcr(request: pytest.FixtureRequest) -> None:
-    """Fail a test that we record if a plugin of vcrpy would also record it, with the key."""
-    node = request.node
-    name = _vcr_plugin(node.config)
-    if name is None or not node.get_closest_marker("vcr"):
-        return
-    config = {}
-    with suppress(pytest.fail.Exception, pytest.FixtureLookupError):  # of another scope, or none
-        config = request.getfixturevalue("vcr_config")
-    options = (node.config.getoption(each, default=None) for each in ("record_mode", "vcr_record"))
-    marks = (mark.kwargs for mark in node.iter_markers("vcr"))
-    modes = [*options, *(each.get("record_mode") for each in (config, *marks))]
-    if name == "vcr" or any(mode not in (None, "none") for mode in modes):  # its default records
-        why = "so vcrpy would also record it, with the key and to the same file"
-        advice = f"Remove the mark from this test, or run it with --disable-{name}."
-        pytest.fail(f"{node.nodeid} is marked vcr, {why}. {advice}", pytrace=False)
-
-
 def _replaying(path: Path, _: str, settings: Settings, node: Node) -> Session:  # noqa: ARG001
     """Return a session that only replays: it has no key, and no transport that could send."""
-    from ..cassettes import FileRecording
+    from ..cassettes import FileRecording, read_cassette
     from ..sessions.replaying import replaying_session
     from ..sessions.session import Session
     from ..settings import NO_ADDRESS
 
     if path.exists():
-        session, recording = replaying_session(read_recording(path, settings.deserialize))
+        session, recording = replaying_session(read_cassette(path))
     else:  # a test that sends nothing needs no cassette
         session = Session(NO_ADDRESS)
         recording = FileRecording(path.stem, path=path)
@@ -388,17 +311,13 @@ def _replaying(path: Path, _: str, settings: Settings, node: Node) -> Session:  
 
 def _recording(path: Path, mode: RecordMode, settings: Settings, node: Node) -> Session:
     """Return a session that records, with the environment's key."""
-    from ..credentials import ApiKey, find_api_key
-    from ..errors import CassetteInUseError, CredentialError, NotConnectedError
+    from ..credentials import find_api_key
+    from ..errors import CassetteInUseError
     from ..sessions.session import Session
-    from ..settings import NO_ADDRESS, choose_address, keyring_entry
+    from ..settings import choose_address, keyring_entry
 
-    address = NO_ADDRESS
-    key: ApiKey | None = None
-    # Patched clients have their own addresses and keys.
-    with suppress(*((CredentialError, NotConnectedError) if settings.is_patched else ())):
-        address = choose_address(settings.base_url)
-        key = find_api_key(entry=keyring_entry(settings.base_url))
+    address = choose_address(settings.base_url)
+    key = find_api_key(entry=keyring_entry(settings.base_url))
     session = Session(
         address,
         key,
@@ -407,8 +326,6 @@ def _recording(path: Path, mode: RecordMode, settings: Settings, node: Node) -> 
     )
     # An async test's event loop is closed before the fixture ends, so no connection may stay open.
     session.async_client.headers["Connection"] = "close"
-    if settings.is_patched:
-        session._take_senders()
     follows = settings.allow_writes == "redirected"
     session._fix_writes(_WRITE_ADVICE, _REDIRECT_ADVICE, follows=follows)
     session._matching = settings.matching
@@ -423,45 +340,3 @@ def _recording(path: Path, mode: RecordMode, settings: Settings, node: Node) -> 
             if time.monotonic() >= end:
                 raise
             time.sleep(_PAUSE_S)
-
-
-def _unblocked(
-    session: Session, config: pytest.Config, settings: Settings
-) -> AbstractContextManager[object]:
-    """Let a session that records reach its address, even if the network is blocked.
-
-    Patched clients may record from any address, and always reach the hosts in ``patch``.
-    """
-    block = config.pluginmanager.get_plugin(_BLOCK)
-    if block is None:
-        return nullcontext()
-    hosts = settings.reached
-    if session.mode == "record":
-        hosts.append("*" if settings.is_patched else urlsplit(session.base_url).hostname or "")
-    return cast("AbstractContextManager[object]", block.allowing(hosts))
-
-
-@contextmanager
-def _patched(session: Session, settings: Settings, node: Node) -> Iterator[None]:
-    """Send the requests of all clients through a session, if the test asks for that."""
-    if not settings.is_patched:
-        yield
-        return
-    from .patched import patched
-    from .threads import Senders, threads_of
-
-    if "respx_mock" in getattr(node, "fixturenames", ()) or node.get_closest_marker("respx"):
-        pytest.fail(
-            f"{node.nodeid} uses respx and patch=True. With patch=True, no request reaches respx: "
-            "use one of them.",
-            pytrace=False,
-        )
-    transport = session._clients_transport
-    records = session.mode == "record"
-    senders = Senders(threads_of(node.config), node.nodeid, records=records)
-    transport.check = senders.check
-    try:
-        with patched(transport, settings.reached):
-            yield
-    finally:
-        senders.has_ended = True

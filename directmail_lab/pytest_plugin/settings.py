@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 Node = pytest.Item | pytest.Module
 
 OPTION = "--directmail-record-mode"
-DEFAULT_MARK = "default_cassette"  # pytest-recording's marker with the name of a file
 WRITES_OPTION = "--directmail-allow-writes"
 _LONGEST_NAME = 120  # bytes of a test's name in the name of its cassette
 
@@ -75,21 +74,7 @@ class Settings:
     base_url: str | None = _setting(None, ini="the address if DIRECTMAIL_BASE_URL is not set")
     retry: bool = _setting(False, True, False)
     allow_writes: bool | Literal["redirected"] = _setting(False, True, False, "redirected")
-    patch: bool | Sequence[str] = _setting(
-        False, ini="true, or hosts that clients reach directly", kind="args"
-    )
     before_record: BeforeRecord | None = None
-    deserialize: Callable[[Any], Any] | None = None
-
-    @property
-    def is_patched(self) -> bool:
-        """Whether clients that the code under test creates send through the session."""
-        return self.patch is not False
-
-    @property
-    def reached(self) -> list[str]:
-        """The hosts, or patterns of hosts, that patched clients reach directly."""
-        return [] if isinstance(self.patch, bool) else [*self.patch]
 
     @property
     def matching(self) -> Matching:
@@ -159,8 +144,6 @@ def _of_ini(config: pytest.Config) -> dict[str, Any]:
                 key = f"directmail_{name}"
                 is_list = each.metadata["kind"] == "args"
                 given[name] = words(config, key) if is_list else config.getini(key)
-        if given["patch"] in (["true"], ["false"]):
-            given["patch"] = given["patch"] == ["true"]
         config.stash[_INI] = given
     address = variable(BASE_URL_VARIABLE) or given["base_url"]
     return {name: value for name, value in {**given, "base_url": address}.items() if value}
@@ -172,16 +155,9 @@ def _check(source: str, name: str, value: Any) -> None:
         advice = did_you_mean(name, TABLE) or f"The settings are {', '.join(TABLE)}."
         pytest.fail(f"{source} has no setting {name}. {advice.rstrip()}", pytrace=False)
     choices = TABLE[name].metadata.get("choices")
-    if name == "patch" and not (isinstance(value, bool) or _is_list_of_text(value)):
-        valid = "True, False, or a list of hosts that clients reach directly"
-        pytest.fail(f"{source}: patch must be {valid}.", pytrace=False)
     if choices and value not in choices:
         named = ", ".join(str(choice) for choice in choices if choice is not None)
         pytest.fail(f"{source}: {name} must be one of {named}.", pytrace=False)
-
-
-def _is_list_of_text(value: Any) -> bool:
-    return isinstance(value, list | tuple) and all(isinstance(each, str) for each in value)
 
 
 # -- which cassette ----------------------------------------------------------------------------
@@ -202,9 +178,6 @@ def cassette_path(node: Node, cassette: str | Path | None) -> Path:
     """Return the file of a named cassette, or of the own cassette of a test or a module."""
     folders = cassette_folders(node)
     folder = folders[0]
-    mark = node.get_closest_marker(DEFAULT_MARK)
-    if cassette is None and mark and mark.args:
-        cassette = (folder / mark.args[0]).absolute()
     if isinstance(cassette, Path):
         from ..cassettes.library import file_of
 
@@ -237,14 +210,7 @@ def _own_file(node: pytest.Item, folder: Path) -> Path:
     would use is not returned if it is another test's own file.
     """
     path = _with_suffix(folder / _file_name(own_name(node)))
-    if path.exists():
-        return path
-    by_vcr = re.sub(r"[<>?%*:|\"'/\\]", "-", own_name(node, "__name__"))
-    if (node.path, by_vcr) in node.config.stash[NAMES]:
-        return path
-    theirs = _with_suffix(folder / by_vcr)
-    # For a name that is too long, `Path.exists` would raise an error.
-    return theirs if os.path.exists(theirs) else path  # noqa: PTH110
+    return path
 
 
 def _file_name(name: str) -> str:

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from inspect import isasyncgenfunction, isgeneratorfunction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 import pytest
 
 from ..arguments import RecordMode
-from ..settings import is_loopback
 from .settings import (
     WRITES_OPTION,
     Node,
@@ -26,7 +24,7 @@ from .settings import (
 )
 
 if TYPE_CHECKING:
-    from ..cassettes import Cassette, Ending, FileRecording
+    from ..cassettes import Cassette, Ending
     from ..errors import NotRecordedError
     from ..exchange.values import Request
     from ..sessions.session import Session
@@ -74,7 +72,6 @@ class Use:
         self.session = session
         self.cassette = session._open_cassette
         self.follow(self.cassette)
-        session._clients_transport.as_raised = self._failure_for_client
         self.cassette.records_failures = self.cassette.records
         self._was_there = self.path.exists()
         self._count_before = len(self.cassette)
@@ -198,15 +195,13 @@ class Use:
             what = f"{error.request} {how}"
         again = self.command if is_default else command_to_record(self.node, "all")
         error.advice = f"Record this test again: {again}"
-        address = urlsplit(error.request.partition(" ")[2])
         if is_default and not self._is_there:
             what = f"{error.request} has no response: there is no cassette {self.shown_path}"
             error.advice = f"Record this test: {self.command}"
-            if not (self.settings.is_patched and address.hostname):  # a client of the session
-                error.advice = (
-                    "Set DIRECTMAIL_BASE_URL and DIRECTMAIL_API_KEY, and record this test: "
-                    f"{self.command}"
-                )
+            error.advice = (
+                "Set DIRECTMAIL_BASE_URL and DIRECTMAIL_API_KEY, and record this test: "
+                f"{self.command}"
+            )
             similar = similar_cassette(self.node, self.path)
             if similar:
                 what += f", but {relative(similar, self.node.config)} exists"
@@ -215,12 +210,6 @@ class Use:
                     "directmail_cassette or in the marker's cassette=…. Or record this test: "
                     f"{self.command}"
                 )
-        host = address.hostname or ""
-        if self.settings.is_patched and (is_loopback(host) or host.startswith(_LINK_LOCAL)):
-            error.advice += (
-                "\nIf it is no service to record (the test runs it, or boto3 looks for credentials "
-                f'there), let clients reach it: patch=["{host}"]'
-            )
         error.what = CONTROLS.sub(" ", what)
         error.details = ""
 
@@ -229,15 +218,6 @@ class Use:
         from ..errors import WriteRefusedError
 
         self._was_write_refused |= isinstance(error, WriteRefusedError)
-
-    def _failure_for_client(self, error: Exception) -> BaseException:
-        """Return the error that another library's client raises in place of ours.
-
-        It is not an `Exception`: after one, SDKs repeat a request and then raise their own error.
-        """
-        self._note_error(error)
-        self.client_errors.append(str(error))
-        return pytest.fail.Exception(str(error))
 
     def _check_age(self) -> None:
         """Warn about a recording that is older than ``max_age``, or fail the test."""
@@ -253,39 +233,11 @@ class Use:
             warnings.warn(pytest.PytestWarning(message), stacklevel=2)
 
 
-def read_recording(path: Path, deserialize: Callable[[Any], Any] | None) -> FileRecording:
-    """Return the recording in a file; a suite's own function reads what we did not record."""
-    from ..cassettes import read_cassette
-
-    if deserialize is None:
-        return read_cassette(path)
-    from ..cassettes.files import foreign_recording, read_if_ours
-    from ..cassettes.vcr_files import interactions_of_suite
-
-    ours = read_if_ours(path)
-    if ours is not None:
-        return ours
-    return foreign_recording(interactions_of_suite(path, deserialize), path)
-
-
 def counted(titles: Iterable[str]) -> Iterator[str]:
     """Yield each title, with its number if there are several."""
     for title, count in Counter(titles).items():
         yield title + (f" ({count} times)" if count > 1 else "")
 
 
-def show_warning(config: pytest.Config, problem: str, nodeid: str = "") -> None:
-    """Show a warning at the end of a run. A suite that makes errors of warnings must not fail."""
-    text = pytest.PytestWarning(problem)
-    file = nodeid.partition("::")[0] or "conftest.py"
-    # No line of the file is the cause, so none is shown.
-    message = warnings.WarningMessage(text, pytest.PytestWarning, file, 1, line="")
-    when = "runtest" if nodeid else "config"
-    config.hook.pytest_warning_recorded.call_historic(
-        kwargs={"warning_message": message, "nodeid": nodeid, "when": when, "location": None}
-    )
-
-
-_LINK_LOCAL = "169.254."  # where a cloud's machines find their credentials
 NOT_SENT = "directmail_not_sent"  # an attribute of a report, which xdist sends
 USE = pytest.StashKey[Use]()

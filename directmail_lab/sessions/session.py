@@ -37,7 +37,6 @@ from ..redaction import Redactor
 from ..redaction.logs import guard_logs
 from ..settings import NO_ADDRESS, base_address, origin_of, trust_origin
 from ..tracebacks import hide_frames
-from .clients import ClientsTransport, adapters_of
 from .clients.own import AsyncClient, Client
 from .clients.refusals import service_error
 from .modes import Entered, ModeChange, Timing, latency_factor, write_warning
@@ -51,9 +50,7 @@ from .transports.recording import RecordingTransport
 from .transports.writes import IF_SENT, sent_writes
 
 if TYPE_CHECKING:
-    import httpx2
     import pandas as pd
-    import requests
 
     from ..readings.reading import Reading
     from ..readings.reset_unit import ResetUnit
@@ -159,7 +156,6 @@ class Session:
             start = self._sending("live", self._sent)
             account = self._api_key.account(self.base_url)
         self._transport = ModeTransport(start, self._observe, sent_writes(account))
-        self._clients_transport = ClientsTransport(self._transport)
         self._timeout_s = timeout_s
         self.client = Client(self._redacted, None, **self._client_options)
         # Also if the session is dropped without close(): somebody may keep its recording, and its
@@ -337,37 +333,6 @@ class Session:
     def async_client(self) -> httpx.AsyncClient:
         """The asynchronous counterpart of ``client``, with the same cookies."""
         return AsyncClient(self._redacted, self.client.cookies, **self._client_options)
-
-    def _take_senders(self) -> ClientsTransport:
-        """Return the transport for clients that have their own keys.
-
-        From then on, a session without a key can record, but only what such
-        clients send.
-        """
-        if self._network is None:
-            self._network = NetworkTransport(self.base_url, None, self._allow_writes)
-        return self._clients_transport
-
-    @functools.cached_property
-    def httpx2_client(self) -> httpx2.Client:
-        """A client of httpx2, whose requests are not paced or retried."""
-        make: Callable[..., httpx2.Client] = adapters_of("httpx2").client
-        return make(self._clients_transport, self.base_url, self._timeout_s)
-
-    @functools.cached_property
-    def httpx2_async_client(self) -> httpx2.AsyncClient:
-        """The asynchronous counterpart of ``httpx2_client``."""
-        make: Callable[..., httpx2.AsyncClient] = adapters_of("httpx2").async_client
-        return make(self._clients_transport, self.base_url, self._timeout_s)
-
-    @functools.cached_property
-    def requests_adapter(self) -> requests.adapters.BaseAdapter:
-        """The session as an adapter of requests, for whole addresses.
-
-        Mount it: ``http.mount(session.base_url, session.requests_adapter)``.
-        """
-        make: Callable[..., requests.adapters.BaseAdapter] = adapters_of("requests").SessionAdapter
-        return make(self._clients_transport, self._timeout_s)
 
     @property
     def _client_options(self) -> dict[str, Any]:

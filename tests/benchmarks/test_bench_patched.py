@@ -13,10 +13,10 @@ import requests
 import urllib3
 from botocore.config import Config
 from client_service import ClientService
+from directmail_lab.pytest_plugin.patched import patched
 from every_client import AWS_ID, AWS_SECRET
 from polled import cassette_of, served
 
-from directmail_lab.pytest_plugin.patched import patched
 from directmail_lab.sessions.session import Session
 from directmail_lab.settings import NO_ADDRESS
 

@@ -53,17 +53,11 @@ class Body(httpx.SyncByteStream, httpx.AsyncByteStream):
     def __init__(
         self,
         stream: Any,
-        translate: Explain = _unchanged,
-        *,
-        close: Callable[[], object] | None = None,
     ) -> None:
         self._stream = stream
-        self._close = close
         self._parts: list[bytes] = []
-        self._translate = translate
         self.ended: Callable[[Body, BaseException | None], object] | None = None
         self.explain = _unchanged
-        self.as_raised = _unchanged
         self.refusal: Exception | None = None
         self.length: int | None = None
         self.size = 0
@@ -120,9 +114,8 @@ class Body(httpx.SyncByteStream, httpx.AsyncByteStream):
             self._parts.clear()
 
     def _failed(self, error: BaseException) -> BaseException:
-        error = self._translate(error)
         self.end(error)
-        return self.as_raised(self.explain(error))
+        return self.explain(error)
 
     def close(self) -> None:
         failure: BaseException | None = None
@@ -131,7 +124,7 @@ class Body(httpx.SyncByteStream, httpx.AsyncByteStream):
                 if self.ended is not None:
                     self.leave()
             finally:
-                (self._close or self._stream.close)()
+                self._stream.close()
         except BaseException as error:
             failure = self._failed(error)
         self._forget()
@@ -145,10 +138,7 @@ class Body(httpx.SyncByteStream, httpx.AsyncByteStream):
                 if self.ended is not None:
                     self.leave()
             finally:
-                if self._close is not None:
-                    self._close()
-                else:
-                    await self._stream.aclose()
+                await self._stream.aclose()
         except BaseException as error:
             failure = self._failed(error)
         self._forget()
@@ -163,7 +153,4 @@ class Body(httpx.SyncByteStream, httpx.AsyncByteStream):
     def _forget(self) -> None:
         """Forget the transports: a response must not keep the key of a dropped session alive."""
         self._stream = httpx.ByteStream(b"")
-        self._close = None
-        self._translate = _unchanged
         self.explain = _unchanged
-        self.as_raised = _unchanged

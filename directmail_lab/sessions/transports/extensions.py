@@ -84,8 +84,6 @@ class Call:
     """
 
     wants_key: bool = False
-    is_foreign: bool = False
-    send: Callable[[httpx.Request], Any] | None = None
     reads_at_once: bool = False
     cancelled: threading.Event | None = None
     state: CallState = field(default_factory=CallState)

@@ -20,7 +20,6 @@ from . import Transport
 from .extensions import EXTENSION, Received, call_of
 from .network import lost_response
 from .observer import USUAL_REASONS, Observer
-from .recording import CANCELLED
 from .writes import UNGUARDED, SentWrite, SentWrites, is_sent_again, sent_when
 
 ModeName = Literal["live", "record", "replay"]
@@ -147,8 +146,6 @@ class ModeTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
             return self._kept(request, earlier, mode)
         if mode.latency_factor:
             await asyncio.sleep(_pause_s(mode, played[-1]))
-        if played[-1].response.no_response is not None:
-            await _wait_for_cancel(_cancelled_in_s(request, played[-1], mode))
         return self._played(request, played, mode)
 
     def _played(self, request: httpx.Request, played: list[Played], mode: Mode) -> httpx.Response:
@@ -210,12 +207,9 @@ class _CutBody(httpx.SyncByteStream, httpx.AsyncByteStream):
     ``at_end`` is called if a reader comes to the end, and may raise the error.
     """
 
-    def __init__(
-        self, body: bytes, at_end: Callable[[], object], cancelled_in_s: float = 0.0
-    ) -> None:
+    def __init__(self, body: bytes, at_end: Callable[[], object]) -> None:
         self._body = body
         self._at_end = at_end
-        self._cancelled_in_s = cancelled_in_s
 
     def __iter__(self) -> Iterator[bytes]:
         yield self._body
@@ -223,7 +217,6 @@ class _CutBody(httpx.SyncByteStream, httpx.AsyncByteStream):
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         yield self._body
-        await _wait_for_cancel(self._cancelled_in_s)
         self._at_end()
 
 
@@ -238,7 +231,7 @@ def _cut_body(request: httpx.Request, played: Played, mode: Mode) -> _CutBody:
     def fail() -> None:
         raise failure
 
-    return _CutBody(stored.body, fail, _cancelled_in_s(request, played, mode))
+    return _CutBody(stored.body, fail)
 
 
 def _failure_of(kind: NoResponse, text: str, request: httpx.Request) -> Exception:
@@ -254,7 +247,7 @@ def _text_of(stored: Response) -> str:
 def _played_for(request: httpx.Request, mode: Mode) -> list[Played]:
     """Return the responses that the cassette plays for a request; none if it must be sent."""
     call = call_of(request)
-    if request.url.userinfo and call.send is None:
+    if request.url.userinfo:
         raise AddressError(
             "The address contains a user name or password before its host, where httpx would "
             "print it.",
@@ -270,27 +263,6 @@ def _played_for(request: httpx.Request, mode: Mode) -> list[Played]:
         cassette.refuse_if_full()
         return []
     return cassette.play(request_value(request))
-
-
-def _cancelled_in_s(request: httpx.Request, played: Played, mode: Mode) -> float:
-    """Return after how many seconds a test cancelled the request, as ``asyncio.timeout`` does.
-
-    The result is 0 if none did. A write of a session's own client is different: its outcome is
-    unknown, which a replay says.
-    """
-    found = CANCELLED.fullmatch(_text_of(played.response))
-    if found is None or (is_write(request) and not call_of(request).is_foreign):
-        return 0.0
-    if found[1] is not None:
-        return float(found[1])
-    assert mode.cassette is not None
-    return mode.cassette.interaction_of(played).elapsed_s or 0.0
-
-
-async def _wait_for_cancel(cancelled_in_s: float) -> None:
-    """Wait until the caller cancels the request again; not much longer than it once took."""
-    if cancelled_in_s:
-        await asyncio.sleep(min(cancelled_in_s + _LATE_S, _LONGEST_PAUSE_S))
 
 
 def _pause_s(mode: Mode, played: Played) -> float:

@@ -9,22 +9,19 @@ import sys
 import urllib.request
 from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
-from functools import lru_cache
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from ...authentication import HEADER, header_value
 from ...errors import (
     AddressError,
     DirectMailLabError,
-    NotConnectedError,
     OutcomeUnknownError,
     WriteRefusedError,
 )
-from ...exchange.httpx_values import httpx, is_write, kind_of_failure, parse_url, request_value
+from ...exchange.httpx_values import httpx, is_write, kind_of_failure, parse_url
 from ...exchange.operations import operation_of
 from ...redaction import has_placeholder
-from ...redaction.places import carries_credentials
 from ...settings import is_loopback, origin_of, variable
 from ...tracebacks import clear_locals, hide_frames, without_traceback
 from .body import Body
@@ -36,11 +33,6 @@ if TYPE_CHECKING:
     _Place = tuple[int, asyncio.AbstractEventLoop]
     _Opened = AsyncGenerator[httpx.AsyncHTTPTransport]
 
-
-IS_OF_SESSION = "_directmail_lab_is_of_session"
-"""The attribute of a session's own connections. In pytest, ``patch=True`` leaves them alone."""
-
-_Pool = TypeVar("_Pool")
 
 _PROXY_SCHEMES = ("http", "https", "socks5", "socks5h")
 
@@ -100,12 +92,10 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         call = call_of(request)
         signed = self._checked_and_signed(request, call)
-        if call.send is not None:
-            return _received(request, call.send(signed))
         process = os.getpid()
         # If several threads arrive at once, they share one pool: `setdefault` keeps the first.
         pool = self._pools.get(process) or self._pools.setdefault(
-            process, _marked(httpx.HTTPTransport(verify=_certificates(), proxy=self._proxy))
+            process, httpx.HTTPTransport(verify=_certificates(), proxy=self._proxy)
         )
 
         def forget_pool() -> None:  # an interrupt may leave one of httpcore's locks locked
@@ -125,8 +115,6 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         call = call_of(request)
         signed = self._checked_and_signed(request, call)
-        if call.send is not None:
-            return _received(request, await call.send(signed))
         pool = await self._pool_of_this_loop()
         try:
             response = await pool.handle_async_request(signed)
@@ -155,13 +143,7 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         url = request.url
         state = call.state
         state.is_ours = origin_of(url) == self._origin  # checked when the session was opened
-        if self._api_key is None and not call.send:
-            raise NotConnectedError(
-                "This session has no key, and records only the clients of the code under test.",
-                "Set DIRECTMAIL_BASE_URL and DIRECTMAIL_API_KEY.",
-            )
-        is_checked = state.is_ours or call.send is not None
-        if not is_checked and parse_url(url).scheme != "https" and not is_loopback(url.host):
+        if not state.is_ours and parse_url(url).scheme != "https" and not is_loopback(url.host):
             raise AddressError(
                 f"{url.scheme}://{url.host} is not encrypted, and nothing was sent.",
                 "Use https:// (plain http is for this machine alone).",
@@ -176,9 +158,7 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
             request = _without_stand_ins(request)
         if not (state.is_ours and call.wants_key and self._api_key):
             return request
-        if HEADER in request.headers or (
-            call.is_foreign and carries_credentials(request_value(request))
-        ):
+        if HEADER in request.headers:
             return request
         # From the headers as they are: httpx would encode each header of a dict again.
         signed = httpx.Request(
@@ -264,7 +244,7 @@ def _received(
     if response.status_code in _REPEATING and response.has_redirect_location:
         call_of(request).state.sent = Sent.REDIRECTED
     stream = response.stream
-    body = stream if isinstance(stream, Body) else Body(stream)
+    body = Body(stream)
     body.explain = explain
     response.stream = body
     return response
@@ -275,12 +255,7 @@ async def _open_until_the_loop_ends(
 ) -> AsyncGenerator[httpx.AsyncHTTPTransport]:
     # asyncio.run() closes the generators that are still open before it closes its loop.
     async with httpx.AsyncHTTPTransport(verify=_certificates(), proxy=proxy) as pool:
-        yield _marked(pool)
-
-
-def _marked(pool: _Pool) -> _Pool:
-    setattr(pool, IS_OF_SESSION, True)
-    return pool
+        yield pool
 
 
 class OutcomeUnknownTimeoutError(OutcomeUnknownError, httpx.TimeoutException):
@@ -292,11 +267,7 @@ def lost_response(request: httpx.Request, error: BaseException) -> OutcomeUnknow
 
     Clients of other libraries get the errors of their library.
     """
-    if (
-        call_of(request).is_foreign
-        or isinstance(error, NOT_SENT)
-        or not isinstance(error, httpx.RequestError)
-    ):
+    if isinstance(error, NOT_SENT) or not isinstance(error, httpx.RequestError):
         return None
     if not is_write(request):
         return None
@@ -323,7 +294,7 @@ def _certificates() -> ssl.SSLContext:
         with suppress(ImportError):  # where tests only replay, truststore need not be installed
             return _certificates_of_the_system()
     try:
-        return shared_certificates(httpx.create_ssl_context)
+        return httpx.create_ssl_context()
     except OSError as error:  # or an SSLError; neither names the file
         reason = error.strerror
     raise DirectMailLabError(
@@ -342,16 +313,6 @@ def _certificates_of_the_system() -> ssl.SSLContext:
         context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN | ssl.VERIFY_X509_STRICT
     context.load_verify_locations(certifi.where())
     return context
-
-
-def shared_certificates(create: Callable[[], ssl.SSLContext]) -> ssl.SSLContext:
-    """Return what ``create`` makes of the default certificates, once until others are named."""
-    return _read_certificates(create, variable("SSL_CERT_FILE"), variable("SSL_CERT_DIR"))
-
-
-@lru_cache(maxsize=2)  # for httpx and httpx2: reading them takes 30 ms, which each test would pay
-def _read_certificates(create: Callable[[], ssl.SSLContext], *_: str | None) -> ssl.SSLContext:
-    return create()  # it reads the files that the two variables name
 
 
 def _proxy_for(url: httpx.URL) -> str | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import time
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
@@ -33,9 +32,6 @@ from .observer import Observer
 _ENDS = (Exception, KeyboardInterrupt, SystemExit, asyncio.CancelledError)
 
 _BODILESS = (204, 304)
-
-CANCELLED = re.compile(r"CancelledError(?: after (\d+\.\d+) s)?")
-"""The text of a response whose caller cancelled the request."""
 
 
 @dataclass(eq=False, repr=False)
@@ -193,21 +189,16 @@ class _Exchange:
             return LEFT
         kind: NoResponse = kind_of_failure(error) or "read_error"
         text = _text_of(error)
-        if CANCELLED.fullmatch(text):  # for a replay, which waits as long for its caller
-            text = f"{text} after {self._transport.timer() - self._started:.3f} s"
         return f"{kind}: {text}"
 
     # -- no response came ------------------------------------------------------------------------
 
     def failed(self, error: BaseException) -> None:
         """Keep a request that was sent, although its caller gets no response."""
-        call = call_of(self._request)
         self._state.before_sending = None
         is_failure = isinstance(error, httpx.TransportError)
         if self._state.sent is Sent.NOTHING or isinstance(error, DirectMailLabError):
             return  # it was not sent
-        if isinstance(error, Exception) and not is_failure and call.send is not None:
-            return  # a bug of another client, which may have sent nothing
         self._time()
         about: dict[str, Any] = {}
         transport = self._transport

@@ -338,10 +338,6 @@ def _already_sent(
 
 
 def _advice(request: httpx.Request, write: SentWrite, cassette: Cassette | None) -> str:
-    if call_of(request).is_foreign:
-        name = "…" if cassette is None else repr(cassette.name)
-        again = f'To send it again, put the call into `with record({name}, record_mode="all"):`.'
-        return again if write.status else f"Find out whether it was carried out. {again}"
     option = 'if_sent="{}"'
     if IF_SENT not in request.extensions:
         option = 'extensions={{"if_sent": "{}"}}'
