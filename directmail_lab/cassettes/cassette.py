@@ -72,8 +72,7 @@ class Played(NamedTuple):
     request
         The request that it was played for, as `Player.find` returns it.
     response
-        With ``like``, it may contain credentials that another program recorded: it is only for the
-        caller of the replay.
+        The recorded response.
     """
 
     number: int
@@ -134,8 +133,6 @@ class Cassette:
         Whether it records everything, so that it replays nothing.
     records_failures
         Whether a read to which no response came is recorded, as a write is.
-    other_ranges
-        The requests that got the response to another ``Range``, which vcrpy does not compare.
 
     Raises
     ------
@@ -168,7 +165,6 @@ class Cassette:
         self.on_unmatched: Callable[[NotRecordedError], object] = lambda _: None
         self.records_failures = False
         self.on_early_end: Callable[[str], object] = _warn_of_early_end
-        self.other_ranges: list[str] = []
         self._redactor = redactor or Redactor()
         self._matching = matching or Matching()
         self._repeat = repeat
@@ -256,8 +252,6 @@ class Cassette:
             is_played = call is not None and player.played[call[0]] == 1
             if call is not None and marks:
                 player.mark(call)
-                if self._matching.like is not None:
-                    self.other_ranges += player.other_range(request, call)
         if call is None or (is_played and not repeats):
             if self._recorder is None:
                 refusal = player.refusal(request, is_played=is_played)

@@ -17,7 +17,7 @@ from .use import Use, counted
 if TYPE_CHECKING:
     from ..exchange.values import Request
 
-_LIBRARIES = ("directmail_lab", "httpx", "httpx2", "requests")
+_LIBRARIES = ("directmail_lab", "httpx")
 COMMAND = "directmail_command"  # an attribute of a report, which xdist sends
 
 
@@ -59,8 +59,6 @@ def _lines(use: Use, *, has_values: bool) -> Iterator[tuple[str, str]]:
     yield from _counted("not recorded", [error.request for error in use.refused])
     if use.cut:
         yield from _counted("recorded only as far as it was read then", use.cut)
-    if use.cassette.other_ranges:
-        yield from _counted("played although its Range differs", use.cassette.other_ranges)
     for request, error in refused.items():
         # Another method of another path says nothing.
         nearest = [each for each in error.nearest if not {"method", "path"} <= each[1].keys()]
