@@ -207,7 +207,7 @@ class Use:
         """
         self._note_error(error)
         self.client_errors.append(str(error))
-        return pytest.fail.Exception(str(error), pytrace=False)
+        return pytest.fail.Exception(str(error))
 
     def _check_age(self) -> None:
         """Warn about a recording that is older than ``max_age``, or fail the test."""
