@@ -427,20 +427,10 @@ class Cassette:
         """The file with the new interactions, until it replaces the cassette's file."""
         return None if self._recorder is None else self._recorder.aside
 
-    def unplayed(self) -> list[Request]:
-        """Return the recorded requests whose responses were not played."""
+    def unplayed(self) -> list[int]:
+        """Return the numbers of the recorded responses that were not played."""
         with self._lock:
-            return self._player.unplayed()
-
-    def played(self) -> list[int]:
-        """Return the indexes of the recorded responses that were played."""
-        with self._lock:
-            return [index for index, is_played in enumerate(self._player.played) if is_played]
-
-    def rewind(self) -> None:
-        """Play all recorded responses again."""
-        with self._lock:
-            self._player.rewind()
+            return [number for number, count in enumerate(self._player.played, 1) if not count]
 
     def __len__(self) -> int:
         return len(self.recording())

@@ -179,16 +179,6 @@ class Player:
         for index in call:
             self.played[index] = 1
 
-    def rewind(self) -> None:
-        """Play all responses again."""
-        self.played = bytearray(len(self.played))
-        self._known.clear()
-
-    def unplayed(self) -> list[Request]:
-        """Return the requests whose responses were not played."""
-        left = [index for index, is_played in enumerate(self.played) if not is_played]
-        return [self._recording.interactions[index].request for index in left]
-
     def refusal(self, request: Request, *, is_played: bool) -> NotRecordedError:
         """Return the error that says why a request has no response, and what to do.
 

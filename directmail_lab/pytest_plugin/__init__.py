@@ -61,10 +61,6 @@ if TYPE_CHECKING:
 _WRITE_ADVICE = (
     f"Run pytest {WRITES_OPTION}, or mark the test @pytest.mark.directmail(allow_writes=True)."
 )
-_REDIRECT_ADVICE = (
-    "Send it to the other address (often the same one with a slash at its end). If the test is to "
-    'send both, mark it @pytest.mark.directmail(allow_writes="redirected").'
-)
 _LONGEST_WAIT_S = 60.0  # while another worker records the cassette
 _PAUSE_S = 0.02
 
@@ -289,7 +285,7 @@ def _replaying(path: Path, _: str, settings: Settings, node: Node) -> Session:  
     else:  # a test that sends nothing needs no cassette
         session = Session(NO_ADDRESS)
         recording = FileRecording(path.stem, path=path)
-    session._fix_writes(_WRITE_ADVICE, _REDIRECT_ADVICE)
+    session._fix_writes(_WRITE_ADVICE)
     session._matching = settings.matching
     session.replay(recording, repeat=settings.repeat)
     return session
@@ -311,15 +307,14 @@ def _recording(path: Path, mode: RecordMode, settings: Settings, node: Node) -> 
     session = Session(
         address,
         key,
-        allow_writes=bool(settings.allow_writes or node.config.getoption(WRITES_OPTION)),
+        allow_writes=settings.allow_writes or node.config.getoption(WRITES_OPTION),
         retry=settings.retry,
     )
     # An async test's event loop is closed before the fixture ends, so no connection may stay open.
     session.async_client.headers["Connection"] = "close"
     if settings.patch:
         session._record_without_key()
-    follows = settings.allow_writes == "redirected"
-    session._fix_writes(_WRITE_ADVICE, _REDIRECT_ADVICE, follows=follows)
+    session._fix_writes(_WRITE_ADVICE)
     session._matching = settings.matching
     options = settings.given("redact", "before_record")
     # Another worker of xdist may be recording the same cassette.

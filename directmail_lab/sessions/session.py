@@ -404,16 +404,11 @@ class Session:
         if self._network is not None:
             self._network.allow_writes = self._allow_writes
 
-    def _fix_writes(self, advice: str, redirect_advice: str, *, follows: bool = False) -> None:
-        """Fix `allow_writes`, and whether a write ``follows`` a redirect.
-
-        ``advice`` and ``redirect_advice`` say how a test changes these.
-        """
+    def _fix_writes(self, advice: str) -> None:
+        """Fix `allow_writes`; ``advice`` says how a test changes it."""
         self._write_advice = advice
         if self._network is not None:
             self._network.write_advice = advice
-            self._network.redirect_advice = redirect_advice
-            self._network.follows_writes = follows
 
     @property
     def api_key(self) -> ApiKey | None:
