@@ -185,7 +185,7 @@ def test_vcrpy_loads_whatever_we_write_at_any_moment(tmp_path: Path) -> None:
 def test_no_credential_that_a_client_sends_or_gets_is_written(
     send: Send, service: Echo, tmp_path: Path
 ) -> None:
-    """Neither the key that this process knows, nor what its place shows, nor where it is repeated."""
+    """Neither the key that this process knows, nor what its place shows, nor a copy of it."""
     path = tmp_path / "clean.yaml"
     key = ApiKey(KEY)
     query = f"api_key={UNKNOWN}&key={key.reveal()}"
@@ -290,7 +290,7 @@ def test_a_write_is_refused_before_it_is_sent(
 ) -> None:
     """The service gets no request. Reads are recorded."""
     with vcr.VCR(**vcr_settings(record_mode=mode)).use_cassette(str(tmp_path / "tape.yaml")):
-        with pytest.raises(WriteRefusedError, match="nothing was sent.*allow_writes=True"):
+        with pytest.raises(WriteRefusedError, match=r"nothing was sent.*allow_writes=True"):
             send("POST", f"{service.base_url}/v1/rows", {"a": 1})
         send("GET", f"{service.base_url}/v1/users/me")
 

@@ -343,9 +343,7 @@ def test_new_episodes_names_what_a_test_no_longer_requests(run: Run, account: St
 
     run(source, failed=1).stdout.fnmatch_lines(["    1: GET /v1/lists?page=1"])
     result.stdout.fnmatch_lines(
-        [
-            f"*{OWN} has what the test no longer requests: 1: GET /v1/lists?page=1. Its replay would *"
-        ]
+        [f"*{OWN} has what the test no longer requests: 1: GET /v1/lists?page=1. Its replay *"]
     )
 
 

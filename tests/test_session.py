@@ -215,7 +215,7 @@ def test_writes_can_be_allowed_and_refused_on_an_open_session(service: FaultySer
         session.allow_writes = False
         with pytest.raises(dm.errors.WriteRefusedError):
             session.post("/v1/letters")
-        session._fix_writes("Run pytest --directmail-allow-writes.", "")
+        session._fix_writes("Run pytest --directmail-allow-writes.")
         with pytest.raises(dm.DirectMailLabError, match=r"Run pytest --directmail-allow-writes\."):
             session.allow_writes = True
 
