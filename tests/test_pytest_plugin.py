@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING
 import aiohttp  # noqa: F401
 import cassette_samples as samples
 import httpcore  # noqa: F401
-import httpcore2  # noqa: F401
-import httpx2  # noqa: F401
 import pandas  # noqa: F401
 import pytest
 import pytest_recording.plugin  # noqa: F401
