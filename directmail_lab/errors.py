@@ -21,8 +21,8 @@
 
 Timeouts and connection errors stay httpx's own. Each message says what
 happened, then what to do. It contains no key, query, header value or body.
-Only a `ServiceError` quotes one line of the body, redacted: what the service
-says to people.
+Only a `ServiceError` quotes one line of the body, redacted: what the
+service says to people.
 """
 
 from __future__ import annotations
