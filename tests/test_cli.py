@@ -30,7 +30,6 @@ from directmail_lab.cli import app, programs
 from directmail_lab.cli.output import complete_cassette, error_message
 from directmail_lab.errors import DirectMailLabError, NotRecordedError
 from directmail_lab.share import tutorials
-from directmail_lab.share.audit import audit_many
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -437,23 +436,6 @@ def test_redact_says_which_credential_it_cannot_remove() -> None:
     assert "interaction 1, response body: a private key" in done.output
     assert "interaction 2, response body: a private key" in done.output
     assert "before_record=" in done.output
-
-
-@pytest.mark.slow
-def test_many_files_are_audited_side_by_side_with_the_same_result(tour: Path) -> None:
-    """In several processes, in the order of their names; one that is not there is an error."""
-    one = cassette("audit", tour)
-    many = [tour.with_name(f"tour-{number:02}.yaml") for number in range(40)]
-    padding = f"# {'a' * 500_000}\n"
-    for path in many:
-        path.write_text(tour.read_text() + padding)
-    all_of_them = cassette("audit", *many)
-    with pytest.raises(DirectMailLabError, match=r"gone\.yaml"):
-        list(audit_many([*many, tour.with_name("gone.yaml")]))
-
-    assert one.exit_code == all_of_them.exit_code == 1
-    lines = [one.stdout.replace(str(tour), str(path)) for path in many]
-    assert all_of_them.stdout == "".join(lines)
 
 
 def test_repair_says_what_was_wrong(tour: Path) -> None:

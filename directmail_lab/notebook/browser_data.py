@@ -101,11 +101,11 @@ def handle_request(recording: Recording, request: object) -> Reply:
     ----------
     request
         ``{"action": "list", "first": 1, "limit": 1000}``; ``{"action": "detail", "number": 1,
-        "whole": False}``; ``{"action": "copy", "number": 1, "format": "curl"}``, with
-        ``"has_key": False`` for code without the key; ``{"action": "body", "number": 1, "message":
-        "response"}``; ``{"action": "table", "number": 1}``, see `table`; ``{"action": "search",
-        "words": ["basel"], "headers": ["x-a=1"], "first": 1, "limit": 1000}``, which searches
-        bodies and headers; ``{"action": "editor"}``, which returns the script of the editor.
+        "whole": False}``; ``{"action": "copy", "number": 1, "format": "curl"}``;
+        ``{"action": "body", "number": 1, "message": "response"}``; ``{"action": "table",
+        "number": 1}``, see `table`; ``{"action": "search", "words": ["basel"], "headers":
+        ["x-a=1"], "first": 1, "limit": 1000}``, which searches bodies and headers; ``{"action":
+        "editor"}``, which returns the script of the editor.
 
     Returns
     -------
@@ -136,7 +136,6 @@ def handle_request(recording: Recording, request: object) -> Reply:
                     kind,
                     base_url=recording.base_url or "",
                     has_bodies=recording.has_bodies(number),
-                    has_key=asked.get("has_key") is not False,
                 )
                 return {"text": code}, []
             case {"action": "body", "number": int(number), "message": "request" | "response" as of}:

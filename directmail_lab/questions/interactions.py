@@ -15,7 +15,7 @@ import pandas as pd
 
 from ..cassettes import FileRecording, Recording
 from ..display import CONTROLS
-from ..exchange.bodies import body_text, plain_text, shown_missing, shown_text
+from ..exchange.bodies import MOST_SHOWN, body_text, plain_text, shown_missing, shown_text
 from ..exchange.operations import operations_of, query_of
 from ..exchange.values import Interaction, header
 from ..readings.reading import Reading, problem_of
@@ -201,18 +201,21 @@ class InteractionView:
         return copy_as(self.interaction, "httpx", has_bodies=self.has_bodies)
 
     def __repr__(self) -> str:
-        parts = (f"{title}\n{headers}\n\n{body}" for title, headers, body in self._texts())
+        parts = (f"{title}\n{headers}\n\n{body}" for title, headers, body in self.texts())
         return "\n".join(f"{part.rstrip()}\n" for part in parts)
 
     def _repr_html_(self) -> str:
         return "".join(
             f"<details open><summary><b>{html.escape(title)}</b></summary>"
             f"<pre>{html.escape(headers)}</pre><pre>{html.escape(body)}</pre></details>"
-            for title, headers, body in self._texts()
+            for title, headers, body in self.texts()
         )
 
-    def _texts(self) -> Iterator[tuple[str, str, str]]:
-        """Yield the title, headers and body of the request, then of the response."""
+    def texts(self, characters: int = MOST_SHOWN) -> Iterator[tuple[str, str, str]]:
+        """Yield the title, headers and body of the request, then of the response.
+
+        A body has at most this many ``characters``.
+        """
         request = self.interaction.request
         response = self.interaction.response
         if response.no_response:
@@ -227,5 +230,9 @@ class InteractionView:
             status += f"; {self.problem}"
         for title, message in ((f"{request.method} {request.uri}", request), (status, response)):
             headers = [": ".join(pair).replace("\n", " ") for pair in message.headers]
-            body = body_text(message.body or b"") if self.has_bodies else "(it was not kept)"
+            body = (
+                body_text(message.body or b"", characters)
+                if self.has_bodies
+                else "(it was not kept)"
+            )
             yield shown_text(title.replace("\n", " ")), shown_text("\n".join(headers)), body

@@ -429,7 +429,8 @@ class _Bundle:
         for place, content in sorted(self.contents.items()):
             if make_page is None or place.endswith((".ipynb", ".html")):
                 continue
-            page = make_page(parse_cassette(content, Path(place)), search)
+            recording = parse_cassette(content, Path(place))
+            page = make_page(recording, list(recording))
             if page is None:
                 warnings.warn(f"{place} gets no page, because it is too large.", stacklevel=3)
             else:
