@@ -106,15 +106,9 @@ PAIRS: list[tuple[str, tuple[Interaction, Interaction], list[list[str]]]] = [
         [["(all)", "not kept", "not kept"]],
     ),
     (
-        "the part of a large text that is not shown",
+        "the part of a large text that the response does not show at first",
         texts_of(f"{SHOWN}a", f"{SHOWN}b"),
-        [
-            [
-                "(all)",
-                described("text", f"{SHOWN}a".encode()),
-                described("text", f"{SHOWN}b".encode()),
-            ]
-        ],
+        [[f"line {SHOWN.count(chr(10)) + 1}", "a", "b"]],
     ),
     (
         "a text that begins as numbers are marked",
