@@ -385,7 +385,7 @@ class _Bundle:
 
     def show_as_saved(self) -> str:
         """Add pages of the notebooks as they were saved, and return a sentence."""
-        from .report import page_of
+        from .notebook_page import page_of
 
         for place in self.notebooks:
             path, notebook = self._saved[place]

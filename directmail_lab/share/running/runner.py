@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ...display import plural
 from ...errors import NotebookRunError
-from ..report import page_of
+from ..notebook_page import page_of
 from . import NO_RUN
 
 if TYPE_CHECKING:
