@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from ..cassettes.files import read_as_written
 from ..contract import STAND_IN_KEY
@@ -25,6 +25,9 @@ from ..redaction.key import KeySearch
 from ..redaction.personal import count_personal
 from ..redaction.suspects import Part, credentials_in, parts_of
 from ..settings import BASE_URL_VARIABLE, keyring_entries, variable
+
+if TYPE_CHECKING:
+    from ..exchange.values import Interaction
 
 _MEMBERS = ("source", "outputs", "metadata", "attachments")
 
@@ -150,14 +153,17 @@ def audited(path: Path) -> Audited:
     except CassetteFormatError as error:
         return Audited(find([(str(path), whole)], search_for()), str(error))
     search = search_for([base_url])
-    parts: list[Part] = []
-    for number, interaction in enumerate(interactions, 1):
-        parts += parts_of(interaction, f"{path}, interaction {number}")
-    findings = find(parts, search)
+    findings = find(parts_of_cassette(interactions, f"{path}, "), search)
     if not any(finding.kind == "secret" for finding in findings):
         # Also search the rest of the file: comments, other fields, an unfinished line.
         findings += dict.fromkeys(secrets_in([(str(path), whole)], search))
     return Audited(findings)
+
+
+def parts_of_cassette(interactions: Iterable[Interaction], where: str = "") -> Iterator[Part]:
+    """Yield each part of a cassette's interactions; ``where`` stands before their numbers."""
+    for number, interaction in enumerate(interactions, 1):
+        yield from parts_of(interaction, f"{where}interaction {number}")
 
 
 def read_notebook(path: Path) -> dict[str, Any]:

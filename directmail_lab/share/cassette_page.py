@@ -16,10 +16,9 @@ from ..cassettes.library import create
 from ..display import CONTROLS, ProgressBar, plural
 from ..errors import DirectMailLabError
 from ..exchange.operations import query_of
-from ..exchange.values import Interaction, media_type_of
-from ..questions.interactions import InteractionView
+from ..exchange.values import Interaction, Request, Response, media_type_of
+from ..questions.interaction_view import InteractionView
 from ..readings.reading import problem_of, reading_of
-from ..redaction.suspects import Part, parts_of
 from ..tracebacks import warn_caller
 from . import audit
 
@@ -98,9 +97,7 @@ def save_page(recording: Recording, target: str | Path) -> Path:
     base_urls = recording.base_urls if isinstance(recording, FileRecording) else ()
     search = audit.search_for([recording.base_url, *base_urls])
     interactions = list(recording)
-    parts: list[Part] = [("the name", recording.title)]
-    for number, interaction in enumerate(interactions, 1):
-        parts += parts_of(interaction, f"interaction {number}")
+    parts = [("the name", recording.title), *audit.parts_of_cassette(interactions)]
     audit.refuse_secrets(audit.secrets_in(parts, search))
     page = make_page(recording, interactions)
     if page is None:
@@ -168,7 +165,7 @@ def _row(recording: Recording, number: int, interaction: Interaction) -> str:
 
 
 def _details(view: InteractionView) -> str:
-    messages = (view.interaction.request, view.interaction.response)
+    messages: tuple[Request | Response, ...] = (view.interaction.request, view.interaction.response)
     parts = []
     for message, texts in zip(messages, view.texts(_BODY_CHARACTERS), strict=True):
         title, headers, body = map(html.escape, texts)
