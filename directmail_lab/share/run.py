@@ -91,10 +91,8 @@ def run_notebooks(folder: Path, notebooks: Sequence[Path], *, timeout_s: float) 
         told, _ = process.communicate()
     if process.returncode:
         # If the process itself failed, Python has printed why.
-        told = json.loads(told or '{"what": "the notebooks could not be run.", "advice": ""}')
-        raise NotebookRunError(
-            f"Nothing was written: {told['what']}", f"{told['advice']} {_NO_RUN}"
-        )
+        what, advice = json.loads(told or '["the notebooks could not be run.", ""]')
+        raise NotebookRunError(f"Nothing was written: {what}", f"{advice} {_NO_RUN}".lstrip())
 
 
 def _main() -> None:
