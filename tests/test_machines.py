@@ -22,7 +22,7 @@ from directmail_lab import settings
 from directmail_lab.cassettes import Cassette, read_cassette
 from directmail_lab.cli import programs
 from directmail_lab.display import shell_word, utc_time
-from directmail_lab.share.running import run_notebooks
+from directmail_lab.share.run import run_notebooks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -116,19 +116,19 @@ def audit(names: list[str] = _PLACES) -> None:
     For a folder, the command prints a line for each kind of finding, with its number of files. It
     also says which cassettes cannot be read.
     """
-    from ..share.audit import audit_many
+    from ..share.audit import audited
 
     paths = _files_of(names)
-    audited = []
+    found = []
     with ProgressBar(len(paths), desc="Audit", unit="file") as bar:
-        for each in audit_many(paths):
-            audited.append(each)
+        for path in paths:
+            found.append(audited(path))
             bar.update()
-    count = sum(len(each.findings) for each in audited)
+    count = sum(len(each.findings) for each in found)
     if any(map(is_folder, names)):
-        lines = list(_summary(audited))
+        lines = list(_summary(found))
     else:
-        lines = [str(finding) for each in audited for finding in each.findings]
+        lines = [str(finding) for each in found for finding in each.findings]
     for line in lines:
         typer.echo(line)
     typer.echo(f"{count} found in {plural(len(paths), 'file')}.", err=True)

@@ -28,7 +28,7 @@ Path = tuple[str | int, ...]
 MAX_UNPACKED_BYTES = 64 * 1024**2
 """The largest size that a body is expanded to: 1,699 bytes of brotli can expand to 1 GB."""
 _MAX_CODINGS = 2
-_MOST_SHOWN = 4000
+MOST_SHOWN = 4000
 _LAYOUT = json.JSONEncoder(indent=2, ensure_ascii=False)
 # As many as int() reads. An exponent could ask for any number of them.
 _MOST_DIGITS = 4300
@@ -280,8 +280,11 @@ class MissingBody(bytes):
 _MISSING = re.compile(rb"<not (?:recorded|searched): (\d{1,18}|\?) bytes>")
 
 
-def body_text(body: bytes) -> str:
-    """Return indented JSON, with letters instead of their escapes, or any other text unchanged."""
+def body_text(body: bytes, most: int = MOST_SHOWN) -> str:
+    """Return indented JSON, with letters instead of their escapes, or any other text unchanged.
+
+    It has at most ``most`` characters.
+    """
     missing = shown_missing(body)
     if missing:
         return missing
@@ -292,17 +295,17 @@ def body_text(body: bytes) -> str:
         start = ""
         for piece in _LAYOUT.iterencode(json.loads(text)):
             start += piece
-            if len(start) > _MOST_SHOWN:  # indenting megabytes takes seconds
+            if len(start) > most:  # indenting megabytes takes seconds
                 break
-        return shown_text(start, len(text))
-    return shown_text(text)
+        return shown_text(start, len(text), most)
+    return shown_text(text, most=most)
 
 
-def shown_text(text: str, characters: int = 0) -> str:
+def shown_text(text: str, characters: int = 0, most: int = MOST_SHOWN) -> str:
     """Return a text to show: cut if it is long, with control characters escaped."""
-    if len(text) > _MOST_SHOWN:
+    if len(text) > most:
         count = max(characters, len(text))
-        text = f"{text[:_MOST_SHOWN]}\n… ({count:,} characters in all)"
+        text = f"{text[:most]}\n… ({count:,} characters in all)"
     text = text.replace("\r\n", "\n").expandtabs(4)
     return escape_controls(text)
 
