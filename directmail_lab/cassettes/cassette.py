@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Self
 from urllib.parse import urlsplit
 
 from ..arguments import RECORD_MODES, REPEATS, RecordMode, Repeat, check_choice
-from ..display import plural, say_in_notebook
+from ..display import plural, say_in_notebook, shell_word
 from ..errors import CassetteError, CassetteFormatError, NotRecordedError
 from ..exchange.bodies import MissingBody, shown_missing
 from ..exchange.values import (
@@ -26,6 +26,7 @@ from ..exchange.values import (
     Response,
     check_interaction,
     fails,
+    header,
     is_write,
     normalize_headers,
 )
@@ -181,7 +182,7 @@ class Cassette:
         self.records = records(record_mode, self.path)
         self._recorder: Recorder | None = None
         self._open: dict[Begun, Callable[[bool], object]] = {}
-        self._is_unfolded = False
+        self._was_told = False
         # For requests in which something was replaced: a hash of the original, by what is recorded.
         self._replaced: dict[tuple[str, str, bytes | None], int] = {}
         self.updates = record_mode in ("update", "all")
@@ -317,11 +318,14 @@ class Cassette:
         assert self._recorder is not None, "only a recording sends"
         return self._recorder.start()
 
-    def begin(self, begun: Begun, request: Request, at: datetime, *, attempt: int = 1) -> None:
+    def begin(
+        self, request: Request, at: datetime, *, begun: Begun | None = None, attempt: int = 1
+    ) -> Begun:
         """Record a write before it is sent, as one to which no response came.
 
         So a later run knows of it, even if this process is killed before the response comes.
         Nothing is recorded if ``before_record`` leaves it out, or if the recording has ended.
+        Returns what `start` returned, which is ``begun``.
 
         Raises
         ------
@@ -329,9 +333,10 @@ class Cassette:
             It cannot be recorded, so it must not be sent.
         """
         self.refuse(request.method)
+        begun = begun or self.start()
         interaction = self._as_recorded(Interaction(request, _UNANSWERED, at, None, attempt))
         if interaction is None:
-            return
+            return begun
         with self._lock, self._open_if_late() as recorder:
             if begun.recorder is not recorder:
                 begun.recorder, begun.number = recorder, recorder.start().number
@@ -339,6 +344,7 @@ class Cassette:
                 recorder.begin(begun, interaction)
             except OSError as error:
                 raise self._not_written(error, f" The {request.method} was not sent.") from None
+        return begun
 
     def drop(self, begun: Begun) -> None:
         """Drop a write that was recorded before it was sent, since it was not sent."""
@@ -387,16 +393,17 @@ class Cassette:
             self._warn_if_alike(request, recorded.request)
         if shows_user(interaction):
             self.compare_user(recorded.body)
-        self._report_missing_body(recorded)
+        self._report_missing_body(recorded, header(response.headers, "content-encoding"))
         return recorded
 
-    def _report_missing_body(self, recorded: Written) -> None:
+    def _report_missing_body(self, recorded: Written, coding: str | None) -> None:
         """Call ``notice``, or raise `CassetteError` in a test, if a body could not be stored."""
         missing = shown_missing(recorded.body)
         if missing is None:
             return
         title = f"{recorded.request.method} {self._recording.path_of(recorded.request)}"
-        what = f"Cassette {self.name!r} has {title} without the body of its response {missing}."
+        what = f"Cassette {self.name!r} has {title} without the body of its response {missing}"
+        what += f", whose Content-Encoding is {coding!r}." if coding else "."
         advice = "Record a smaller body, or one in UTF-8, with before_record=…."
         if self.records_failures:
             raise CassetteError(f"{what} A replay would fail.", advice)
@@ -469,17 +476,17 @@ class Cassette:
             try:
                 self._recorder.fold_after_cell()
             except (OSError, CassetteError) as error:
-                self._say_not_folded(error)
+                if not self._was_told:  # it is tried again after each cell
+                    self._was_told = True
+                    self._say_not_folded(error)
 
     def _say_not_folded(self, error: OSError | CassetteError) -> None:
-        """Say once that the recording stays in its journal."""
-        if not self._is_unfolded:
-            self._is_unfolded = True
-            why = error.what if isinstance(error, CassetteError) else f"{error.strerror}."
-            self._notice(
-                f"Cassette {self.name!r} could not be written anew: {why} What was recorded is safe "
-                f"in {journal_of(self.path).name} beside it."
-            )
+        why = error.what if isinstance(error, CassetteError) else f"{error.strerror}."
+        self._notice(
+            f"Cassette {self.name!r} could not be written: {why} What was recorded is safe beside "
+            f"it, in {journal_of(self.path).name}, and is read from there. To add it to the file: "
+            f"directmail-lab cassette repair {shell_word(self.name)}."
+        )
 
     def close(self, ending: Ending | None = None) -> None:
         """End a recording: write its file, and release the lock.
@@ -494,10 +501,7 @@ class Cassette:
             interactions that were not recorded again, as vcrpy does. ``"replace"`` drops them.
             ``"drop"`` drops the new ones; of another recording, only the failures.
 
-        Raises
-        ------
-        CassetteError
-            The disk is full. What was recorded stays in the journal.
+        If the file cannot be written, a notice says so, and the recording stays in its journal.
         """
         if self._recorder is None or (self._aside and ending is None):
             return
@@ -506,11 +510,9 @@ class Cassette:
             self._aside = False  # if the recording goes on, it adds to what is in place then
             has_recorded = False
             try:
-                has_recorded = self._recorder.close(ending or "merge")
-            except CassetteError as error:
+                has_recorded = self._recorder.close(ending)
+            except (OSError, CassetteError) as error:
                 self._say_not_folded(error)
-            except OSError as error:
-                raise self._not_written(error) from None
         hint = notice_of_contents(self.path, self.name) if has_recorded else ""
         if hint and not say_in_notebook(hint):
             self._notice(hint)
@@ -585,15 +587,18 @@ class Cassette:
 
     def _open_recorder(self) -> Recorder:
         _last_opened[self.path] = self
-        recorder = Recorder(
-            self.path,
-            redactor=self._redactor,
-            metadata=self._metadata,
-            notice=self._notice,
-            matching=self._matching,
-            updates=self.updates,
-            aside=self._aside,
-        )
+        try:
+            recorder = Recorder(
+                self.path,
+                redactor=self._redactor,
+                metadata=self._metadata,
+                notice=self._notice,
+                matching=self._matching,
+                updates=self.updates,
+                aside=self._aside,
+            )
+        except OSError as error:  # what a killed recording left cannot be added to the file
+            raise self._not_written(error) from None
         # So the recording is also closed when the kernel ends, or the cassette is dropped.
         weakref.finalize(self, _close_quietly, recorder, self._open)
         _fold_after_cells(self)

@@ -93,7 +93,7 @@ def _write(
     metadata = {**recording.metadata, "base_url": recording.base_url}
     metadata.pop("recorded_with", None)
     if to == "lines":
-        write_cassette(path, metadata, recording, redactor, version=version)
+        write_cassette(path, metadata, recording.interactions, redactor, version=version)
         return
     redacted = list(map(redactor.interaction, recording))
     try:

@@ -143,7 +143,7 @@ def read_cassette(path: Path, progress: Progress | None = None) -> FileRecording
     while True:
         # In this order: what is folded meanwhile is in both.
         version = version_of(path)
-        journal = read_journal(path)
+        journal = None if version is None else read_journal(path)
         recording = read_file(path, progress)
         if journal is None:
             return recording
@@ -154,7 +154,7 @@ def read_cassette(path: Path, progress: Progress | None = None) -> FileRecording
 def read_journal(path: Path) -> Journal | None:
     """Return what the journal of a cassette adds to it; None if there is no journal."""
     file = journal_of(path)
-    return parse_journal(_read_bytes(file)[0]) if file.exists() else None
+    return None if version_of(file) is None else parse_journal(_read_bytes(file)[0])
 
 
 def _with_journal(recording: FileRecording, journal: Journal, path: Path) -> FileRecording:
@@ -396,7 +396,7 @@ def _about(
 def write_cassette(
     path: Path,
     metadata: Mapping[str, object],
-    parts: Iterable[Interaction | bytes],
+    parts: Sequence[Interaction | bytes],
     redactor: Redactor,
     *,
     version: Version | None = None,
@@ -410,7 +410,7 @@ def write_cassette(
     about: dict[str, object] = {"recorded_with": f"{layout.WRITER} {VERSION}"}
     others = redacted_metadata(metadata, redactor)
     about |= {name: value for name, value in others.items() if name not in about}
-    head = layout.header_text(about)
+    head = layout.header_text(about, is_empty=not parts)
     redactor.refuse_leak(head)
     with create(path, version) as new:
         with new.open("wb") as file:

@@ -191,6 +191,8 @@ class JournalWriter:
 
     def _append(self, about: Mapping[str, object], text: bytes) -> None:
         record = json.dumps(about).encode() + b"\n" + text
+        if os.fstat(self._file).st_size != self.size:
+            os.ftruncate(self._file, self.size)  # Ctrl-C has interrupted the last record
         left = memoryview(record)
         try:
             while left:

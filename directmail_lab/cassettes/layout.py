@@ -42,7 +42,7 @@ Address = tuple[str, str]
 # returns three values instead of two, and pytest-recording (0.14) fails on that.
 WRITER = "directmail-lab"
 _START = f'version: 1\nrecording: {{"recorded_with": "{WRITER}'.encode()
-_HEADER = re.compile(rb"version: 1\nrecording: ([^\n]*)\ninteractions:\n")
+_HEADER = re.compile(rb"version: 1\nrecording: ([^\n]*)\ninteractions:(?: \[\])?\n")
 # An interaction: time, latency, attempt, no_response, fallback, request and response.
 _INTERACTION = re.compile(
     rb"- recorded_at: ([^\n]*)\n  elapsed_s: ([^\n]*)\n(?:  attempt: (\d{1,3})\n)?"
@@ -70,9 +70,10 @@ class OtherLayoutError(CassetteFormatError):
     """A text is not in this layout, although it may be in vcrpy's."""
 
 
-def header_text(metadata: Mapping[str, object]) -> str:
+def header_text(metadata: Mapping[str, object], *, is_empty: bool = False) -> str:
     """Return the lines that a cassette starts with."""
-    return f"version: 1\nrecording: {_one_line(_encode(metadata))}\ninteractions:\n"
+    interactions = " []" if is_empty else ""  # vcrpy does not load an empty value
+    return f"version: 1\nrecording: {_one_line(_encode(metadata))}\ninteractions:{interactions}\n"
 
 
 def interaction_text(interaction: Interaction) -> str:
@@ -159,7 +160,10 @@ def _value_of(line: bytes) -> Any:
     # A binary body, or a line that a person wrote.
     from .vcr_files import load_yaml
 
-    return load_yaml(text)
+    try:
+        return load_yaml(text)
+    except CassetteFormatError:  # which counts the lines of this text
+        raise CassetteFormatError("a line of it is neither JSON nor safe YAML") from None
 
 
 def request_of(value: Mapping[str, Any]) -> Request:

@@ -138,6 +138,7 @@ class Recorder:
         self._version = recording.version
         self._kept_bytes = recording.size
         self._dropped: set[int] = set()
+        # What need not be looked for again: the first old call, and two facts about the new one.
         self._replaced: set[tuple[Attempts, bool, bool]] = set()
 
     # -- write -------------------------------------------------------------------------------------
@@ -178,7 +179,11 @@ class Recorder:
             drops += self._places_of(begun)
         interactions = self.recording.interactions
         replaced = [layout.interaction_text(interactions[index]).encode() for index in drops]
-        self._write(number, text.encode(), map(digest_of, replaced))
+        try:
+            self._write(number, text.encode(), map(digest_of, replaced))
+        except BaseException:
+            self._replaced.clear()  # nothing was
+            raise
         self._kept_bytes -= sum(map(len, replaced))
         self._dropped.update(drops)
         self._in_flight.discard(number)
@@ -208,8 +213,8 @@ class Recorder:
         if self._journal is None:
             self._begin_journal()
         assert self._journal is not None
-        self._journal.write(number, text, replaces)
         self._is_folded = False
+        self._journal.write(number, text, replaces)
 
     def _begin_journal(self) -> None:
         if version_of(self._path) is None:  # else nobody would look for the journal
@@ -381,7 +386,7 @@ class Recorder:
 
     # -- the end -----------------------------------------------------------------------------------
 
-    def close(self, ending: Ending = "merge") -> bool:
+    def close(self, ending: Ending | None = None) -> bool:
         """End the recording, release the lock, and return whether anything was recorded.
 
         If the cassette cannot be written, the journal stays: readers add it, and the next recorder
@@ -391,7 +396,8 @@ class Recorder:
         ----------
         ending
             ``"merge"`` keeps what was not recorded again, and ``"replace"`` only what is new.
-            ``"drop"`` drops a recording that stands aside, or else its failures.
+            ``"drop"`` drops a recording that stands aside, or else its failures. By default, what
+            stands aside is dropped: nobody said that it succeeded.
         """
         if self.closed or self._is_forked:
             return False
@@ -401,7 +407,7 @@ class Recorder:
             if journal is None:
                 return False
             try:
-                is_kept = self._end(journal, ending)
+                is_kept = self._end(journal, ending or ("drop" if self._is_aside else "merge"))
             finally:
                 journal.close()
             journal.remove()
