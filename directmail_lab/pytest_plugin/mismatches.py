@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from .settings import relative
 from .use import Use, counted
 
 _LIBRARIES = ("directmail_lab", "httpx")
@@ -62,9 +61,8 @@ def _lines(use: Use, *, has_values: bool) -> Iterator[tuple[str, str]]:
             yield f"    {title}, which differs in {', '.join(differing)}", "yellow"
             for name, (sent, recorded) in differing.items():
                 yield f"        {name}: {sent!r:.200}, recorded {recorded!r:.200}", "cyan"
-    aside = use.cassette.aside
-    if aside:
-        yield f"new recording: {relative(aside, use.node.config)}; the old one stays", "bold"
+    if use.keeps_old:
+        yield "the old recording stays, since the test failed", "bold"
     yield f"to record it again: {use.command}", "green"
 
 

@@ -106,15 +106,11 @@ class Use:
         is_good = not (problem or self._has_failed) and (self._has_passed or is_module)
         # A cassette of this test alone must not keep responses that it no longer requests: the test
         # would always fail.
-        ending: Ending = "replace" if self.is_own else "merge"
+        ending: Ending = "replace" if self.is_own and self.cassette.updates else "merge"
         unused = self.titles(self.unplayed) if is_good and self.cassette.records else []
-        # The test may have left the session in another mode.
-        self.cassette.close(ending if is_good else "aside")
-        if self.cassette.records and not is_good and not self.cassette.aside and self.path.exists():
-            from ..cassettes.convert import drop_failures
-
-            # A failure that a test did not expect must not be replayed.
-            drop_failures(self.path, after=self._count_before)
+        # The test may have left the session in another mode. A failure that a test did not expect
+        # must not be replayed.
+        self.cassette.close(ending if is_good else "drop")
         self._fail_for(problem)
         if unused and self.is_own:
             message = f"{self.shown_path} has what the test no longer requests: {', '.join(unused)}"
@@ -150,7 +146,12 @@ class Use:
     @property
     def has_something(self) -> bool:
         """Whether the test sent a request or has a cassette."""
-        return bool(self.refused or self.client_errors or self.cassette.aside or self.path.exists())
+        return bool(self.refused or self.client_errors or self.path.exists())
+
+    @property
+    def keeps_old(self) -> bool:
+        """Whether the test was to record again: then a failure leaves the old recording."""
+        return self.cassette.updates and self._was_there
 
     @property
     def shown_path(self) -> str:

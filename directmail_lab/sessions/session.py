@@ -179,8 +179,7 @@ class Session:
     ) -> ModeChange[Session]:
         """Record to a cassette; see `directmail_lab.record`.
 
-        Without a key, it never replays. With ``aside``, the mode ``"all"``
-        keeps the old file until the recording ends: see
+        Without a key, it never replays. For ``aside``, see
         `directmail_lab.cassettes.Cassette`.
         """
         redactor = Redactor(redact=check_names("redact", redact))
