@@ -13,6 +13,7 @@ import time
 import traceback
 import zlib
 from dataclasses import astuple, replace
+from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -21,7 +22,7 @@ import pytest
 from hypothesis import assume, given, settings, strategies as st
 from key_search import traces
 
-from directmail_lab.cassettes.files import Foreign
+from directmail_lab.cassettes.files import foreign_recording
 from directmail_lab.cassettes.layout import interaction_text
 from directmail_lab.credentials import ApiKey
 from directmail_lab.errors import CassetteError, CredentialError
@@ -248,7 +249,7 @@ def test_a_credential_of_any_letters_is_known_by_its_place() -> None:
         Request("GET", ME, (("X-Api-Key", secret),)),
     ):
         echo = Response(200, "", (), json.dumps([secret, quote(secret)]).encode())
-        redacted = Foreign([Interaction(request, echo)])[0]
+        redacted = foreign_recording([Interaction(request, echo)], Path("x.yaml")).interactions[0]
 
         assert redacted.response.body == f'["{REDACTED}", "{REDACTED}"]'.encode()
 

@@ -194,7 +194,6 @@ class Cassette:
         else:
             self._recording = name if isinstance(name, FileRecording) else read_cassette(self.path)
         self._redactor = self._redactor.extended(self._recording.redact)
-        self._redactor.join(self._recording.redactor)
         self._player = Player(
             FileRecording(self.name) if self.updates else self._recording,
             self._matching,
@@ -294,7 +293,7 @@ class Cassette:
 
     @property
     def redactor(self) -> Redactor:
-        """The redactor, which also knows the secrets in the file."""
+        """The redactor, with the file's rules."""
         return self._redactor
 
     def interaction_of(self, played: Played) -> Interaction:

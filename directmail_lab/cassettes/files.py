@@ -27,7 +27,7 @@ from ..exchange.values import (
     header,
     normalize_headers,
 )
-from ..redaction import Redactor, redact_foreign
+from ..redaction import Redactor, with_schemes
 from . import layout
 from .library import Version, is_locked, version_of
 from .lines import read_lines
@@ -69,8 +69,6 @@ class FileRecording(Recording):
         Whether a person changed a file of ours. vcrpy's loader reads it, without its comments.
     fallbacks
         The indexes of interactions that are played only if there is no other: see `Interaction`.
-    redactor
-        Knows the credentials in another program's file.
     originals
         Another program's interactions, which also have their responses with their credentials.
     version
@@ -85,7 +83,6 @@ class FileRecording(Recording):
     layout: _ForeignLayout | Literal["lines", "empty"] = "empty"
     metadata: dict[str, Any] = field(default_factory=dict, repr=False)
     clean_bytes: int = field(default=0, repr=False)
-    redactor: Redactor = field(default_factory=Redactor, repr=False)
     version: Version | None = field(default=None, repr=False)
 
     @property
@@ -275,10 +272,9 @@ def foreign_recording(
 ) -> FileRecording:
     """Return the recording of another program's interactions."""
     redactor = Redactor()
-    redactor.learn_all(interactions)  # first, since the service may have echoed them elsewhere
     redacted = [
-        replace(redactor.interaction(each), request=redact_foreign(each.request, redactor))
-        for each in interactions
+        replace(written, request=with_schemes(written.request, sent.request))
+        for sent, written in zip(interactions, redactor.interactions(interactions), strict=True)
     ]
     about, base_url = _about(metadata, redacted, path)
     return FileRecording(
@@ -288,7 +284,6 @@ def foreign_recording(
         path=path,
         layout=kind,
         metadata={name: redactor.text(v) if isinstance(v, str) else v for name, v in about.items()},
-        redactor=redactor,
     )
 
 

@@ -266,15 +266,8 @@ class Session:
         return self._transport.mode.recording
 
     def _change(self, open_mode: Callable[[], Mode]) -> ModeChange[Session]:
-        def opened() -> Mode:
-            mode = open_mode()
-            if mode.cassette is not None:  # its file may contain other credentials
-                for redactor in (self._redactor, mode.recording.redactor):
-                    redactor.join(mode.cassette.redactor)
-            return mode
-
         def enter() -> Entered[Session]:
-            previous, mode = self._transport.change(opened)
+            previous, mode = self._transport.change(open_mode)
             return Entered(self, self._transport, previous, mode)
 
         return ModeChange(enter)
