@@ -74,8 +74,7 @@ class Played(NamedTuple):
     request
         The request that it was played for, as `Player.find` returns it.
     response
-        With ``like``, it may contain credentials that another program recorded: it is only for the
-        caller of the replay.
+        The recorded response.
     """
 
     number: int

@@ -16,7 +16,7 @@ from .use import Use, counted
 if TYPE_CHECKING:
     from ..exchange.values import Request
 
-_LIBRARIES = ("directmail_lab", "httpx", "httpx2", "requests")
+_LIBRARIES = ("directmail_lab", "httpx")
 COMMAND = "directmail_command"  # an attribute of a report, which xdist sends
 
 

@@ -20,6 +20,7 @@ from . import Transport
 from .extensions import EXTENSION, Received, call_of
 from .network import lost_response
 from .observer import USUAL_REASONS, Observer
+from .recording import CANCELLED
 from .writes import UNGUARDED, SentWrite, SentWrites, is_sent_again, sent_when
 
 ModeName = Literal["live", "record", "replay"]
@@ -146,6 +147,9 @@ class ModeTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
             return self._kept(request, earlier, mode)
         if mode.latency_factor:
             await asyncio.sleep(_pause_s(mode, played[-1]))
+        if played[-1].response.reason == CANCELLED and not is_write(request):
+            # The caller cancelled it, as `asyncio.timeout` does, and waits for that again.
+            await asyncio.sleep(_pause_s(mode, played[-1], 1.0) + _LATE_S)
         return self._played(request, played, mode)
 
     def _played(self, request: httpx.Request, played: list[Played], mode: Mode) -> httpx.Response:
@@ -247,7 +251,7 @@ def _text_of(stored: Response) -> str:
 def _played_for(request: httpx.Request, mode: Mode) -> list[Played]:
     """Return the responses that the cassette plays for a request; none if it must be sent."""
     call = call_of(request)
-    if request.url.userinfo:
+    if request.url.userinfo and call.send is None:
         raise AddressError(
             "The address contains a user name or password before its host, where httpx would "
             "print it.",
@@ -265,7 +269,7 @@ def _played_for(request: httpx.Request, mode: Mode) -> list[Played]:
     return cassette.play(request_value(request))
 
 
-def _pause_s(mode: Mode, played: Played) -> float:
+def _pause_s(mode: Mode, played: Played, factor: float | None = None) -> float:
     assert mode.cassette is not None
     elapsed_s = mode.cassette.interaction_of(played).elapsed_s or 0.0
-    return min(mode.latency_factor * elapsed_s, _LONGEST_PAUSE_S)
+    return min((factor or mode.latency_factor) * elapsed_s, _LONGEST_PAUSE_S)

@@ -34,6 +34,9 @@ _ENDS = (Exception, KeyboardInterrupt, SystemExit, asyncio.CancelledError)
 
 _BODILESS = (204, 304)
 
+CANCELLED = "CancelledError"
+"""The reason of a response whose caller cancelled the request before it came."""
+
 
 @dataclass(eq=False, repr=False)
 class RecordingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):

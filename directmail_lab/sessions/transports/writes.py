@@ -264,7 +264,7 @@ class SentWrites:
             return None
         write = that_counts(earlier)
         if not keeps or write.interaction() is None:
-            raise _already_sent(request, write, recording, cassette)
+            raise _already_sent(request, write, recording)
         return write
 
 
@@ -313,7 +313,6 @@ def _already_sent(
     request: httpx.Request,
     write: SentWrite,
     recording: MemoryRecording,
-    cassette: Cassette | None,
 ) -> AlreadySentError:
     path = recording.redactor.text(recording.path_of(request_value(request)))
     file = write.recording()
@@ -328,7 +327,7 @@ def _already_sent(
     return AlreadySentError(
         f"{request.method} {path} was sent before, {sent_when(write)}, {where}. It was not sent "
         "again.",
-        _advice(request, write, cassette),
+        _advice(request, write),
         cassette=name,
         cell=cell,
         number=write.number,
@@ -337,7 +336,7 @@ def _already_sent(
     )
 
 
-def _advice(request: httpx.Request, write: SentWrite, cassette: Cassette | None) -> str:
+def _advice(request: httpx.Request, write: SentWrite) -> str:
     option = 'if_sent="{}"'
     if IF_SENT not in request.extensions:
         option = 'extensions={{"if_sent": "{}"}}'
