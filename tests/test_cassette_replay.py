@@ -114,8 +114,11 @@ def test_the_parameters_of_an_unknown_request_are_named_without_their_values(pat
     ("sent", "names"),
     [
         (post(b'{"to": {"first": "A"}, "pages": [1]}'), ["body: to.first"]),
-        (post(b'{"to": {"first": "Jo"}, "pages": []}'), ["body: pages", "body: pages.0"]),
-        (post(b"text", content_type="text/plain"), ["body", "body: to.first", "body: pages.0"]),
+        (post(b'{"to": {"first": "Jo"}, "pages": []}'), ["body: pages.0"]),
+        (
+            post(b"text", content_type="text/plain"),
+            ["body: other bytes where JSON was recorded"],
+        ),
         (
             post(b"a=1&b=2&a=3", content_type="application/x-www-form-urlencoded"),
             ["body: a form where JSON was recorded"],
@@ -494,7 +497,7 @@ def as_form(text: str) -> Request:
         (
             replace(get("/search"), body=b'{"q": 1}'),
             replace(get("/search"), body=b'{"q": 2}'),
-            "body: q",
+            "body",
         ),
         (
             with_headers(get("/file"), Range="bytes=0-9"),

@@ -407,15 +407,14 @@ def write_cassette(
     about |= {name: value for name, value in others.items() if name not in about}
     head = layout.header_text(about)
     redactor.refuse_leak(head)
-    with create(path, version) as new:
-        with new.open("wb") as file:
-            file.write(head.encode())
-            for part in parts:
-                if isinstance(part, Interaction):
-                    part = redactor.redacted_text(part, layout.interaction_text)[0].encode()
-                file.write(part)
-            file.flush()
-            os.fsync(file.fileno())
+    with create(path, version) as new, new.open("wb") as file:
+        file.write(head.encode())
+        for part in parts:
+            if isinstance(part, Interaction):
+                part = redactor.redacted_text(part, layout.interaction_text)[0].encode()
+            file.write(part)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def redacted_metadata(metadata: Mapping[str, object], redactor: Redactor) -> dict[str, object]:

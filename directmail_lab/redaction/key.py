@@ -23,9 +23,12 @@ PLACEHOLDER = "<API_KEY>"
 REDACTED = "<REDACTED>"
 """Replaces a credential that is recognised by its place, the key included."""
 
+ANY_VALUE = re.compile(r"(?:<|&lt;)(?:API_KEY|REDACTED)(?:>|&gt;)|eyJ[\w-]{0,999}\.e30\.REDACTED")
+"""What replaces a credential, so that it equals any value in a replay."""
+
 REPLACED = re.compile(
-    r"<(?:API_KEY|REDACTED|[^<>]+-[0-9a-f]{8}|not (?:searched|recorded): \d+ bytes)>"
-    r"|&lt;(?:API_KEY|REDACTED)&gt;|eyJ[\w-]{0,999}\.e30\.REDACTED"
+    rf"{ANY_VALUE.pattern}"
+    r"|<(?:[^<>]+-[0-9a-f]{8}|not (?:searched|recorded): \d+ bytes)>"
     r"|person-[0-9a-f]{8}@example\.invalid|\+999\d{9}(?!\d)"
 )
 """What replaces a value: a placeholder, or a pseudonym (see `personal`)."""

@@ -65,14 +65,17 @@ _PART = re.compile(
     re.DOTALL | re.MULTILINE,
 )
 _JSON_FIELD = re.compile(
-    rf'("(?=[\w:.$-]{{1,99}}")({_NAME})"\s*:\s*)("(?:[^"\\]|\\.)*(?:"|\\?\Z)|-?\d[\d.eE+-]*)', re.DOTALL
+    rf'("(?=[\w:.$-]{{1,99}}")({_NAME})"\s*:\s*)("(?:[^"\\]|\\.)*(?:"|\\?\Z)|-?\d[\d.eE+-]*)',
+    re.DOTALL,
 )
 # JSON in a JSON string.
 _NESTED = re.compile(r'"\s*[{\[][^"\\]*\\(?:[^"\\]|\\.)*"', re.DOTALL)
 _ELEMENT = re.compile(
     rf"(<({_NAME})(?:\s[^<>]{{0,999}})?>\s*(?:<!\[CDATA\[)?)([^<>\s][^<>]*?)(?=\s*(?:\]\]>\s*)?</)"
 )
-_ATTRIBUTE_OF_ELEMENT = re.compile(rf"(\s(?=[\w:.$-]{{1,99}}\s{{0,9}}=)({_NAME})\s*=\s*[\"'])([^\"'<>]+)")
+_ATTRIBUTE_OF_ELEMENT = re.compile(
+    rf"(\s(?=[\w:.$-]{{1,99}}\s{{0,9}}=)({_NAME})\s*=\s*[\"'])([^\"'<>]+)"
+)
 _INPUT = re.compile(
     rf"(<input\s[^<>]{{0,500}}?\bname=[\"']({_NAME})[\"'][^<>]{{0,500}}?\bvalue=[\"'])([^\"'<>]+)"
 )

@@ -199,9 +199,7 @@ class Redactor(Hidden):
 
     def _response(self, response: Response) -> Response:
         texts = [response.reason, response.incomplete]
-        (reason, incomplete), headers, body = self._message(
-            texts, response.headers, response.body
-        )
+        (reason, incomplete), headers, body = self._message(texts, response.headers, response.body)
         return replace(response, reason=reason, incomplete=incomplete, headers=headers, body=body)
 
     @hide_frames
@@ -430,7 +428,7 @@ def _exactly_decoded(body: bytes, charset: str) -> str | None:
 
 
 def with_schemes(redacted: Request, request: Request) -> Request:
-    """Return a redacted request with the schemes of its ``Authorization``: ``Bearer <REDACTED>``."""
+    """Return a redacted request with its schemes of ``Authorization``: ``Bearer <REDACTED>``."""
     schemes = []
     for name, value in request.headers:
         scheme = _SCHEME.match(value)
