@@ -69,7 +69,7 @@ _JSON_FIELD = re.compile(
     re.DOTALL,
 )
 # JSON in a JSON string.
-_NESTED = re.compile(r'"\s*[{\[][^"\\]*\\(?:[^"\\]|\\.)*"', re.DOTALL)
+_NESTED = re.compile(r'"\s*[{\[](?:[^"\\]|\\.)*"', re.DOTALL)
 _ELEMENT = re.compile(
     rf"(<({_NAME})(?:\s[^<>]{{0,999}})?>\s*(?:<!\[CDATA\[)?)([^<>\s][^<>]*?)(?=\s*(?:\]\]>\s*)?</)"
 )
@@ -89,7 +89,7 @@ _MARKUP = tuple(
 
 def replace_fields(text: str, stand_in: Callable[[str], str]) -> str:
     """Return a text with what ``stand_in`` returns for each credential in a named field."""
-    syntaxes = _ANY_TEXT
+    syntaxes: tuple[_Syntax, ...] = _ANY_TEXT
     if "=" in text:
         syntaxes += _FORMS
     if "<" in text:
