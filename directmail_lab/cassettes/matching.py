@@ -404,10 +404,10 @@ class AnyValue:
             groups.setdefault(_replaced_in(form), []).append(form)
 
     def find(self, form: Form) -> list[Form]:
-        """Return the forms that have the fewest such values, of those that equal a form."""
+        """Return the forms that equal a form, of those that have such values where it has them."""
         groups = self._groups.get(form.shape, {})
         sent = _replaced_in(form)
-        for recorded in sorted(groups, key=len):
+        for recorded in sorted(groups, key=lambda each: len({*each} ^ {*sent})):
             positions = {*recorded, *sent}
             key = form.shape, recorded, sent
             if key not in self._indexes:

@@ -193,6 +193,8 @@ _MOST = 1000
 # Words, such as "invalid_token": they are no secret, and would be removed everywhere.
 _WORDS = re.compile(r"(?:[a-z]+|[A-Z]+|[A-Z][a-z]+)(?:[._-](?:[a-z]+|[A-Z]+|[A-Z][a-z]+))*")
 _LONGEST_WORD = 14
+# No letter, but the end of an escape in an address or in JSON.
+_BEFORE_WHOLE = r"(?:(?<!\w)|(?<=%[0-9A-F]{2})|(?<=\\[nrt]))"
 
 
 @final
@@ -227,7 +229,7 @@ class Repetitions(Hidden):
             for form in forms:
                 pattern = re.escape(form)
                 if not is_random(secret):
-                    pattern = rf"(?:(?<!\w)|(?<=%[0-9A-F]{{2}}))(?:{pattern})(?!\w)"
+                    pattern = rf"{_BEFORE_WHOLE}{pattern}(?!\w)"
                 new[form] = re.compile(pattern), stand_in_for(secret)
             self.__forms = {**self.__forms, **new}  # another thread may be searching
 
