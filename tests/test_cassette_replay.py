@@ -497,7 +497,7 @@ def as_form(text: str) -> Request:
         (
             replace(get("/search"), body=b'{"q": 1}'),
             replace(get("/search"), body=b'{"q": 2}'),
-            "body",
+            "body: q",
         ),
         (
             with_headers(get("/file"), Range="bytes=0-9"),

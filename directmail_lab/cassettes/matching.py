@@ -318,7 +318,7 @@ def body_parts(request: Request) -> list[tuple[Name, Hashable]]:
         text = body.decode("utf-8", "surrogateescape")
         fields = parse_qsl(text, keep_blank_values=True, errors="surrogateescape")
         parts = [(("form", name), value) for name, value in _sorted(fields)]
-    elif media_type.endswith(("/json", "+json")):
+    elif media_type.endswith(("/json", "+json")) or not media_type:
         kind = "JSON"
         with suppress(ValueError, ArithmeticError, RecursionError):
             parts = list(_json_parts(_DECODER.decode(body.decode(json.detect_encoding(body)))))
