@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gzip
 import re
-import shutil
 import threading
 from dataclasses import replace
 from inspect import iscoroutinefunction
@@ -16,7 +15,7 @@ from unittest import mock
 import httpx
 import pandas as pd
 import pytest
-from cassette_samples import BASE_URL, answered, get, opened, paths_in, recorded, theirs, typed
+from cassette_samples import BASE_URL, answered, get, opened, recorded, theirs, typed
 from vcr.serialize import deserialize
 from vcr.serializers import yamlserializer
 

@@ -390,17 +390,17 @@ class Cassette:
                 raise self._not_written(error) from None
             if recorded is None:
                 return None
-            self._warn_if_alike(request, recorded.request)
+            if (recorded.request.uri, recorded.request.body) != (request.uri, request.body):
+                self._warn_if_alike(request, recorded.request)
         if shows_user(interaction):
             self.compare_user(recorded.body)
-        self._report_missing_body(recorded, header(response.headers, "content-encoding"))
+        if isinstance(recorded.body, MissingBody):
+            self._report_missing_body(recorded, header(response.headers, "content-encoding"))
         return recorded
 
     def _report_missing_body(self, recorded: Written, coding: str | None) -> None:
         """Call ``notice``, or raise `CassetteError` in a test, if a body could not be stored."""
         missing = shown_missing(recorded.body)
-        if missing is None:
-            return
         title = f"{recorded.request.method} {self._recording.path_of(recorded.request)}"
         what = f"Cassette {self.name!r} has {title} without the body of its response {missing}"
         what += f", whose Content-Encoding is {coding!r}." if coding else "."
@@ -606,8 +606,6 @@ class Cassette:
 
     def _warn_if_alike(self, request: Request, written: Request) -> None:
         """Call ``notice`` if two recorded requests differ only by a replaced value."""
-        if (written.uri, written.body) == (request.uri, request.body):
-            return
         what = hash((request.uri, request.body))
         recorded_as = written.method, written.uri, written.body
         if self._replaced.setdefault(recorded_as, what) != what:
