@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 import directmail_lab as dm
-from directmail_lab.cassettes import read_cassette
+from directmail_lab.cassettes import Matching, read_cassette
 from directmail_lab.cassettes.convert import convert
 from directmail_lab.server.standin import stand_in
 from directmail_lab.sessions.session import Session
@@ -185,35 +185,6 @@ def test_record_mode_none_redacts_a_request_before_comparing_it(live: Session) -
         assert live.mode == "replay"
 
 
-def test_connect_closes_the_new_session_if_recording_fails(
-    service: FaultyService, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The previous session stays the current one, and the failed one is closed."""
-    before = dm.connect(service.base_url, service.api_key)
-    closed = []
-    monkeypatch.setattr(Session, "close", lambda self: closed.append(self))
-    with pytest.raises(dm.errors.CassetteError):
-        dm.connect(service.base_url, service.api_key, cassette="../up", record_mode="once")
-
-    assert dm.session() is before
-    monkeypatch.undo()
-    (failed,) = closed
-    failed.close()
-
-
-def test_a_burst_over_too_few_responses_says_that_the_last_is_repeated(connected: Session) -> None:
-    """Five reads over three recorded responses repeat the last one twice."""
-    with dm.record("tour"):
-        dm.burst(3)
-    with (
-        dm.replay("tour"),
-        pytest.warns(UserWarning, match=r"had 3 responses left .* repeated 2 times"),
-    ):
-        made = dm.burst(5)
-
-    assert made["remaining"].tolist() == [299, 298, 297, 297, 297]
-
-
 # -- before_record -----------------------------------------------------------------------------
 
 
@@ -309,7 +280,7 @@ def test_without_a_key_the_recording_is_replayed_and_a_line_says_so(
     names = [dm.me()["name"].item()]
     with dm.record("tour", record_mode=mode) as session:
         names.append(session.me()["name"].item())
-    statement_and_block = capsys.readouterr().out
+    statement_and_block = capsys.readouterr().err
 
     @dm.record(Path("cassettes/tour.yaml"), record_mode=mode)
     def ask() -> str:
@@ -317,12 +288,12 @@ def test_without_a_key_the_recording_is_replayed_and_a_line_says_so(
 
     names += [ask(), ask()]
     line = (
-        f"No key: replaying 'tour', recorded on {day_of(recorded)} (2 interactions). "
-        "Sign in to record more.\n"
+        f"Warning: no key, so this is a replay of 'tour', recorded on {day_of(recorded)} "
+        "(2 interactions). Sign in to record again.\n"
     )
 
     assert statement_and_block == 2 * line
-    assert capsys.readouterr().out == line
+    assert capsys.readouterr().err == line
     assert set(names) == {"Stand-in User"}
     assert service.requests.total() == sent
     assert recorded.read_bytes() == before
@@ -336,15 +307,16 @@ def test_record_without_a_key_raises_if_no_cassette_may_be_replayed_instead(
         problem = f"^There is no key, and no cassette '{name}'"
         with pytest.raises(dm.errors.NotConnectedError, match=problem):
             dm.record(name)
-    replaying = dm.connect(cassette="tour")
+    dm.replay("tour")
+    replaying = dm.session()
     for change in (lambda: replaying.record("tour"), replaying.live):
         with pytest.raises(dm.errors.NotConnectedError, match="no key"):
             change()
-    replaying._folders = (recorded.parent,)  # like the fixture in a test
+    replaying.bind_to_test(
+        folders=[recorded.parent], matching=Matching(), advice="", redirect_advice=""
+    )
     with pytest.raises(dm.errors.NotConnectedError, match="no key"):
         dm.record("tour")
-    with pytest.raises(dm.errors.CredentialError):
-        dm.connect(service.base_url, cassette="tour", record_mode="once")
 
 
 def test_a_recording_continues_once_a_key_is_found(
@@ -381,7 +353,7 @@ def test_a_second_author_in_another_region_continues_the_recording(
     convert(recorded, recorded, "lines")  # as `share` does
     dm.record("tour")
     assert [len(dm.me()), dm.get("/v1/lists").status_code] == [1, 200]
-    assert "(3 interactions)" in capsys.readouterr().out
+    assert "(3 interactions)" in capsys.readouterr().err
 
 
 def test_a_write_that_is_replayed_for_want_of_a_key_warns(recorded: Path) -> None:
