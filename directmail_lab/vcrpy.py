@@ -13,6 +13,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from http import client
 from typing import Any
 
 from vcr.cassette import Cassette
@@ -58,13 +59,13 @@ def vcr_settings(
         for config in RUNS[-1:]:
             redact += tuple(ini_settings(config).get("redact", ()))
             allow_writes = allow_writes or config.getoption(WRITES_OPTION)
-    clean = _Filters(Redactor(redact=redact))
-    patches = () if allow_writes else (_GUARD,)
+    clean_request, clean_response = _filters(Redactor(redact=redact))
+    patches = () if allow_writes else _GUARDS
     return {
         "decode_compressed_response": True,
         **own,
-        "before_record_request": [*_listed(own.get("before_record_request")), clean.request],
-        "before_record_response": [*_listed(own.get("before_record_response")), clean.response],
+        "before_record_request": [*_listed(own.get("before_record_request")), clean_request],
+        "before_record_response": [*_listed(own.get("before_record_response")), clean_response],
         "custom_patches": (*own.get("custom_patches", ()), *patches),
     }
 
@@ -76,27 +77,27 @@ def _listed(filters: Any) -> list[Callable[..., Any]]:
     return [filters] if callable(filters) else list(filters)
 
 
-class _Filters:
-    """vcrpy's two filters. It passes each request that it sends, plays, loads or records."""
+def _filters(redactor: Redactor) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """Return vcrpy's two filters, for all that it sends, plays, loads or records.
 
-    def __init__(self, redactor: Redactor) -> None:
-        self._redactor = redactor
-        self._last = threading.local()
+    They are functions, because pytest-recording copies its settings and a redactor has no copy.
+    """
+    last = threading.local()
 
-    def request(self, request: Any) -> Any:
-        sent = request_of_vcr(request)
-        self._last.request = sent
-        return vcr_request(self._redactor.interaction(Interaction(sent, _NO_RESPONSE)).request)
+    def clean_request(request: Any) -> Any:
+        last.request = request_of_vcr(request)
+        return vcr_request(redactor.interaction(Interaction(last.request, _NO_RESPONSE)).request)
 
-    def response(self, response: dict[str, Any]) -> dict[str, Any]:
+    def clean_response(response: dict[str, Any]) -> dict[str, Any]:
         # vcrpy has just passed its request, in the same thread. The response may repeat a
         # credential of that.
-        received = Interaction(self._last.request, response_of_vcr({"response": response}))
-        clean = self._redactor.interaction(received).response
-        recorded = vcr_response(clean)
+        received = Interaction(last.request, response_of_vcr({"response": response}))
+        recorded = vcr_response(redactor.interaction(received).response)
         if "url" in response:  # of aiohttp
-            recorded["url"] = self._redactor.request(Request("GET", response["url"])).uri
+            recorded["url"] = redactor.request(Request("GET", response["url"])).uri
         return recorded
+
+    return clean_request, clean_response
 
 
 _NO_RESPONSE = Response(200)
@@ -105,6 +106,11 @@ _NO_RESPONSE = Response(200)
 # -- writes ----------------------------------------------------------------------------------------
 
 _can_play = Cassette.can_play_response_for
+# vcrpy's own class may stand in this place while a cassette is open.
+_HTTPConnection = getattr(client.HTTPConnection, "_baseclass", client.HTTPConnection)
+_put_request = _HTTPConnection.putrequest
+_LED_BY_VCRPY = ("http", "urllib3", "botocore", "httplib2")
+_asked = threading.local()
 
 
 def _can_play_or_may_send(cassette: Any, request: Any) -> Any:
@@ -115,16 +121,42 @@ def _can_play_or_may_send(cassette: Any, request: Any) -> Any:
     can_play = _can_play(cassette, request)
     if (
         not can_play
-        and request.method.upper() not in SAFE_METHODS
+        and _is_write(request.method)
         and not cassette.write_protected  # then vcrpy raises an error of its own
-        and _GUARD in cassette.custom_patches
+        and _GUARDS[0] in cassette.custom_patches
         and cassette.filter_request(request)  # else it is not recorded
     ):
-        raise WriteRefusedError(
-            f"{request.method} would change something at the live service, and nothing was sent.",
-            "Run pytest --directmail-allow-writes, or give vcr_settings(allow_writes=True).",
-        )
+        raise _refusal(request.method)
+    _asked.is_answered = not can_play
     return can_play
 
 
-_GUARD = (Cassette, "can_play_response_for", _can_play_or_may_send)
+def _put_request_if_asked(connection: Any, method: str, *args: Any, **options: Any) -> None:
+    """Begin a real request, unless it is a write that vcrpy was not asked about.
+
+    While vcrpy makes a connection, it takes its patches out of the whole process (vcrpy #849), so
+    what another thread sends then passes it.
+    """
+    was_asked = getattr(_asked, "is_answered", False)
+    _asked.is_answered = False
+    library = type(connection).__module__.partition(".")[0]
+    if _is_write(method) and not was_asked and library in _LED_BY_VCRPY:
+        raise _refusal(method)
+    _put_request(connection, method, *args, **options)
+
+
+def _is_write(method: str) -> bool:
+    return method.upper() not in SAFE_METHODS
+
+
+def _refusal(method: str) -> WriteRefusedError:
+    return WriteRefusedError(
+        f"{method} would change something at the live service, and nothing was sent.",
+        "Run pytest --directmail-allow-writes, or give vcr_settings(allow_writes=True).",
+    )
+
+
+_GUARDS = (
+    (Cassette, "can_play_response_for", _can_play_or_may_send),
+    (_HTTPConnection, "putrequest", _put_request_if_asked),
+)

@@ -208,7 +208,7 @@ def test_redaction_follows_the_changes_and_omissions_of_before_record(connected:
     sources = [each.source for each in connected.recording.readings()]
     assert sources == ["recorded", "live"]
     assert b'"name": "<API_KEY>"' in written.response.body
-    assert ("content-length", str(len(written.response.body))) in written.response.headers
+    assert ("Content-Length", str(len(written.response.body))) in written.response.headers
 
 
 def test_an_attempt_that_is_left_out_is_not_counted(live: Session, service: FaultyService) -> None:

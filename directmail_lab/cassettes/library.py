@@ -477,7 +477,7 @@ def version_of(file: Path | os.stat_result) -> Version | None:
     """Return the version of a file; None if there is none."""
     try:
         status = file.stat() if isinstance(file, Path) else file
-    except OSError:
+    except (OSError, ValueError):  # such as a name with a null character
         return None
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from .settings import relative
 from .use import Use, counted
 
 if TYPE_CHECKING:
@@ -72,9 +71,8 @@ def _lines(use: Use, *, has_values: bool) -> Iterator[tuple[str, str]]:
                 yield f"        {name}: {sent!r:.200}, recorded {recorded!r:.200}", "cyan"
     if not has_values and any(error.nearest for error in refused.values()):
         yield "to see the values that differ: -vv", "bold"
-    aside = use.cassette.aside
-    if aside:
-        yield f"new recording: {relative(aside, use.node.config)}; the old one stays", "bold"
+    if use.keeps_old:
+        yield "the old recording stays, since the test failed", "bold"
     yield f"to record it again: {use.command}", "green"
 
 

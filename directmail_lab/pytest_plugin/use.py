@@ -58,7 +58,6 @@ class Use:
     cut: list[str] = field(default_factory=list)  # read to the end of a part of their response
     has_ended: bool = False
     _was_there: bool = False  # the file, before the test
-    _count_before: int = 0  # the interactions of the cassette when it was opened
     _goes_on: bool = False  # a fixture may send requests after the test
     _has_passed: bool = False
     _has_failed: bool = False
@@ -72,7 +71,6 @@ class Use:
         self.follow(self.cassette)
         self.cassette.records_failures = self.cassette.records
         self._was_there = self.path.exists()
-        self._count_before = len(self.cassette)
         self._check_age()
 
     def follow(self, cassette: Cassette) -> None:
@@ -109,12 +107,8 @@ class Use:
         # would always fail.
         ending: Ending = "replace" if self.is_own else "merge"
         # The test may have left the session in another mode.
-        self.cassette.close(ending if is_good else "aside")
-        if self.cassette.records and not is_good and not self.cassette.aside and self.path.exists():
-            from ..cassettes.convert import drop_failures
-
-            # A failure that a test did not expect must not be replayed.
-            drop_failures(self.path, after=self._count_before)
+        # A failure that a test did not expect must not be replayed.
+        self.cassette.close(ending if is_good else "drop")
         self._fail_for(problem)
 
     # -- what is found ---------------------------------------------------------------------------
@@ -126,7 +120,12 @@ class Use:
     @property
     def has_something(self) -> bool:
         """Whether the test sent a request or has a cassette."""
-        return bool(self.refused or self.client_errors or self.cassette.aside or self.path.exists())
+        return bool(self.refused or self.client_errors or self.path.exists())
+
+    @property
+    def keeps_old(self) -> bool:
+        """Whether the test was to record again: then a failure leaves the old recording."""
+        return self.cassette.updates and self._was_there
 
     @property
     def shown_path(self) -> str:

@@ -293,7 +293,7 @@ class Session:
                 request, response = interaction.request, interaction.response
                 if request.uri.endswith("/v1/status"):
                     return None
-                if ("content-type", "application/pdf") in response.headers:
+                if ("Content-Type", "application/pdf") in response.headers:
                     response = replace(response, body=b"")
                     return replace(interaction, response=response)
                 return interaction

@@ -261,10 +261,10 @@ def _played_for(request: httpx.Request, mode: Mode) -> list[Played]:
     state.attempt = 0
     state.recorded = 0
     cassette = mode.cassette
-    if cassette is None or (cassette.records and is_sent_again(request)):
+    if cassette is None:
         return []
-    if cassette.updates:  # then it replays nothing
-        cassette.refuse_if_full()
+    if cassette.updates or (cassette.records and is_sent_again(request)):  # it replays nothing
+        cassette.refuse(request.method)
         return []
     return cassette.play(request_value(request))
 
