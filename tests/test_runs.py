@@ -803,7 +803,7 @@ def test_a_write_that_never_left_may_be_sent(writing: Session) -> None:
     response = no_response("connect_error")
     assert response is not None
     writing.record("tour")
-    cassette = writing._open_cassette
+    cassette = writing.open_cassette
     assert cassette is not None
     request = post(b'{"to": "Ann"}')
     uri = f"{writing.base_url}/v1/letters"
