@@ -17,7 +17,7 @@ from directmail_lab.server.standin import stand_in
 from directmail_lab.sessions.session import Session
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator, Callable, Iterator
 
     from faulty_service import FaultyService
 
@@ -390,3 +390,59 @@ def test_replayed_data_is_shown_with_the_date_of_its_recording(recorded: Path) -
     assert all(date in frame.attrs["notes"][0] for frame in in_all)
     assert date in dm.chart_rate_limits().alt_text
     assert record.attrs["time"].startswith(f"{limits['at'].item():%Y-%m-%d}")
+
+
+@pytest.mark.parametrize(
+    "fails",
+    [
+        lambda: dm.record("locked"),
+        lambda: dm.record("tour", ignore="nothing"),
+        lambda: dm.record("tour", live=True, record_mode="once"),
+        lambda: dm.record("tour", such="option"),
+        lambda: dm.replay("no-such"),
+        lambda: dm.connect("ftp://api.example.com"),
+        lambda: dm.session().record("locked"),
+    ],
+)
+def test_no_write_is_sent_after_a_change_of_mode_that_failed(
+    service: FaultyService, fails: Callable[[], object]
+) -> None:
+    """A mailing must not go out unrecorded. Reads are sent, and a change that succeeds ends it."""
+    dm.connect(service.base_url, service.api_key, allow_writes=True)
+    other = Session(service.base_url, service.api_key)
+    with other, other.record("locked"):
+        other.get("/v1/users/me")
+        with pytest.raises((dm.DirectMailLabError, ValueError, TypeError)):
+            fails()
+        with pytest.raises(dm.errors.WriteRefusedError, match=r"failed.*Run record"):
+            dm.post("/v1/letters")
+    with dm.replay("first-look"):  # where nothing is sent
+        pass
+    with pytest.raises(dm.errors.WriteRefusedError, match="failed"):
+        dm.post("/v1/letters")
+    dm.get("/v1/users/me")
+    before = service.requests["POST /v1/letters"]
+    dm.record("tour")
+
+    assert (before, dm.post("/v1/letters").status_code) == (0, 201)
+
+
+def test_a_run_that_must_be_live_needs_a_key(
+    recorded: Path, monkeypatch: pytest.MonkeyPatch, service: FaultyService
+) -> None:
+    """The environment asks for it in a notebook that stays unchanged, or lets a reader replay."""
+    with pytest.raises(
+        dm.errors.NotConnectedError, match=r"no key.*must be live.*DIRECTMAIL_LIVE=0"
+    ):
+        dm.record("tour", live=True)
+    monkeypatch.setenv("DIRECTMAIL_LIVE", "1")
+    with pytest.raises(dm.errors.NotConnectedError, match="must be live"):
+        dm.record(recorded)
+    monkeypatch.setenv("DIRECTMAIL_LIVE", "0")
+    dm.record("tour", live=True)
+    assert dm.session().mode == "replay"
+    dm.connect(service.base_url, service.api_key)
+    with dm.record("tour", live=True) as session:
+        assert session.mode == "record"
+    with pytest.raises(ValueError, match="may replay"):
+        dm.record("tour", live=True, record_mode="new_episodes")

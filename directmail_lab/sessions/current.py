@@ -7,7 +7,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
-from functools import update_wrapper
+from functools import update_wrapper, wraps
 from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
@@ -68,7 +68,23 @@ class _Current:
 _current = _Current()
 
 
+def _changes_mode(call: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Let the current session send no write once this call has failed: see `ModeTransport`."""
+
+    @wraps(call)
+    def changing(*args: _P.args, **options: _P.kwargs) -> _R:
+        try:
+            return call(*args, **options)
+        except BaseException:
+            if _current.session is not None:
+                _current.session.transport.refuse_writes()
+            raise
+
+    return changing
+
+
 @hide_frames
+@_changes_mode
 def connect(
     base_url: str | None = None,
     api_key: str | ApiKey | None = None,
@@ -261,11 +277,13 @@ request = _of_current(Session.request)
 
 
 @_like(Session.live)
+@_changes_mode
 def live() -> ModeChange[Session]:
     return ModeChange(lambda: session().live().entered)
 
 
 @_like(Session.replay)
+@_changes_mode
 def replay(cassette: str | Path, **options: Any) -> ModeChange[Session]:
     def enter() -> Entered[Session]:
         opened = _current.session
@@ -280,6 +298,7 @@ def replay(cassette: str | Path, **options: Any) -> ModeChange[Session]:
 
 
 @_like(Session.record)
+@_changes_mode
 def record(
     cassette: str | Path,
     *,

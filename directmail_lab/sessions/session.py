@@ -300,12 +300,13 @@ class Session:
 
             dm.record("tour", before_record=slim)
         """
-        check_live(record_mode, live=live)
         return self.open_recording(
             cassette,
             record_mode=record_mode,
             redact=redact,
-            matching=Matching(match_on, ignore),
+            match_on=match_on,
+            ignore=ignore,
+            live=live,
             before_record=before_record,
         )
 
@@ -315,7 +316,9 @@ class Session:
         *,
         record_mode: RecordMode,
         redact: Iterable[str] = (),
-        matching: Matching | None = None,
+        match_on: Sequence[str | Matcher] | None = None,
+        ignore: Iterable[str] = (),
+        live: bool = False,
         before_record: BeforeRecord | None = None,
         aside: bool = False,
     ) -> ModeChange[Session]:
@@ -324,18 +327,18 @@ class Session:
         With ``aside``, the mode ``"all"`` keeps the old file until the
         recording ends: see `directmail_lab.cassettes.Cassette`.
         """
-        redactor = Redactor(redact=check_names("redact", redact))
 
         def recording() -> Mode:
+            check_live(record_mode, live=live)
             if record_mode != "none":
                 self._network_for("record")
             opened = Cassette(
                 cassette,
                 folders=self._folders,
                 record_mode=record_mode,
-                redactor=redactor,
+                redactor=Redactor(redact=check_names("redact", redact)),
                 base_url=None if self.base_url == NO_ADDRESS else self.base_url,
-                matching=self._matching | matching,
+                matching=self._matching | Matching(match_on, ignore),
                 before_record=before_record,
                 aside=aside,
             )
@@ -395,8 +398,9 @@ class Session:
         >>> dm.me()["name"].item()
         'Stand-in User'
         """
-        matching = Matching(match_on, ignore)
-        return self.open_replay(cassette, timing=timing, repeat=repeat, matching=matching)
+        return self.open_replay(
+            cassette, timing=timing, repeat=repeat, match_on=match_on, ignore=ignore
+        )
 
     def open_replay(
         self,
@@ -404,17 +408,18 @@ class Session:
         *,
         timing: Timing = "instant",
         repeat: Repeat = "last",
-        matching: Matching | None = None,
+        match_on: Sequence[str | Matcher] | None = None,
+        ignore: Iterable[str] = (),
     ) -> ModeChange[Session]:
         """Replay as `replay` does, also a recording that is already read."""
-        factor = latency_factor(timing)
 
         def replaying() -> Mode:
+            factor = latency_factor(timing)
             opened = Cassette(
                 cassette,
                 folders=self._folders,
                 base_url=self.base_url,
-                matching=self._matching | matching,
+                matching=self._matching | Matching(match_on, ignore),
                 repeat=repeat,
             )
             return self._replaying(opened, factor)
