@@ -406,8 +406,8 @@ def test_the_caller_gets_a_body_that_is_too_large_to_record(
 def test_a_body_that_cannot_be_stored_fails_a_test(service: FaultyService, live: Session) -> None:
     """Its replay would fail, and advise to record it again."""
     live.record("tour")
-    assert live._open_cassette is not None
-    live._open_cassette.records_failures = True  # as in a test
+    assert live.open_cassette is not None
+    live.open_cassette.records_failures = True  # as in a test
     with (
         too_large(service),
         pytest.raises(dm.errors.CassetteError, match="without the body"),

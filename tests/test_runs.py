@@ -801,7 +801,7 @@ def test_a_write_that_never_left_may_be_sent(writing: Session) -> None:
     response = no_response("connect_error")
     assert response is not None
     writing.record("tour")
-    cassette = writing._open_cassette
+    cassette = writing.open_cassette
     assert cassette is not None
     request = post(b'{"to": "Ann"}')
     uri = f"{writing.base_url}/v1/letters"
@@ -882,7 +882,7 @@ def test_a_recording_of_another_user_is_named_once(
     """It is when the user is first known, which is at the start if a form has signed in."""
     notices = []
     for user, reads in (({"id": 1}, 1), ({"id": 2}, 2), ({"id": 2}, 1)):
-        service = FaultyService(record=user)
+        service = FaultyService(user=user)
         with service, Session(service.base_url, service.api_key) as session:
             if reads == 2:
                 session.me()
@@ -901,7 +901,7 @@ def test_a_record_that_names_no_user_says_nothing(
 ) -> None:
     """The contract does not say which fields a record has."""
     for each in ({"id": 1}, record, {"id": 1, "name": "new"}):
-        service = FaultyService(record=each)
+        service = FaultyService(user=each)
         with service, Session(service.base_url, service.api_key) as session:
             session.record("tour")
             session.client.get("/v1/users/me")
@@ -965,27 +965,13 @@ def test_an_unknown_mode_and_an_unreadable_file_change_nothing(tmp_path: Path) -
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_session_may_start_in_this_mode(account: FaultyService) -> None:
-    """`connect` replays by default, and takes the mode by its name."""
-    dm.connect(cassette="tour", record_mode="update")
-    dm.me()
-    dm.logout()
-
-    assert len(read_cassette(TOUR)) == 1
-    assert account.requests.total() == 1
-
-
-@pytest.mark.parametrize("how", ["statement", "connect"])
-def test_a_notebook_that_connects_again_records_again(service: FaultyService, how: str) -> None:
+def test_a_notebook_that_connects_again_records_again(service: FaultyService) -> None:
     """IPython keeps the first session in ``Out``, so that nobody has closed it."""
     address = service.base_url, service.api_key
     kept = []
     for _ in range(2):
-        if how == "connect":
-            kept.append(dm.connect(*address, cassette="tour", record_mode="update"))
-        else:
-            kept.append(dm.connect(*address))
-            dm.record("tour")
+        kept.append(dm.connect(*address))
+        dm.record("tour")
         dm.me()
     mine = Session(service.base_url, ApiKey(service.api_key))
     dm.live()
