@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Self
 from urllib.parse import urlsplit
 
 from ..arguments import RECORD_MODES, REPEATS, RecordMode, Repeat, check_choice
-from ..display import plural, say_in_notebook
+from ..display import plural, say_in_notebook, shell_word
 from ..errors import CassetteError, CassetteFormatError, NotRecordedError
 from ..exchange.bodies import MissingBody, shown_missing
 from ..exchange.values import (
@@ -26,6 +26,7 @@ from ..exchange.values import (
     Response,
     check_interaction,
     fails,
+    header,
     is_write,
     normalize_headers,
 )
@@ -48,6 +49,11 @@ _last_opened: weakref.WeakValueDictionary[Path, Cassette] = weakref.WeakValueDic
 """For each file, the cassette that this process opened last to record to it.
 
 It takes the responses that arrive after an earlier recording to the same file has ended.
+"""
+_opening = RLock()
+"""Acquired while a recorder is opened, also for a late response: so these never meet.
+
+Whoever needs a cassette's own lock too acquires this one first.
 """
 
 _UNANSWERED = Response(0, "the recording ended before a response came", no_response="interrupted")
@@ -181,13 +187,15 @@ class Cassette:
         self.records = records(record_mode, self.path)
         self._recorder: Recorder | None = None
         self._open: dict[Begun, Callable[[bool], object]] = {}
-        self._is_unfolded = False
+        self._was_told = False
         # For requests in which something was replaced: a hash of the original, by what is recorded.
         self._replaced: dict[tuple[str, str, bytes | None], int] = {}
         self.updates = record_mode in ("update", "all")
         self._aside = aside and record_mode == "all"
         if self.records:
-            self._recorder = self._open_recorder()
+            with _opening:
+                self._recorder = self._open_recorder()
+                _last_opened[self.path] = self
             self._recording = self._recorder.recording
             if self.updates and not self._aside:
                 self._refuse_other_address(base_url)
@@ -316,11 +324,14 @@ class Cassette:
         assert self._recorder is not None, "only a recording sends"
         return self._recorder.start()
 
-    def begin(self, begun: Begun, request: Request, at: datetime, *, attempt: int = 1) -> None:
+    def begin(
+        self, request: Request, at: datetime, *, begun: Begun | None = None, attempt: int = 1
+    ) -> Begun:
         """Record a write before it is sent, as one to which no response came.
 
         So a later run knows of it, even if this process is killed before the response comes.
         Nothing is recorded if ``before_record`` leaves it out, or if the recording has ended.
+        Returns what `start` returned, which is ``begun``.
 
         Raises
         ------
@@ -328,16 +339,18 @@ class Cassette:
             It cannot be recorded, so it must not be sent.
         """
         self.refuse(request.method)
+        begun = begun or self.start()
         interaction = self._as_recorded(Interaction(request, _UNANSWERED, at, None, attempt))
         if interaction is None:
-            return
-        with self._lock, self._open_if_late() as recorder:
+            return begun
+        with self._recorder_of_now() as recorder:
             if begun.recorder is not recorder:
                 begun.recorder, begun.number = recorder, recorder.start().number
             try:
                 recorder.begin(begun, interaction)
             except OSError as error:
                 raise self._not_written(error, f" The {request.method} was not sent.") from None
+        return begun
 
     def drop(self, begun: Begun) -> None:
         """Drop a write that was recorded before it was sent, since it was not sent."""
@@ -362,9 +375,6 @@ class Cassette:
                 f"Cassette {self.name!r} was opened to replay.",
                 f"Open it with record({self.name!r}) to add to it.",
             )
-        successor = _last_opened.get(self.path)
-        if self._recorder.closed and successor is not None and successor is not self:
-            return successor.record(interaction, begun)
         begun = begun or self.start()
         self._open.pop(begun, None)
         changed = self._as_recorded(interaction)
@@ -376,26 +386,27 @@ class Cassette:
         response = normalize_headers(interaction.response, method=request.method)
         if response is not interaction.response:
             interaction = replace(interaction, response=response)
-        with self._lock, self._open_if_late() as recorder:
+        with self._recorder_of_now() as recorder:
             try:
                 recorded = recorder.append(interaction, begun)
             except OSError as error:
                 raise self._not_written(error) from None
             if recorded is None:
                 return None
-            self._warn_if_alike(request, recorded.request)
+            if (recorded.request.uri, recorded.request.body) != (request.uri, request.body):
+                self._warn_if_alike(request, recorded.request)
         if shows_user(interaction):
             self.compare_user(recorded.body)
-        self._report_missing_body(recorded)
+        if isinstance(recorded.body, MissingBody):
+            self._report_missing_body(recorded, header(response.headers, "content-encoding"))
         return recorded
 
-    def _report_missing_body(self, recorded: Written) -> None:
+    def _report_missing_body(self, recorded: Written, coding: str | None) -> None:
         """Call ``notice``, or raise `CassetteError` in a test, if a body could not be stored."""
         missing = shown_missing(recorded.body)
-        if missing is None:
-            return
         title = f"{recorded.request.method} {self._recording.path_of(recorded.request)}"
-        what = f"Cassette {self.name!r} has {title} without the body of its response {missing}."
+        what = f"Cassette {self.name!r} has {title} without the body of its response {missing}"
+        what += f", whose Content-Encoding is {coding!r}." if coding else "."
         advice = "Record a smaller body, or one in UTF-8, with before_record=…."
         if self.records_failures:
             raise CassetteError(f"{what} A replay would fail.", advice)
@@ -417,18 +428,30 @@ class Cassette:
         return replace(changed, is_fallback=True)
 
     @contextmanager
-    def _open_if_late(self) -> Iterator[Recorder]:
-        """Continue a recording that ended while a request was on its way, for as long as needed."""
-        assert self._recorder is not None, "only a recording sends"
-        is_late = self._recorder.closed and not self.records_failures
-        if is_late:
-            with suppress(CassetteError):  # somebody else records it
-                self.resume()
-        try:
-            yield self._recorder
-        finally:
-            if is_late:
-                self.close()
+    def _recorder_of_now(self) -> Iterator[Recorder]:
+        """Keep the recorder open that takes what is recorded now.
+
+        If the recording ended while a request was on its way, this is the one that follows it, or
+        it goes on for as long as needed.
+        """
+        with self._lock:
+            assert self._recorder is not None, "only a recording sends"
+            if not self._recorder.closed or self.records_failures:
+                yield self._recorder
+                return
+        with _opening:
+            last = _last_opened.get(self.path, self)
+            with last._lock:
+                assert last._recorder is not None, "it was opened"
+                is_late = last._recorder.closed
+                if is_late:
+                    with suppress(CassetteError):  # somebody else records it
+                        last.resume()
+                try:
+                    yield last._recorder
+                finally:
+                    if is_late:
+                        last.close()
 
     def recording(self) -> FileRecording:
         """Return the recording so far; of a recording ``aside``, only the new interactions."""
@@ -468,17 +491,17 @@ class Cassette:
             try:
                 self._recorder.fold_after_cell()
             except (OSError, CassetteError) as error:
-                self._say_not_folded(error)
+                if not self._was_told:  # it is tried again after each cell
+                    self._was_told = True
+                    self._say_not_folded(error)
 
     def _say_not_folded(self, error: OSError | CassetteError) -> None:
-        """Say once that the recording stays in its journal."""
-        if not self._is_unfolded:
-            self._is_unfolded = True
-            why = error.what if isinstance(error, CassetteError) else f"{error.strerror}."
-            self._notice(
-                f"Cassette {self.name!r} could not be written anew: {why} What was recorded is safe "
-                f"in {journal_of(self.path).name} beside it."
-            )
+        why = error.what if isinstance(error, CassetteError) else f"{error.strerror}."
+        self._notice(
+            f"Cassette {self.name!r} could not be written: {why} What was recorded is safe beside "
+            f"it, in {journal_of(self.path).name}, and is read from there. To add it to the file: "
+            f"directmail-lab cassette repair {shell_word(self.name)}."
+        )
 
     def close(self, ending: Ending | None = None) -> None:
         """End a recording: write its file, and release the lock.
@@ -493,10 +516,7 @@ class Cassette:
             interactions that were not recorded again, as vcrpy does. ``"replace"`` drops them.
             ``"drop"`` drops the new ones; of another recording, only the failures.
 
-        Raises
-        ------
-        CassetteError
-            The disk is full. What was recorded stays in the journal.
+        If the file cannot be written, a notice says so, and the recording stays in its journal.
         """
         if self._recorder is None or (self._aside and ending is None):
             return
@@ -505,11 +525,9 @@ class Cassette:
             self._aside = False  # if the recording goes on, it adds to what is in place then
             has_recorded = False
             try:
-                has_recorded = self._recorder.close(ending or "merge")
-            except CassetteError as error:
+                has_recorded = self._recorder.close(ending)
+            except (OSError, CassetteError) as error:
                 self._say_not_folded(error)
-            except OSError as error:
-                raise self._not_written(error) from None
         hint = notice_of_contents(self.path, self.name) if has_recorded else ""
         if hint and not say_in_notebook(hint):
             self._notice(hint)
@@ -522,7 +540,7 @@ class Cassette:
         CassetteInUseError
             Somebody else is recording the cassette.
         """
-        with self._lock:
+        with _opening, self._lock:
             if self._recorder is not None and self._recorder.closed:
                 self._recorder = self._open_recorder()
                 self.continue_run()
@@ -583,16 +601,18 @@ class Cassette:
         )
 
     def _open_recorder(self) -> Recorder:
-        _last_opened[self.path] = self
-        recorder = Recorder(
-            self.path,
-            redactor=self._redactor,
-            metadata=self._metadata,
-            notice=self._notice,
-            matching=self._matching,
-            updates=self.updates,
-            aside=self._aside,
-        )
+        try:
+            recorder = Recorder(
+                self.path,
+                redactor=self._redactor,
+                metadata=self._metadata,
+                notice=self._notice,
+                matching=self._matching,
+                updates=self.updates,
+                aside=self._aside,
+            )
+        except OSError as error:  # what a killed recording left cannot be added to the file
+            raise self._not_written(error) from None
         # So the recording is also closed when the kernel ends, or the cassette is dropped.
         weakref.finalize(self, _close_quietly, recorder, self._open)
         _fold_after_cells(self)
@@ -600,8 +620,6 @@ class Cassette:
 
     def _warn_if_alike(self, request: Request, written: Request) -> None:
         """Call ``notice`` if two recorded requests differ only by a replaced value."""
-        if (written.uri, written.body) == (request.uri, request.body):
-            return
         what = hash((request.uri, request.body))
         recorded_as = written.method, written.uri, written.body
         if self._replaced.setdefault(recorded_as, what) != what:

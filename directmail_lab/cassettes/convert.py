@@ -92,7 +92,7 @@ def _write(
     metadata = {**recording.metadata, "base_url": recording.base_url}
     metadata.pop("recorded_with", None)
     if to == "lines":
-        redacted = redactor.interactions(recording)
+        redacted = redactor.interactions(recording.interactions)
         write_cassette(path, metadata, redacted, redactor, version=version)
         return
     redacted = redactor.interactions(recording)

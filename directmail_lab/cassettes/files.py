@@ -1,4 +1,4 @@
-"""Recordings in files: `read_cassette` reads a cassette of any layout, `write_cassette` writes ours.
+"""Recordings in files: `read_cassette` reads any layout, and `write_cassette` writes ours.
 
 Another program's file goes through vcrpy's loader or `har`, and loses its credentials.
 """
@@ -33,6 +33,7 @@ from ..settings import VERSION
 from . import layout
 from .journal import Journal, journal_of, parse_journal
 from .library import Version, create, is_locked, version_of
+from .lines import OtherLayoutError, read_interactions
 from .recording import Recording, uncollected
 
 _ForeignLayout = Literal["vcrpy", "json", "har"]
@@ -140,7 +141,7 @@ def read_cassette(path: Path, progress: Progress | None = None) -> FileRecording
     while True:
         # In this order: what is folded meanwhile is in both.
         version = version_of(path)
-        journal = read_journal(path)
+        journal = None if version is None else read_journal(path)
         recording = read_file(path, progress)
         if journal is None:
             return recording
@@ -151,7 +152,7 @@ def read_cassette(path: Path, progress: Progress | None = None) -> FileRecording
 def read_journal(path: Path) -> Journal | None:
     """Return what the journal of a cassette adds to it; None if there is no journal."""
     file = journal_of(path)
-    return parse_journal(_read_bytes(file)[0]) if file.exists() else None
+    return None if version_of(file) is None else parse_journal(_read_bytes(file)[0])
 
 
 def _with_journal(recording: FileRecording, journal: Journal, path: Path) -> FileRecording:
@@ -194,7 +195,9 @@ def addresses(
     uris = [each.request.uri for each in kept]
     named = [each for each in recording.base_urls if any(uri.startswith(each) for uri in uris)]
     known = list(dict.fromkeys([*named, *([base_url] if base_url else [])]))
-    first, *others = known or [recording.base_url]
+    if not known:
+        return {"base_url": recording.base_url}
+    first, *others = known
     return {"base_url": first, **({"other_base_urls": others} if others else {})}
 
 
@@ -211,7 +214,11 @@ def read_if_ours(path: Path) -> FileRecording | None:
 
     This is quick. Reading another file takes up to a millisecond for each interaction.
     """
-    return _parse_ours(_read_bytes(path)[0], path)
+    journal = read_journal(path)
+    recording = _parse_ours(_read_bytes(path)[0], path)
+    if recording is None or journal is None:
+        return recording
+    return _with_journal(recording, journal, path)
 
 
 def _read_bytes(path: Path) -> tuple[bytes, Version | None]:
@@ -263,8 +270,8 @@ def _parse_ours(data: bytes, path: Path) -> FileRecording | None:
     about, start = head
     try:
         with uncollected():
-            found = layout.read_interactions(text, start)
-    except layout.OtherLayoutError:
+            found = read_interactions(text, start)
+    except OtherLayoutError:
         return None
     except CassetteFormatError as error:
         raise CassetteFormatError(f"{path}: {error.what}", error.advice) from None
@@ -281,7 +288,7 @@ def _parse_ours(data: bytes, path: Path) -> FileRecording | None:
 
 
 def read_as_written(data: bytes, path: Path) -> tuple[Sequence[Interaction], str | None]:
-    """Return the interactions and the base address in the bytes of a file, unchanged.
+    """Return the interactions and the base address in a file and its journal, unchanged.
 
     Another program's interactions still contain their credentials. The errors are those of
     `read_cassette`.
@@ -291,7 +298,9 @@ def read_as_written(data: bytes, path: Path) -> tuple[Sequence[Interaction], str
         return (), None
     ours = _parse_ours(data, path)
     if ours is not None:
-        return ours.interactions, ours.base_url
+        journal = read_journal(path)
+        more = [] if journal is None else journal.interactions
+        return [*ours.interactions, *more], ours.base_url
     _, metadata, interactions, _ = _load_whole(data, path)
     return interactions, _about(metadata, interactions, path)[1]
 
@@ -391,7 +400,7 @@ def _about(
 def write_cassette(
     path: Path,
     metadata: Mapping[str, object],
-    parts: Iterable[Interaction | bytes],
+    parts: Sequence[Interaction | bytes],
     redactor: Redactor,
     *,
     version: Version | None = None,
@@ -405,7 +414,7 @@ def write_cassette(
     about: dict[str, object] = {"recorded_with": f"{layout.WRITER} {VERSION}"}
     others = redacted_metadata(metadata, redactor)
     about |= {name: value for name, value in others.items() if name not in about}
-    head = layout.header_text(about)
+    head = layout.header_text(about, is_empty=not parts)
     redactor.refuse_leak(head)
     with create(path, version) as new, new.open("wb") as file:
         file.write(head.encode())

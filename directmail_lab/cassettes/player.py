@@ -25,6 +25,7 @@ from ..redaction import Redactor
 from .files import FileRecording
 from .matching import AnyValue, Form, Matching
 from .mismatch import Differences, changing_values, differences, place_of
+from .recording import uncollected
 
 Attempts = tuple[int, ...]
 """The indexes of a request's attempts."""
@@ -53,20 +54,24 @@ class Index:
         if recording.is_third_party or recording.redact != redactor.redact:
             requests = list(map(redactor.request, requests))  # this session may know another key
         self.requests = requests
+        # What is sent as it was recorded needs neither redaction nor a form.
+        self.by_literal: dict[Hashable, list[Attempts]] = {}
+        with uncollected():
+            self._build()
+
+    def _build(self) -> None:
         indexes: dict[Form, list[int]] = {}
         firsts: dict[Hashable, Form] = {}
-        for index, request in enumerate(requests):
-            forms = list(matching.forms(request, recording.base_urls))
+        base_urls = self.recording.base_urls
+        for index, request in enumerate(self.requests):
+            forms = list(self.matching.forms(request, base_urls))
             firsts.setdefault(self.literal(request), forms[0])
             for form in forms:
                 indexes.setdefault(form, []).append(index)
         self._calls = {form: self._as_calls(each) for form, each in indexes.items()}
-        # What is sent as it was recorded needs neither redaction nor a form.
-        self.by_literal: dict[Hashable, list[Attempts]] = {}
-        if not matching.checks:
-            for literal, form in firsts.items():
-                if len(self._calls[form]) == 1:
-                    self.by_literal[literal] = self._calls[form]
+        for literal, form in firsts.items() if not self.matching.checks else ():
+            if len(self._calls[form]) == 1:
+                self.by_literal[literal] = self._calls[form]
 
     def groups(self) -> Iterable[list[Attempts]]:
         """Return the calls of each form."""

@@ -34,6 +34,7 @@ from .files import (
 )
 from .journal import JournalWriter, digest_of, journal_of, parse_journal
 from .library import locked, version_of
+from .lines import read_interactions
 from .matching import Matching
 from .player import Attempts, Index
 
@@ -137,6 +138,7 @@ class Recorder:
         self._version = recording.version
         self._kept_bytes = recording.size
         self._dropped: set[int] = set()
+        # What need not be looked for again: the first old call, and two facts about the new one.
         self._replaced: set[tuple[Attempts, bool, bool]] = set()
 
     # -- write -------------------------------------------------------------------------------------
@@ -177,7 +179,11 @@ class Recorder:
             drops += self._places_of(begun)
         interactions = self.recording.interactions
         replaced = [layout.interaction_text(interactions[index]).encode() for index in drops]
-        self._write(number, text.encode(), map(digest_of, replaced))
+        try:
+            self._write(number, text.encode(), map(digest_of, replaced))
+        except BaseException:
+            self._replaced.clear()  # nothing was
+            raise
         self._kept_bytes -= sum(map(len, replaced))
         self._dropped.update(drops)
         self._in_flight.discard(number)
@@ -207,8 +213,8 @@ class Recorder:
         if self._journal is None:
             self._begin_journal()
         assert self._journal is not None
-        self._journal.write(number, text, replaces)
         self._is_folded = False
+        self._journal.write(number, text, replaces)
 
     def _begin_journal(self) -> None:
         if version_of(self._path) is None:  # else nobody would look for the journal
@@ -261,7 +267,7 @@ class Recorder:
         known = self.recording.interactions
         return [
             call
-            for call in self.index.find(request)
+            for call in (self.index.find(request) if known else ())
             if (known[call[0]].recorded_at or self._began) <= self._began
         ]
 
@@ -349,7 +355,7 @@ class Recorder:
             **self._addresses(kept, has_new=bool(texts)),
         }
         self._path.parent.mkdir(parents=True, exist_ok=True)  # somebody may have removed it
-        parts = [*kept, *texts]
+        parts: list[Interaction | bytes] = [*kept, *texts]
         write_cassette(self._path, metadata, parts, self.redactor, version=self._version)
         self._version = version_of(self._path)
 
@@ -372,7 +378,7 @@ class Recorder:
         before = self._journal.texts()
         redacted = {}
         for number, text in before.items():
-            (interaction,) = layout.read_interactions(text)
+            (interaction,) = read_interactions(text)
             new, _ = self.redactor.redacted_text(interaction, layout.interaction_text)
             redacted[number] = new.encode()
         if redacted != before:
@@ -380,7 +386,7 @@ class Recorder:
 
     # -- the end -----------------------------------------------------------------------------------
 
-    def close(self, ending: Ending = "merge") -> bool:
+    def close(self, ending: Ending | None = None) -> bool:
         """End the recording, release the lock, and return whether anything was recorded.
 
         If the cassette cannot be written, the journal stays: readers add it, and the next recorder
@@ -390,7 +396,8 @@ class Recorder:
         ----------
         ending
             ``"merge"`` keeps what was not recorded again, and ``"replace"`` only what is new.
-            ``"drop"`` drops a recording that stands aside, or else its failures.
+            ``"drop"`` drops a recording that stands aside, or else its failures. By default, what
+            stands aside is dropped: nobody said that it succeeded.
         """
         if self.closed or self._is_forked:
             return False
@@ -400,7 +407,7 @@ class Recorder:
             if journal is None:
                 return False
             try:
-                is_kept = self._end(journal, ending)
+                is_kept = self._end(journal, ending or ("drop" if self._is_aside else "merge"))
             finally:
                 journal.close()
             journal.remove()

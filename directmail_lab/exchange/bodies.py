@@ -340,6 +340,10 @@ def shown_missing(body: bytes | None) -> str | None:
 # -- compression ---------------------------------------------------------------------------------
 
 
+HARMLESS_CODINGS = frozenset({"identity", "none", "utf-8", "utf8", "binary", "aws-chunked"})
+"""What services name as a ``Content-Encoding`` of a body that is not compressed."""
+
+
 class TooLargeError(ValueError):
     """A body is larger than 64 MB, or would be once it is decompressed."""
 
@@ -364,7 +368,7 @@ def unpack(body: bytes, coding: str | None = None) -> bytes:
     # x-gzip is gzip (RFC 9110, section 8.4.1.3).
     text = (coding or "").lower().replace("x-gzip", "gzip")
     listed = re.findall(r"[\w-]+", text) if text else []
-    names = [name for name in listed if name != "identity"]
+    names = [name for name in listed if name not in HARMLESS_CODINGS]
     for _ in range(_MAX_CODINGS + 1):
         if len(body) > MAX_UNPACKED_BYTES:
             raise TooLargeError("larger than 64 MB")

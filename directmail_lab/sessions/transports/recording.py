@@ -33,6 +33,7 @@ from .observer import Observer
 _ENDS = (Exception, KeyboardInterrupt, SystemExit, asyncio.CancelledError)
 
 _BODILESS = (204, 304)
+_HTTPX_DECODES = ("gzip", "deflate", "br", "zstd")
 
 CANCELLED = "CancelledError"
 """The reason of a response whose caller cancelled the request before it came."""
@@ -95,10 +96,9 @@ class _Exchange:
         """Record a write before it is sent: a kill must not let a later run send it again."""
         cassette = self._transport.cassette
         assert cassette is not None, "only then it is called"
-        assert self._begun is not None
         at = datetime.fromtimestamp(self._transport.clock(), UTC)
         self._sent = request_value(self._request)
-        cassette.begin(self._begun, self._sent, at, attempt=self._attempt)
+        cassette.begin(self._sent, at, begun=self._begun, attempt=self._attempt)
 
     def _time(self) -> None:
         """Note when the response came."""
@@ -290,7 +290,7 @@ def _decoded(body: bytes, coding: str) -> bytes:
     except ValueError:
         return missing_body(len(body))
     # If the body is not compressed as its header says, httpx raises an error for the caller.
-    is_wrong = bool(body) and plain is body
+    is_wrong = bool(body) and plain is body and coding.strip().lower() in _HTTPX_DECODES
     if is_wrong or len(plain) > MAX_UNPACKED_BYTES:
         return missing_body(len(body))
     return plain
