@@ -29,6 +29,7 @@ from typing import Any
 
 from ..exchange.values import MALFORMED, Interaction
 from . import layout
+from .lines import read_interactions
 
 _FSYNC_EVERY_S = 1.0
 _FLAGS = os.O_RDWR | os.O_APPEND | getattr(os, "O_BINARY", 0)
@@ -102,7 +103,7 @@ def parse_journal(data: bytes) -> Journal:
                 continue
             request = int(about["request"])
             if text:
-                (journal.by_request[request],) = layout.read_interactions(text)
+                (journal.by_request[request],) = read_interactions(text)
             else:
                 journal.by_request.pop(request, None)
             journal.replaced.update(map(str, about["replaces"]))

@@ -208,7 +208,8 @@ def read_multipart(body: bytes) -> list[Part]:
         pieces[-1] = pieces[-1].removesuffix(b"\r\n")
     parts = []
     for piece in pieces:
-        head, blank_line, content = piece.removeprefix(b"\r\n").partition(b"\r\n\r\n")
+        head, blank_line, content = piece.partition(b"\r\n\r\n")  # there may be no headers
+        head = head.removeprefix(b"\r\n")
         if blank_line:
             name = _parameter(_FIELD_NAME, head) or ""
             parts.append(Part(head, name, _parameter(_FILE_NAME, head), content))

@@ -21,7 +21,7 @@ from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 import yaml
 
-from ..authentication import IN_OPENAPI
+from ..credentials import IN_OPENAPI
 from ..cassettes import Recording, uncollected
 from ..contract import MEANINGS
 from ..display import Progress, ProgressBar, plural, ranges
