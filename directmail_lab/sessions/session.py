@@ -38,7 +38,7 @@ from ..redaction import Redactor
 from ..redaction.logs import guard_logs
 from ..settings import NO_ADDRESS, base_address, origin_of, trust_origin
 from ..tracebacks import hide_frames
-from .clients.own import AsyncClient, Client
+from .clients.own import AsyncClient, Client, SharedCookies
 from .clients.refusals import service_error
 from .modes import Entered, ModeChange, Timing, check_live, latency_factor, write_warning
 from .transports import Transport
@@ -155,9 +155,12 @@ class Session:
             self._network = NetworkTransport(self.base_url, self._api_key, allow_writes)
             start = self._sending("live", self._sent)
             account = self._api_key.account(self.base_url)
-        self.transport = ModeTransport(start, self._observe, sent_writes(account))
+        self._cookies = SharedCookies()
+        self.transport = ModeTransport(
+            start, self._observe, sent_writes(account), on_change=self._cookies.clear
+        )
         self.timeout_s = timeout_s
-        self.client = Client(self._redacted, None, **self._client_options)
+        self.client = Client(self._redacted, self._cookies, **self._client_options)
         # Also if the session is dropped without close(): somebody may keep its recording, and its
         # log filter knows the key.
         end_log_guard = guard_logs(self._redacted)
@@ -518,7 +521,7 @@ class Session:
     @functools.cached_property  # few use it, and a suite of tests opens many sessions
     def async_client(self) -> httpx.AsyncClient:
         """The asynchronous counterpart of ``client``, with the same cookies."""
-        return AsyncClient(self._redacted, self.client.cookies, **self._client_options)
+        return AsyncClient(self._redacted, self._cookies, **self._client_options)
 
     def allow_recording_without_key(self) -> None:
         """Record without a key what the code under test sends by itself."""
