@@ -358,7 +358,7 @@ class Session:
 
     def replay(
         self,
-        cassette: str | Path,
+        cassette: str | Path | FileRecording,
         *,
         timing: Timing = "instant",
         repeat: Repeat = "last",
@@ -401,20 +401,6 @@ class Session:
         >>> dm.me()["name"].item()
         'Stand-in User'
         """
-        return self.open_replay(
-            cassette, timing=timing, repeat=repeat, match_on=match_on, ignore=ignore
-        )
-
-    def open_replay(
-        self,
-        cassette: str | Path | FileRecording,
-        *,
-        timing: Timing = "instant",
-        repeat: Repeat = "last",
-        match_on: Sequence[str | Matcher] | None = None,
-        ignore: Iterable[str] = (),
-    ) -> ModeChange[Session]:
-        """Replay as `replay` does, also a recording that is already read."""
 
         def replaying() -> Mode:
             factor = latency_factor(timing)
@@ -882,7 +868,7 @@ class Session:
 
     def __repr__(self) -> str:
         count = plural(len(self.recording), "interaction")
-        recorded = self.recording.recorded_note
+        recorded = self.recording.recorded_note if self.mode == "replay" else ""
         return f"<Session {self.transport.mode}{recorded} at {self.base_url}, {count}>"
 
     def __reduce__(self) -> NoReturn:

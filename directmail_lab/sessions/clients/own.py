@@ -97,15 +97,6 @@ class Client(_SessionClient, httpx.Client):
     The end of a ``with`` block leaves it open: it belongs to its session.
     """
 
-    request = hide_frames(httpx.Client.request)
-    get = hide_frames(httpx.Client.get)
-    options = hide_frames(httpx.Client.options)
-    head = hide_frames(httpx.Client.head)
-    post = hide_frames(httpx.Client.post)
-    put = hide_frames(httpx.Client.put)
-    patch = hide_frames(httpx.Client.patch)
-    delete = hide_frames(httpx.Client.delete)
-
     @contextmanager
     def stream(self, *args: Any, **options: Any) -> Iterator[httpx.Response]:
         opened = super().stream(*args, **options)
@@ -139,15 +130,6 @@ class Client(_SessionClient, httpx.Client):
 class AsyncClient(_SessionClient, httpx.AsyncClient):
     """`httpx.AsyncClient` with plain error messages; see `Client`."""
 
-    request = hide_frames(httpx.AsyncClient.request)
-    get = hide_frames(httpx.AsyncClient.get)
-    options = hide_frames(httpx.AsyncClient.options)
-    head = hide_frames(httpx.AsyncClient.head)
-    post = hide_frames(httpx.AsyncClient.post)
-    put = hide_frames(httpx.AsyncClient.put)
-    patch = hide_frames(httpx.AsyncClient.patch)
-    delete = hide_frames(httpx.AsyncClient.delete)
-
     @asynccontextmanager
     async def stream(self, *args: Any, **options: Any) -> AsyncIterator[httpx.Response]:
         opened = super().stream(*args, **options)
@@ -176,6 +158,11 @@ class AsyncClient(_SessionClient, httpx.AsyncClient):
             if explained is not None:
                 raise explained from None
             raise
+
+
+for _name in ("request", "get", "options", "head", "post", "put", "patch", "delete"):
+    setattr(Client, _name, hide_frames(getattr(httpx.Client, _name)))
+    setattr(AsyncClient, _name, hide_frames(getattr(httpx.AsyncClient, _name)))
 
 
 def _unlinked(response: httpx.Response) -> httpx.Response:
