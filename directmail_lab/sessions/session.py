@@ -38,7 +38,7 @@ from ..redaction import Redactor
 from ..redaction.logs import guard_logs
 from ..settings import NO_ADDRESS, base_address, origin_of, trust_origin
 from ..tracebacks import hide_frames
-from .clients.own import AsyncClient, Client
+from .clients.own import AsyncClient, Client, SharedCookies
 from .clients.refusals import service_error
 from .modes import Entered, ModeChange, Timing, check_live, latency_factor, write_warning
 from .transports import Transport
@@ -155,9 +155,12 @@ class Session:
             self._network = NetworkTransport(self.base_url, self._api_key, allow_writes)
             start = self._sending("live", self._sent)
             account = self._api_key.account(self.base_url)
-        self.transport = ModeTransport(start, self._observe, sent_writes(account))
+        self._cookies = SharedCookies()
+        self.transport = ModeTransport(
+            start, self._observe, sent_writes(account), on_change=self._cookies.clear
+        )
         self.timeout_s = timeout_s
-        self.client = Client(self._redacted, None, **self._client_options)
+        self.client = Client(self._redacted, self._cookies, **self._client_options)
         # Also if the session is dropped without close(): somebody may keep its recording, and its
         # log filter knows the key.
         end_log_guard = guard_logs(self._redacted)
@@ -354,7 +357,7 @@ class Session:
 
     def replay(
         self,
-        cassette: str | Path,
+        cassette: str | Path | FileRecording,
         *,
         timing: Timing = "instant",
         repeat: Repeat = "last",
@@ -397,20 +400,6 @@ class Session:
         >>> dm.me()["name"].item()
         'Stand-in User'
         """
-        return self.open_replay(
-            cassette, timing=timing, repeat=repeat, match_on=match_on, ignore=ignore
-        )
-
-    def open_replay(
-        self,
-        cassette: str | Path | FileRecording,
-        *,
-        timing: Timing = "instant",
-        repeat: Repeat = "last",
-        match_on: Sequence[str | Matcher] | None = None,
-        ignore: Iterable[str] = (),
-    ) -> ModeChange[Session]:
-        """Replay as `replay` does, also a recording that is already read."""
 
         def replaying() -> Mode:
             factor = latency_factor(timing)
@@ -510,7 +499,7 @@ class Session:
     @functools.cached_property  # few use it, and a suite of tests opens many sessions
     def async_client(self) -> httpx.AsyncClient:
         """The asynchronous counterpart of ``client``, with the same cookies."""
-        return AsyncClient(self._redacted, self.client.cookies, **self._client_options)
+        return AsyncClient(self._redacted, self._cookies, **self._client_options)
 
     def allow_recording_without_key(self) -> None:
         """Record without a key what the code under test sends by itself."""
@@ -866,7 +855,7 @@ class Session:
 
     def __repr__(self) -> str:
         count = plural(len(self.recording), "interaction")
-        recorded = self.recording.recorded_note
+        recorded = self.recording.recorded_note if self.mode == "replay" else ""
         return f"<Session {self.transport.mode}{recorded} at {self.base_url}, {count}>"
 
     def __reduce__(self) -> NoReturn:

@@ -88,15 +88,24 @@ class Mode:
 class ModeTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
     """Responds as the session's ``mode`` says. `change` and `enter` replace the mode.
 
-    A request takes the mode when it begins, and keeps it. After a change that failed, no write is
-    sent until one succeeds: a mailing must not go out unrecorded because its cassette was in use.
+    ``on_change`` is called after each change. A request takes the mode when it begins, and keeps
+    it. After a change that failed, no write is sent until one succeeds: a mailing must not go out
+    unrecorded because its cassette was in use.
     """
 
-    def __init__(self, mode: Mode, observe: Observer, sent_writes: SentWrites) -> None:
+    def __init__(
+        self,
+        mode: Mode,
+        observe: Observer,
+        sent_writes: SentWrites,
+        *,
+        on_change: Callable[[], object] = lambda: None,
+    ) -> None:
         self.mode = mode
         self.may_write = True
         self.sent_writes = sent_writes
         self._observe = observe
+        self._on_change = on_change
         self._lock = threading.RLock()
 
     def change(self, open_mode: Callable[[], Mode]) -> tuple[Mode, Mode]:
@@ -128,6 +137,7 @@ class ModeTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
                 raise
             finally:
                 self.mode = mode
+                self._on_change()
 
     def refuse_writes(self) -> None:
         """Send no write until a change of mode succeeds."""
