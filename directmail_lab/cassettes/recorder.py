@@ -32,7 +32,7 @@ from .files import (
     read_journal,
     write_cassette,
 )
-from .journal import JournalWriter, digest_of, journal_of, parse_journal
+from .journal import JournalWriter, digest_of, journal_of, parse_journal, remove_journal
 from .library import locked, version_of
 from .lines import read_interactions
 from .matching import Matching
@@ -454,4 +454,4 @@ def fold_left_journal(path: Path, redactor: Redactor, notice: Callable[[str], ob
         number = journal.new_to(recording.interactions)
         if number:
             notice(f"Cassette {path.stem!r}: {plural(number, 'interaction')} {RECOVERED}.")
-    journal_of(path).unlink()
+    remove_journal(journal_of(path))
