@@ -436,7 +436,7 @@ class Recorder:
 def fold_left_journal(path: Path, redactor: Redactor, notice: Callable[[str], object]) -> None:
     """Fold the journal that a kill has left beside a locked cassette.
 
-    That of a recording which stood aside is dropped: nobody said that it succeeded.
+    A recording that stood aside is dropped: nobody said that it succeeded.
     """
     journal = read_journal(path)
     if journal is None:
