@@ -363,8 +363,9 @@ class Recorder:
     def _follow_change(self) -> None:
         """Add the whole recording to a file that another program has changed."""
         own = self._new()
+        known = set(own)
         recording = self._read()
-        others = [each for each in recording.interactions if each not in set(own)]
+        others = [each for each in recording.interactions if each not in known]
         self._begin(replace(recording, interactions=others), self.redactor)
         for each in own if self._updates else ():
             self._dropped.update(self._replaced_by(each))
