@@ -8,14 +8,11 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-import every_client
 import pytest
 from cassette_samples import answered, post, recorded
-from directmail_lab.pytest_plugin.patched import patched
 from faulty_service import FaultyService
 from IPython.core.interactiveshell import InteractiveShell
 from jupyter_client.manager import start_new_kernel
@@ -383,25 +380,6 @@ def test_a_kept_response_says_nothing_new(run: Run, account: FaultyService) -> N
     assert run(left) == left_before
 
 
-@pytest.mark.parametrize("client", sorted({*every_client.CLIENTS} - {"boto3"}))
-def test_a_client_of_any_library_sends_a_letter_once(
-    run: Run, account: FaultyService, client: str
-) -> None:
-    """The error has the block that sends the letter again, since there is no ``if_sent``.
-
-    boto3 goes the same way, but has credentials of its own, which this service refuses.
-    """
-    asked = every_client.Asked("POST", f"{account.base_url}/v1/letters", b"{}")
-    InteractiveShell.instance().user_ns["send"] = partial(every_client.CLIENTS[client], asked)
-    with patched(dm.session()._take_senders()):
-        run("send()")
-        with pytest.raises(Exception, match="was sent before") as refused:
-            run("send()")
-
-    assert account.requests[LETTERS] == 1
-    assert 'record_mode="all"' in str(refused.value)
-
-
 # -- in a real kernel ------------------------------------------------------------------------------
 
 
@@ -537,36 +515,6 @@ def test_in_a_kernel_threads_tasks_and_cancelled_tasks_belong_to_their_cell(
 
     assert outcomes == ["", "", REFUSED, REFUSED, "", REFUSED]
     assert service.requests[LETTERS] == 9
-
-
-CLIENTS = {
-    "httpx": "session.client.post(url, content=letter)",
-    "httpx, async": "await session.async_client.post(url, content=letter)",
-    "httpx2": "session.httpx2_client.post(url, content=letter)",
-    "httpx2, async": "await session.httpx2_async_client.post(url, content=letter)",
-    "requests": "http.post(url, data=letter)",
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("client", CLIENTS)
-@pytest.mark.parametrize("mode", ["dm.live()", "dm.record('tour')"])
-def test_in_a_kernel_every_client_sends_a_letter_once(
-    notebook: Notebook, service: FaultyService, client: str, mode: str
-) -> None:
-    """What one client sent is known to the others. The block of mode ``"all"`` sends it again."""
-    notebook.run(
-        "import requests; session = dm.session(); http = requests.Session()\n"
-        "http.mount(session.base_url, session.requests_adapter)\n"
-        "url, letter = session.base_url + '/v1/letters', b'{}'"
-    )
-    post = CLIENTS[client]
-    in_block = f"with dm.record('tour', record_mode='all'):\n    {post}"
-    own = "dm.post('/v1/letters', content=letter)"
-    outcomes = [notebook.run(cell) for cell in (mode, post, post, own, in_block)]
-
-    assert outcomes == ["", "", REFUSED, REFUSED, ""]
-    assert service.requests[LETTERS] == 2
 
 
 @pytest.mark.slow

@@ -308,7 +308,7 @@ def me() -> pd.DataFrame:
 
 
 def request(
-    method: str, path: str, *, if_sent: IfSent = "refuse", **options: Any
+    method: str, path: str, *, if_sent: IfSent | httpx.Response = "refuse", **options: Any
 ) -> httpx.Response:
     """Send a request to a path below the base address.
 
@@ -326,7 +326,8 @@ def request(
         cell, or by an earlier run of the recording. ``"refuse"`` raises
         `AlreadySentError`, and ``"send"`` sends the write again. ``"keep"``
         returns the last success, or else the last response, and sends only what
-        was never sent. A write that the service refused (4xx) does not count.
+        was never sent. A response, such as that to the read which found the
+        letter, counts as the write's from now on, and nothing is sent. A write that the service refused (4xx) does not count.
         What one execution sends twice, in a loop for example, is sent twice,
         but not with ``"keep"``. A replay ignores ``if_sent``.
     **options
@@ -370,7 +371,9 @@ def get(path: str, **options: Any) -> httpx.Response:
     return session().get(path, **options)
 
 
-def post(path: str, *, if_sent: IfSent = "refuse", **options: Any) -> httpx.Response:
+def post(
+    path: str, *, if_sent: IfSent | httpx.Response = "refuse", **options: Any
+) -> httpx.Response:
     """Send a POST request, if writes are allowed; see `request`."""
     return session().post(path, if_sent=if_sent, **options)
 

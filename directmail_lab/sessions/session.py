@@ -14,6 +14,7 @@ from ..arguments import (
     IfSent,
     RecordMode,
     Repeat,
+    argument_error,
     check_choice,
     check_names,
     check_number,
@@ -47,7 +48,7 @@ from .transports.network import NetworkTransport
 from .transports.observer import Observer
 from .transports.pacing import Allowances, PacingTransport
 from .transports.recording import RecordingTransport
-from .transports.writes import IF_SENT, sent_writes
+from .transports.writes import IF_SENT, SentWrites
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -149,13 +150,13 @@ class Session:
         )
         self._network = None
         start = Mode("live", RefusingTransport("This session has no key."), self._sent)
-        account = self.base_url.encode()
+        key_hint = ""
         if self._api_key is not None:
             trust_origin(self.base_url)
             self._network = NetworkTransport(self.base_url, self._api_key, allow_writes)
             start = self._sending("live", self._sent)
-            account = self._api_key.account(self.base_url)
-        self._transport = ModeTransport(start, self._observe, sent_writes(account))
+            key_hint = self._api_key.hint
+        self._transport = ModeTransport(start, self._observe, SentWrites(key_hint))
         self._timeout_s = timeout_s
         self.client = Client(self._redacted, None, **self._client_options)
         # Also if the session is dropped without close(): somebody may keep its recording, and its
@@ -353,7 +354,13 @@ class Session:
         return frame(self.check(await self.async_client.get(ME_PATH)))
 
     def request(
-        self, /, method: str, path: str, *, if_sent: IfSent = "refuse", **options: Any
+        self,
+        /,
+        method: str,
+        path: str,
+        *,
+        if_sent: IfSent | httpx.Response = "refuse",
+        **options: Any,
     ) -> httpx.Response:
         """Send a request; see `directmail_lab.request`."""
         return self.client.request(method, path, **_checked("request", options, if_sent))
@@ -362,7 +369,9 @@ class Session:
         """Send a GET; see `request`."""
         return self.client.request("GET", path, **_checked("get", options))
 
-    def post(self, /, path: str, *, if_sent: IfSent = "refuse", **options: Any) -> httpx.Response:
+    def post(
+        self, /, path: str, *, if_sent: IfSent | httpx.Response = "refuse", **options: Any
+    ) -> httpx.Response:
         """Send a POST, if writes are allowed; see `request`."""
         return self.client.request("POST", path, **_checked("post", options, if_sent))
 
@@ -462,15 +471,28 @@ class Session:
         )
 
 
-def _checked(called: str, options: dict[str, Any], if_sent: str = "refuse") -> dict[str, Any]:
+def _checked(
+    called: str, options: dict[str, Any], if_sent: IfSent | httpx.Response = "refuse"
+) -> dict[str, Any]:
     """Return the options of `httpx.Client.request` for those of the method ``called``."""
     if options:
         check_options(called, options, (*REQUEST_OPTIONS, "if_sent"))
     if_sent = options.pop("if_sent", if_sent)
-    if if_sent != "refuse":
+    if isinstance(if_sent, httpx.Response):
+        _check_counted(if_sent)
+    elif if_sent != "refuse":
         check_choice("if_sent", if_sent, get_args(IfSent))
     extensions = options.get("extensions") or {}
     return {**options, "extensions": {**extensions, IF_SENT: if_sent}}
+
+
+def _check_counted(response: httpx.Response) -> None:
+    """Raise ValueError if a response cannot count as a write's."""
+    if not (response.is_success and response.is_closed):
+        raise argument_error(
+            "The response that if_sent gives must be a success that was read. Give the response to "
+            "the request that found what the write made."
+        )
 
 
 def _frame() -> Callable[[httpx.Response], pd.DataFrame]:
