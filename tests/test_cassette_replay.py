@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import sys
 from collections import Counter
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -550,36 +549,6 @@ def test_parts_of_a_file_that_are_downloaded_in_parallel_are_not_mixed_up(path: 
     assert bodies(Cassette(path), *asked) == [each.encode() for each in ranges]
 
 
-@pytest.mark.parametrize("write", [recorded, theirs])
-def test_like_vcrpy_an_equal_range_or_body_chooses_between_requests_that_it_takes_for_one(
-    path: Path, write: Callable[..., Path]
-) -> None:
-    """Parts and letters of several threads get their own responses; another one gets the next."""
-    ranges = [f"bytes={start}-{start + 99}" for start in range(0, 1000, 100)]
-    parts = [with_headers(get("/file"), Range=each) for each in ranges]
-    letters = [post(b'{"to": %d, "n": 1}' % number) for number in range(3)]
-    asked = [*parts, *letters]
-    write(path, *(answered(each, str(at)) for at, each in reversed([*enumerate(asked)])))
-    cassette = Cassette(path, repeat="strict", matching=Matching(like="vcrpy"))
-    first, second, _ = letters
-
-    assert bodies(cassette, *parts) == [str(at).encode() for at in range(10)]
-    assert bodies(cassette, replace(first, body=b'{"n":1, "to":0}')) == [b"10"]
-    assert bodies(cassette, replace(first, body=b"{}"), second) == [b"12", b"11"]
-    assert not cassette.other_ranges
-    assert refusal(cassette, parts[0]).reason == "nothing_left"
-
-
-def test_like_vcrpy_a_response_to_another_range_is_played_and_named(path: Path) -> None:
-    """vcrpy does not compare it, so a whole file may get a part."""
-    first, second = (with_headers(get("/file"), Range=f"bytes={each}") for each in ("0-9", "10-19"))
-    theirs(path, answered(first, "1"), answered(second, "2"))
-    cassette = Cassette(path, matching=Matching(like="vcrpy"))
-
-    assert bodies(cassette, second, get("/file")) == [b"2", b"1"]
-    assert cassette.other_ranges == ["GET /file: Range none, recorded bytes=0-9"]
-
-
 def test_what_is_accepted_counts_where_one_address_has_several_forms(path: Path) -> None:
     """A type that was never asked for gets the responses in their order."""
     table, text, any_type = (
@@ -611,32 +580,6 @@ def test_the_nearest_request_differs_in_its_port_where_only_that_differs(path: P
     nearest = refusal(Cassette(path), get(base="http://127.0.0.1:5001")).nearest
 
     assert [list(differing) for _, differing in nearest] == [["port"]]
-
-
-def test_like_vcrpy_the_origin_counts_only_where_it_is_named(path: Path) -> None:
-    """vcrpy adds the default port, and reads scheme and host in any case."""
-    theirs(path, answered(get(base="HTTPS://Eu.test:443")), answered(get(base="http://eu.test:8")))
-    whole = Cassette(path, matching=Matching(like="vcrpy"))
-    assert whole.play(get(base="https://eu.test"))
-    assert refusal(whole, get(base="https://us.test")).reason == "no_match"
-
-    for matching in (Matching(["method", "path"], like="vcrpy"), Matching(["method", "path"])):
-        assert Cassette(path, matching=matching).play(get(base="https://us.test"))
-
-
-def test_like_vcrpy_bodies_are_compared_by_its_own_matcher(path: Path) -> None:
-    """It drops empty fields; a GET has a body too."""
-    matching = Matching(["method", "path", "body"], like="vcrpy")
-    forms = [replace(as_form(each), method="GET") for each in ("a=1", "a=2&b=", "a=3")]
-    theirs(path, *(answered(each, str(at)) for at, each in enumerate(forms)))
-    cassette = Cassette(path, matching=matching)
-
-    assert bodies(cassette, forms[2], replace(forms[1], body=b"a=2"), forms[0]) == [
-        b"2",
-        b"1",
-        b"0",
-    ]
-    assert refusal(cassette, replace(forms[0], body=b"a=4")).reason == "no_match"
 
 
 def test_an_empty_reason_phrase_replays_as_the_default_of_httpx(path: Path) -> None:

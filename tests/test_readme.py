@@ -14,7 +14,7 @@ from directmail_lab.cli import app
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-GUIDE = (ROOT / "notebooks" / "moving-from-vcrpy.md").read_text(encoding="utf-8")
+GUIDE = (ROOT / "notebooks" / "pytest-settings.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```(\S+)([^\n]*)\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
 
 

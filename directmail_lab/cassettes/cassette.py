@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import logging
+import sys
 import weakref
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from threading import RLock
 from traceback import extract_tb
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 from urllib.parse import urlsplit
 
 from ..arguments import RECORD_MODES, REPEATS, RecordMode, Repeat, check_choice
@@ -33,9 +34,10 @@ from ..settings import is_loopback, origin_of
 from ..tracebacks import warn_caller
 from .convert import notice_of_contents
 from .files import FileRecording, read_cassette
+from .journal import journal_of
 from .library import cassette_name, find_cassette, new_cassette_path
 from .matching import Matching
-from .player import Attempts, Player
+from .player import Attempts, Index, Player
 from .recorder import Begun, Ending, Recorder, Written
 from .users import User, differing, recorded_user, shows_user, user_in
 
@@ -72,8 +74,7 @@ class Played(NamedTuple):
     request
         The request that it was played for, as `Player.find` returns it.
     response
-        With ``like``, it may contain credentials that another program recorded: it is only for the
-        caller of the replay.
+        The recorded response.
     """
 
     number: int
@@ -134,8 +135,6 @@ class Cassette:
         Whether it records everything, so that it replays nothing.
     records_failures
         Whether a read to which no response came is recorded, as a write is.
-    other_ranges
-        The requests that got the response to another ``Range``, which vcrpy does not compare.
 
     Raises
     ------
@@ -168,7 +167,6 @@ class Cassette:
         self.on_unmatched: Callable[[NotRecordedError], object] = lambda _: None
         self.records_failures = False
         self.on_early_end: Callable[[str], object] = _warn_of_early_end
-        self.other_ranges: list[str] = []
         self._redactor = redactor or Redactor()
         self._matching = matching or Matching()
         self._repeat = repeat
@@ -182,6 +180,8 @@ class Cassette:
         self.path = Path(place) if is_read else locate(place, folders)
         self.records = records(record_mode, self.path)
         self._recorder: Recorder | None = None
+        self._open: dict[Begun, Callable[[bool], object]] = {}
+        self._is_unfolded = False
         # For requests in which something was replaced: a hash of the original, by what is recorded.
         self._replaced: dict[tuple[str, str, bytes | None], int] = {}
         self.updates = record_mode in ("update", "all")
@@ -193,23 +193,28 @@ class Cassette:
                 self._refuse_other_address(base_url)
         else:
             self._recording = name if isinstance(name, FileRecording) else read_cassette(self.path)
-        self._redactor = self._redactor.extended(self._recording.redact)
-        self._redactor.join(self._recording.redactor)
-        self._player = Player(
-            FileRecording(self.name) if self.updates else self._recording,
-            self._matching,
-            base_url=base_url or self._recording.base_url or "",
-            redactor=self._redactor,
-        )
+        if self._recorder is None or self.updates:
+            self._redactor = self._redactor.extended(self._recording.redact)
+            self._redactor.join(self._recording.redactor)
+            # An update plays nothing.
+            played = FileRecording(self.name) if self.updates else self._recording
+            index = Index(
+                played,
+                self._matching,
+                base_url=base_url or self._recording.base_url or "",
+                redactor=self._redactor,
+            )
+        else:
+            self._redactor = self._recorder.redactor
+            index = self._recorder.index
+        self._player = Player(index)
         if self.path.suffix == ".yaml" and self.path.with_suffix(".yml").exists():
             notice(
                 f"Cassette {self.name!r} is {self.path}. The file {self.name}.yml in the same "
                 "folder is not used. Rename or remove one of them."
             )
-        # A recording has locked the file itself.
-        problem = self._recording.problem if self.records else self._recording.current_problem
-        if problem:
-            notice(f"Cassette {self.name!r}: {problem}.")
+        if self._recording.problem:
+            notice(f"Cassette {self.name!r}: {self._recording.problem}.")
 
     def compare_user(self, body: bytes) -> None:
         """Say once if a redacted body shows another user than the one that the cassette has."""
@@ -249,21 +254,19 @@ class Cassette:
         repeats = self._repeat == "last" and not self.records
         with self._lock:
             player = self._player
-            call, request = player.find(request, repeats=repeats)
+            call, request = player.find(request)
             while self.records and call is not None and self._is_new_failure(call):
                 player.mark(call)  # a mode that can send replays no failure
                 call, request = player.find(request)
             is_played = call is not None and player.played[call[0]] == 1
             if call is not None and marks:
                 player.mark(call)
-                if self._matching.like is not None:
-                    self.other_ranges += player.other_range(request, call)
         if call is None or (is_played and not repeats):
             if self._recorder is None:
                 refusal = player.refusal(request, is_played=is_played)
                 self.on_unmatched(refusal)
                 raise refusal
-            self._recorder.refuse_if_full()
+            self._recorder.refuse(request.method)
             return []
         if self.on_played is not None:
             self.on_played(request)
@@ -277,10 +280,10 @@ class Cassette:
             raise failure
         return played
 
-    def refuse_if_full(self) -> None:
-        """Raise `CassetteError` if a recording has no room for another interaction."""
+    def refuse(self, method: str) -> None:
+        """Raise `CassetteError` if a request cannot be recorded, so that it is not sent."""
         if self._recorder is not None:
-            self._recorder.refuse_if_full()
+            self._recorder.refuse(method)
 
     def note_end(self, played: Played) -> None:
         """Say that a replay was read to the end of a body whose recording stopped before it."""
@@ -309,32 +312,33 @@ class Cassette:
                 return False
             return not self._player.played[attempts[0]]
 
-    def begin(self, request: Request, at: datetime, *, attempt: int = 1) -> Begun | None:
+    def start(self) -> Begun:
+        """Note that a request begins. Its response gets its place by this, whenever it comes."""
+        assert self._recorder is not None, "only a recording sends"
+        return self._recorder.start()
+
+    def begin(self, begun: Begun, request: Request, at: datetime, *, attempt: int = 1) -> None:
         """Record a write before it is sent, as one to which no response came.
 
         So a later run knows of it, even if this process is killed before the response comes.
-        Returns None if ``before_record`` leaves it out, or if the recording has ended.
+        Nothing is recorded if ``before_record`` leaves it out, or if the recording has ended.
 
         Raises
         ------
         CassetteError
             It cannot be recorded, so it must not be sent.
         """
-        if self._recorder is None:
-            return None
-        self._recorder.refuse_if_forked(request)
+        self.refuse(request.method)
         interaction = self._as_recorded(Interaction(request, _UNANSWERED, at, None, attempt))
         if interaction is None:
-            return None
-        with self._lock:
-            is_late = self._resume_if_late()
+            return
+        with self._lock, self._open_if_late() as recorder:
+            if begun.recorder is not recorder:
+                begun.recorder, begun.number = recorder, recorder.start().number
             try:
-                begun = self._recorder.begin(interaction)
-                if is_late:
-                    self.close()
+                recorder.begin(begun, interaction)
             except OSError as error:
                 raise self._not_written(error, f" The {request.method} was not sent.") from None
-            return begun
 
     def drop(self, begun: Begun) -> None:
         """Drop a write that was recorded before it was sent, since it was not sent."""
@@ -362,22 +366,20 @@ class Cassette:
         successor = _last_opened.get(self.path)
         if self._recorder.closed and successor is not None and successor is not self:
             return successor.record(interaction, begun)
+        begun = begun or self.start()
+        self._open.pop(begun, None)
         changed = self._as_recorded(interaction)
         if changed is None:
-            if begun is not None:
-                self.drop(begun)
+            self.drop(begun)
             return None
         interaction = changed
         request = interaction.request
         response = normalize_headers(interaction.response, method=request.method)
         if response is not interaction.response:
             interaction = replace(interaction, response=response)
-        with self._lock:
-            is_late = self._resume_if_late()
+        with self._lock, self._open_if_late() as recorder:
             try:
-                recorded = self._recorder.append(interaction, begun)
-                if is_late:
-                    self.close()
+                recorded = recorder.append(interaction, begun)
             except OSError as error:
                 raise self._not_written(error) from None
             if recorded is None:
@@ -415,23 +417,23 @@ class Cassette:
             return changed
         return replace(changed, is_fallback=True)
 
-    def _resume_if_late(self) -> bool:
-        """Return whether the recording ended while a request was on its way; continue it then."""
-        if self._recorder is None or not self._recorder.closed:
-            return False
-        if not self.records_failures:
+    @contextmanager
+    def _open_if_late(self) -> Iterator[Recorder]:
+        """Continue a recording that ended while a request was on its way, for as long as needed."""
+        assert self._recorder is not None, "only a recording sends"
+        is_late = self._recorder.closed and not self.records_failures
+        if is_late:
             with suppress(CassetteError):  # somebody else records it
                 self.resume()
-        return True
+        try:
+            yield self._recorder
+        finally:
+            if is_late:
+                self.close()
 
     def recording(self) -> FileRecording:
         """Return the recording so far; of a recording ``aside``, only the new interactions."""
         return self._recording if self._recorder is None else self._recorder.current()
-
-    @property
-    def aside(self) -> Path | None:
-        """The file with the new interactions, until it replaces the cassette's file."""
-        return None if self._recorder is None else self._recorder.aside
 
     def unplayed(self) -> list[Request]:
         """Return the recorded requests whose responses were not played."""
@@ -451,29 +453,62 @@ class Cassette:
     def __len__(self) -> int:
         return len(self.recording())
 
-    def close(self, ending: Ending | None = None) -> None:
-        """Close a recording: write its end line, and release the lock.
+    def note_open(self, begun: Begun, end: Callable[[bool], object]) -> None:
+        """Note a response whose body was not read to its end.
 
-        If the recording has personal data, a notice says so.
+        If the recording ends first, ``end`` is called: it records what was read until then, and
+        with True, its reader will not come back.
+        """
+        self._open[begun] = end
+
+    def fold(self) -> None:
+        """Write the cassette as a whole file, at the end of a cell; it goes on being recorded."""
+        if self._recorder is None:
+            return
+        with self._lock:
+            try:
+                self._recorder.fold_after_cell()
+            except (OSError, CassetteError) as error:
+                self._say_not_folded(error)
+
+    def _say_not_folded(self, error: OSError | CassetteError) -> None:
+        """Say once that the recording stays in its journal."""
+        if not self._is_unfolded:
+            self._is_unfolded = True
+            why = error.what if isinstance(error, CassetteError) else f"{error.strerror}."
+            self._notice(
+                f"Cassette {self.name!r} could not be written anew: {why} What was recorded is safe "
+                f"in {journal_of(self.path).name} beside it."
+            )
+
+    def close(self, ending: Ending | None = None) -> None:
+        """End a recording: write its file, and release the lock.
+
+        Responses that are still open are recorded as far as they were read. If the recording has
+        personal data, a notice says so.
 
         Parameters
         ----------
         ending
             What becomes of a recording ``aside``, which goes on with None. ``"merge"`` keeps the
             interactions that were not recorded again, as vcrpy does. ``"replace"`` drops them.
-            ``"aside"`` keeps the old file, and the new one next to it.
+            ``"drop"`` drops the new ones; of another recording, only the failures.
 
         Raises
         ------
         CassetteError
-            The disk is full.
+            The disk is full. What was recorded stays in the journal.
         """
         if self._recorder is None or (self._aside and ending is None):
             return
         with self._lock:
+            _end_open(self._open, is_last=False)
             self._aside = False  # if the recording goes on, it adds to what is in place then
+            has_recorded = False
             try:
                 has_recorded = self._recorder.close(ending or "merge")
+            except CassetteError as error:
+                self._say_not_folded(error)
             except OSError as error:
                 raise self._not_written(error) from None
         hint = notice_of_contents(self.path, self.name) if has_recorded else ""
@@ -560,7 +595,8 @@ class Cassette:
             aside=self._aside,
         )
         # So the recording is also closed when the kernel ends, or the cassette is dropped.
-        weakref.finalize(self, _close_quietly, recorder)
+        weakref.finalize(self, _close_quietly, recorder, self._open)
+        _fold_after_cells(self)
         return recorder
 
     def _warn_if_alike(self, request: Request, written: Request) -> None:
@@ -617,6 +653,34 @@ def _place(url: str | None, path: str | None = None) -> object:
     return origin, urlsplit(url or "").path.rstrip("/") if path is None else path
 
 
-def _close_quietly(recorder: Recorder) -> None:
+def _end_open(still_open: dict[Begun, Callable[[bool], object]], *, is_last: bool) -> None:
+    for end in list(still_open.values()):
+        with suppress(CassetteError):
+            end(is_last)
+    still_open.clear()
+
+
+def _close_quietly(recorder: Recorder, still_open: dict[Begun, Callable[[bool], object]]) -> None:
+    if not recorder.closed:
+        _end_open(still_open, is_last=True)
     with suppress(OSError, CassetteError):
-        recorder.close("aside")
+        recorder.close()
+
+
+_recording: weakref.WeakSet[Cassette] = weakref.WeakSet()
+_shells: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
+def _fold_after_cells(cassette: Cassette) -> None:
+    """Fold a recording at the end of each cell of a notebook, and of each message to a widget."""
+    _recording.add(cassette)
+    ipython = sys.modules.get("IPython")
+    shell = ipython and ipython.get_ipython()
+    if shell is not None and shell not in _shells:
+        _shells.add(shell)
+        shell.events.register("post_execute", _fold_all)
+
+
+def _fold_all() -> None:
+    for each in list(_recording):
+        each.fold()

@@ -16,9 +16,10 @@ from ..redaction import Redactor
 from ..redaction.key import REDACTED
 from ..redaction.personal import count_personal, personal_notice
 from ..redaction.suspects import credentials_in, secrets_of, texts_of
-from .files import FileRecording, read_cassette
+from .files import FileRecording, read_cassette, redacted_metadata, write_cassette
+from .journal import journal_of
 from .library import Version, command_name, create, locked, version_of
-from .writer import redacted_metadata, write_cassette
+from .recorder import fold_left_journal
 
 Layout = Literal["lines", "vcrpy", "json", "har"]
 
@@ -57,8 +58,8 @@ def convert(
     version = version_of(target)
     recording = read_cassette(source)
     with locked(target) as path:
-        redactor = _redactor(recording)
-        _write(path, version, to, recording, redactor)
+        _write(path, version, to, recording, _redactor(recording))
+        journal_of(path).unlink(missing_ok=True)  # of a killed recording of the replaced file
     if recording.layout == "har":
         if recording.problem:
             notice(f"{source.name}: {recording.problem}.")
@@ -125,6 +126,7 @@ def redact(path: Path, rules: Sequence[str]) -> bool:
         Field names, dotted paths and ``"personal"``, as `record` takes them.
     """
     with locked(path) as file:
+        fold_left_journal(file, Redactor(), lambda _: None)
         recording = read_cassette(file)
         redactor = _redactor(recording).extended(rules)
         secrets = set(chain.from_iterable(map(secrets_of, recording)))
@@ -137,22 +139,12 @@ def redact(path: Path, rules: Sequence[str]) -> bool:
         return file.read_bytes() != before
 
 
-def drop_failures(path: Path, *, after: int) -> None:
-    """Remove the requests to which no response came, after this many interactions.
-
-    A cassette that has nothing else is removed.
-    """
+def repair(path: Path) -> list[str]:
+    """Add what a killed recording left beside a cassette, and return a sentence about that."""
+    said: list[str] = []
     with locked(path) as file:
-        recording = read_cassette(file)
-        kept = [
-            each
-            for number, each in enumerate(recording, 1)
-            if number <= after or not each.response.failure
-        ]
-        if not kept:
-            file.unlink()
-        elif len(kept) < len(recording):
-            write_cassette(file, recording.metadata, kept, Redactor(), version=recording.version)
+        fold_left_journal(file, Redactor(), said.append)
+    return said
 
 
 def notice_of_contents(path: Path, name: str) -> str:

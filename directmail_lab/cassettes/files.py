@@ -1,15 +1,15 @@
-"""Recordings in files: `read_cassette` reads a cassette of any layout.
+"""Recordings in files: `read_cassette` reads a cassette of any layout, `write_cassette` writes ours.
 
-Our own layout goes through `lines`. Another program's file goes through vcrpy's loader or `har`,
-and loses its credentials.
+Another program's file goes through vcrpy's loader or `har`, and loses its credentials.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import re
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -27,18 +27,18 @@ from ..exchange.values import (
     header,
     normalize_headers,
 )
+from ..readings.reading import Reading
 from ..redaction import Redactor, redact_foreign
+from ..settings import VERSION
 from . import layout
-from .library import Version, is_locked, version_of
-from .lines import read_lines
-from .recording import Recording
+from .journal import Journal, journal_of, parse_journal
+from .library import Version, create, is_locked, version_of
+from .recording import Recording, uncollected
 
 _ForeignLayout = Literal["vcrpy", "json", "har"]
 
 MAX_FILE_BYTES = 256 * 1024**2
-_CHANGED = "it was changed after its recording was closed"
-_REPAIR = "Close it with: directmail-lab cassette repair {}"
-_MARK = b"\n# replaces "
+RECOVERED = "recovered from a recording that did not end"
 _OURS = b'"recorded_with": "directmail-lab'
 _CONFLICT = re.compile(rb"(?m)^(?:<{7} |={7}\r?$|>{7} )")
 _PERCENT = "{desc}: {percentage:.0f} % {bar}"
@@ -55,24 +55,17 @@ class FileRecording(Recording):
     base_url
         The base address that the file names, or else the origin of its first request.
     problem
-        Says that the recording broke off, or was changed after it was closed, or which entries of a
-        HAR file are left out.
+        Says that the recording goes on or was recovered, or which entries of a HAR file are left
+        out.
     layout
         ``"lines"`` (ours), ``"vcrpy"`` (YAML of another writer), ``"json"``, ``"har"`` or
         ``"empty"``.
-    clean_bytes
-        The length of the file up to the end of its last whole interaction.
-    is_compact
-        Whether the file can be appended to. If not, a recording first writes it anew: it has
-        interactions that were replaced, Windows line ends, or was edited.
-    is_edited
-        Whether a person changed a file of ours. vcrpy's loader reads it, without its comments.
+    size
+        The number of bytes of the file.
     fallbacks
         The indexes of interactions that are played only if there is no other: see `Interaction`.
     redactor
         Knows the credentials in another program's file.
-    originals
-        Another program's interactions, which also have their responses with their credentials.
     version
         The file's version (`library.version_of`) before it was read; None if there is no file.
     """
@@ -84,7 +77,7 @@ class FileRecording(Recording):
     path: Path | None = None
     layout: _ForeignLayout | Literal["lines", "empty"] = "empty"
     metadata: dict[str, Any] = field(default_factory=dict, repr=False)
-    clean_bytes: int = field(default=0, repr=False)
+    size: int = field(default=0, repr=False)
     redactor: Redactor = field(default_factory=Redactor, repr=False)
     version: Version | None = field(default=None, repr=False)
 
@@ -99,13 +92,6 @@ class FileRecording(Recording):
         others = self.metadata.get("other_base_urls")
         named = (self.base_url, *(others if isinstance(others, list) else ()))
         return tuple(dict.fromkeys(each for each in named if each and isinstance(each, str)))
-
-    @property
-    def current_problem(self) -> str | None:
-        """The problem, or that the file is being recorded, so that it has no end yet."""
-        if self.problem and self.path is not None and is_locked(self.path):
-            return f"it is being recorded: {plural(len(self), 'interaction')} until now"
-        return self.problem
 
     def __len__(self) -> int:
         return len(self.interactions)
@@ -145,8 +131,7 @@ def read_file(path: Path, progress: Progress | None = None) -> FileRecording:
     CassetteError
         There is no such file, or it cannot be read.
     CassetteFormatError
-        It is not a cassette, is not safe to load, or is too large. In our layout, an interaction is
-        parsed and checked only on demand.
+        It is not a cassette, is not safe to load, or is too large.
     """
     with ProgressBar(1.0, desc=f"Reading {path.stem}", bar_format=_PERCENT) as bar:
         data, version = _read_bytes(path)
@@ -154,17 +139,73 @@ def read_file(path: Path, progress: Progress | None = None) -> FileRecording:
 
 
 def read_cassette(path: Path, progress: Progress | None = None) -> FileRecording:
-    """Return the recording in a file, with what is in the journal beside it."""
-    from .recorder import with_journal
+    """Return the recording in a file, with the interactions that are still in its journal."""
+    while True:
+        # In this order: what is folded meanwhile is in both.
+        version = version_of(path)
+        journal = read_journal(path)
+        recording = read_file(path, progress)
+        if journal is None:
+            return recording
+        if recording.version == version:
+            return _with_journal(recording, journal, path)
 
-    return with_journal(read_file(path, progress), path)
+
+def read_journal(path: Path) -> Journal | None:
+    """Return what the journal of a cassette adds to it; None if there is no journal."""
+    file = journal_of(path)
+    return parse_journal(_read_bytes(file)[0]) if file.exists() else None
+
+
+def _with_journal(recording: FileRecording, journal: Journal, path: Path) -> FileRecording:
+    if journal.is_aside:
+        return recording
+    joined = join(recording, journal)
+    problem: str | None = None
+    if is_locked(path):
+        problem = f"it is being recorded: {plural(len(joined), 'interaction')} until now"
+    elif journal.new_to(recording.interactions):
+        problem = f"{plural(journal.new_to(recording.interactions), 'interaction')} {RECOVERED}"
+    return replace(joined, problem=problem)
+
+
+def join(recording: FileRecording, journal: Journal) -> FileRecording:
+    """Return a recording with what its journal adds to it."""
+    kept, new = journal.added_to(recording.interactions)
+    metadata = {
+        **recording.metadata,
+        **addresses(recording, kept, journal.base_url if new else None),
+    }
+    return replace(
+        recording,
+        interactions=[*kept, *new],
+        metadata=metadata,
+        base_url=metadata["base_url"] or recording.base_url,
+    )
+
+
+def addresses(
+    recording: FileRecording, kept: Iterable[Interaction], base_url: str | None
+) -> dict[str, Any]:
+    """Return what the metadata of a cassette say of base addresses, if only some interactions stay.
+
+    Parameters
+    ----------
+    base_url
+        The address of the new interactions; None if there are none.
+    """
+    uris = [each.request.uri for each in kept]
+    named = [each for each in recording.base_urls if any(uri.startswith(each) for uri in uris)]
+    known = list(dict.fromkeys([*named, *([base_url] if base_url else [])]))
+    first, *others = known or [recording.base_url]
+    return {"base_url": first, **({"other_base_urls": others} if others else {})}
 
 
 def parse_cassette(data: bytes, path: Path, progress: Progress = lambda _: None) -> FileRecording:
     """Return the recording in the bytes of a file; ``path`` is only for messages."""
     if not data or data.isspace():
         return FileRecording(path.stem, path=path)
-    ours = _parse_lines(data, path)
+    ours = _parse_ours(data, path)
     return _parse_whole(data, path, progress) if ours is None else ours
 
 
@@ -173,7 +214,7 @@ def read_if_ours(path: Path) -> FileRecording | None:
 
     This is quick. Reading another file takes up to a millisecond for each interaction.
     """
-    return _parse_lines(_read_bytes(path)[0], path)
+    return _parse_ours(_read_bytes(path)[0], path)
 
 
 def _read_bytes(path: Path) -> tuple[bytes, Version | None]:
@@ -216,19 +257,20 @@ def _with_line_feeds(data: bytes) -> bytes:
     return data.replace(b"\r\n", b"\n") if has_crlf else data
 
 
-def _parse_lines(data: bytes, path: Path) -> FileRecording | None:
-    """Return the recording with an index of its lines; None if it is not exactly in our layout.
-
-    With ``as_written``, interactions that were replaced are there too.
-    """
+def _parse_ours(data: bytes, path: Path) -> FileRecording | None:
+    """Return the recording in a file; None if it is not exactly in our layout."""
     text = _with_line_feeds(data)
-    header = layout.read_header(text)
-    if header is None:
+    head = layout.read_header(text)
+    if head is None:
         return None
-    about, position = header
-    found = read_lines(text, position, path.stem)
-    if found is None:
+    about, start = head
+    try:
+        with uncollected():
+            found = layout.read_interactions(text, start)
+    except layout.OtherLayoutError:
         return None
+    except CassetteFormatError as error:
+        raise CassetteFormatError(f"{path}: {error.what}", error.advice) from None
     metadata, base_url = _about(about, found, path)
     return FileRecording(
         path.stem,
@@ -237,20 +279,20 @@ def _parse_lines(data: bytes, path: Path) -> FileRecording | None:
         path=path,
         layout="lines",
         metadata=metadata,
-        clean_bytes=len(text),
+        size=len(data),
     )
 
 
 def read_as_written(data: bytes, path: Path) -> tuple[Sequence[Interaction], str | None]:
     """Return the interactions and the base address in the bytes of a file, unchanged.
 
-    Another program's interactions still contain their credentials. Interactions that were replaced
-    and are still in the file are there too. The errors are those of `read_cassette`.
+    Another program's interactions still contain their credentials. The errors are those of
+    `read_cassette`.
     """
     _check_size(len(data), path)
     if not data or data.isspace():
         return (), None
-    ours = _parse_lines(data, path)
+    ours = _parse_ours(data, path)
     if ours is not None:
         return ours.interactions, ours.base_url
     _, metadata, interactions, _ = _load_whole(data, path)
@@ -264,7 +306,7 @@ def _parse_whole(data: bytes, path: Path, progress: Progress) -> FileRecording:
     recorded_with = str(recording.metadata.get("recorded_with"))
     if kind == "vcrpy" and recorded_with.startswith(layout.WRITER):
         recording = replace(recording, layout="lines")
-    return replace(recording, problem=problem, clean_bytes=len(data))
+    return replace(recording, problem=problem, size=len(data))
 
 
 def foreign_recording(
@@ -322,8 +364,7 @@ def _not_a_cassette(data: bytes, path: Path, why: str) -> CassetteFormatError:
             f"Keep one side: git checkout --ours {path.name} (or --theirs).",
         )
     if _OURS in data:
-        # A repair would cut out the interaction that an edit broke.
-        advice = f"If you edited it, correct that. If not: {_REPAIR.format(path)}"
+        advice = "Correct that line, or take the file from your version control."
         return CassetteFormatError(f"{path} is damaged. {why}", advice)
     return CassetteFormatError(f"{path} is not a cassette. {why}", is_cassette=False)
 
@@ -350,3 +391,41 @@ def _about(
             # No user info: it may be a key, and is no part of where the service is.
             base_url = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
     return value, base_url
+
+
+def write_cassette(
+    path: Path,
+    metadata: Mapping[str, object],
+    parts: Iterable[Interaction | bytes],
+    redactor: Redactor,
+    *,
+    version: Version | None = None,
+) -> None:
+    """Write a redacted cassette, and let it replace ``path`` when it is complete.
+
+    A part is an interaction, or its redacted text. If the old file no longer has the ``version``,
+    this raises the error of `create`.
+    """
+    # `recorded_with` comes first, since our reader knows our own layout by it.
+    about: dict[str, object] = {"recorded_with": f"{layout.WRITER} {VERSION}"}
+    others = redacted_metadata(metadata, redactor)
+    about |= {name: value for name, value in others.items() if name not in about}
+    head = layout.header_text(about)
+    redactor.refuse_leak(head)
+    with create(path, version) as new, new.open("wb") as file:
+        file.write(head.encode())
+        for part in parts:
+            if isinstance(part, Interaction):
+                part = redactor.redacted_text(part, layout.interaction_text)[0].encode()
+            file.write(part)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def redacted_metadata(metadata: Mapping[str, object], redactor: Redactor) -> dict[str, object]:
+    """Return a cassette's metadata as it may be written, with the rules of redaction."""
+    about = {
+        name: redactor.text(value) if isinstance(value, str) else value
+        for name, value in metadata.items()
+    }
+    return about | ({"redact": list(redactor.redact)} if redactor.redact else {})

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import parse_qsl, unquote_plus, urlencode
 
-from ..arguments import Like, argument_error, check_choice, check_names
+from ..arguments import argument_error, check_names
 from ..exchange.bodies import declared_charset, read_json, read_multipart, unpack
 from ..exchange.values import SAFE_METHODS, Request, header
 
@@ -25,9 +25,6 @@ MATCHERS = ("method", "path", "query", *ORIGIN, "uri", "url", "headers", "body",
 
 DEFAULT_MATCH_ON = ("method", "path", "query", "body")
 """What must be equal: the path below the base address, and the body."""
-_VCRPY_MATCH_ON = ("method", *ORIGIN, "path", "query")  # vcr.config.VCR
-# What like="vcrpy" leaves to vcrpy's own matchers.
-_CHECKED_BY_VCRPY = ("uri", "url", "headers", "body", "raw_body")
 _INSIDE = ("headers", "body", "raw_body")
 _KINDS = ("query", "body", "header")
 _DEFAULT_PORTS = {"https": ":443", "http": ":80"}
@@ -44,9 +41,6 @@ class Matching:
     ignore
         What is left out of both requests: ``"query:NAME"``, ``"header:NAME"``, and ``"body:NAME"``
         for a field of a form, or of JSON by its dotted path.
-    like
-        ``"vcrpy"`` for vcrpy's matchers, and by default those that it uses by default. The
-        responses of another program's cassette are then played unchanged.
 
     Attributes
     ----------
@@ -55,8 +49,7 @@ class Matching:
     in_address, inside
         The names of the parts of the two halves of a form, besides the place: see `part`.
     checks
-        Those that vcrpy runs, for two requests whose forms are equal: a person's functions, and
-        for ``like="vcrpy"`` what the form does not contain.
+        A person's functions, which vcrpy runs for two requests whose forms are equal.
     decides_by_address
         Whether requests to one address without a body and without ``Range`` are the same.
 
@@ -70,31 +63,26 @@ class Matching:
         self,
         match_on: Sequence[str | Matcher] | None = None,
         ignore: Iterable[str] = (),
-        like: Like | None = None,
     ) -> None:
-        if like is not None:
-            check_choice("like", like, ["vcrpy"])
         self.match_on = match_on
         self.ignore = check_names("ignore", ignore)
-        self.like = like
         if match_on is None:
-            match_on = DEFAULT_MATCH_ON if like is None else _VCRPY_MATCH_ON
+            match_on = DEFAULT_MATCH_ON
         _check_match_on(match_on)
         rules = [_parsed(rule) for rule in self.ignore]
         self._query = {name for kind, name in rules if kind == "query"}
         self._headers = {name.lower() for kind, name in rules if kind == "header"}
         self._fields = {name for kind, name in rules if kind == "body"}
         self.names = [each for each in match_on if isinstance(each, str)]
-        by_vcrpy = _CHECKED_BY_VCRPY if like else ()
-        self.checks = [each for each in match_on if callable(each) or each in by_vcrpy]
-        parts = [each for each in self.names if each not in ("path", *by_vcrpy)]
+        self.checks = [each for each in match_on if callable(each)]
+        parts = [each for each in self.names if each != "path"]
         self.in_address = [each for each in parts if each not in _INSIDE]
         self.inside = [each for each in parts if each in _INSIDE]
         self._has_place = "path" in self.names
         self._has_origin = not {*ORIGIN}.isdisjoint(self.names)
         # "path" alone names no host. The default means the path below the base address.
         self._is_path_alone = self.match_on is not None
-        if like is None and self._has_place:
+        if self._has_place:
             self.inside.append("range")
         has_address = {"method", "path", "query"} <= set(self.names)
         self.decides_by_address = has_address and not (self.checks or "headers" in self.inside)
@@ -104,14 +92,13 @@ class Matching:
         if other is None:
             return self
         match_on = self.match_on if other.match_on is None else other.match_on
-        return Matching(match_on, other.ignore or self.ignore, other.like or self.like)
+        return Matching(match_on, other.ignore or self.ignore)
 
     @property
     def compared_parts(self) -> set[str]:
         """The names of what is compared, for `mismatch.differences`."""
         knows_place = self._has_place and not self._has_origin
-        is_path_alone = self._is_path_alone or self.like is not None
-        return {*self.names, *(ORIGIN if knows_place and not is_path_alone else ())}
+        return {*self.names, *(ORIGIN if knows_place and not self._is_path_alone else ())}
 
     def form(self, request: Request) -> Form:
         """Return the canonical form of a request."""
@@ -131,7 +118,7 @@ class Matching:
             yield rest
             return
         origin, path = split_address(request.uri)
-        if self._has_origin or self.like is not None:
+        if self._has_origin:
             yield path, *rest
             return
         yield origin, path, *rest
@@ -153,7 +140,7 @@ class Matching:
             case "method":
                 return request.method.upper()
             case "query":
-                return _parameters(request.uri, keep_blank_values=self.like is None)
+                return _parameters(request.uri)
             case "scheme" | "host" | "port":
                 return origin_parts(split_address(request.uri)[0])[name]
             case "range":
@@ -170,11 +157,8 @@ class Matching:
     def choice(self, request: Request) -> Hashable:
         """Return what chooses between several requests of one form; None for the first one.
 
-        For a read, that is what it accepts. For ``like="vcrpy"``, these are the parts that vcrpy
-        does not compare by default.
+        For a read, that is what it accepts.
         """
-        if self.like is not None:
-            return self.part("range", request), self.part("body", request)
         is_read = request.method.upper() in SAFE_METHODS
         return header(request.headers, "accept") if is_read else None
 
@@ -240,11 +224,11 @@ def _unescaped(escape: re.Match[str]) -> str:
     return character if "!" <= character <= "~" and character not in "/?#%" else escape[0].upper()
 
 
-def _parameters(uri: str, *, keep_blank_values: bool) -> tuple[tuple[str, str], ...]:
+def _parameters(uri: str) -> tuple[tuple[str, str], ...]:
     query = uri.partition("#")[0].partition("?")[2]
     if not query:
         return ()
-    pairs = parse_qsl(query, keep_blank_values=keep_blank_values, errors="surrogateescape")
+    pairs = parse_qsl(query, keep_blank_values=True, errors="surrogateescape")
     return tuple(sorted(pairs))
 
 

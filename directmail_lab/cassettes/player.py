@@ -1,16 +1,15 @@
 """Find the recorded response to a request, in the order of the recording.
 
-An index by the canonical forms of requests (see `matching`) finds it. vcrpy's matchers and a
-person's functions then decide between the few that are equal in it.
+`Index` finds it by the canonical form of the request (see `matching`). A person's functions then
+decide between the few that are equal in it. `Player` knows which responses were played.
 """
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from heapq import nlargest
 from operator import itemgetter
@@ -27,86 +26,91 @@ from .mismatch import Differences, differences, place_of
 Attempts = tuple[int, ...]
 """The indexes of a request's attempts."""
 
-_Inside = tuple[Form, Hashable]
-"""What is inside a request, and what chooses between those that are equal; None for all of them."""
-
 _MAX_COMPARED = 500
 _LONGEST_QUERY = 200
-# An address that is the same in no other spelling: it has no escape, no default port, and at most
-# one parameter, which has a value.
-_PLAIN_ADDRESS = re.compile(
-    r"https?://[^:/?%+#]*(?::(?!(?:80|443)(?:[/?]|$))[0-9]+)?(?:/[^?%+#]*)?"
-    r"(?:\?[^?&%+#=]+=[^?&%+#]*[^?&%+#=])?"
-)
+# The headers that may decide between two requests, unless `match_on` names all headers.
 _CHOOSING = ("range", "accept", "content-type", "content-encoding")
 
 
-class Player:
-    """Finds the recorded responses to a request, in the order of the recording.
+class Index:
+    """The calls in a recording, each with its attempts, by the canonical forms of their requests.
 
-    A response to the same address comes first, then one to the same path below each side's base
-    address. No other response is played.
+    It serves a replay, a recording, which replaces older responses to the same request, and a
+    write, which may have been sent before.
     """
 
     def __init__(
-        self,
-        recording: FileRecording,
-        matching: Matching,
-        *,
-        base_url: str,
-        redactor: Redactor,
-        plays_fallbacks: bool = False,
+        self, recording: FileRecording, matching: Matching, *, base_url: str, redactor: Redactor
     ) -> None:
-        self._recording = recording
-        self._matching = matching
-        self._base_url = base_url
-        self._redactor = redactor
-        self.played = bytearray(len(recording))
-        self._is_redacted = not recording.is_third_party and recording.redact == redactor.redact
-        self._known: dict[Hashable, list[Attempts]] = {}
-        self._calls: dict[Form, list[Attempts]] = {}
-        self._requests = [self._redacted(index) for index in range(len(recording))]
-        self._attempts = [each.attempt for each in recording.interactions]
-        self._retried = max(self._attempts, default=1) > 1
+        self.recording = recording
+        self.matching = matching
+        self.base_url = base_url
+        self.redactor = redactor
+        requests = [each.request for each in recording.interactions]
+        if recording.is_third_party or recording.redact != redactor.redact:
+            requests = list(map(redactor.request, requests))  # this session may know another key
+        self.requests = requests
         indexes: dict[Form, list[int]] = {}
         firsts: dict[Hashable, Form] = {}
-        for index, request in enumerate(self._requests):
+        for index, request in enumerate(requests):
             forms = list(self._forms(request, recording.base_urls))
-            firsts.setdefault(_identity(request), forms[0])
+            firsts.setdefault(self.literal(request), forms[0])
             for form in forms:
                 indexes.setdefault(form, []).append(index)
-        for form, each in indexes.items():
-            self._calls[form] = self._as_calls(each)
-        if recording.fallbacks and not plays_fallbacks:
-            self._drop_fallbacks()
-        for sent, form in firsts.items():
-            if len(self._calls[form]) == 1:
-                self._known[sent] = self._calls[form]
+        self._calls = {form: self._as_calls(each) for form, each in indexes.items()}
+        # What is sent as it was recorded needs neither redaction nor a form.
+        self.by_literal: dict[Hashable, list[Attempts]] = {}
+        if not matching.checks:
+            for literal, form in firsts.items():
+                if len(self._calls[form]) == 1:
+                    self.by_literal[literal] = self._calls[form]
+
+    def groups(self) -> Iterable[list[Attempts]]:
+        """Return the calls of each form."""
+        return self._calls.values()
+
+    def literal(self, request: Request) -> Hashable:
+        """Return all that may be compared of a request, as it was written."""
+        headers = request.headers
+        if "headers" not in self.matching.names:
+            headers = tuple([pair for pair in headers if pair[0].lower() in _CHOOSING])
+        return request.method, request.uri, request.body or b"", headers
+
+    def find(self, request: Request) -> list[Attempts]:
+        """Return the calls to a redacted request, in the order of the recording.
+
+        Those to the same address come first, then those to the same path below each side's base
+        address; never both.
+        """
+        matching = self.matching
+        compared = matching.compared(request)
+        for form in self._forms(request, [self.base_url]):
+            found = self._calls.get(form, [])
+            if matching.checks:
+                found = [each for each in found if self._passes_checks(compared, each)]
+            choice = matching.choice(compared) if len(found) > 1 else None
+            if choice is not None:
+                chosen = [
+                    each for each in found if matching.choice(self.requests[each[0]]) == choice
+                ]
+                found = chosen or found
+            if found:
+                return found
+        return []
 
     def _forms(self, request: Request, base_urls: Iterable[str]) -> Iterator[Form]:
-        matching = self._matching
-        compared = matching.compared(request)
-        inside = matching.inside_form(compared)
-        for form in matching.address_forms(compared, base_urls):
+        compared = self.matching.compared(request)
+        inside = self.matching.inside_form(compared)
+        for form in self.matching.address_forms(compared, base_urls):
             yield form, inside
-
-    def _drop_fallbacks(self) -> None:
-        """Leave out failures for whose request there is another response."""
-        failed = self._recording.fallbacks
-        for form, calls in self._calls.items():
-            others = [call for call in calls if call[-1] not in failed]
-            if others and len(others) < len(calls):
-                for call in calls:
-                    if call not in others:
-                        self.mark(call)
-                self._calls[form] = others
 
     def _as_calls(self, indexes: list[int]) -> list[Attempts]:
         """Return the calls that these interactions are: each with its attempts, in their order."""
+        interactions = self.recording.interactions
         calls: list[Attempts] = []
-        failed: dict[int, list[int]] = {}  # by the number of their last attempt
+        failed: dict[int, list[int]] = {}  # calls that may go on, by the number of attempts
         for index in indexes:
-            attempt = self._attempts[index]
+            attempt = interactions[index].attempt
             before = failed.get(attempt - 1)
             if before:
                 at = before.pop()
@@ -114,65 +118,79 @@ class Player:
                 at = len(calls)
                 calls.append(())
             calls[at] += (index,)
-            if self._retried and fails(self._recording.interactions[index].response):
+            if fails(interactions[index].response):
                 failed.setdefault(attempt, []).append(at)
         return calls
 
-    def _redacted(self, index: int) -> Request:
-        request = self._recording.interactions[index].request
-        if self._is_redacted:
-            return request
-        # Redact another program's request again: this session may know a key in it.
-        return self._redactor.request(request)
+    def _passes_checks(self, request: Request, call: Attempts) -> bool:
+        from .vcr_files import matches
+
+        recorded = self.matching.compared(self.requests[call[0]])
+        return matches(self.matching.checks, request, recorded)
+
+
+@dataclass(slots=True)
+class _Series:
+    """The calls to one request, in their order; those before ``position`` were played."""
+
+    calls: list[Attempts]
+    position: int = 0
+
+
+class Player:
+    """Finds the response to play next for a request, in the order of the recording."""
+
+    def __init__(self, index: Index) -> None:
+        self._index = index
+        self._recording = index.recording
+        self._matching = index.matching
+        self._base_url = index.base_url
+        self._redactor = index.redactor
+        self._fallbacks = index.recording.fallbacks
+        self._is_comparing_headers = bool(index.matching.checks) or (
+            "headers" in index.matching.names
+        )
+        self.rewind()
 
     # -- find ------------------------------------------------------------------------------------
 
-    def find(self, request: Request, *, repeats: bool = False) -> tuple[Attempts | None, Request]:
+    def find(self, request: Request) -> tuple[Attempts | None, Request]:
         """Return the indexes of the next response to a request, and the redacted request.
 
         There is an index for each attempt. The response is the first one that was not played yet,
         or else the last one.
         """
-        sent = _identity(request)
-        calls = None if self._matching.checks else self._known.get(sent)
-        if calls is None:
-            # Only what is compared: to redact all headers would take as long as all else here.
-            if "headers" not in self._matching.names and not self._matching.checks:
-                chosen = tuple(each for each in request.headers if each[0].lower() in _CHOOSING)
-                request = replace(request, headers=chosen)
-            request = self._redactor.request(request)
-            calls = self.find_all(request, repeats=repeats)
-            self._known[sent] = calls
-        call = next((each for each in calls if not self.played[each[0]]), None)
-        return call or (calls[-1] if calls else None), request
+        literal = self._index.literal(request)
+        series = self._series.get(literal)
+        if series is None:
+            calls = self._index.by_literal.get(literal)
+            if calls is None:
+                request = self._redacted(request)
+                calls = self._index.find(request)
+            if not calls:
+                return None, request
+            if self._fallbacks:
+                calls = self._without_fallbacks(calls)
+            series = _Series(calls)
+            if not self._matching.checks:  # which may decide otherwise next time
+                self._series[literal] = series
+        while series.position < len(series.calls):
+            call = series.calls[series.position]
+            if not self.played[call[0]]:
+                return call, request
+            series.position += 1
+        return series.calls[-1], request
 
-    def find_all(self, request: Request, *, repeats: bool = True) -> list[Attempts]:
-        """Return the indexes of all responses to a redacted request, in their order."""
-        matching = self._matching
-        compared = matching.compared(request)
-        for form in self._forms(request, [self._base_url]):
-            found = self._calls.get(form, [])
-            if matching.checks:
-                found = [each for each in found if self._matches(compared, each)]
-            if len(found) > 1 and matching.choice(compared) is not None:
-                choice = matching.choice(compared)
-                chosen = [
-                    each for each in found if matching.choice(self._requests[each[0]]) == choice
-                ]
-                found = chosen or found
-            if found:
-                return found
-        return []
+    def _redacted(self, request: Request) -> Request:
+        if not self._is_comparing_headers:
+            # To redact all headers would take as long as all else here.
+            chosen = tuple([pair for pair in request.headers if pair[0].lower() in _CHOOSING])
+            request = replace(request, headers=chosen)
+        return self._redactor.request(request)
 
-    def other_range(self, request: Request, call: Attempts) -> list[str]:
-        return []
-
-    def _matches(self, request: Request, call: Attempts) -> bool:
-        from .vcr_files import matches
-
-        return matches(
-            self._matching.checks, request, self._matching.compared(self._requests[call[0]])
-        )
+    def _without_fallbacks(self, calls: list[Attempts]) -> list[Attempts]:
+        """Return the calls without the failures, unless there is nothing else."""
+        return [call for call in calls if call[-1] not in self._fallbacks] or calls
 
     def mark(self, call: Attempts) -> None:
         """Mark a response and its attempts as played."""
@@ -181,8 +199,13 @@ class Player:
 
     def rewind(self) -> None:
         """Play all responses again."""
-        self.played = bytearray(len(self.played))
-        self._known.clear()
+        self.played = bytearray(len(self._recording))
+        self._series: dict[Hashable, _Series] = {}
+        for calls in self._index.groups() if self._fallbacks else ():
+            played = self._without_fallbacks(calls)
+            for call in calls:
+                if call not in played:
+                    self.mark(call)
 
     def unplayed(self) -> list[Request]:
         """Return the requests whose responses were not played."""
@@ -307,12 +330,6 @@ class Player:
     def _title(self, request: Request, base_url: str) -> str:
         origin, path, _ = place_of(request, base_url)
         return self._redactor.text(f"{request.method} {origin}{path}")
-
-
-def _identity(request: Request) -> Hashable:
-    """Return all that is compared of a request by default, as it was written."""
-    chosen = tuple([pair for pair in request.headers if pair[0].lower() in _CHOOSING])
-    return request.method, request.uri, request.body or b"", chosen
 
 
 def _names_in(query: str) -> str:

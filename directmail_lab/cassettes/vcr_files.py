@@ -1,4 +1,4 @@
-"""The only module that imports vcrpy: it uses its loader, its matchers and its writer.
+"""vcrpy's loader, its matchers and its writer; besides this module, only `vcrpy` imports vcrpy.
 
 ``tests/test_vcrpy_agrees.py`` checks that they agree with ours. vcrpy's loader constructs no Python
 objects.
@@ -223,13 +223,13 @@ def _not_safe(error: Exception) -> CassetteFormatError:
 
 def _interaction(entry: Mapping[str, Any], number: int) -> Interaction:
     try:
-        response = _response(entry)
+        response = response_of_vcr(entry)
         attempt = entry.get("attempt")
         if type(attempt) is not int or not 1 <= attempt <= 999:
             attempt = 1
         return check_interaction(
             Interaction(
-                _request(_vcr_request_of(entry["request"])),
+                request_of_vcr(VcrRequest._from_dict(entry["request"])),
                 response,
                 recorded_at_of(entry.get("recorded_at")) or _date_of(response),
                 elapsed_s_of(entry.get("elapsed_s")),
@@ -239,10 +239,6 @@ def _interaction(entry: Mapping[str, Any], number: int) -> Interaction:
         )
     except MALFORMED as error:
         raise unreadable(f"Interaction {number}", error) from None
-
-
-def _vcr_request_of(value: Any) -> VcrRequest:
-    return value if isinstance(value, VcrRequest) else VcrRequest._from_dict(value)
 
 
 def _date_of(response: Response) -> datetime | None:
@@ -257,17 +253,20 @@ def _date_of(response: Response) -> datetime | None:
     return None
 
 
-def _request(request: VcrRequest) -> Request:
+def request_of_vcr(request: VcrRequest) -> Request:
+    """Return a request of vcrpy as ours. aiohttp's may have an object for a body."""
     body: Any = read_body(request)
-    return Request(
-        text_of(request.method),
-        text_of(request.uri),
-        headers_of(request.headers),
-        json.dumps(body).encode() if isinstance(body, dict | list) else body,
-    )
+    if not isinstance(body, str | bytes | None):
+        body = json.dumps(body, default=_shown).encode()
+    return Request(text_of(request.method), text_of(request.uri), headers_of(request.headers), body)
 
 
-def _response(entry: Mapping[str, Any]) -> Response:
+def _shown(value: object) -> str:
+    return value.decode("latin-1") if isinstance(value, bytes) else f"<{type(value).__name__}>"
+
+
+def response_of_vcr(entry: Mapping[str, Any]) -> Response:
+    """Return the response of one of vcrpy's interactions as ours."""
     value = entry["response"]
     if "status_code" not in value:
         return response_of(value, entry.get("no_response"))

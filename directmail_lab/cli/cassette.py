@@ -208,11 +208,7 @@ def _cassettes_below(folder: Path) -> Iterator[Path]:
 
 @app.command()
 def repair(name: str = NAME) -> None:
-    """Close an interrupted or damaged recording, and keep every whole interaction.
-
-    What is not part of an interaction goes to a file NAME.cut.txt. The command also names the files
-    that interrupted recordings left next to the cassette.
-    """
+    """Add what a killed recording left beside a cassette, in NAME.yaml.part, to its file."""
     problems = files.repair(find_cassette(name))
     typer.echo("\n".join(f"{name}: {problem}" for problem in problems) or f"{name} is clean.")
 

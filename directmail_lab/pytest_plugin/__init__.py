@@ -8,9 +8,9 @@ Installing the package is all it takes::
     def test_with_a_client_of_httpx(directmail):
         assert Account(directmail.base_url, http_client=directmail.client).name
 
-    @pytest.mark.directmail(patch=True)  # any client in `directmail_lab.pytest_plugin.patched`
+    @pytest.mark.directmail(patch=True)
     def test_with_clients_that_the_code_makes_itself():  # the mark implies the fixture
-        assert requests.get("https://api.example.com/v1/users/me").json()["name"]
+        assert httpx.get("https://api.example.com/v1/users/me").json()["name"]
 
     def test_with_any_other_program(directmail_server):
         subprocess.run(["curl", f"{directmail_server}/v1/users/me"], check=True)
@@ -23,9 +23,8 @@ session has no transport that could.
 
 The arguments of the marker are the settings of a test (see `settings`). The fixture
 ``directmail_options`` and the ini file have the settings of all tests, and the fixture
-``directmail_cassette`` returns the cassette of a test. With ``--directmail-block-network``, each
-test that connects to another machine fails (see `network`). ``--directmail-unused`` lists the
-cassettes that no test uses.
+``directmail_cassette`` returns the cassette of a test. For clients of other libraries, see
+`directmail_lab.vcrpy`.
 
 Until a test uses a fixture, this module imports only pytest and `arguments`. It never imports
 pandas.
@@ -35,8 +34,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator, Iterator, Mapping
-from contextlib import suppress
-from itertools import chain
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,19 +43,17 @@ import pytest
 from ..arguments import VCR_MODES, RecordMode
 from .mismatches import COMMAND, add_to_report, hide_our_frames
 from .settings import (
-    NAMES,
     OPTION,
-    RUNNING,
+    RUNS,
     TABLE,
     WRITES_OPTION,
     Node,
     Settings,
     cassette_folders,
     cassette_path,
-    own_name,
     settings_of,
 )
-from .use import NOT_SENT, USE, Use
+from .use import USE, Use
 
 if TYPE_CHECKING:
     from ..sessions.session import Session
@@ -89,8 +85,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)  # pytest reads each conftest.py in this hook
-def pytest_load_initial_conftests(early_config: pytest.Config) -> Iterator[None]:
-    """Let a ``conftest.py`` have pytest-recording's hook, even if that plugin is not there.
+def pytest_load_initial_conftests() -> Iterator[None]:
+    """Tell freezegun to leave this package alone.
 
     freezegun reads every name of every module, which would import all of this package. It must know
     that before a test file is imported: the decorator ``freeze_time`` keeps what it then ignores.
@@ -107,21 +103,16 @@ def pytest_configure(config: pytest.Config) -> None:
     arguments = ", ".join(f"{name}={each.default!r}" for name, each in TABLE.items())
     marker = f"directmail({arguments}): how the fixture directmail records and replays"
     config.addinivalue_line("markers", marker)
-    config.stash[NAMES] = set()
+    RUNS.append(config)
     if WRITES_OPTION in config.getini("addopts"):
         what = f"{WRITES_OPTION} is not allowed in addopts, since writes cost money."
         raise pytest.UsageError(f"{what} Give it on the command line.")
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_make_collect_report(
-    collector: pytest.Collector,
-) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
-    """Note the names of all tests of a file, before some of them are deselected."""
-    report = yield
-    items = (node for node in report.result or () if isinstance(node, pytest.Item))
-    collector.config.stash[NAMES].update((item.path, own_name(item)) for item in items)
-    return report
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Forget the run."""
+    if config in RUNS:
+        RUNS.remove(config)
 
 
 @pytest.fixture(scope="session")
@@ -194,7 +185,7 @@ def _session(
         use = Use(node=node, settings=settings, path=path, record_mode=mode, is_own=is_own)
         is_recorded = records(mode, path)
         start = _recording if is_recorded else _replaying
-        with start(path, mode, settings, node) as session:
+        with start(path, mode, settings, node) as session, _patched(session, use):
             session._folders = cassette_folders(node)
             use.start(session)
             node.stash[USE] = use
@@ -219,8 +210,7 @@ def pytest_fixture_setup(
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Note which test runs. Let a marked test that names no fixture of ours use ``directmail``."""
-    item.config.stash[RUNNING] = item
+    """Let a marked test that names no fixture of ours use ``directmail``."""
     if not isinstance(item, pytest.Function) or item.get_closest_marker("directmail") is None:
         return
     names = item.fixturenames
@@ -275,12 +265,8 @@ def _uses_of(item: pytest.Item) -> list[Use]:
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter,
 ) -> Generator[None, Any, Any]:
-    """Add the commands that record failed tests again, and which allowed requests were not sent."""
+    """Add the commands that record failed tests again."""
     result = yield
-    for report in chain.from_iterable(terminalreporter.stats.values()):
-        line = getattr(report, NOT_SENT, None)
-        if line:
-            terminalreporter.write_line(line, yellow=True)
     for report in terminalreporter.getreports("failed") + terminalreporter.getreports("error"):
         command = getattr(report, COMMAND, None)
         if command:
@@ -311,13 +297,17 @@ def _replaying(path: Path, _: str, settings: Settings, node: Node) -> Session:  
 
 def _recording(path: Path, mode: RecordMode, settings: Settings, node: Node) -> Session:
     """Return a session that records, with the environment's key."""
-    from ..credentials import find_api_key
-    from ..errors import CassetteInUseError
+    from ..credentials import ApiKey, find_api_key
+    from ..errors import CassetteInUseError, CredentialError, NotConnectedError
     from ..sessions.session import Session
-    from ..settings import choose_address, keyring_entry
+    from ..settings import NO_ADDRESS, choose_address, keyring_entry
 
-    address = choose_address(settings.base_url)
-    key = find_api_key(entry=keyring_entry(settings.base_url))
+    address = NO_ADDRESS
+    key: ApiKey | None = None
+    # The clients of the code under test have their own addresses and keys.
+    with suppress(*((CredentialError, NotConnectedError) if settings.patch else ())):
+        address = choose_address(settings.base_url)
+        key = find_api_key(entry=keyring_entry(settings.base_url))
     session = Session(
         address,
         key,
@@ -326,6 +316,8 @@ def _recording(path: Path, mode: RecordMode, settings: Settings, node: Node) -> 
     )
     # An async test's event loop is closed before the fixture ends, so no connection may stay open.
     session.async_client.headers["Connection"] = "close"
+    if settings.patch:
+        session._record_without_key()
     follows = settings.allow_writes == "redirected"
     session._fix_writes(_WRITE_ADVICE, _REDIRECT_ADVICE, follows=follows)
     session._matching = settings.matching
@@ -340,3 +332,12 @@ def _recording(path: Path, mode: RecordMode, settings: Settings, node: Node) -> 
             if time.monotonic() >= end:
                 raise
             time.sleep(_PAUSE_S)
+
+
+def _patched(session: Session, use: Use) -> AbstractContextManager[object]:
+    """Let the httpx clients of the code under test use a session, if the test asks for that."""
+    if not use.settings.patch:
+        return nullcontext()
+    from .patched import patched
+
+    return patched(session._transport, use.failure_for_client)

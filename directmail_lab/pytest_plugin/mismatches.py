@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from .settings import relative
 from .use import Use, counted
 
 if TYPE_CHECKING:
     from ..exchange.values import Request
 
-_LIBRARIES = ("directmail_lab", "httpx", "httpx2", "requests")
+_LIBRARIES = ("directmail_lab", "httpx")
 COMMAND = "directmail_command"  # an attribute of a report, which xdist sends
 
 
@@ -59,8 +58,6 @@ def _lines(use: Use, *, has_values: bool) -> Iterator[tuple[str, str]]:
     yield from _counted("not recorded", [error.request for error in use.refused])
     if use.cut:
         yield from _counted("recorded only as far as it was read then", use.cut)
-    if use.cassette.other_ranges:
-        yield from _counted("played although its Range differs", use.cassette.other_ranges)
     for request, error in refused.items():
         # Another method of another path says nothing.
         nearest = [each for each in error.nearest if not {"method", "path"} <= each[1].keys()]
@@ -74,9 +71,8 @@ def _lines(use: Use, *, has_values: bool) -> Iterator[tuple[str, str]]:
                 yield f"        {name}: {sent!r:.200}, recorded {recorded!r:.200}", "cyan"
     if not has_values and any(error.nearest for error in refused.values()):
         yield "to see the values that differ: -vv", "bold"
-    aside = use.cassette.aside
-    if aside:
-        yield f"new recording: {relative(aside, use.node.config)}; the old one stays", "bold"
+    if use.keeps_old:
+        yield "the old recording stays, since the test failed", "bold"
     yield f"to record it again: {use.command}", "green"
 
 

@@ -20,12 +20,11 @@ from .settings import (
     Settings,
     command_to_record,
     relative,
-    similar_cassette,
 )
 
 if TYPE_CHECKING:
     from ..cassettes import Cassette, Ending
-    from ..errors import NotRecordedError
+    from ..errors import DirectMailLabError, NotRecordedError
     from ..exchange.values import Request
     from ..sessions.session import Session
 
@@ -56,11 +55,9 @@ class Use:
     cassette: Cassette = field(init=False)
     refused: list[NotRecordedError] = field(default_factory=list)
     client_errors: list[str] = field(default_factory=list)  # errors that a client may have caught
-    not_sent: list[str] = field(default_factory=list)  # what ``unrecorded="allow"`` allowed
     cut: list[str] = field(default_factory=list)  # read to the end of a part of their response
     has_ended: bool = False
     _was_there: bool = False  # the file, before the test
-    _count_before: int = 0  # the interactions of the cassette when it was opened
     _goes_on: bool = False  # a fixture may send requests after the test
     _has_passed: bool = False
     _has_failed: bool = False
@@ -74,7 +71,6 @@ class Use:
         self.follow(self.cassette)
         self.cassette.records_failures = self.cassette.records
         self._was_there = self.path.exists()
-        self._count_before = len(self.cassette)
         self._check_age()
 
     def follow(self, cassette: Cassette) -> None:
@@ -99,9 +95,6 @@ class Use:
     def note_report(self, report: pytest.TestReport) -> None:
         """Note the outcome of a part of the test."""
         self._has_failed |= report.failed
-        if report.when == "teardown" and self.not_sent:
-            shown = ", ".join(counted(self.not_sent))
-            setattr(report, NOT_SENT, f"{report.nodeid}: not recorded, and not sent: {shown}")
         self._has_passed |= report.when == "call" and report.passed
 
     def end(self) -> None:
@@ -114,12 +107,8 @@ class Use:
         # would always fail.
         ending: Ending = "replace" if self.is_own else "merge"
         # The test may have left the session in another mode.
-        self.cassette.close(ending if is_good else "aside")
-        if self.cassette.records and not is_good and not self.cassette.aside and self.path.exists():
-            from ..cassettes.convert import drop_failures
-
-            # A failure that a test did not expect must not be replayed.
-            drop_failures(self.path, after=self._count_before)
+        # A failure that a test did not expect must not be replayed.
+        self.cassette.close(ending if is_good else "drop")
         self._fail_for(problem)
 
     # -- what is found ---------------------------------------------------------------------------
@@ -131,7 +120,12 @@ class Use:
     @property
     def has_something(self) -> bool:
         """Whether the test sent a request or has a cassette."""
-        return bool(self.refused or self.client_errors or self.cassette.aside or self.path.exists())
+        return bool(self.refused or self.client_errors or self.path.exists())
+
+    @property
+    def keeps_old(self) -> bool:
+        """Whether the test was to record again: then a failure leaves the old recording."""
+        return self.cassette.updates and self._was_there
 
     @property
     def shown_path(self) -> str:
@@ -157,12 +151,11 @@ class Use:
     def _problem(self) -> str:
         """Return why a test that passed must fail, or an empty string.
 
-        By default, a test must play all responses of its own cassette. With ``like="vcrpy"`` it may
-        leave some, as vcrpy allows.
+        By default, a test must play all responses of its own cassette.
         """
         if self.client_errors:
             return self.client_errors[0]
-        default = "fail" if self.is_own and not self.settings.like else "allow"
+        default = "fail" if self.is_own else "allow"
         if (self.settings.unplayed or default) == "allow" or not self.unplayed:
             return ""
         advice = 'Record it again, or allow this: @pytest.mark.directmail(unplayed="allow").'
@@ -175,16 +168,10 @@ class Use:
     def _refuse(self, is_default: bool, error: NotRecordedError) -> None:
         """Note a request without a response, and shorten its error to two lines.
 
-        They say what happened, and which command records the test again. If the test allows such
-        requests, its client gets its own library's error for a connection that fails.
-        Without ``is_default``, the test opened the cassette itself, so its file is there.
+        They say what happened, and which command records the test again. Without ``is_default``,
+        the test opened the cassette itself, so its file is there.
         """
         from ..display import CONTROLS
-        from ..exchange.httpx_values import httpx
-
-        if self.settings.unrecorded == "allow":
-            self.not_sent.append(error.request)
-            raise httpx.ConnectError(f"{error.request} is not recorded, and was not sent")
 
         self.refused.append(error)
         what = error.what
@@ -198,16 +185,9 @@ class Use:
         if is_default and not self._is_there:
             what = f"{error.request} has no response: there is no cassette {self.shown_path}"
             error.advice = f"Record this test: {self.command}"
-            error.advice = (
-                "Set DIRECTMAIL_BASE_URL and DIRECTMAIL_API_KEY, and record this test: "
-                f"{self.command}"
-            )
-            similar = similar_cassette(self.node, self.path)
-            if similar:
-                what += f", but {relative(similar, self.node.config)} exists"
+            if not self.settings.patch:  # such clients have addresses and keys of their own
                 error.advice = (
-                    "If it is this test's, rename it, or name it in the fixture "
-                    "directmail_cassette or in the marker's cassette=…. Or record this test: "
+                    "Set DIRECTMAIL_BASE_URL and DIRECTMAIL_API_KEY, and record this test: "
                     f"{self.command}"
                 )
         error.what = CONTROLS.sub(" ", what)
@@ -218,6 +198,15 @@ class Use:
         from ..errors import WriteRefusedError
 
         self._was_write_refused |= isinstance(error, WriteRefusedError)
+
+    def failure_for_client(self, error: DirectMailLabError) -> BaseException:
+        """Return the error that a client of the code under test raises in place of ours.
+
+        It is not an `Exception`: after one, SDKs repeat a request and then raise their own error.
+        """
+        self._note_error(error)
+        self.client_errors.append(str(error))
+        return pytest.fail.Exception(str(error), pytrace=False)
 
     def _check_age(self) -> None:
         """Warn about a recording that is older than ``max_age``, or fail the test."""
@@ -239,5 +228,4 @@ def counted(titles: Iterable[str]) -> Iterator[str]:
         yield title + (f" ({count} times)" if count > 1 else "")
 
 
-NOT_SENT = "directmail_not_sent"  # an attribute of a report, which xdist sends
 USE = pytest.StashKey[Use]()

@@ -115,7 +115,7 @@ def interactions(
     if number is not None:
         return view_of(recording, number)
     frame = _with_operations(_frame(recording), source)
-    frame.attrs.update(describe(recording), problem=recording.current_problem)
+    frame.attrs.update(describe(recording), problem=recording.problem)
     return frame
 
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from ..arguments import (
     IfSent,
-    Like,
     RecordMode,
     Repeat,
     argument_error,
@@ -83,7 +82,6 @@ def connect(
     record_mode: RecordMode | None = None,
     match_on: Sequence[str | Matcher] | None = None,
     ignore: Iterable[str] = (),
-    like: Like | None = None,
     timeout_s: float = 30.0,
     pace: Pace = "burst",
     max_wait_s: float = 120.0,
@@ -107,7 +105,7 @@ def connect(
         cassette and no mode, the session replays it (``"none"``), which needs
         neither key nor address. If you give them too, `live` can end the
         replay.
-    match_on, ignore, like
+    match_on, ignore
         See `record`.
     timeout_s
         Seconds to wait for a connection, and for each part of a response.
@@ -165,7 +163,7 @@ def connect(
         retry=retry,
         paths=paths,
     )
-    matching = Matching(match_on, ignore, like)
+    matching = Matching(match_on, ignore)
     hidden = as_api_key(api_key)
     mode: RecordMode = record_mode or "none"
     start: str | Path | FileRecording | None = cassette
@@ -327,9 +325,10 @@ def request(
         `AlreadySentError`, and ``"send"`` sends the write again. ``"keep"``
         returns the last success, or else the last response, and sends only what
         was never sent. A response, such as that to the read which found the
-        letter, counts as the write's from now on, and nothing is sent. A write that the service refused (4xx) does not count.
-        What one execution sends twice, in a loop for example, is sent twice,
-        but not with ``"keep"``. A replay ignores ``if_sent``.
+        letter, counts as the write's from now on, and nothing is sent. A write
+        that the service refused (4xx) does not count. What one execution sends
+        twice, in a loop for example, is sent twice, but not with ``"keep"``. A
+        replay ignores ``if_sent``.
     **options
         The options of `httpx.Client.request`: ``params``, ``json``, ``headers``
         and so on.
@@ -459,7 +458,6 @@ def record(
     redact: Iterable[str] = (),
     match_on: Sequence[str | Matcher] | None = None,
     ignore: Iterable[str] = (),
-    like: Like | None = None,
     before_record: BeforeRecord | None = None,
 ) -> ModeChange[Session]:
     """Send each request and record it to a cassette; without a key, replay it.
@@ -522,11 +520,6 @@ def record(
         What is left out of both requests before they are compared:
         ``"query:NAME"``, ``"header:NAME"``, or ``"body:NAME"`` for a field of a
         form or the dotted path of a JSON value.
-    like
-        ``"vcrpy"`` matches as vcrpy does by default: method, whole address and
-        query, no body. If another program wrote the cassette, its responses are
-        then played exactly as recorded, with their cookies and tokens. They are
-        still redacted when shown, converted or written.
     before_record
         A function that gets each `Interaction` before it is redacted. It
         returns the interaction to record, or None to leave it out. The caller
@@ -574,7 +567,7 @@ def record(
     """
     options: dict[str, Any] = {
         "redact": check_names("redact", redact),
-        "matching": Matching(match_on, ignore, like),
+        "matching": Matching(match_on, ignore),
         "before_record": before_record,
     }
     said: list[str] = []  # printed once, even if a decorated function is called often
@@ -635,7 +628,6 @@ def replay(
     repeat: Repeat = "last",
     match_on: Sequence[str | Matcher] | None = None,
     ignore: Iterable[str] = (),
-    like: Like | None = None,
 ) -> ModeChange[Session]:
     """Return the responses of a cassette, with no key and no network.
 
@@ -655,7 +647,7 @@ def replay(
     repeat
         What follows the last recorded response to a request: the same response
         again (``"last"``), or `NotRecordedError` (``"strict"``).
-    match_on, ignore, like
+    match_on, ignore
         See `record`.
 
     Raises
@@ -672,7 +664,7 @@ def replay(
     >>> dm.me()["name"].item()
     'Stand-in User'
     """
-    matching = Matching(match_on, ignore, like)
+    matching = Matching(match_on, ignore)
 
     def enter() -> Entered[Session]:
         start: str | Path | FileRecording = cassette

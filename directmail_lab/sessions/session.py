@@ -98,9 +98,6 @@ class Session:
         do. The session's mode decides whether a request is sent, recorded or
         replayed. The second one needs asyncio. With ``auth=None``, they do not
         send the key.
-    httpx2_client, httpx2_async_client, requests_adapter
-        The same session for httpx2 and requests. SDKs that use these retry and
-        wait by themselves, so the session does neither for them.
     """
 
     base_url: str
@@ -110,7 +107,7 @@ class Session:
     _clock: Callable[[], float] = staticmethod(time.time)
     _write_advice = ""
     # The pytest plugin sets the folders in which `record` and `replay` look for a name first, and
-    # their defaults for ``match_on``, ``ignore`` and ``like``.
+    # their defaults for ``match_on`` and ``ignore``.
     _folders: Sequence[Path] = ()
     _matching: Matching = Matching()
 
@@ -334,6 +331,11 @@ class Session:
     def async_client(self) -> httpx.AsyncClient:
         """The asynchronous counterpart of ``client``, with the same cookies."""
         return AsyncClient(self._redacted, self.client.cookies, **self._client_options)
+
+    def _record_without_key(self) -> None:
+        """Let a session without a key record what the code under test sends by itself."""
+        if self._network is None:
+            self._network = NetworkTransport(self.base_url, None, self._allow_writes)
 
     @property
     def _client_options(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The body of a response that comes from a server: for every client, live and while recording."""
+"""The body of a response that comes from a server: live and while recording."""
 
 from __future__ import annotations
 
@@ -22,16 +22,12 @@ class Body(httpx.SyncByteStream, httpx.AsyncByteStream):
     """The body of a response, whose parts go to the caller as they come.
 
     Each layer that the response passes sets what it needs to know. An error that ends the body
-    passes ``translate``, ``ended``, ``explain`` and ``as_raised``, in this order.
+    passes ``ended``, then ``explain``.
 
     Parameters
     ----------
     stream
         The parts of the body: an iterable or an asynchronous one.
-    translate
-        Converts an error of another library's client to one of httpx.
-    close
-        Closes the connection; by default, the method of ``stream`` does.
 
     Attributes
     ----------
@@ -40,8 +36,6 @@ class Body(httpx.SyncByteStream, httpx.AsyncByteStream):
         GeneratorExit, or with the error that ended it. What it raises reaches the caller.
     explain
         Converts an error of httpx to one that says what happened.
-    as_raised
-        Converts an error of ours to one that the client's code does not catch.
     refusal
         Raised in place of the first part.
     length
@@ -50,10 +44,7 @@ class Body(httpx.SyncByteStream, httpx.AsyncByteStream):
         How many bytes were read.
     """
 
-    def __init__(
-        self,
-        stream: Any,
-    ) -> None:
+    def __init__(self, stream: Any) -> None:
         self._stream = stream
         self._parts: list[bytes] = []
         self.ended: Callable[[Body, BaseException | None], object] | None = None

@@ -27,6 +27,7 @@ from . import Transport
 from .extensions import EXTENSION, Received, call_of
 from .network import lost_response, note_redirect
 from .observer import USUAL_REASONS, Observer
+from .recording import CANCELLED
 from .writes import (
     UNGUARDED,
     SentWrite,
@@ -167,6 +168,9 @@ class ModeTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
             return self._kept(request, earlier, mode)
         if mode.latency_factor:
             await asyncio.sleep(_pause_s(mode, played[-1]))
+        if played[-1].response.reason == CANCELLED and not is_write(request):
+            # The caller cancelled it, as `asyncio.timeout` does, and waits for that again.
+            await asyncio.sleep(_pause_s(mode, played[-1], 1.0) + _LATE_S)
         return self._played(request, played, mode)
 
     def _played(self, request: httpx.Request, played: list[Played], mode: Mode) -> httpx.Response:
@@ -298,7 +302,7 @@ def _text_of(stored: Response) -> str:
 def _played_for(request: httpx.Request, mode: Mode) -> list[Played]:
     """Return the responses that the cassette plays for a request; none if it must be sent."""
     call = call_of(request)
-    if request.url.userinfo:
+    if request.url.userinfo and call.send is None:
         raise AddressError(
             "The address contains a user name or password before its host, where httpx would "
             "print it.",
@@ -308,15 +312,15 @@ def _played_for(request: httpx.Request, mode: Mode) -> list[Played]:
     state.attempt = 0
     state.recorded = 0
     cassette = mode.cassette
-    if cassette is None or (cassette.records and is_sent_again(request)):
+    if cassette is None:
         return []
-    if cassette.updates:  # then it replays nothing
-        cassette.refuse_if_full()
+    if cassette.updates or (cassette.records and is_sent_again(request)):  # it replays nothing
+        cassette.refuse(request.method)
         return []
     return cassette.play(request_value(request))
 
 
-def _pause_s(mode: Mode, played: Played) -> float:
+def _pause_s(mode: Mode, played: Played, factor: float | None = None) -> float:
     assert mode.cassette is not None
     elapsed_s = mode.cassette.interaction_of(played).elapsed_s or 0.0
-    return min(mode.latency_factor * elapsed_s, _LONGEST_PAUSE_S)
+    return min((factor or mode.latency_factor) * elapsed_s, _LONGEST_PAUSE_S)

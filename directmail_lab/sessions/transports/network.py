@@ -16,6 +16,7 @@ from ...authentication import HEADER, header_value
 from ...errors import (
     AddressError,
     DirectMailLabError,
+    NotConnectedError,
     OutcomeUnknownError,
     WriteRefusedError,
 )
@@ -92,6 +93,8 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         call = call_of(request)
         signed = self._checked_and_signed(request, call)
+        if call.send is not None:
+            return _received(request, call.send(signed))
         process = os.getpid()
         # If several threads arrive at once, they share one pool: `setdefault` keeps the first.
         pool = self._pools.get(process) or self._pools.setdefault(
@@ -115,6 +118,8 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         call = call_of(request)
         signed = self._checked_and_signed(request, call)
+        if call.send is not None:
+            return _received(request, await call.send(signed))
         pool = await self._pool_of_this_loop()
         try:
             response = await pool.handle_async_request(signed)
@@ -143,7 +148,13 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         url = request.url
         state = call.state
         state.is_ours = origin_of(url) == self._origin  # checked when the session was opened
-        if not state.is_ours and parse_url(url).scheme != "https" and not is_loopback(url.host):
+        if self._api_key is None and call.send is None:
+            raise NotConnectedError(
+                "This session has no key, and records only the clients of the code under test.",
+                "Set DIRECTMAIL_BASE_URL and DIRECTMAIL_API_KEY.",
+            )
+        is_checked = state.is_ours or call.send is not None
+        if not is_checked and parse_url(url).scheme != "https" and not is_loopback(url.host):
             raise AddressError(
                 f"{url.scheme}://{url.host} is not encrypted, and nothing was sent.",
                 "Use https:// (plain http is for this machine alone).",
@@ -274,11 +285,11 @@ class OutcomeUnknownTimeoutError(OutcomeUnknownError, httpx.TimeoutException):
 def lost_response(request: httpx.Request, error: BaseException) -> OutcomeUnknownError | None:
     """Return the error for a write that was sent and got no response; None for other failures.
 
-    Clients of other libraries get the errors of their library.
+    A client that the code under test makes gets httpx's own errors.
     """
     if isinstance(error, NOT_SENT) or not isinstance(error, httpx.RequestError):
         return None
-    if not is_write(request):
+    if not is_write(request) or call_of(request).send is not None:
         return None
     is_timeout = isinstance(error, httpx.TimeoutException)
     number = call_of(request).state.number

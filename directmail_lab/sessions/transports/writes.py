@@ -64,7 +64,7 @@ class Execution:
     kept: str = ""
 
     def summary(self) -> str:
-        """Return the line to show at the end of a cell; an empty string if all its writes were sent.
+        """Return the line for the end of a cell; an empty string if all its writes were sent.
 
         A single write that failed has been shown already, as the cell's error or response.
         """
@@ -329,7 +329,7 @@ class SentWrites:
             return None
         write = that_counts(earlier)
         if not keeps or write.interaction() is None:
-            raise self._already_sent(request, write, recording, cassette)
+            raise self._already_sent(request, write, recording)
         return write
 
     def _already_sent(
@@ -337,7 +337,6 @@ class SentWrites:
         request: httpx.Request,
         write: SentWrite,
         recording: MemoryRecording,
-        cassette: Cassette | None,
     ) -> AlreadySentError:
         path = recording.redactor.text(recording.path_of(request_value(request)))
         file = write.recording()
@@ -352,9 +351,9 @@ class SentWrites:
         if write.key != self._key and write.key:
             where += f", with the key {write.key}"
         return AlreadySentError(
-            f"{request.method} {path} was sent before, {sent_when(write)}, {where}. It was not sent "
-            "again.",
-            _advice(request, write, cassette),
+            f"{request.method} {path} was sent before, {sent_when(write)}, {where}. It was not "
+            "sent again.",
+            _advice(request, write),
             cassette=name,
             cell=cell,
             number=write.number,
@@ -404,7 +403,7 @@ def sent_when(write: SentWrite) -> str:
     return f"{when} ({write.status or 'no response came'})"
 
 
-def _advice(request: httpx.Request, write: SentWrite, cassette: Cassette | None) -> str:
+def _advice(request: httpx.Request, write: SentWrite) -> str:
     option = 'if_sent="{}"'
     if IF_SENT not in request.extensions:
         option = 'extensions={{"if_sent": "{}"}}'
