@@ -12,7 +12,7 @@ import random
 import time
 import traceback
 import zlib
-from dataclasses import astuple, replace
+from dataclasses import astuple
 from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING

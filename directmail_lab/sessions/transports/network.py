@@ -181,13 +181,22 @@ def _received(
         clear_locals(error)
         return error
 
-    if response.status_code in _REPEATING and response.has_redirect_location:
-        call_of(request).state.sent = Sent.REDIRECTED
+    note_redirect(request, response)
     stream = response.stream
     body = Body(stream)
     body.explain = explain
     response.stream = body
     return response
+
+
+def note_redirect(request: httpx.Request, response: httpx.Response) -> None:
+    """Note a redirect after which a client sends the request again.
+
+    That request belongs to this one. So a write is not sent by it, even if this response is an
+    earlier one that was kept or played.
+    """
+    if response.status_code in _REPEATING and response.has_redirect_location:
+        call_of(request).state.sent = Sent.REDIRECTED
 
 
 class OutcomeUnknownTimeoutError(OutcomeUnknownError, httpx.TimeoutException):
