@@ -87,8 +87,12 @@ def run_notebooks(folder: Path, notebooks: Sequence[Path], *, timeout_s: float) 
     command = [sys.executable, "-W", "ignore", "-m", __name__, str(timeout_s)]
     command += map(str, notebooks)
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE) as process:
-        import_exporter()  # the pages need it next, and it takes a second
-        told, _ = process.communicate()
+        try:
+            import_exporter()  # the pages need it next, and it takes a second
+            told, _ = process.communicate()
+        except BaseException:  # Ctrl-C too
+            process.terminate()
+            raise
     if process.returncode:
         # If the process itself failed, Python has printed why.
         what, advice = json.loads(told or '["the notebooks could not be run.", ""]')
