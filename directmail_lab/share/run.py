@@ -13,6 +13,7 @@ import re
 import subprocess
 import sys
 import time
+from asyncio import CancelledError
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -153,7 +154,7 @@ def _run(path: Path, end: float, timeout_s: float) -> None:
         limit = plural(round(timeout_s), "second")
         what = f"still ran after {limit}."
         advice = "For more time: timeout_s=…, or --timeout."
-    except (DeadKernelError, RuntimeError):
+    except (DeadKernelError, RuntimeError, CancelledError):  # the last after Ctrl-C
         what = "ended its kernel."
         advice = "It may need more memory."
     else:
