@@ -293,7 +293,7 @@ def test_share_makes_one_zip_and_never_replaces_one_unasked() -> None:
     # click 8.1 puts stderr before it.
     lines = first.stdout[first.stdout.index("Wrote") :].splitlines()
     assert (first.exit_code, forced.exit_code) == (0, 0)
-    assert lines[: len(names) + 1] == ["Wrote tour.zip.", *(f"  {name}" for name in names)]
+    assert lines[: len(names) + 1] == ["Wrote tour.zip, with:", *(f"  {name}" for name in names)]
     assert lines[len(names) + 1].startswith("The notebooks were not run before, so ")
     assert "Wrote tour.zip" in forced.stdout
     assert isinstance(again.exception, DirectMailLabError)

@@ -73,7 +73,7 @@ def save_page(recording: Recording, target: str | Path) -> Path:
     """Write a recording as one HTML file, and return its path.
 
     An existing file is replaced once the new one is complete, and a missing folder is made. The
-    same recording gives the same file. Of a body, the page has the first 100,000 characters.
+    same recording gives the same file. The page has the first 100,000 characters of each body.
 
     Warns
     -----

@@ -171,9 +171,10 @@ def share(
     target.parent.mkdir(parents=True, exist_ok=True)
     with create(target) as new:
         new.write_bytes(content)
-    notice(f"Wrote {target}.")
-    for place in [] if is_page else zipfile.ZipFile(target).namelist():
-        notice(f"  {place}")
+    if is_page:
+        notice(f"Wrote {target}.")
+    else:
+        notice("\n  ".join([f"Wrote {target}, with:", *zipfile.ZipFile(target).namelist()]))
     notice(was_run)
     if not packed.search().knows_a_key:
         notice(_NO_KEY)

@@ -13,6 +13,7 @@ import re
 import subprocess
 import sys
 import time
+from asyncio import CancelledError
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -87,8 +88,12 @@ def run_notebooks(folder: Path, notebooks: Sequence[Path], *, timeout_s: float) 
     command = [sys.executable, "-W", "ignore", "-m", __name__, str(timeout_s)]
     command += map(str, notebooks)
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE) as process:
-        import_exporter()  # the pages need it next, and it takes a second
-        told, _ = process.communicate()
+        try:
+            import_exporter()  # the pages need it next, and it takes a second
+            told, _ = process.communicate()
+        except BaseException:  # Ctrl-C too
+            process.terminate()
+            raise
     if process.returncode:
         # If the process itself failed, Python has printed why.
         what, advice = json.loads(told or '["the notebooks could not be run.", ""]')
@@ -149,7 +154,7 @@ def _run(path: Path, end: float, timeout_s: float) -> None:
         limit = plural(round(timeout_s), "second")
         what = f"still ran after {limit}."
         advice = "For more time: timeout_s=…, or --timeout."
-    except (DeadKernelError, RuntimeError):
+    except (DeadKernelError, RuntimeError, CancelledError):  # the last after Ctrl-C
         what = "ended its kernel."
         advice = "It may need more memory."
     else:

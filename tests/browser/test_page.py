@@ -1,12 +1,16 @@
-"""A recording as one HTML file, opened from disk in a real Chromium with scripts blocked."""
+"""The pages of recordings and notebooks, opened from disk in a real Chromium without scripts."""
 
 from __future__ import annotations
 
+import base64
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import nbformat
+import pandas as pd
 import pytest
 from cassette_samples import NOON, answered, get, post, recorded, typed
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 from playwright.sync_api import Page, expect
 
 from directmail_lab.cassettes import read_cassette
@@ -14,6 +18,7 @@ from directmail_lab.exchange.bodies import missing_body
 from directmail_lab.exchange.values import Interaction, Request, Response, no_response
 from directmail_lab.server.loopback import LoopbackServer
 from directmail_lab.share.cassette_page import save_page
+from directmail_lab.share.notebook_page import page_of as page_of_notebook
 
 from .jupyter import new_context, wait_for
 from .test_browse import MARKUP, PNG
@@ -173,3 +178,72 @@ def test_every_text_is_readable_and_nothing_is_cut(
     assert unreadable(page, "html") == []
     assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
     assert (background == "rgb(33, 33, 33)") == (scheme == "dark")
+
+
+# Markup that leads a page elsewhere. `¤` is an address of the witness.
+LEADING = [
+    '<meta http-equiv="refresh" content="0; url=¤">',
+    '</div></main></body><meta http-equiv="refresh" content="0;¤">',
+    "<META HTTP-EQUIV=refresh CONTENT=0;URL=¤>",
+    '<svg><meta http-equiv="refresh" content="0;url=¤"></svg>',
+    '<noscript><meta http-equiv="refresh" content="0;url=¤"></noscript>',
+    '<table><meta http-equiv="refresh" content="0;url=¤"></table>',
+    '<style></style><meta http-equiv="refresh" content="0;url=¤">',
+]
+REPORT = """<!DOCTYPE html><html><head><meta charset="utf-8"></head><body>{0}</body></html>"""
+
+
+@pytest.mark.parametrize("is_page", [True, False], ids=["page", "control"])
+def test_a_notebooks_page_stays_where_it_is(
+    tmp_path: Path, open_file: Callable[..., Page], is_page: bool
+) -> None:
+    """The control, the same markup in a page of its own, asks for each address."""
+    with Witness() as witness:
+        markup = [
+            text.replace("¤", f"{witness.base_url}/{number}") for number, text in enumerate(LEADING)
+        ]
+        expected = set() if is_page else {f"/{number}" for number in range(len(LEADING))}
+        for number, text in enumerate(markup):
+            path = tmp_path / f"{number}.html"
+            if is_page:
+                html = new_output("display_data", data={"text/html": text})
+                cells = [new_markdown_cell(text), new_code_cell("1", outputs=[html])]
+                notebook = nbformat.writes(new_notebook(cells=cells))
+                path.write_bytes(page_of_notebook(notebook.encode(), "report"))
+            else:
+                path.write_text(REPORT.format(text), "utf-8")
+            page = open_file(path)
+            page.wait_for_load_state("networkidle")
+            if not is_page:
+                wait_for(page, lambda number=number: f"/{number}" in witness.asked)
+
+    assert witness.asked == expected
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_notebooks_page_follows_the_readers_colours(
+    tmp_path: Path, open_file: Callable[..., Page], scheme: str
+) -> None:
+    """Text, code, errors and tables are readable, and a chart keeps its light background."""
+    table = pd.DataFrame({"a": [1, 2], "b": ["x", "y"]}).to_html()
+    outputs = [
+        new_output("display_data", data={"text/html": table}),
+        new_output("display_data", data={"image/png": base64.b64encode(PNG).decode()}),
+        new_output("stream", name="stdout", text="printed\n"),
+        new_output("stream", name="stderr", text="a warning\n"),
+    ]
+    cells = [
+        new_markdown_cell("# Title\n\nText with `code` and [a link](https://api.test)."),
+        new_code_cell("x = 'text'  # comment\nfor n in range(3): print(n, x)", outputs=outputs),
+    ]
+    path = tmp_path / "report.html"
+    notebook = nbformat.writes(new_notebook(cells=cells))
+    path.write_bytes(page_of_notebook(notebook.encode(), "report"))
+    page = open_file(path, java_script_enabled=True, color_scheme=scheme)
+    color = "element => getComputedStyle(element).backgroundColor"
+    paper = page.locator("body").evaluate(color)
+    picture = page.locator(".jp-RenderedImage img").evaluate(color)
+
+    assert [text for _, text in unreadable(page, "body") if "¶" not in text] == []
+    assert (paper == "rgb(255, 255, 255)") == (scheme == "light")
+    assert scheme == "light" or picture == "rgb(255, 255, 255)"
