@@ -17,7 +17,7 @@ from itertools import chain, islice
 from operator import itemgetter
 from urllib.parse import unquote_plus
 
-from ..display import plural
+from ..display import plural, printable_line
 from ..errors import CassetteFormatError, NotRecordedError
 from ..exchange.bodies import shown_missing
 from ..exchange.values import Request, fails, header
@@ -507,7 +507,7 @@ class Player:
 
     def _title(self, request: Request, base_url: str) -> str:
         origin, path, _ = place_of(request, base_url)
-        return self._redactor.text(f"{request.method} {origin}{path}")
+        return printable_line(self._redactor.text(f"{request.method} {origin}{path}"))
 
 
 def _names_in(query: str) -> str:
