@@ -91,9 +91,7 @@ def test_code_in_a_page_never_offers_the_key() -> None:
     copied = one["copy"]
 
     assert "--user" not in copied["curl"]["text"]
-    assert "auth=" not in copied["httpx"]["text"]
     assert copied["curl"]["text"].startswith("# The key is left out. If the service needs one")
-    assert "import os" not in copied["httpx"]["text"]
     assert (
         "--user"
         in page.handle_request(recording, {"action": "copy", "number": 1, "format": "curl"})[0][

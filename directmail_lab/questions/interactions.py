@@ -67,8 +67,7 @@ def interactions(
         what it played.
     number
         Return this interaction in full instead, counted from 1. Its
-        ``.as_curl()`` and ``.as_httpx()`` return code that sends the request
-        again.
+        ``.as_curl()`` returns a command that sends the request again.
 
     Returns
     -------
@@ -195,10 +194,6 @@ class InteractionView:
     def as_curl(self) -> str:
         """Return a curl command that sends the request; the key is ``$DIRECTMAIL_API_KEY``."""
         return copy_as(self.interaction, "curl", has_bodies=self.has_bodies)
-
-    def as_httpx(self) -> str:
-        """Return Python code that sends the request with httpx and the environment's key."""
-        return copy_as(self.interaction, "httpx", has_bodies=self.has_bodies)
 
     def __repr__(self) -> str:
         parts = (f"{title}\n{headers}\n\n{body}" for title, headers, body in self._texts())

@@ -214,7 +214,7 @@ def _packed(recording: Recording, number: int, *, has_table: bool) -> dict[str, 
         if shown:
             text = text_of(getattr(recording.interaction(number), message))
             contents[message] = _contents(shown[at], saved[0], text)
-    kinds = ("curl", "httpx", "request")
+    kinds = ("curl", "request")
     return {
         "detail": detail,
         "copy": {kind: ask("copy", format=kind, has_key=False)[0] for kind in kinds},

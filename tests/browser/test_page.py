@@ -109,7 +109,7 @@ def test_every_answer_of_the_page_equals_that_of_the_kernel(
         about = {"number": number}
         requests += [{"action": "detail", **about, "whole": False}, {"action": "table", **about}]
         requests += [{"action": "body", **about, "message": m} for m in ("request", "response")]
-        kinds = ("curl", "httpx", "request")
+        kinds = ("curl", "request")
         requests += [{"action": "copy", **about, "format": k, "has_key": False} for k in kinds]
     words = [
         "zürich",
@@ -211,7 +211,7 @@ def test_a_hostile_cassette_is_escaped(tmp_path: Path, open_file: Callable[..., 
             details = opened(page.locator(".dml-browser"), 1)
             for tab in ("Headers", "Request as sent", "Body"):
                 details.get_by_role("tab", name=tab).click()
-            for kind in ("curl", "httpx", "dm"):
+            for kind in ("curl", "dm"):
                 details.get_by_text("Copy as", exact=True).click()
                 details.get_by_role("button", name=f"Copy as {kind}").click()
                 expect(details.locator(".dml-b-copied pre")).to_contain_text("img")
