@@ -113,7 +113,29 @@ def test_every_question_accepts_every_source(
 
     assert ask(source) == expected
     if kind in ("folder", "list") and question in ("rate_limits", "interactions"):
-        assert set(getattr(dm, question)(source)["cassette"]) == {"tour"}
+        assert set(getattr(dm, question)(source)["recording"]) == {"tour"}
+
+
+@pytest.mark.parametrize("question", [dm.rate_limits, dm.interactions])
+def test_rows_of_several_sources_say_whose_they_are(question: Any, service: FaultyService) -> None:
+    """Two accounts are told apart by their order, and a cassette by its name."""
+    with (
+        dm.Session(service.base_url, service.api_key) as one,
+        dm.Session(service.base_url, service.api_key) as other,
+    ):
+        send(other)
+        one.me()
+        frame = question([one, other, "first-look"])
+
+    counts = dict(frame["recording"].value_counts())
+    recorded = len(question("first-look"))
+    assert frame.columns[0] == "recording"
+    assert dict(counts) == {
+        "session 1": 1,
+        "session 2": 4,
+        "first-look": len(question("first-look")),
+    }
+    assert question([]).dtypes.equals(frame.dtypes)
 
 
 def test_every_question_is_asked_here_and_tab_completes_its_cassette() -> None:
