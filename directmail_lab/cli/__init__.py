@@ -55,7 +55,7 @@ def main() -> None:
     except Exception as error:
         # The errors that IPython also shows briefly: ours, httpx's, and those of arguments.
         if isinstance(error, OSError) or hasattr(error, "_render_traceback_"):
-            sys.stderr.write(f"directmail-lab: {error_message(error)}\n")
+            say(f"directmail-lab: {error_message(error)}", err=True)
         else:  # a bug; Python would exit with 1, which means that something was found
             sys.excepthook(type(error), error, error.__traceback__)
         sys.exit(2)

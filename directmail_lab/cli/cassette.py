@@ -137,7 +137,10 @@ def _lines_of(message: Request | Response) -> list[str]:
 
 
 @app.command()
-def audit(names: list[str] = _PLACES) -> None:
+def audit(
+    names: list[str] = _PLACES,
+    secrets: bool = typer.Option(False, "--secrets", help="Leave personal data out."),
+) -> None:
     """Look for secrets and personal data; exit with 1 if there are any.
 
     For a folder, the command prints a line for each kind of finding, with its number of files. It
@@ -149,7 +152,8 @@ def audit(names: list[str] = _PLACES) -> None:
     audited = []
     with ProgressBar(len(paths), desc="Audit", unit="file") as bar:
         for each in audit_many(paths):
-            audited.append(each)
+            wanted = [found for found in each.findings if found.kind == "secret" or not secrets]
+            audited.append(each._replace(findings=wanted))
             bar.update()
     count = sum(len(each.findings) for each in audited)
     if any(map(is_folder, names)):
