@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import difflib
 import io
 import json
 import os
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 import vcr
+import yaml
 from cassette_samples import answered, get, recorded
 from key_search import traces
 from tutorials import read, run
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     from directmail_lab.server.standin import StandIn
     from directmail_lab.sessions.session import Session
 
+ROOT = Path(__file__).parent.parent
 COMMAND = [sys.executable, "-m", "directmail_lab"]
 # Concatenated, so that secret scanners do not report this file.
 KEY = "dm_" + "live_" + "8fK2xQ9zLr7TtVb3nWm5YcHs1pAe"
@@ -314,6 +317,47 @@ def test_show_prints_a_line_for_each_interaction_or_one_in_full(tour: Path) -> N
     ]
     assert whole.startswith("GET https://api.example.test/v1/lists/8f14e45f?page=2\nAccept: */*\n")
     assert "404 OK after 0.042 s" in whole
+
+
+def test_a_cassette_in_full_changes_in_one_line_if_a_field_did(tour: Path) -> None:
+    """git compares this text: no times, values that vary, or order of recording are in it."""
+    before = cassette("show", "--full", "tour").stdout.splitlines()
+    first, second, third, fourth = list(read_cassette(tour))
+    headers = {**dict(second.response.headers), "X-RateLimit-Remaining": "7"}
+    response = replace(second.response, headers=tuple(headers.items()), body=b'{"name":"Ann"}')
+    later = replace(second, recorded_at=None, elapsed_s=9.0, response=response)
+    tour.unlink()
+    recorded(tour, third, first, later, fourth)
+    after = cassette("show", "--full", "tour").stdout.splitlines()
+    changed = list(difflib.unified_diff(before, after, n=0, lineterm=""))[3:]
+
+    assert changed == ['-  "name": "Jo"', '+  "name": "Ann"']
+
+
+def test_a_cassette_with_a_conflict_is_shown_to_git_as_it_is(tour: Path) -> None:
+    """Otherwise git could show no difference of any file."""
+    text = tour.read_text()
+    tour.write_text(f"<<<<<<< ours\n{text}")
+    done = cassette("show", "--full", tour)
+
+    assert (done.exit_code, done.stdout.splitlines()[0]) == (0, "<<<<<<< ours")
+
+
+def test_the_hook_refuses_credentials_alone(tour: Path) -> None:
+    """A commit of a cassette or a notebook with a credential fails, one with an address not."""
+    [hook] = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())
+    words = hook["entry"].split()[1:]
+    found = invoke(*words, tour)
+    write_notebook("tour.ipynb", "api_key = 'Wy5Nf0PtA3oVi7KzQm2ExRj8'")
+    refused = invoke(*words, tour, "tour.ipynb")
+
+    assert cassette("audit", tour).exit_code == 1
+    assert found.exit_code == 0
+    assert (refused.exit_code, refused.stdout.count("\n")) == (1, 1)
+    assert "a key or password in api_key" in refused.stdout
+    for name in ("cassettes/tour.yaml", "tests/cassettes/a/b.json", "tour.ipynb"):
+        assert re.search(hook["files"], name)
+    assert not re.search(hook["files"], "settings.yaml")
 
 
 def test_audit_exits_with_1_until_nothing_is_left_to_redact(tour: Path) -> None:

@@ -118,7 +118,7 @@ def test_every_question_accepts_every_source(
 
 @pytest.mark.parametrize("question", [dm.rate_limits, dm.interactions])
 def test_rows_of_several_sources_say_whose_they_are(question: Any, service: FaultyService) -> None:
-    """Two accounts are told apart by their order, and a cassette by its name."""
+    """Two accounts have the names of their order, and a cassette its own."""
     with (
         dm.Session(service.base_url, service.api_key) as one,
         dm.Session(service.base_url, service.api_key) as other,

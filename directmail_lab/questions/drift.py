@@ -61,8 +61,8 @@ def drift(
     recorded nor kept. The session is live meanwhile, and then returns to its
     mode.
 
-    Of several responses to a request, the last one that is not an error is
-    compared. The elements of an array are matched by their ``id``, on whatever
+    The last response to a request that is not an error is compared, or else its
+    last one. The elements of an array are matched by their ``id``, on whatever
     page of a list they are, or else by position.
 
     Parameters
