@@ -40,8 +40,8 @@ def check_contract(source: Source | Iterable[Source] | pd.DataFrame = None) -> p
         operations string  the operations of these, if any
         ========== ======= =====================================================
 
-        For rule 3, a window is taken for a minute, and an operation's last limit
-        counts.
+        For rule 3, a window is taken for a minute, and the last limit of an
+        operation counts.
     """
     frame = readings_of(source)
     # 0: no response came. An operation of another server begins with its origin.

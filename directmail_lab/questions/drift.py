@@ -50,7 +50,7 @@ def drift(
     ignore: Iterable[str] = (),
     values: bool = False,
 ) -> pd.DataFrame:
-    """Return what changed in the responses: since a recording was made, or between two.
+    """Return what changed in responses since a recording, or between two.
 
     Without ``against``, the current session sends each different GET and HEAD
     request once, with its key and its pacing. Only request headers that select
