@@ -132,8 +132,8 @@ def test_only_the_status_of_an_error_response_is_compared() -> None:
     """An error has another body, so its fields would all be listed; a HEAD has no body."""
     created = response({**RECORD, "name": "x"}, status=201)
 
-    assert words(response(), created) == "status changed, name changed"
-    assert words(response(), response({"error": "x"}, status=500)) == "status changed"
+    assert words(response(), created) == "status code changed, name changed"
+    assert words(response(), response({"error": "x"}, status=500)) == "status code changed"
     assert words(response(b"", method="HEAD"), response({}, method="HEAD")) == ""
 
 
@@ -141,7 +141,7 @@ def test_a_body_that_was_not_recorded_is_not_compared() -> None:
     """The missing body would differ from any other. Status and headers are still compared."""
     was = response(missing_body(5000))
 
-    assert words(was, response({"name": "x"}, status=201)) == "status changed"
+    assert words(was, response({"name": "x"}, status=201)) == "status code changed"
     assert words(was, response(b"")) == ""
 
 
@@ -162,7 +162,7 @@ def letters(name: str, *prices: dict[str, Any], per_page: int = 2) -> Path:
     pages = [rows[at : at + per_page] for at in range(0, len(rows), per_page)]
     responses = []
     for number, page in enumerate(pages):
-        body = {"items": page, "total": len(rows), "next": number + 1 < len(pages)}
+        body = {"items": page, "status": len(rows), "next": number + 1 < len(pages)}
         responses.append(answered(get(f"/v1/letters?page={number}"), json.dumps(body)))
     return recorded(name, *responses)
 
@@ -174,8 +174,8 @@ def rows_of(table: pd.DataFrame) -> list[tuple[object, ...]]:
 
 def test_a_field_of_a_list_is_one_row_whatever_its_pages() -> None:
     """The row counts the elements, and the values of fields are listed on request."""
-    october = letters("october.yaml", *[{"price_cents": 5, "state": "sent"}] * 5)
-    november = letters("november.yaml", *[{"price": 5, "state": "gone"}] * 5)
+    october = letters("october.yaml", *[{"price_cents": 5, "status": "sent"}] * 5)
+    november = letters("november.yaml", *[{"price": 5, "status": "gone"}] * 5)
     table = dm.drift(october, against=november)
     with_values = dm.drift(october, against=november, values=True, ignore="*price*")
 
@@ -184,7 +184,7 @@ def test_a_field_of_a_list_is_one_row_whatever_its_pages() -> None:
         (operation, "items[].price_cents", "removed", 5, 5),
         (operation, "items[].price", "added", 5, 5),
     ]
-    assert rows_of(with_values) == [(operation, "items[].state", "changed", 5, 5)]
+    assert rows_of(with_values) == [(operation, "items[].status", "changed", 5, 5)]
     assert list(with_values[["was", "now"]].iloc[0]) == ["sent", "gone"]
     assert table.attrs["notes"] == ["3 requests compared."]
 
@@ -304,7 +304,7 @@ def test_each_change_is_listed_with_both_values(service: FaultyService) -> None:
     columns = table[["operation", "path", "was", "now"]].astype(object)
     rows = set(columns.itertuples(index=False, name=None))
     me = "GET /v1/users/me"
-    assert {(me, "phone", None, 5), ("GET /v1/lists", "status", 200, 404)} <= rows
+    assert {(me, "phone", None, 5), ("GET /v1/lists", "status code", 200, 404)} <= rows
     assert (me, "header.x-ratelimit-limit", 300, 100) in rows
 
 
@@ -332,7 +332,7 @@ def test_a_body_that_has_become_endless_is_longer_than_recorded() -> None:
     """A body that was recorded whole does not make the comparison endless either."""
     path = recorded("whole.yaml", answered(get("/v1/endless")))
     with ClientService() as service, live_session(service, KEY, timeout_s=1):
-        table = drift(path, ignore=["status", "header.*"])
+        table = drift(path, ignore=["status code", "header.*"])
 
     [found] = table[["path", "change", "now"]].itertuples(index=False)
     assert found == ("$", "longer", "longer than recorded, and not read to its end")

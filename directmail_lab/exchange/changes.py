@@ -54,6 +54,7 @@ _LONGER = "longer than recorded, and not read to its end"
 # Where the elements of an array are that have an id: on any page of a list.
 _ANY_PAGE = "*"
 _MOST_NAMED = 5
+_STATUS = "status code"  # a body may have a field ``status``
 _TYPES = {bool: "boolean", dict: "object", int: "integer", list: "array", str: "string"}
 
 
@@ -66,7 +67,7 @@ def type_of(value: object) -> str:
 class Change:
     """A kind of change in one place of the responses to an operation.
 
-    ``path`` is ``status``, ``header.etag``, a field's dotted path (``items[].address.city``), or
+    ``path`` is ``status code``, ``header.etag``, a field's dotted path (``items[].address.city``), or
     ``$`` for a body as a whole. ``change`` is ``added``, ``removed``, ``retyped``,
     ``null-turned``, ``null-filled``, ``longer`` (the body became endless) or ``changed``. ``count``
     of the ``of`` values there changed so. The first one was ``was`` and is ``now``, or None.
@@ -170,10 +171,9 @@ def _parts_of_both(
     new = {} if now is None else _parts(now)
     if was is None or now is None:
         return old, new
-    if old["status"] != new["status"] and (
-        min(old["status"], new["status"]) == 0 or max(old["status"], new["status"]) >= 400
-    ):
-        return {"status": old["status"]}, {"status": new["status"]}
+    statuses = {was.response.status, now.response.status}
+    if len(statuses) == 2 and not all(0 < status < 400 for status in statuses):
+        return {_STATUS: was.response.status}, {_STATUS: now.response.status}
     is_missing = shown_missing(was.response.body) or shown_missing(now.response.body)
     is_longer = now.response.incomplete and not was.response.incomplete
     if is_missing or is_longer:
@@ -196,7 +196,7 @@ def _parts(interaction: Interaction) -> dict[str, Any]:
         elif name not in PASSING_HEADERS:
             is_integer = re.fullmatch(r"-?\d{1,30}", text, re.ASCII)
             headers[name] = int(text) if is_integer else text
-    parts: dict[str, Any] = {"status": response.status, "header": headers}
+    parts: dict[str, Any] = {_STATUS: response.status, "header": headers}
     if interaction.request.method != "HEAD" and response.body:
         value, problem = read_json_body(response.headers, response.body)
         parts["body"] = decode_text(response.body) if problem else value
@@ -275,6 +275,6 @@ def _type(value: object) -> str:
 
 
 def _text(pattern: _Place) -> str:
-    """Return a pattern as text: ``lists[].name``, ``header.etag`` or ``status``."""
+    """Return a pattern as text: ``lists[].name``, ``header.etag`` or ``status code``."""
     text = ".".join(pattern).replace(".[]", "[]")
     return re.sub(r"^body\.?", "", text) or "$"

@@ -29,7 +29,7 @@ from .sources import Source, named_paths, recordings_of
 # may come from a stranger, and the request carries this account's key.
 _RESENT = ("accept", "accept-language", "accept-charset", "prefer", "range")
 _REFUSED = (401, 403)
-_HEAD = re.compile(r"status$|header\.")
+_HEAD = re.compile(r"status code$|header\.")
 _MOST_LONGER = 64 * 1024
 
 _DTYPES: dict[str, Any] = {
@@ -85,8 +85,8 @@ def drift(
 
         ========= ====== =======================================================
         operation string ``GET /v1/letters``
-        path      string ``items[].price_cents``, ``header.etag``, ``status``,
-                         or ``$`` for a body as a whole
+        path      string ``items[].price_cents``, ``header.etag``,
+                         ``status code``, or ``$`` for a body as a whole
         change    string ``added``, ``removed``, ``retyped``, ``null-turned``,
                          ``null-filled``, ``longer`` or ``changed``
         was       object the first one's old value; None if null or missing
