@@ -67,8 +67,8 @@ def type_of(value: object) -> str:
 class Change:
     """A kind of change in one place of the responses to an operation.
 
-    ``path`` is ``status code``, ``header.etag``, a field's dotted path (``items[].address.city``), or
-    ``$`` for a body as a whole. ``change`` is ``added``, ``removed``, ``retyped``,
+    ``path`` is ``status code``, ``header.etag``, a field's dotted path (``items[].address.city``),
+    or ``$`` for a body as a whole. ``change`` is ``added``, ``removed``, ``retyped``,
     ``null-turned``, ``null-filled``, ``longer`` (the body became endless) or ``changed``. ``count``
     of the ``of`` values there changed so. The first one was ``was`` and is ``now``, or None.
     """
