@@ -110,8 +110,8 @@ def _responses(
     address = recording.base_url or "unknown"
     for number, (reading, interaction) in enumerate(recording.responses(), 1):
         progress(1)
-        # No response came, or it is another server's, which says nothing about the service.
-        if not reading.status or reading.elsewhere:
+        # No response came, or it is another server's, or an earlier one was kept: nothing new.
+        if not reading.status or reading.elsewhere or reading.source == "kept":
             continue
         operation = f"{reading.method} {operations[reading.path]}"
         response = interaction.response
