@@ -317,9 +317,6 @@ HEADER = "Authorization"
 IN_CURL = f'--user "${API_KEY_VARIABLE}:{PASSWORD}"'
 """The option of curl that sends the key of the environment."""
 
-IN_PYTHON = f'auth=(os.environ["{API_KEY_VARIABLE}"], "{PASSWORD}")'
-"""The argument of httpx and of requests that sends the key of the environment."""
-
 IN_OPENAPI = {
     "basic": {"type": "http", "scheme": "basic", "description": "The key is the user name."}
 }

@@ -17,7 +17,7 @@ from heapq import nlargest
 from itertools import chain
 from operator import itemgetter
 
-from ..display import plural
+from ..display import plural, printable_line
 from ..errors import NotRecordedError
 from ..exchange.bodies import shown_missing
 from ..exchange.values import Request, fails
@@ -335,7 +335,7 @@ class Player:
 
     def _title(self, request: Request, base_url: str) -> str:
         origin, path, _ = place_of(request, base_url)
-        return self._redactor.text(f"{request.method} {origin}{path}")
+        return printable_line(self._redactor.text(f"{request.method} {origin}{path}"))
 
 
 def _names_in(query: str) -> str:

@@ -15,7 +15,7 @@ from textwrap import shorten
 from typing import Any, Literal, NamedTuple
 from urllib.parse import parse_qsl
 
-from ..display import escape_controls, plural
+from ..display import plural, printable
 from ..errors import DirectMailLabError
 from .values import Headers, header
 
@@ -308,7 +308,7 @@ def shown_text(text: str, characters: int = 0, most: int = MOST_SHOWN) -> str:
         count = max(characters, len(text))
         text = f"{text[:most]}\n… ({count:,} characters in all)"
     text = text.replace("\r\n", "\n").expandtabs(4)
-    return escape_controls(text)
+    return printable(text)
 
 
 def missing_body(
