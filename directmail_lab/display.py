@@ -100,12 +100,12 @@ def with_whole_cells(frame: pd.DataFrame) -> pd.DataFrame:
     return frame
 
 
-def whole_html(frame: pd.DataFrame) -> str:
+def whole_html(frame: pd.DataFrame, most_rows: int = _MOST_ROWS) -> str:
     """Return pandas' HTML of a frame with whole cells, and ``attrs["notes"]`` as a paragraph."""
     import pandas as pd
 
     with pd.option_context("display.max_colwidth", None):
-        table = frame.to_html(max_rows=_MOST_ROWS, na_rep="", border=0)
+        table = frame.to_html(max_rows=most_rows, na_rep="", border=0)
     # JupyterLab aligns cells right, which suits numbers.
     for cell in ("th", "td"):
         table = table.replace(f"<{cell}>", f'<{cell} style="text-align: left">')

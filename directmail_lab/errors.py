@@ -19,10 +19,10 @@
         ├── CassetteFormatError  a file is not a cassette
         └── CassetteInUseError   another recording writes the cassette
 
-Timeouts and connection errors stay httpx's own (see `sessions.clients.own`).
-Each message says what happened, then what to do. It contains no key, query,
-header value or body. Only a `ServiceError` quotes one line of the body,
-redacted: what the service says to people.
+Timeouts and connection errors stay httpx's own. Each message says what
+happened, then what to do. It contains no key, query, header value or body.
+Only a `ServiceError` quotes one line of the body, redacted: what the
+service says to people.
 """
 
 from __future__ import annotations

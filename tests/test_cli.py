@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import difflib
-import io
 import json
 import os
 import re
@@ -32,7 +31,6 @@ from directmail_lab.cli import app, programs
 from directmail_lab.cli.output import complete_cassette, error_message
 from directmail_lab.errors import DirectMailLabError
 from directmail_lab.share import tutorials
-from directmail_lab.share.audit import audit_many
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -240,29 +238,56 @@ def write_notebook(name: str, source: str) -> None:
 def test_share_makes_one_zip_and_never_replaces_one_unasked() -> None:
     """The zip contains the notebook and its cassette; replacing it needs ``--force``."""
     write_notebook("tour.ipynb", "import directmail_lab as dm\ndm.replay('first-look')")
-    words = ("share", "tour.ipynb", "--to", "tour.zip", "--no-run", "--verbose")
+    words = ("share", "tour.ipynb", "--to", "tour.zip", "--no-run")
     first, again, forced = invoke(*words), invoke(*words), invoke(*words, "--force")
 
     names = zipfile.ZipFile("tour.zip").namelist()
-    [wheel] = (name for name in names if name.endswith(".whl"))
-    inner = zipfile.ZipFile(io.BytesIO(zipfile.ZipFile("tour.zip").read(wheel))).namelist()
     # click 8.1 puts stderr before it.
     lines = first.stdout[first.stdout.index("Wrote") :].splitlines()
-    of_wheel = lines[len(names) + 3 : -2]  # the last two say that no key is known
-    printed = [
-        f"{folder}/{name}"
-        for folder, _, files in (line.strip().partition(": ") for line in of_wheel)
-        for name in files.split(", ")
-    ]
     assert (first.exit_code, forced.exit_code) == (0, 0)
     assert lines[: len(names) + 1] == ["Wrote tour.zip, with:", *(f"  {name}" for name in names)]
     assert lines[len(names) + 1].startswith("The notebooks were not run before, so ")
-    assert sorted(printed) == sorted(inner)
     assert "Wrote tour.zip" in forced.stdout
     assert isinstance(again.exception, DirectMailLabError)
     assert {"tour.ipynb", "first-look.yaml", "first-look.html"} <= {
         Path(name).name for name in names
     }
+
+
+# A cassette by vcrpy, which writes no times: one response without a body.
+BARE = """\
+interactions:
+- request: {body: null, headers: {}, method: GET, uri: https://api.test/v1/users/me}
+  response: {body: {string: ''}, headers: {}, status: {code: 204, message: No Content}}
+version: 1
+"""
+
+
+@pytest.mark.usefixtures("small_wheel")
+@pytest.mark.parametrize(
+    "words",
+    [
+        "cassette list",
+        "cassette show bare",
+        "cassette show bare --number 1",
+        "cassette audit bare",
+        "cassette redact bare --redact personal",
+        "cassette repair bare",
+        "cassette convert bare bare.har",
+        "cassette convert bare ours.yaml",
+        "cassette page bare",
+        "share tour.ipynb --no-run",
+        "share tour.ipynb --no-run --no-code --to report.html",
+    ],
+)
+def test_a_cassette_with_neither_times_nor_bodies_is_read_by_each_command(words: str) -> None:
+    """It may come from vcrpy, which does not write when something was recorded."""
+    Path("cassettes").mkdir()
+    Path("cassettes/bare.yaml").write_text(BARE)
+    write_notebook("tour.ipynb", "dm.replay('bare')")
+    done = invoke(*words.split())
+
+    assert (done.exit_code, done.exception) == (0, None)
 
 
 # -- cassettes ---------------------------------------------------------------------------------
@@ -418,23 +443,6 @@ def test_redact_says_which_credential_it_cannot_remove() -> None:
     assert "interaction 1, response body: a private key" in done.output
     assert "interaction 2, response body: a private key" in done.output
     assert "before_record=" in done.output
-
-
-@pytest.mark.slow
-def test_many_files_are_audited_side_by_side_with_the_same_result(tour: Path) -> None:
-    """In several processes, in the order of their names; one that is not there is an error."""
-    one = cassette("audit", tour)
-    many = [tour.with_name(f"tour-{number:02}.yaml") for number in range(40)]
-    padding = f"# {'a' * 500_000}\n"
-    for path in many:
-        path.write_text(tour.read_text() + padding)
-    all_of_them = cassette("audit", *many)
-    with pytest.raises(DirectMailLabError, match=r"gone\.yaml"):
-        list(audit_many([*many, tour.with_name("gone.yaml")]))
-
-    assert one.exit_code == all_of_them.exit_code == 1
-    lines = [one.stdout.replace(str(tour), str(path)) for path in many]
-    assert all_of_them.stdout == "".join(lines)
 
 
 def test_repair_says_what_was_wrong(tour: Path) -> None:

@@ -35,7 +35,8 @@ def tab() -> Iterator[Callable[[str], list[str]]]:
     manager, client = start_new_kernel(startup_timeout=300, kernel_name="python3")
     setup = """if True:
         import directmail_lab as dm
-        session = dm.connect(cassette="first-look")
+        dm.replay("first-look")
+        session = dm.session()
         assert get_ipython().Completer.use_jedi"""
 
     def ask(text: str) -> list[str]:

@@ -119,11 +119,14 @@ def share(
     cassette: list[str] = typer.Option(
         [], help="A cassette to add. Repeatable.", autocompletion=complete_cassette
     ),
+    redact: list[str] = typer.Option(
+        [], "--redact", "-r", help='Replace this in what is packed: "personal", or a field.'
+    ),
     run: bool = typer.Option(
         True, "--run/--no-run", help="Run the notebooks first, without a key."
     ),
+    code: bool = typer.Option(True, "--code/--no-code", help="Show the code in the pages."),
     timeout: float = typer.Option(600, min=1, help="Seconds that all notebooks may run in total."),
-    verbose: bool = typer.Option(False, "--verbose", help="List the files of the zip's wheel."),
     force: bool = FORCE,
 ) -> None:
     """Put notebooks and the cassettes they replay into one zip, and each as a page, too.
@@ -132,7 +135,6 @@ def share(
     zip has the outputs of that run. Nothing is written if a cell fails, or if the
     zip would contain a secret. --to report.html writes the notebook's page alone.
     """
-    from ..share.cassette_page import make_page
     from ..share.packing import share as share_files
 
     refuse_existing(target, force)
@@ -140,9 +142,9 @@ def share(
         notebooks,
         target,
         cassettes=cassette,
+        redact=redact,
         run=run,
+        has_code=code,
         timeout_s=timeout,
         notice=say,
-        verbose=verbose,
-        make_page=make_page,
     )

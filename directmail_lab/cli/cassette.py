@@ -146,20 +146,23 @@ def audit(
     For a folder, the command prints a line for each kind of finding, with its number of files. It
     also says which cassettes cannot be read.
     """
-    from ..share.audit import audit_many
+    from ..share.audit import audited
 
     paths = _files_of(names)
-    audited = []
+    found = []
     with ProgressBar(len(paths), desc="Audit", unit="file") as bar:
-        for each in audit_many(paths):
-            wanted = [found for found in each.findings if found.kind == "secret" or not secrets]
-            audited.append(each._replace(findings=wanted))
+        for path in paths:
+            each = audited(path)
+            wanted = [
+                finding for finding in each.findings if finding.kind == "secret" or not secrets
+            ]
+            found.append(each._replace(findings=wanted))
             bar.update()
-    count = sum(len(each.findings) for each in audited)
+    count = sum(len(each.findings) for each in found)
     if any(map(is_folder, names)):
-        lines = list(_summary(audited))
+        lines = list(_summary(found))
     else:
-        lines = [str(finding) for each in audited for finding in each.findings]
+        lines = [str(finding) for each in found for finding in each.findings]
     for line in lines:
         say(line)
     say(f"{count} found in {plural(len(paths), 'file')}.", err=True)
@@ -239,11 +242,7 @@ def _cassettes_below(folder: Path) -> Iterator[Path]:
 
 @app.command()
 def repair(name: str = NAME) -> None:
-    """Close an interrupted or damaged recording, and keep every whole interaction.
-
-    What is not part of an interaction goes to a file NAME.cut.txt. The command also names the files
-    that interrupted recordings left next to the cassette.
-    """
+    """Add what a killed recording left beside a cassette, in NAME.yaml.part, to its file."""
     problems = files.repair(find_cassette(name))
     say("\n".join(f"{name}: {problem}" for problem in problems) or f"{name} is clean.")
 

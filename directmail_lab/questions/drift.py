@@ -198,7 +198,7 @@ def _sent_again(
     now: dict[_Call, _Recorded] = {}
     not_compared: dict[_Call, str] = {}
     refused: list[httpx.Response] = []
-    with session._drift_mode():
+    with session.unobserved():
         for call, (recording, interaction) in recorded.items():
             reason = _why_not_sent(recording, interaction)
             if reason:
@@ -263,7 +263,7 @@ def _send_again(
     least = 0 if stored.incomplete else size
     most = size if stored.incomplete else size + _MOST_LONGER
     breaks = [httpx.RequestError] if stored.incomplete else []
-    end = time.monotonic() + session._timeout_s
+    end = time.monotonic() + session.timeout_s
     body = bytearray()
     is_left = False
     # The body may be endless, also if the recorded one was not.

@@ -1,25 +1,20 @@
-"""`interactions`: a recording's interactions as a DataFrame, or one of them in full.
-
-A recording may come from a stranger. So its texts are escaped for HTML and for terminals.
-"""
+"""`interactions`: a recording's interactions as a DataFrame, or one of them in full."""
 
 from __future__ import annotations
 
-import html
 import math
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable
 from typing import overload
 
 import pandas as pd
 
 from ..cassettes import FileRecording, Recording
 from ..display import printable, printable_line
-from ..exchange.bodies import body_text, plain_text, shown_missing, shown_text
+from ..exchange.bodies import plain_text, shown_missing
 from ..exchange.operations import operations_of, query_of
 from ..exchange.values import Interaction, header
 from ..readings.reading import Reading, problem_of
-from .snippets import copy_as
+from .interaction_view import InteractionView, view_of
 from .sources import Source, describe, is_many, named_paths, named_recordings, recording_of
 
 _DTYPES = {
@@ -112,7 +107,7 @@ def interactions(
     if number is not None:
         return view_of(recording, number)
     frame = _with_operations(_frame(recording), source)
-    frame.attrs.update(describe(recording), problem=recording.current_problem)
+    frame.attrs.update(describe(recording), problem=recording.problem)
     return frame
 
 
@@ -162,56 +157,3 @@ def _excerpt(body: bytes) -> str:
     if len(line) > _EXCERPT_CHARACTERS:
         return line[: _EXCERPT_CHARACTERS - 1] + "…"
     return line
-
-
-# -- one in full -------------------------------------------------------------------------------
-
-
-def view_of(recording: Recording, number: int) -> InteractionView:
-    """Return a view of an interaction; raise the errors of `Recording.interaction`."""
-    interaction = recording.interaction(number)
-    problem = problem_of(recording.reading(number), of_headers=None)
-    return InteractionView(interaction, recording.has_bodies(number), problem)
-
-
-@dataclass(frozen=True, slots=True)
-class InteractionView:
-    """One interaction in full, as a notebook or a terminal shows it, with indented JSON."""
-
-    interaction: Interaction
-    has_bodies: bool = True
-    problem: str | None = None
-
-    def as_curl(self) -> str:
-        """Return a curl command that sends the request; the key is ``$DIRECTMAIL_API_KEY``."""
-        return copy_as(self.interaction, "curl", has_bodies=self.has_bodies)
-
-    def __repr__(self) -> str:
-        parts = (f"{title}\n{headers}\n\n{body}" for title, headers, body in self._texts())
-        return "\n".join(f"{part.rstrip()}\n" for part in parts)
-
-    def _repr_html_(self) -> str:
-        return "".join(
-            f"<details open><summary><b>{html.escape(title)}</b></summary>"
-            f"<pre>{html.escape(headers)}</pre><pre>{html.escape(body)}</pre></details>"
-            for title, headers, body in self._texts()
-        )
-
-    def _texts(self) -> Iterator[tuple[str, str, str]]:
-        """Yield the title, headers and body of the request, then of the response."""
-        request = self.interaction.request
-        response = self.interaction.response
-        if response.no_response:
-            status = f"{self.problem}: {response.reason}".rstrip(": ")
-        else:
-            status = f"{response.status} {response.reason}".rstrip()
-        if self.interaction.elapsed_s is not None:
-            status += f" after {self.interaction.elapsed_s:.3f} s"
-        if self.interaction.recorded_at is not None:
-            status += f", {self.interaction.recorded_at:%Y-%m-%d %H:%M:%S} UTC"
-        if self.problem and not response.no_response:
-            status += f"; {self.problem}"
-        for title, message in ((f"{request.method} {request.uri}", request), (status, response)):
-            headers = [printable_line(": ".join(pair)) for pair in message.headers]
-            body = body_text(message.body or b"") if self.has_bodies else "(it was not kept)"
-            yield shown_text(printable_line(title)), shown_text("\n".join(headers)), body

@@ -17,7 +17,7 @@ from textwrap import indent
 from urllib.parse import parse_qsl, quote, unquote_to_bytes, urlsplit
 
 from ..arguments import check_choice
-from ..authentication import IN_CURL
+from ..credentials import IN_CURL
 from ..errors import CassetteError
 from ..exchange.bodies import plain_text, read_json, read_json_body
 from ..exchange.operations import base_path, path_below, query_of
@@ -46,10 +46,6 @@ _VALUE_REPLACED = "A value was replaced when this was recorded: put in your own.
 _KEY_LEFT_OUT = (
     "The key is left out: no session and no setting names this address. Add it if it belongs there."
 )
-_NO_KEY = (
-    "The key is left out. If the service needs one, add yours as the user name of HTTP Basic, with "
-    "an empty password."
-)
 
 
 def copy_as(
@@ -58,7 +54,6 @@ def copy_as(
     *,
     base_url: str = "",
     has_bodies: bool = True,
-    has_key: bool = True,
 ) -> str:
     """Return code that sends a recorded request, after comments on what is left out.
 
@@ -74,8 +69,6 @@ def copy_as(
         The base address that a path in a cell is relative to.
     has_bodies
         Whether the recording kept the body.
-    has_key
-        Whether the code may send the key.
 
     Raises
     ------
@@ -96,8 +89,7 @@ def copy_as(
         for name, value in headers
         if TOKEN.fullmatch(name) and value.isprintable() and value == value.strip()
     )
-    key_left_out = _KEY_LEFT_OUT if has_key else _NO_KEY
-    has_key = has_key and kind != "request" and origin_of(url) in trusted_origins()
+    has_key = kind != "request" and origin_of(url) in trusted_origins()
     is_kept = has_bodies or recorded.method in SAFE_METHODS
     body = recorded.body or b""
     if len(body) > _MAX_BODY_BYTES:
@@ -108,7 +100,7 @@ def copy_as(
         "A header that is not plain text is left out.": len(sendable) < len(headers),
         "The body was not kept, or is too large: add it yourself.": not is_kept,
         _VALUE_REPLACED: any(map(has_placeholder, texts)),
-        key_left_out: kind != "request" and not has_key,
+        _KEY_LEFT_OUT: kind != "request" and not has_key,
     }
     request = replace(recorded, uri=url, headers=sendable, body=body)
     if kind == "curl":

@@ -169,7 +169,7 @@ def is_many(source: object) -> bool:
 def named_paths(source: object = None) -> Collection[str]:
     """Return the path templates of a session: of the source if it is one, else the current one."""
     chosen = source if isinstance(source, Session) else current_session()
-    return () if chosen is None else chosen.paths
+    return () if chosen is None else chosen.templates
 
 
 def describe(recording: Recording) -> dict[str, Any]:
@@ -178,7 +178,8 @@ def describe(recording: Recording) -> dict[str, Any]:
     ``recorded`` says when, such as ``on 21 November 2026``.
     """
     count = plural(len(recording), "interaction")
-    about: dict[str, Any] = {"source": f"{recording.title}, {count}", "notes": []}
+    replayed = recording.recorded_note if recording.is_replay else ""
+    about: dict[str, Any] = {"source": f"{recording.title}, {count}{replayed}", "notes": []}
     note = f"From {recording.title}: {count}{recording.recorded_note}"
     if recording.recorded_when:
         about["recorded"] = recording.recorded_when

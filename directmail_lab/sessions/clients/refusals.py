@@ -55,6 +55,11 @@ def service_error(
     advice = _ADVICE.get(status) or _ADVICE[500 if status >= 500 else 400]
     if reading is not None and reading.elsewhere:
         advice = "This is not the session's address, so the key was not sent there."
+    if reading is not None and reading.source == "kept":
+        advice = (
+            "Nothing was sent: this is the response to an earlier write. To send it again: "
+            'if_sent="send".'
+        )
     advice = advice.format(redacted(f"{url.scheme}://{url.netloc.decode('ascii')}{url.path}"))
     if status == 429:
         advice += _renewal(response)
