@@ -431,6 +431,17 @@ def test_a_page_of_a_notebook_has_the_markup_that_is_allowed_and_no_other(place:
     assert not re.search(r"<[^>]+ (on\w+|autofocus)=|javascript:", body)
 
 
+def test_a_page_without_code_shows_text_and_outputs() -> None:
+    """A manager reads no code, and no numbers of cells."""
+    source = notebook("report.ipynb", " # A title", "code = 1", **SHOWN)
+    page = share(source, "report.html", run=False, has_code=False)
+    text = page.read_text("utf-8").partition("<main")[2]
+
+    assert "A table" in text
+    assert "code" not in re.sub("<[^>]*>", "", text)
+    assert "In&nbsp;[" not in text
+
+
 def test_a_page_shows_one_notebook() -> None:
     """Nothing is written for two."""
     sources = [notebook("one.ipynb", "1"), notebook("two.ipynb", "2")]
