@@ -33,9 +33,17 @@ def plural(number: int, noun: str) -> str:
     return f"{number:,} {noun}{ending}"
 
 
-def escape_controls(text: str) -> str:
-    """Return a text with an escape such as ``\\x1b`` for each control character."""
+def printable(text: str) -> str:
+    """Return a text from outside that is safe to print, with escapes such as ``\\x1b``.
+
+    Line breaks stay. Every message and every table at a terminal calls this function.
+    """
     return CONTROLS.sub(lambda control: ascii(control[0])[1:-1], text)
+
+
+def printable_line(text: str) -> str:
+    """Return such a text on one line: a path with a line break must not look like two messages."""
+    return printable(text).replace("\n", "\\n")
 
 
 def shell_word(text: str) -> str:

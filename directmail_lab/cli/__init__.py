@@ -18,16 +18,14 @@ import directmail_lab as dm
 from ..errors import naming_what_is_missing
 from . import cassette as cassette_commands
 from .output import (
-    CASSETTE,
-    CSV,
     FORCE,
     FOUND,
-    JSON,
     NAME,
     complete_cassette,
     error_message,
     print_any_text,
     refuse_existing,
+    say,
     show,
 )
 from .programs import NO_BROWSER, PORT, VERBOSE, demo, lab, open_tutorials, serve
@@ -50,14 +48,14 @@ def main() -> None:
     for number in (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
         if signal.getsignal(number) == signal.SIG_DFL:
             signal.signal(number, lambda number, _: sys.exit(128 + number))
-    warnings.showwarning = lambda message, *_, **__: typer.echo(f"Note: {message}", err=True)
+    warnings.showwarning = lambda message, *_, **__: say(f"Note: {message}", err=True)
     try:
         with naming_what_is_missing():
             app()
     except Exception as error:
         # The errors that IPython also shows briefly: ours, httpx's, and those of arguments.
         if isinstance(error, OSError) or hasattr(error, "_render_traceback_"):
-            sys.stderr.write(f"directmail-lab: {error_message(error)}\n")
+            say(f"directmail-lab: {error_message(error)}", err=True)
         else:  # a bug; Python would exit with 1, which means that something was found
             sys.excepthook(type(error), error, error.__traceback__)
         sys.exit(2)
@@ -65,7 +63,7 @@ def main() -> None:
 
 def _print_version(asked: bool) -> None:
     if asked:
-        typer.echo(f"directmail-lab {dm.__version__}")
+        say(f"directmail-lab {dm.__version__}")
         raise typer.Exit
 
 
@@ -90,56 +88,21 @@ app.command()(serve)
 
 
 @app.command()
-def me(cassette: str | None = CASSETTE, as_json: bool = JSON, as_csv: bool = CSV) -> None:
-    """Print the current user's record."""
-    if cassette is not None:
-        dm.replay(cassette)
-    show(dm.me(), as_json=as_json, as_csv=as_csv)
-
-
-@app.command()
-def rate_limits(cassette: str | None = CASSETTE, as_json: bool = JSON, as_csv: bool = CSV) -> None:
-    """Print the rate-limit readings of a cassette, or of one live request."""
-    readings = dm.rate_limits(_recorded_or_live(cassette))
-    if not (as_json or as_csv):  # so that what remains fits into 80 columns
-        readings["operation"] = readings["method"] + " " + readings["operation"]
-    show(readings, as_json=as_json, as_csv=as_csv, hidden=("method", "path", "cassette_number"))
-
-
-@app.command()
-def check_contract(
-    cassette: str | None = CASSETTE, as_json: bool = JSON, as_csv: bool = CSV
-) -> None:
-    """Check the rate-limit contract; exit with 1 if a rule is violated."""
-    verdicts = dm.check_contract(_recorded_or_live(cassette))
-    show(verdicts, as_json=as_json, as_csv=as_csv, hidden=("statement", "numbers"))
-    if (verdicts["verdict"] == "violated").any():
-        raise FOUND
-
-
-@app.command()
-def findings(cassette: str | None = CASSETTE, as_json: bool = JSON, as_csv: bool = CSV) -> None:
-    """Print what the responses tell about the undocumented parts."""
-    found = dm.findings(_recorded_or_live(cassette))
-    if not (as_json or as_csv):
-        # The longest texts get the rest of the width. find_out has Python calls, which do not help
-        # at a command line.
-        notes = found.attrs.get("notes", [])
-        found = found[["part", "how_sure", "seen"]]
-        found.attrs["notes"] = [*notes, "Which interactions show it: --csv."]
-    show(found, as_json=as_json, as_csv=as_csv)
-
-
-@app.command()
 def drift(
     name: str = NAME,
-    ignore: list[str] = typer.Option([], help="A path or header that may change. Repeatable."),
-    as_json: bool = JSON,
-    as_csv: bool = CSV,
+    against: str | None = typer.Option(
+        None, help="Compare with this cassette instead.", autocompletion=complete_cassette
+    ),
+    ignore: list[str] = typer.Option([], help="A path that may change. Repeatable."),
+    values: bool = typer.Option(False, "--values", help="List changed values of bodies, too."),
 ) -> None:
-    """Send a cassette's reads again and list the differences; exit with 1 if there are any."""
-    changes = dm.drift(name, ignore=ignore)
-    show(changes, as_json=as_json, as_csv=as_csv)
+    """List what changed since a cassette was recorded; exit with 1 if anything has.
+
+    Its reads are sent again with the environment's key. With --against, nothing is sent.
+    """
+    changes = dm.drift(name, against, ignore=ignore, values=values)
+    changes["seen"] = [f"{each.count} of {each.of}" for each in changes.itertuples()]
+    show(changes, ["operation", "path", "change", "seen", "was", "now"])
     if len(changes):
         raise FOUND
 
@@ -183,12 +146,5 @@ def share(
         run=run,
         has_code=code,
         timeout_s=timeout,
-        notice=typer.echo,
+        notice=say,
     )
-
-
-def _recorded_or_live(cassette: str | None) -> str | None:
-    """Return the cassette; without one, send one request to the live service."""
-    if cassette is None:
-        dm.get("/v1/users/me")
-    return cassette

@@ -15,7 +15,7 @@ from textwrap import shorten
 from typing import Any, Literal, NamedTuple
 from urllib.parse import parse_qsl
 
-from ..display import escape_controls, plural
+from ..display import plural, printable
 from ..errors import DirectMailLabError
 from .values import Headers, header
 
@@ -208,7 +208,8 @@ def read_multipart(body: bytes) -> list[Part]:
         pieces[-1] = pieces[-1].removesuffix(b"\r\n")
     parts = []
     for piece in pieces:
-        head, blank_line, content = piece.removeprefix(b"\r\n").partition(b"\r\n\r\n")
+        head, blank_line, content = piece.partition(b"\r\n\r\n")  # there may be no headers
+        head = head.removeprefix(b"\r\n")
         if blank_line:
             name = _parameter(_FIELD_NAME, head) or ""
             parts.append(Part(head, name, _parameter(_FILE_NAME, head), content))
@@ -307,7 +308,7 @@ def shown_text(text: str, characters: int = 0, most: int = MOST_SHOWN) -> str:
         count = max(characters, len(text))
         text = f"{text[:most]}\n… ({count:,} characters in all)"
     text = text.replace("\r\n", "\n").expandtabs(4)
-    return escape_controls(text)
+    return printable(text)
 
 
 def missing_body(
@@ -342,6 +343,10 @@ def shown_missing(body: bytes | None) -> str | None:
 # -- compression ---------------------------------------------------------------------------------
 
 
+HARMLESS_CODINGS = frozenset({"identity", "none", "utf-8", "utf8", "binary", "aws-chunked"})
+"""What services name as a ``Content-Encoding`` of a body that is not compressed."""
+
+
 class TooLargeError(ValueError):
     """A body is larger than 64 MB, or would be once it is decompressed."""
 
@@ -366,7 +371,7 @@ def unpack(body: bytes, coding: str | None = None) -> bytes:
     # x-gzip is gzip (RFC 9110, section 8.4.1.3).
     text = (coding or "").lower().replace("x-gzip", "gzip")
     listed = re.findall(r"[\w-]+", text) if text else []
-    names = [name for name in listed if name != "identity"]
+    names = [name for name in listed if name not in HARMLESS_CODINGS]
     for _ in range(_MAX_CODINGS + 1):
         if len(body) > MAX_UNPACKED_BYTES:
             raise TooLargeError("larger than 64 MB")

@@ -159,7 +159,7 @@ def handle_request(recording: Recording, request: object) -> Reply:
 
 def _note(recording: Recording) -> str | None:
     """Return a sentence about a file that is being recorded, or that has a problem."""
-    problem = recording.current_problem
+    problem = recording.problem
     return problem and f"{problem[0].upper()}{problem[1:]}."
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ..cassettes import Recording
+from ..display import printable_line
 from ..exchange.bodies import MOST_SHOWN, body_text, shown_text
 from ..exchange.values import Interaction
 from ..readings.reading import problem_of
@@ -34,10 +35,6 @@ class InteractionView:
     def as_curl(self) -> str:
         """Return a curl command that sends the request; the key is ``$DIRECTMAIL_API_KEY``."""
         return copy_as(self.interaction, "curl", has_bodies=self.has_bodies)
-
-    def as_httpx(self) -> str:
-        """Return Python code that sends the request with httpx and the environment's key."""
-        return copy_as(self.interaction, "httpx", has_bodies=self.has_bodies)
 
     def __repr__(self) -> str:
         parts = (f"{title}\n{headers}\n\n{body}" for title, headers, body in self.texts())
@@ -68,10 +65,10 @@ class InteractionView:
         if self.problem and not response.no_response:
             status += f"; {self.problem}"
         for title, message in ((f"{request.method} {request.uri}", request), (status, response)):
-            headers = [": ".join(pair).replace("\n", " ") for pair in message.headers]
+            headers = [printable_line(": ".join(pair)) for pair in message.headers]
             body = (
                 body_text(message.body or b"", characters)
                 if self.has_bodies
                 else "(it was not kept)"
             )
-            yield shown_text(title.replace("\n", " ")), shown_text("\n".join(headers)), body
+            yield shown_text(printable_line(title)), shown_text("\n".join(headers)), body

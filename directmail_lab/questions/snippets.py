@@ -1,8 +1,8 @@
-"""Code that sends a recorded request again: with curl, with httpx, or in a cell.
+"""Code that sends a recorded request again: with curl, or in a cell.
 
 The recording may come from a stranger, and people paste its code into a terminal. So everything but
-printable text is encoded or left out. The code never contains the key: a shell and httpx read it
-from the environment, and a session has its own.
+printable text is encoded or left out. The code never contains the key: a shell reads it from the
+environment, and a session has its own.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from textwrap import indent
 from urllib.parse import parse_qsl, quote, unquote_to_bytes, urlsplit
 
 from ..arguments import check_choice
-from ..authentication import IN_CURL, IN_PYTHON
+from ..credentials import IN_CURL
 from ..errors import CassetteError
 from ..exchange.bodies import plain_text, read_json, read_json_body
 from ..exchange.operations import base_path, path_below, query_of
@@ -62,9 +62,9 @@ def copy_as(
     Parameters
     ----------
     kind
-        ``"curl"`` for a POSIX shell, ``"httpx"`` for Python, or ``"request"`` for a cell of a
-        notebook. The cell calls `directmail_lab.request`, which uses the address and key of the
-        current session, and makes a frame of a JSON response.
+        ``"curl"`` for a POSIX shell, or ``"request"`` for a cell of a notebook. The cell calls
+        `directmail_lab.request`, which uses the address and key of the current session, and makes
+        a frame of a JSON response.
     base_url
         The base address that a path in a cell is relative to.
     has_bodies
@@ -77,7 +77,7 @@ def copy_as(
     ValueError
         There is no such kind.
     """
-    check_choice("kind", kind, ("curl", "httpx", "request"))
+    check_choice("kind", kind, ("curl", "request"))
     recorded = interaction.request
     if urlsplit(recorded.uri).scheme not in ("http", "https"):
         raise CassetteError("This request has no http address, so it cannot be sent again.")
@@ -105,8 +105,6 @@ def copy_as(
     request = replace(recorded, uri=url, headers=sendable, body=body)
     if kind == "curl":
         code = _as_curl(request, has_key=has_key)
-    elif kind == "httpx":
-        code = _as_httpx(request, has_key=has_key)
     else:
         code = _as_cell(request, interaction.response, base_url)
     return "".join(f"# {note}\n" for note, applies in notes.items() if applies) + code
@@ -131,19 +129,6 @@ def _as_curl(request: Request, *, has_key: bool) -> str:
         words.append("--data-binary @-")
     words.append(f"--url {shlex.quote(request.uri)}")
     return pipe + " \\\n  ".join(words)
-
-
-def _as_httpx(request: Request, *, has_key: bool) -> str:
-    imports = "import httpx"
-    arguments = [_literal(request.method), _literal(request.uri)]
-    if has_key:
-        imports = "import os\n\nimport httpx"
-        arguments.append(IN_PYTHON)
-    if request.headers:
-        arguments.append(f"headers={list(request.headers)!r}")
-    if request.body:
-        arguments.append(f"content={request.body!r}")
-    return f"{imports}\n\n{_as_python('httpx.request', arguments)}"
 
 
 def _as_cell(request: Request, response: Response, base_url: str) -> str:
