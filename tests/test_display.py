@@ -12,10 +12,13 @@ from typing import TYPE_CHECKING
 import httpx
 import pandas as pd
 import pytest
+from cassette_samples import answered, get, recorded
 from IPython.core.formatters import DisplayFormatter
 
+import directmail_lab as dm
 from directmail_lab.cli.output import show
 from directmail_lab.display import ProgressBar, with_whole_cells
+from directmail_lab.errors import NotRecordedError
 from directmail_lab.questions.cells import shown
 
 if TYPE_CHECKING:
@@ -63,6 +66,23 @@ def test_a_terminal_shows_texts_wrapped_and_escaped_in_80_columns(
     assert lines[-1] == "One. Two."
 
 
+@pytest.mark.parametrize("path", ["/v1/a%0AError: pay%1B[2J", "/v1/a\nError: pay\x1b[2J\u202e"])
+def test_what_a_strangers_cassette_contains_is_one_safe_line_wherever_it_is_named(
+    path: str,
+) -> None:
+    """A path may neither look like a line of ours nor move a terminal's cursor."""
+    file = recorded("cassettes/odd.yaml", answered(get(path)), answered(get("/v1/b?x%1B[2J=1")))
+    dm.replay("odd")
+    with pytest.raises(NotRecordedError) as caught:
+        dm.get("/v1/b")
+    tables = [question(file)["path"].to_string() for question in (dm.interactions, dm.rate_limits)]
+
+    assert "Nearest: " in str(caught.value)
+    for text in (str(caught.value), *tables):
+        assert {"\x1b", "\u202e"}.isdisjoint(text)
+        assert "\nError" not in text
+
+
 def test_a_cell_shows_the_facts_and_the_first_lines_of_a_response(
     connected: Session, service: FaultyService
 ) -> None:
@@ -98,7 +118,7 @@ def test_a_cell_shows_a_response_redacted_and_says_that_it_is_replayed(
     for response, last in ((live, "requests left"), (replayed, "replayed from 'tour'")):
         bundle = shown(response)
         assert bundle is not None
-        assert bundle["text/plain"].splitlines()[0].endswith(last)
+        assert bundle["text/plain"].splitlines()[0].partition(", recorded on")[0].endswith(last)
         assert service.api_key not in str(bundle)
         assert "tok_" not in str(bundle)
 

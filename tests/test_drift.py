@@ -362,6 +362,24 @@ def test_a_refused_request_is_not_compared_and_the_others_are(service: FaultySer
     assert set(table["operation"]) == {"GET /v1/users/me"}
 
 
+def test_what_is_not_sent_counts_as_neither_gone_nor_changed(service: FaultyService) -> None:
+    """Neither a redacted address, another server, an earlier response, nor an error after it."""
+    lists = get("/v1/lists")
+    path = recorded(
+        "parts.yaml",
+        answered(get("/v1/lists?api_key=<REDACTED>"), '[{"id": "gone"}]'),
+        answered(get("/file", base="https://files.example.test")),
+        answered(lists, '[{"id": "first"}]'),
+        answered(lists, "[]"),
+        answered(lists, '{"error": 1}', status=500),
+    )
+    with live_session(service):
+        table = drift(path, ignore="header.*")
+
+    assert rows_of(table) == [("GET /v1/lists", "[]", "added", 3, 3)]
+    assert "another server's" in table.attrs["notes"][-1]
+
+
 def test_only_reads_that_redaction_did_not_change_are_sent(service: FaultyService) -> None:
     """Writes are never repeated, and neither are requests that redaction changed."""
     path = Path("writes.yaml").resolve()

@@ -200,7 +200,7 @@ def interaction(
         (interaction(f"/{KEY}"), "address"),
         (interaction(Authorization=BASIC), "request headers"),
         (interaction(Cookie="s=1"), "request headers"),
-        (interaction(**{"X-Vault-Token": "s=1"}), "request headers"),
+        (interaction(**{"X-Vault-Token": "hvs.8fK2xQ9zLr7TtVb3nWm5"}), "request headers"),
         (interaction(**{"X-Next-Page-Token": "s=1"}), ""),
         (interaction(body=f"a={KEY}".encode()), "request body"),
         (interaction(reply=f'{{"k": "{KEY}"}}'.encode()), "response body"),
@@ -210,9 +210,9 @@ def interaction(
 def test_a_cassette_is_searched_in_every_part(recorded: Interaction, place: str) -> None:
     """The finding names the interaction and its part; a placeholder is no finding."""
     path = theirs("tour.json", recorded, as_json=True)
-    places = [f"{path}, interaction 1, {place}"] if place else []
+    places = {f"{path}, interaction 1, {place}"} if place else set()
 
-    assert [finding.where for finding in audit(path)] == places
+    assert {finding.where for finding in audit(path)} == places
 
 
 def test_two_headers_are_not_read_as_one() -> None:
@@ -429,6 +429,17 @@ def test_a_page_of_a_notebook_has_the_markup_that_is_allowed_and_no_other(place:
     assert not elements & {"meta", "base", "link", "iframe", "form", "object", "embed", "svg"}
     assert not elements & {"script", "video", "button", "math", "noscript"}
     assert not re.search(r"<[^>]+ (on\w+|autofocus)=|javascript:", body)
+
+
+def test_a_page_without_code_shows_text_and_outputs() -> None:
+    """A manager reads no code, and no numbers of cells."""
+    source = notebook("report.ipynb", " # A title", "code = 1", **SHOWN)
+    page = share(source, "report.html", run=False, has_code=False)
+    text = page.read_text("utf-8").partition("<main")[2]
+
+    assert "A table" in text
+    assert "code" not in re.sub("<[^>]*>", "", text)
+    assert "In&nbsp;[" not in text
 
 
 def test_a_page_shows_one_notebook() -> None:

@@ -93,6 +93,7 @@ def run_notebooks(folder: Path, notebooks: Sequence[Path], *, timeout_s: float) 
             told, _ = process.communicate()
         except BaseException:  # Ctrl-C too
             process.terminate()
+            process.wait()
             raise
     if process.returncode:
         # If the process itself failed, Python has printed why.
