@@ -52,7 +52,6 @@ _ESCAPED_PLACEHOLDER = re.compile(r"%3C(API_KEY|REDACTED)%3E", re.IGNORECASE)
 _SCHEME = re.compile(r"\s*([A-Za-z][A-Za-z0-9-]{1,31}) ")
 
 _MARKUP = re.compile("xml|html")
-_ASCII = bytes(range(32, 127))
 _BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF32_LE, "utf-32-le"),
     (codecs.BOM_UTF32_BE, "utf-32-be"),
@@ -388,34 +387,22 @@ def _is_opened(lower: str) -> bool:
 def _charsets(body: bytes, content_type: str) -> list[str]:
     """Return the charsets in which to search a body; each encodes its text to the same body.
 
-    In UTF-16, ASCII is searched too: a service may declare what it does not send.
+    A body of UTF-16 is one of Latin-1, too: a service may declare what it does not send.
 
     Raises
     ------
     ValueError
         The charset is unknown, or the body is not in it.
     """
+    if b"\0" not in body and _exactly_decoded(body, "utf-8") is not None:
+        return ["utf-8"]
     declared = (declared_charset(content_type) or "utf-8").lower()
-    wide = [charset for mark, charset in _BYTE_ORDER_MARKS if body.startswith(mark)]
-    if not wide and not _is_like_ascii(declared):
-        wide = [declared, *_WITHOUT_MARK.get(declared.replace("_", "-"), ())]
-    # One after the other, since most bodies are UTF-8.
-    fitting = (
-        each for each in wide or ("utf-8", declared) if _exactly_decoded(body, each) is not None
-    )
-    if not wide:
-        return [next(fitting, "latin-1")]
-    charsets = list(fitting)
-    if not charsets:
+    marked = [charset for mark, charset in _BYTE_ORDER_MARKS if body.startswith(mark)]
+    charsets = marked or [declared, *_WITHOUT_MARK.get(declared.replace("_", "-"), ())]
+    fitting = [each for each in charsets if _exactly_decoded(body, each) is not None]
+    if not fitting and declared != "utf-8":
         raise ValueError("in a charset that cannot be searched")
-    return [*charsets, "latin-1"]
-
-
-def _is_like_ascii(charset: str) -> bool:
-    try:
-        return _ASCII.decode(charset).encode() == _ASCII
-    except (LookupError, UnicodeError):
-        return False
+    return [*fitting, "latin-1"]
 
 
 def _exactly_decoded(body: bytes, charset: str) -> str | None:
