@@ -41,7 +41,7 @@ from .places import (
 
 # Hints of binary data, which may be compressed, and of UTF-16.
 _OPENED_HINTS = ("!!binary", "\\u0000")
-# Of credentials in named fields, whose names may be escaped.
+# Hints of credentials in named fields; "%" for a name that is escaped.
 _FIELD_HINTS = (*HINTS, "%")
 # Looser than the pattern below, since the written text has escapes.
 _USER_INFO_HINT = re.compile(r"://[^/?#@\s\"'<>]+@", re.ASCII)
@@ -137,7 +137,7 @@ class Redactor(Hidden):
     def interaction(self, interaction: Interaction) -> Interaction:
         """Return the redacted interaction, as it may be written."""
         # Most contain no secret. Then one search of all their texts is enough.
-        if not self.__personal and self._without_credential_headers(interaction) is interaction:
+        if not self.__personal and self._keeps_headers(interaction):
             text = _searched(interaction)
             if text is not None and not self._is_hinted_at(text, lower_ascii(text)):
                 return interaction
@@ -160,17 +160,15 @@ class Redactor(Hidden):
         CassetteError
             See `refuse_leak`.
         """
-        written = self._without_credential_headers(interaction)
-        if written is not interaction:
-            self.learn(_credentials_of(interaction.request))
-            self.learn(_credentials_of(interaction.response))
-        text = text_of(written)
         # Most contain nothing to remove. For those, one search of the written text is enough.
-        lower = lower_ascii(text)
-        if self.__personal or self._is_hinted_at(text, lower) or _is_opened(lower):
-            written = self.interaction(interaction)
-            text = text_of(written)
-            self.refuse_leak(text)
+        if not self.__personal and self._keeps_headers(interaction):
+            text = text_of(interaction)
+            lower = lower_ascii(text)
+            if not (self._is_hinted_at(text, lower) or _is_opened(lower)):
+                return text, interaction
+        written = self.interaction(interaction)
+        text = text_of(written)
+        self.refuse_leak(text)
         return text, written
 
     @hide_frames
@@ -249,16 +247,9 @@ class Redactor(Hidden):
                 replace_fields(text, note)
         self.learn(found)
 
-    def _without_credential_headers(self, interaction: Interaction) -> Interaction:
-        request = interaction.request
-        response = interaction.response
-        sent = self._headers(request.headers)
-        received = self._headers(response.headers)
-        if sent is request.headers and received is response.headers:
-            return interaction  # as most are
-        request = replace(request, headers=sent)
-        response = replace(response, headers=received)
-        return replace(interaction, request=request, response=response)
+    def _keeps_headers(self, interaction: Interaction) -> bool:
+        messages = interaction.request, interaction.response
+        return all(self._headers(each.headers) is each.headers for each in messages)
 
     def _message(
         self, texts: list[str], headers: Headers, body: bytes
