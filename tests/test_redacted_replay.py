@@ -183,7 +183,9 @@ def test_what_vcrpy_records_replays_strictly(
         assert outcome(flow, sync_sender(session)) == recorded_outcome
 
     if not is_redacted:
-        shown = repr([(each, each.request.body, each.response.body) for each in read_cassette(path)])
+        shown = repr(
+            [(each, each.request.body, each.response.body) for each in read_cassette(path)]
+        )
         assert [each for each in SECRETS if each in shown] == []
 
 
@@ -239,7 +241,9 @@ class Step:
             case "JSON":
                 return post(json.dumps({"a": [{self.name: value}, 1.0]}).encode())
             case "multipart":
-                part = f'--b\r\nContent-Disposition: form-data; name="{self.name}"\r\n\r\n{value}\r\n'
+                part = (
+                    f'--b\r\nContent-Disposition: form-data; name="{self.name}"\r\n\r\n{value}\r\n'
+                )
                 kind = "multipart/form-data; boundary=b"
                 return post(f"{part}--b--\r\n".encode(), content_type=kind)
             case _:

@@ -338,7 +338,7 @@ OF_CREDENTIALS = (
     *("bearerToken", "oauth_token", "oauth_signature", "X-Amz-Signature", "X-Goog-Signature"),
     *("private_key", "secret_key", "aws_secret_access_key", "AccountKey", "master-key"),
     *("signing_key", "stripe_api_key", "client_secret", "clientSecret", "secret", "webhook_secret"),
-    *("client_assertion", "code_verifier", "password", "passwd", "pwd", "Passwort"),
+    *("client_assertion", "password", "passwd", "pwd", "Passwort"),
     *("newPassword", "current_password", "password_confirmation", "password2", "j_password"),
     *("app_token", "resetToken", "encryption_key", "license-key", "SharedKey"),
     *("passcode", "passphrase", "PHPSESSID", "JSESSIONID", "sessionid", "ASP.NET_SessionId"),
@@ -346,7 +346,7 @@ OF_CREDENTIALS = (
 # With a long and random value.
 OF_RANDOM_VALUES = (
     *("token", "Token", "X-Vault-Token", "user_token", "key", "X-Key", "auth", "session"),
-    *("signature", "sig", "X-Hub-Signature-256", "credential", "laravel_session"),
+    *("signature", "sig", "X-Hub-Signature-256", "laravel_session"),
 )
 # Even with a long and random value.
 NOT_OF_CREDENTIALS = (

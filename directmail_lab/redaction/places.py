@@ -8,13 +8,14 @@ import re
 from base64 import b64decode
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from functools import lru_cache
 from typing import NamedTuple, final
 from urllib.parse import quote, quote_plus, unquote, unquote_plus, urlsplit
 
 from ..credentials import Hidden
 from ..exchange.values import Headers
 from .key import REDACTED, REPLACED
-from .names import HINTS, is_credential, is_random
+from .names import HINTS, is_credential, is_random, kind_of
 from .personal import FIELD
 
 AUTHORIZATION = frozenset(("authorization", "proxy-authorization"))
@@ -122,6 +123,13 @@ def stand_in_for(secret: str) -> str:
 
 
 # -- headers -------------------------------------------------------------------------------------
+
+
+@lru_cache(4000)
+def is_other_header(name: str) -> bool:
+    """Return whether a header is written with any value."""
+    lower = name.lower()
+    return lower not in _DROPPED and lower != "set-cookie" and kind_of(name) == "other"
 
 
 def written_header(name: str, value: str) -> str | None:
