@@ -236,17 +236,6 @@ def test_the_text_of_a_path_is_that_file(
     assert len(recording_of(name)) == 1
 
 
-def test_a_text_that_names_a_cassette_and_another_file_is_refused(tmp_path: Path) -> None:
-    """A command would change one, and a replay play the other."""
-    file = write(tmp_path / "tour.yaml")
-    named = write(tmp_path / "cassettes" / "tour.yaml")
-    with pytest.raises(CassetteError, match=r"Give 'tour' or '\./tour\.yaml'"):
-        find_cassette("tour.yaml")
-
-    assert find_cassette("tour") == named
-    assert find_cassette("./tour.yaml").samefile(file)
-
-
 def test_a_file_that_is_not_there_is_said_to_be_missing() -> None:
     """The name of a HAR file may be meant as a path."""
     with pytest.raises(

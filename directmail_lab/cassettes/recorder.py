@@ -32,7 +32,7 @@ from .files import (
     read_journal,
     write_cassette,
 )
-from .journal import JournalWriter, digest_of, journal_of, parse_journal
+from .journal import JournalWriter, digest_of, journal_of, parse_journal, remove_journal
 from .library import locked, version_of
 from .lines import read_interactions
 from .matching import Matching
@@ -362,8 +362,9 @@ class Recorder:
     def _follow_change(self) -> None:
         """Add the whole recording to a file that another program has changed."""
         own = self._new()
+        known = set(own)
         recording = self._read()
-        others = [each for each in recording.interactions if each not in set(own)]
+        others = [each for each in recording.interactions if each not in known]
         self._begin(replace(recording, interactions=others), self.redactor)
         for each in own if self._updates else ():
             self._dropped.update(self._replaced_by(each))
@@ -435,7 +436,7 @@ class Recorder:
 def fold_left_journal(path: Path, redactor: Redactor, notice: Callable[[str], object]) -> None:
     """Fold the journal that a kill has left beside a locked cassette.
 
-    That of a recording which stood aside is dropped: nobody said that it succeeded.
+    A recording that stood aside is dropped: nobody said that it succeeded.
     """
     journal = read_journal(path)
     if journal is None:
@@ -452,4 +453,4 @@ def fold_left_journal(path: Path, redactor: Redactor, notice: Callable[[str], ob
         number = journal.new_to(recording.interactions)
         if number:
             notice(f"Cassette {path.stem!r}: {plural(number, 'interaction')} {RECOVERED}.")
-    journal_of(path).unlink()
+    remove_journal(journal_of(path))
