@@ -381,8 +381,8 @@ def test_paging_a_replay_stays_at_the_address_of_the_session(lists: Lists) -> No
     lists(PLAIN["absolute"])
     with dm.record("pages"):
         list(dm.pages("/v1/lists"))
-    with dm.connect("https://api.example.com/eu", cassette="pages"):
-        assert len(dm.frame(dm.pages("/v1/lists"))) == len(RECORDS)
+    with Session("https://api.example.com/eu") as elsewhere, elsewhere.replay("pages"):
+        assert len(dm.frame(elsewhere.pages("/v1/lists"))) == len(RECORDS)
 
 
 def test_a_failed_page_raises_an_error(service: FaultyService) -> None:

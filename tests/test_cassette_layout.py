@@ -19,9 +19,8 @@ from hypothesis import given, settings, strategies as st
 from vcr.serialize import deserialize
 from vcr.serializers import yamlserializer
 
-from directmail_lab.cassettes import Recording, layout
+from directmail_lab.cassettes import layout
 from directmail_lab.cassettes.files import parse_cassette
-from directmail_lab.contract import HEADERS as RATE_LIMIT_HEADERS
 from directmail_lab.exchange.bodies import MAX_UNPACKED_BYTES, TooLargeError, unpack
 from directmail_lab.exchange.operations import path_below
 from directmail_lab.exchange.values import Headers, Interaction, Request, Response

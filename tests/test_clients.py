@@ -118,8 +118,8 @@ Opened = Callable[[Session], AbstractContextManager[Any]]
 
 def leading(session: Session) -> AbstractContextManager[None]:
     """Let clients that are made in the block send through a session, as ``patch=True`` does."""
-    session._record_without_key()
-    return patched(session._transport, lambda error: error)
+    session.allow_recording_without_key()
+    return patched(session.transport, lambda error: error)
 
 
 @contextmanager
@@ -225,7 +225,7 @@ def test_a_client_of_the_code_raises_httpxs_own_errors(
     for mode in ("record", "replay"):
         with Session(NO_ADDRESS, allow_writes=True) as session, over_patched(session) as client:
             getattr(session, mode)(tmp_path / "errors.yaml")
-            session._open_cassette.records_failures = True  # as in a test
+            session.open_cassette.records_failures = True  # as in a test
             with pytest.raises(httpx.HTTPError) as caught:
                 client.send(method, url, timeout=timeout_s)
             seen.append((type(caught.value), str(caught.value)))
@@ -460,9 +460,9 @@ def test_a_request_that_a_test_cancels_is_cancelled_in_the_replay(
     for mode in ("record", "replay"):
         with Session(NO_ADDRESS) as session, leading(session):
             getattr(session, mode)(tmp_path / "cancelled.yaml")
-            assert session._open_cassette is not None
-            session._open_cassette.records_failures = True  # as in a test
+            assert session.open_cassette is not None
+            session.open_cassette.records_failures = True  # as in a test
             asyncio.run(send())
 
-    assert session._open_cassette is None or session._open_cassette.unplayed() == []
+    assert session.open_cassette is None or session.open_cassette.unplayed() == []
     assert len(streams.received) == 1

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 # For each call, a name of what it returns; None if it returns nothing that has names.
 RESULTS = {
     "login()": "add_traits",
-    'connect(cassette="first-look")': "record",
+    'connect("https://api.example.com", "key")': "record",
     "session()": "allow_writes",
     'Session("https://api.example.com")': "async_client",
     "me()": "describe",
@@ -31,7 +31,9 @@ RESULTS = {
     'replay("first-look")': "is_on",
     "live()": "is_on",
     "logout()": None,
-    "burst(2)": "describe",
+    'put("/v1/lists")': "status_code",
+    'patch("/v1/lists")': "status_code",
+    'delete("/v1/lists")': "status_code",
     "rate_limits()": "describe",
     "chart_rate_limits()": "savefig",
     "monitor()": "close",
@@ -55,7 +57,8 @@ def tab() -> Iterator[Callable[[str], tuple[list[str], float]]]:
         import httpx
         import pandas as pd
         import directmail_lab as dm
-        session = dm.connect(cassette="first-look")
+        dm.replay("first-look")
+        session = dm.session()
         dm.chart_rate_limits("first-look"), dm.login(), dm.monitor(), dm.browse("first-look")
         assert get_ipython().Completer.use_jedi"""
 
@@ -91,7 +94,7 @@ def test_tab_after_a_session_shows_what_its_help_explains(tab: Any) -> None:
     """A variable with the session, the call that returns it, and the class show the same."""
     names, _ = tab("session.")
     of_call, _ = tab("dm.session().")
-    of_connect, _ = tab('dm.connect(cassette="first-look").')
+    of_connect, _ = tab('dm.connect("https://api.example.com", "key").')
 
     assert set(names) == set(of_call) == set(of_connect)
     assert {"me", "get", "record", "client", "base_url", "allow_writes"} <= set(names)

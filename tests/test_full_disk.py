@@ -95,7 +95,7 @@ def test_a_full_disk_at_the_end_of_a_cell_is_said_once(
     """The recording goes on in its journal."""
     live.record("tour")
     live.me()
-    cassette = live._open_cassette
+    cassette = live.open_cassette
     assert cassette is not None
     with no_disk():
         cassette.fold()

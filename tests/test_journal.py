@@ -380,8 +380,8 @@ def test_responses_are_in_the_order_in_which_their_requests_began(
     with live.record("tour"):
         with live.client.stream("GET", "/v1/users/me") as first:
             second = live.get("/v1/users/me")
-            assert live._open_cassette is not None
-            live._open_cassette.fold()
+            assert live.open_cassette is not None
+            live.open_cassette.fold()
             first.read()
         remaining = [r.headers["X-RateLimit-Remaining"] for r in (first, second)]
     with live.replay("tour"):

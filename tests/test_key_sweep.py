@@ -484,9 +484,9 @@ def test_another_programs_credentials_are_neither_replayed_nor_shown(
     attempt(haul, "check", session.check, again)
     # The frames contain what this test passed to them.
     attempt(haul, "missing", dm.get, f"/v1/no/{token}?api_key={token}", frames_of="no file")
-    haul.add("responses", [repr(login), repr(again), repr(session), repr(session._open_cassette)])
+    haul.add("responses", [repr(login), repr(again), repr(session), repr(session.open_cassette)])
     haul.add("cells", [shown(login), shown(again)])
-    haul.add("recording", [repr(session.recording), repr(vars(session._open_cassette))])
+    haul.add("recording", [repr(session.recording), repr(vars(session.open_cassette))])
     haul.add("file", repr([vars(read_cassette(path)), read_cassette(path)]))
     haul.add("readings", session.recording.readings())
     answers(session.recording, haul)

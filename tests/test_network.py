@@ -349,7 +349,7 @@ def test_installed_packages_do_not_change_accept_encoding(
     assert session.async_client.headers["accept-encoding"] == "gzip, deflate"
 
 
-def test_a_session_has_the_certificates_that_are_named_when_it_connects(
+def test_a_new_session_trusts_only_the_certificates_that_are_named(
     monkeypatch: pytest.MonkeyPatch, service: FaultyService
 ) -> None:
     """A company's own certificates may be set while the kernel runs."""
@@ -360,11 +360,10 @@ def test_a_session_has_the_certificates_that_are_named_when_it_connects(
             session.get("/v1/letters")
         return connect.call_args.kwargs["verify"]  # type: ignore[no-any-return]
 
-    first = certificates()
+    of_the_system = certificates()
     monkeypatch.setenv("SSL_CERT_FILE", certifi.where())
-    second = certificates()
 
-    assert first.get_ca_certs() == [] != second.get_ca_certs()
+    assert of_the_system.get_ca_certs() == [] != certificates().get_ca_certs()
 
 
 _AS_A_COMPANY = """
@@ -533,7 +532,7 @@ def test_an_invalid_address_is_our_error(
     """No request is sent, and the error does not repeat the address."""
     asked: list[Callable[[], object]] = [
         lambda: dm.get(address),
-        lambda: dm.burst(1, address),
+        lambda: dm.put(address),
         lambda: next(dm.pages(address)),
         lambda: asyncio.run(connected.async_client.get(address)),
     ]

@@ -876,7 +876,7 @@ def test_another_cassette_is_looked_for_in_the_tests_own_folder_first(
             counts = {{"other": 1, "shared": 3, "first-look": {len(read_cassette(PACKAGED))}}}
             for name, count in counts.items():
                 with directmail.replay(name):
-                    assert len(directmail._open_cassette) == count
+                    assert len(directmail.open_cassette) == count
             if directmail.mode == "record":
                 with directmail.record("third"):
                     directmail.me()

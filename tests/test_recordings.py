@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gzip
 import re
-import shutil
 import threading
 from dataclasses import replace
 from inspect import iscoroutinefunction
@@ -16,7 +15,7 @@ from unittest import mock
 import httpx
 import pandas as pd
 import pytest
-from cassette_samples import BASE_URL, answered, get, opened, paths_in, recorded, theirs, typed
+from cassette_samples import BASE_URL, answered, get, opened, recorded, theirs, typed
 from vcr.serialize import deserialize
 from vcr.serializers import yamlserializer
 
@@ -407,8 +406,8 @@ def test_the_caller_gets_a_body_that_is_too_large_to_record(
 def test_a_body_that_cannot_be_stored_fails_a_test(service: FaultyService, live: Session) -> None:
     """Its replay would fail, and advise to record it again."""
     live.record("tour")
-    assert live._open_cassette is not None
-    live._open_cassette.records_failures = True  # as in a test
+    assert live.open_cassette is not None
+    live.open_cassette.records_failures = True  # as in a test
     with (
         too_large(service),
         pytest.raises(dm.errors.CassetteError, match="without the body"),

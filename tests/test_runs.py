@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import re
 import shutil
 import signal
 import subprocess
@@ -15,7 +14,6 @@ from collections import Counter
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest import mock
@@ -44,7 +42,6 @@ from directmail_lab.credentials import ApiKey
 from directmail_lab.errors import (
     AlreadySentError,
     CassetteError,
-    CassetteFormatError,
     CassetteInUseError,
     OutcomeUnknownError,
     WriteRefusedError,
@@ -52,7 +49,6 @@ from directmail_lab.errors import (
 from directmail_lab.exchange.values import Interaction, Request, Response, no_response
 from directmail_lab.questions.interactions import interactions
 from directmail_lab.sessions.session import Session
-from directmail_lab.share.audit import audit
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -803,7 +799,7 @@ def test_a_write_that_never_left_may_be_sent(writing: Session) -> None:
     response = no_response("connect_error")
     assert response is not None
     writing.record("tour")
-    cassette = writing._open_cassette
+    cassette = writing.open_cassette
     assert cassette is not None
     request = post(b'{"to": "Ann"}')
     uri = f"{writing.base_url}/v1/letters"
@@ -884,7 +880,7 @@ def test_a_recording_of_another_user_is_named_once(
     """It is when the user is first known, which is at the start if a form has signed in."""
     notices = []
     for user, reads in (({"id": 1}, 1), ({"id": 2}, 2), ({"id": 2}, 1)):
-        service = FaultyService(record=user)
+        service = FaultyService(user=user)
         with service, Session(service.base_url, service.api_key) as session:
             if reads == 2:
                 session.me()
@@ -903,7 +899,7 @@ def test_a_record_that_names_no_user_says_nothing(
 ) -> None:
     """The contract does not say which fields a record has."""
     for each in ({"id": 1}, record, {"id": 1, "name": "new"}):
-        service = FaultyService(record=each)
+        service = FaultyService(user=each)
         with service, Session(service.base_url, service.api_key) as session:
             session.record("tour")
             session.client.get("/v1/users/me")
@@ -967,27 +963,13 @@ def test_an_unknown_mode_and_an_unreadable_file_change_nothing(tmp_path: Path) -
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_session_may_start_in_this_mode(account: FaultyService) -> None:
-    """`connect` replays by default, and takes the mode by its name."""
-    dm.connect(cassette="tour", record_mode="update")
-    dm.me()
-    dm.logout()
-
-    assert len(read_cassette(TOUR)) == 1
-    assert account.requests.total() == 1
-
-
-@pytest.mark.parametrize("how", ["statement", "connect"])
-def test_a_notebook_that_connects_again_records_again(service: FaultyService, how: str) -> None:
+def test_a_notebook_that_connects_again_records_again(service: FaultyService) -> None:
     """IPython keeps the first session in ``Out``, so that nobody has closed it."""
     address = service.base_url, service.api_key
     kept = []
     for _ in range(2):
-        if how == "connect":
-            kept.append(dm.connect(*address, cassette="tour", record_mode="update"))
-        else:
-            kept.append(dm.connect(*address))
-            dm.record("tour")
+        kept.append(dm.connect(*address))
+        dm.record("tour")
         dm.me()
     mine = Session(service.base_url, ApiKey(service.api_key))
     dm.live()
@@ -1000,38 +982,6 @@ def test_a_notebook_that_connects_again_records_again(service: FaultyService, ho
     assert len(read_cassette(TOUR)) == 1
     assert service.requests.total() == 2
     assert interactions("tour")["at"].tolist() == interactions(second)["at"].tolist()
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(
-    tuple(map(int, version("filelock").split(".")[:2])) < (3, 30),
-    reason="an older filelock empties the file of a lock that another one has",
-)
-def test_a_name_in_use_says_by_whom_and_since_when(tmp_path: Path) -> None:
-    """Another kernel is named by its process and notebook."""
-    path, code = tmp_path / "tour.yaml", "import sys; from cassette_samples import *\n"
-    code += "held = opened(Path(sys.argv[1]), 'update'); print('', flush=True); input()"
-    with opened(path), pytest.raises(CassetteInUseError) as same:
-        opened(path)
-    process = subprocess.Popen(
-        [sys.executable, "-c", code, path],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        env={
-            **os.environ,
-            "PYTHONPATH": str(Path(__file__).parent),
-            "JPY_SESSION_NAME": "/home/ada/reports/Day 2.ipynb",
-        },
-    )
-    with process:
-        assert process.stdout is not None
-        process.stdout.readline()
-        with pytest.raises(CassetteInUseError) as other:
-            opened(path)
-        process.communicate(b"\n")
-
-    assert re.search(r"another session of this process, since \d\d:\d\d on \d", str(same.value))
-    assert f"process {process.pid} (Day 2.ipynb), since " in str(other.value)
 
 
 @pytest.mark.posix("forks")

@@ -18,7 +18,7 @@ from cassette_samples import BASE_URL, answered, get, post
 from hypothesis import given, strategies as st
 
 import directmail_lab as dm
-from directmail_lab.authentication import header_value
+from directmail_lab.credentials import header_value
 from directmail_lab.errors import CassetteError
 from directmail_lab.exchange.values import Request, Response, header
 from directmail_lab.questions.interactions import InteractionView

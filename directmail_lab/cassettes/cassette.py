@@ -50,6 +50,11 @@ _last_opened: weakref.WeakValueDictionary[Path, Cassette] = weakref.WeakValueDic
 
 It takes the responses that arrive after an earlier recording to the same file has ended.
 """
+_opening = RLock()
+"""Acquired while a recorder is opened, also for a late response: so these never meet.
+
+Whoever needs a cassette's own lock too acquires this one first.
+"""
 
 _UNANSWERED = Response(0, "the recording ended before a response came", no_response="interrupted")
 """What is recorded of a write before it is sent."""
@@ -188,7 +193,9 @@ class Cassette:
         self.updates = record_mode in ("update", "all")
         self._aside = aside and (record_mode == "all" or not self.path.exists())
         if self.records:
-            self._recorder = self._open_recorder()
+            with _opening:
+                self._recorder = self._open_recorder()
+                _last_opened[self.path] = self
             self._recording = self._recorder.recording
             if self.updates and not self._aside:
                 self._refuse_other_address(base_url)
@@ -337,7 +344,7 @@ class Cassette:
         interaction = self._as_recorded(Interaction(request, _UNANSWERED, at, None, attempt))
         if interaction is None:
             return begun
-        with self._lock, self._open_if_late() as recorder:
+        with self._recorder_of_now() as recorder:
             if begun.recorder is not recorder:
                 begun.recorder, begun.number = recorder, recorder.start().number
             try:
@@ -369,9 +376,6 @@ class Cassette:
                 f"Cassette {self.name!r} was opened to replay.",
                 f"Open it with record({self.name!r}) to add to it.",
             )
-        successor = _last_opened.get(self.path)
-        if self._recorder.closed and successor is not None and successor is not self:
-            return successor.record(interaction, begun)
         begun = begun or self.start()
         self._open.pop(begun, None)
         changed = self._as_recorded(interaction)
@@ -383,24 +387,24 @@ class Cassette:
         response = normalize_headers(interaction.response, method=request.method)
         if response is not interaction.response:
             interaction = replace(interaction, response=response)
-        with self._lock, self._open_if_late() as recorder:
+        with self._recorder_of_now() as recorder:
             try:
                 recorded = recorder.append(interaction, begun)
             except OSError as error:
                 raise self._not_written(error) from None
             if recorded is None:
                 return None
-            self._warn_if_alike(request, recorded.request)
+            if (recorded.request.uri, recorded.request.body) != (request.uri, request.body):
+                self._warn_if_alike(request, recorded.request)
         if shows_user(interaction):
             self.compare_user(recorded.body)
-        self._report_missing_body(recorded, header(response.headers, "content-encoding"))
+        if isinstance(recorded.body, MissingBody):
+            self._report_missing_body(recorded, header(response.headers, "content-encoding"))
         return recorded
 
     def _report_missing_body(self, recorded: Written, coding: str | None) -> None:
         """Call ``notice``, or raise `CassetteError` in a test, if a body could not be stored."""
         missing = shown_missing(recorded.body)
-        if missing is None:
-            return
         title = f"{recorded.request.method} {self._recording.path_of(recorded.request)}"
         what = f"Cassette {self.name!r} has {title} without the body of its response {missing}"
         what += f", whose Content-Encoding is {coding!r}." if coding else "."
@@ -425,18 +429,30 @@ class Cassette:
         return replace(changed, is_fallback=True)
 
     @contextmanager
-    def _open_if_late(self) -> Iterator[Recorder]:
-        """Continue a recording that ended while a request was on its way, for as long as needed."""
-        assert self._recorder is not None, "only a recording sends"
-        is_late = self._recorder.closed and not self.records_failures
-        if is_late:
-            with suppress(CassetteError):  # somebody else records it
-                self.resume()
-        try:
-            yield self._recorder
-        finally:
-            if is_late:
-                self.close()
+    def _recorder_of_now(self) -> Iterator[Recorder]:
+        """Keep the recorder open that takes what is recorded now.
+
+        If the recording ended while a request was on its way, this is the one that follows it, or
+        it goes on for as long as needed.
+        """
+        with self._lock:
+            assert self._recorder is not None, "only a recording sends"
+            if not self._recorder.closed or self.records_failures:
+                yield self._recorder
+                return
+        with _opening:
+            last = _last_opened.get(self.path, self)
+            with last._lock:
+                assert last._recorder is not None, "it was opened"
+                is_late = last._recorder.closed
+                if is_late:
+                    with suppress(CassetteError):  # somebody else records it
+                        last.resume()
+                try:
+                    yield last._recorder
+                finally:
+                    if is_late:
+                        last.close()
 
     def recording(self) -> FileRecording:
         """Return the recording so far; of a recording ``aside``, only the new interactions."""
@@ -515,7 +531,7 @@ class Cassette:
         CassetteInUseError
             Somebody else is recording the cassette.
         """
-        with self._lock:
+        with _opening, self._lock:
             if self._recorder is not None and self._recorder.closed:
                 self._recorder = self._open_recorder()
                 self.continue_run()
@@ -576,7 +592,6 @@ class Cassette:
         )
 
     def _open_recorder(self) -> Recorder:
-        _last_opened[self.path] = self
         try:
             recorder = Recorder(
                 self.path,
@@ -596,8 +611,6 @@ class Cassette:
 
     def _warn_if_alike(self, request: Request, written: Request) -> None:
         """Call ``notice`` if two recorded requests differ only by a replaced value."""
-        if (written.uri, written.body) == (request.uri, request.body):
-            return
         what = hash((request.uri, request.body))
         recorded_as = written.method, written.uri, written.body
         if self._replaced.setdefault(recorded_as, what) != what:

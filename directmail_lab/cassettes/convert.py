@@ -17,7 +17,7 @@ from ..redaction.key import REDACTED
 from ..redaction.personal import count_personal, personal_notice
 from ..redaction.suspects import credentials_in, secrets_of, texts_of
 from .files import FileRecording, read_cassette, redacted_metadata, write_cassette
-from .journal import journal_of
+from .journal import journal_of, remove_journal
 from .library import Version, command_name, create, locked, version_of
 from .recorder import fold_left_journal
 
@@ -59,7 +59,7 @@ def convert(
     recording = read_cassette(source)
     with locked(target) as path:
         _write(path, version, to, recording, _redactor(recording))
-        journal_of(path).unlink(missing_ok=True)  # of a killed recording of the replaced file
+        remove_journal(journal_of(path))  # of a killed recording of the replaced file
     if recording.layout == "har":
         if recording.problem:
             notice(f"{source.name}: {recording.problem}.")

@@ -1,4 +1,4 @@
-"""Recordings in files: `read_cassette` reads a cassette of any layout, `write_cassette` writes ours.
+"""Recordings in files: `read_cassette` reads any layout, and `write_cassette` writes ours.
 
 Another program's file goes through vcrpy's loader or `har`, and loses its credentials.
 """
@@ -33,6 +33,7 @@ from ..settings import VERSION
 from . import layout
 from .journal import Journal, journal_of, parse_journal
 from .library import Version, create, is_locked, version_of
+from .lines import OtherLayoutError, read_interactions
 from .recording import Recording, uncollected
 
 _ForeignLayout = Literal["vcrpy", "json", "har"]
@@ -197,7 +198,9 @@ def addresses(
     uris = [each.request.uri for each in kept]
     named = [each for each in recording.base_urls if any(uri.startswith(each) for uri in uris)]
     known = list(dict.fromkeys([*named, *([base_url] if base_url else [])]))
-    first, *others = known or [recording.base_url]
+    if not known:
+        return {"base_url": recording.base_url}
+    first, *others = known
     return {"base_url": first, **({"other_base_urls": others} if others else {})}
 
 
@@ -214,7 +217,11 @@ def read_if_ours(path: Path) -> FileRecording | None:
 
     This is quick. Reading another file takes up to a millisecond for each interaction.
     """
-    return _parse_ours(_read_bytes(path)[0], path)
+    journal = read_journal(path)
+    recording = _parse_ours(_read_bytes(path)[0], path)
+    if recording is None or journal is None:
+        return recording
+    return _with_journal(recording, journal, path)
 
 
 def _read_bytes(path: Path) -> tuple[bytes, Version | None]:
@@ -266,8 +273,8 @@ def _parse_ours(data: bytes, path: Path) -> FileRecording | None:
     about, start = head
     try:
         with uncollected():
-            found = layout.read_interactions(text, start)
-    except layout.OtherLayoutError:
+            found = read_interactions(text, start)
+    except OtherLayoutError:
         return None
     except CassetteFormatError as error:
         raise CassetteFormatError(f"{path}: {error.what}", error.advice) from None
@@ -284,7 +291,7 @@ def _parse_ours(data: bytes, path: Path) -> FileRecording | None:
 
 
 def read_as_written(data: bytes, path: Path) -> tuple[Sequence[Interaction], str | None]:
-    """Return the interactions and the base address in the bytes of a file, unchanged.
+    """Return the interactions and the base address in a file and its journal, unchanged.
 
     Another program's interactions still contain their credentials. The errors are those of
     `read_cassette`.
@@ -294,7 +301,9 @@ def read_as_written(data: bytes, path: Path) -> tuple[Sequence[Interaction], str
         return (), None
     ours = _parse_ours(data, path)
     if ours is not None:
-        return ours.interactions, ours.base_url
+        journal = read_journal(path)
+        more = [] if journal is None else journal.interactions
+        return [*ours.interactions, *more], ours.base_url
     _, metadata, interactions, _ = _load_whole(data, path)
     return interactions, _about(metadata, interactions, path)[1]
 
@@ -412,15 +421,14 @@ def write_cassette(
     about |= {name: value for name, value in others.items() if name not in about}
     head = layout.header_text(about, is_empty=not parts)
     redactor.refuse_leak(head)
-    with create(path, version) as new:
-        with new.open("wb") as file:
-            file.write(head.encode())
-            for part in parts:
-                if isinstance(part, Interaction):
-                    part = redactor.redacted_text(part, layout.interaction_text)[0].encode()
-                file.write(part)
-            file.flush()
-            os.fsync(file.fileno())
+    with create(path, version) as new, new.open("wb") as file:
+        file.write(head.encode())
+        for part in parts:
+            if isinstance(part, Interaction):
+                part = redactor.redacted_text(part, layout.interaction_text)[0].encode()
+            file.write(part)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def redacted_metadata(metadata: Mapping[str, object], redactor: Redactor) -> dict[str, object]:

@@ -73,8 +73,8 @@ def _paths(_: re.Match[str]) -> Iterable[str]:
     if session is None:
         return ()
     recordings: list[Recording] = [session.recording]
-    if session._open_cassette is not None:
-        recordings.append(session._open_cassette.recording())
+    if session.open_cassette is not None:
+        recordings.append(session.open_cassette.recording())
     readings = [reading for recording in recordings for reading in recording.readings()]
     return sorted({each.path for each in readings if each.status != 404 and not each.elsewhere})
 

@@ -182,7 +182,6 @@ def _session(
         is_recorded = records(mode, path)
         start = _recording if is_recorded else _replaying
         with start(path, mode, settings, node) as session, _patched(session, use):
-            session._folders = cassette_folders(node)
             use.start(session)
             node.stash[USE] = use
             make_current(session)
@@ -273,21 +272,21 @@ def pytest_terminal_summary(
 # -- the session -------------------------------------------------------------------------------
 
 
-def _replaying(path: Path, _: str, settings: Settings, node: Node) -> Session:  # noqa: ARG001
+def _replaying(path: Path, _: str, settings: Settings, node: Node) -> Session:
     """Return a session that only replays: it has no key, and no transport that could send."""
     from ..cassettes import FileRecording, read_cassette
-    from ..sessions.replaying import replaying_session
+    from ..sessions.current import replaying_session
     from ..sessions.session import Session
     from ..settings import NO_ADDRESS
 
     if path.exists():
-        session, recording = replaying_session(read_cassette(path))
+        recording = read_cassette(path)
+        session = replaying_session(recording)
     else:  # a test that sends nothing needs no cassette
         session = Session(NO_ADDRESS)
         recording = FileRecording(path.stem, path=path)
-    session._fix_writes(_WRITE_ADVICE)
-    session._matching = settings.matching
-    session.replay(recording, repeat=settings.repeat)
+    _bind(session, settings, node)
+    session.open_replay(recording, repeat=settings.repeat)
     return session
 
 
@@ -313,20 +312,27 @@ def _recording(path: Path, mode: RecordMode, settings: Settings, node: Node) -> 
     # An async test's event loop is closed before the fixture ends, so no connection may stay open.
     session.async_client.headers["Connection"] = "close"
     if settings.patch:
-        session._record_without_key()
-    session._fix_writes(_WRITE_ADVICE)
-    session._matching = settings.matching
+        session.allow_recording_without_key()
+    _bind(session, settings, node)
     options = settings.given("redact", "before_record")
     # Another worker of xdist may be recording the same cassette.
     end = time.monotonic() + (_LONGEST_WAIT_S if hasattr(node.config, "workerinput") else 0)
     while True:
         try:
-            session.record(path, record_mode=mode, aside=True, **options)
+            session.open_recording(path, record_mode=mode, aside=True, **options)
             return session
         except CassetteInUseError:
             if time.monotonic() >= end:
                 raise
             time.sleep(_PAUSE_S)
+
+
+def _bind(session: Session, settings: Settings, node: Node) -> None:
+    session.bind_to_test(
+        folders=cassette_folders(node),
+        matching=settings.matching,
+        advice=_WRITE_ADVICE,
+    )
 
 
 def _patched(session: Session, use: Use) -> AbstractContextManager[object]:
@@ -335,4 +341,4 @@ def _patched(session: Session, use: Use) -> AbstractContextManager[object]:
         return nullcontext()
     from .patched import patched
 
-    return patched(session._transport, use.failure_for_client)
+    return patched(session.transport, use.failure_for_client)

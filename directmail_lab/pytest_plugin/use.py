@@ -65,9 +65,9 @@ class Use:
 
     def start(self, session: Session) -> None:
         """Follow what a session does with its cassette."""
-        assert session._open_cassette is not None, "the session has just opened it"
+        assert session.open_cassette is not None, "the session has just opened it"
         self.session = session
-        self.cassette = session._open_cassette
+        self.cassette = session.open_cassette
         self.follow(self.cassette)
         self.cassette.records_failures = self.cassette.records
         self._was_there = self.path.exists()

@@ -142,7 +142,7 @@ def drift(cassette: str | Path, *, ignore: Iterable[str] = ()) -> pd.DataFrame:
     rows: list[tuple[object, ...]] = []
     not_compared: dict[str, str] = {}
     refused: list[httpx.Response] = []
-    with session._drift_mode():
+    with session.unobserved():
         for number, recorded in reads.items():
             operation = operation_of(recorded.request)
             response, is_left = _send_again(session, recording, recorded)
@@ -239,7 +239,7 @@ def _send_again(
     least = 0 if stored.incomplete else size
     most = size if stored.incomplete else size + _MOST_LONGER
     breaks = [httpx.RequestError] if stored.incomplete else []
-    end = time.monotonic() + session._timeout_s
+    end = time.monotonic() + session.timeout_s
     body = bytearray()
     is_left = False
     # The body may be endless, also if the recorded one was not.

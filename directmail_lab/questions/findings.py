@@ -167,7 +167,7 @@ def _rows(
     unit, sure = _unit(recordings)
     unit_call = "" if sure == "certain" else "me(), again after some seconds"
     # A paced session would wait for the renewal instead.
-    over = 'connect(…, pace="off"), then burst(n) with n over the limit'
+    over = 'connect(…, pace="off"), then get_many() of more paths than the limit'
     no_key = f'get("{ME_PATH}", auth=None)'
     nowhere = 'get("/v1/nowhere")'
     version_2 = 'get("/v2/users/me")'

@@ -21,9 +21,9 @@ from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 import yaml
 
-from ..authentication import IN_OPENAPI
 from ..cassettes import Recording, uncollected
 from ..contract import MEANINGS
+from ..credentials import IN_OPENAPI
 from ..display import Progress, ProgressBar, plural, ranges
 from ..errors import CassetteError
 from ..exchange.bodies import read_form, read_json_body, shown_missing

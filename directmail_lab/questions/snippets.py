@@ -17,7 +17,7 @@ from textwrap import indent
 from urllib.parse import parse_qsl, quote, unquote_to_bytes, urlsplit
 
 from ..arguments import check_choice
-from ..authentication import IN_CURL, IN_PYTHON
+from ..credentials import IN_CURL, IN_PYTHON
 from ..errors import CassetteError
 from ..exchange.bodies import plain_text, read_json, read_json_body
 from ..exchange.operations import base_path, path_below, query_of

@@ -148,7 +148,7 @@ def is_many(source: object) -> bool:
 def named_paths(source: object = None) -> Collection[str]:
     """Return the path templates of a session: of the source if it is one, else the current one."""
     chosen = source if isinstance(source, Session) else current_session()
-    return () if chosen is None else chosen.paths
+    return () if chosen is None else chosen.templates
 
 
 def describe(recording: Recording) -> dict[str, Any]:

@@ -408,7 +408,7 @@ class ClientServer(LoopbackServer):
 
     @cached_property
     def _rewriting(self) -> Rewriting:
-        cassette = self._session._open_cassette
+        cassette = self._session.open_cassette
         recorded: list[str] = []
         if cassette is not None and not cassette.records:
             recorded = [each.request.uri for each in cassette.recording()]

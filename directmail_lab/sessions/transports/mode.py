@@ -12,7 +12,7 @@ from functools import partial
 from typing import Literal
 
 from ...cassettes import Cassette, MemoryRecording, Played
-from ...errors import AddressError, NotConnectedError
+from ...errors import AddressError, NotConnectedError, WriteRefusedError
 from ...exchange.httpx_values import httpx, httpx_error, httpx_response, is_write, request_value
 from ...exchange.values import NoResponse, Response
 from ...tracebacks import warn_caller
@@ -86,10 +86,15 @@ class Mode:
 
 
 class ModeTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
-    """Responds as the session's ``mode`` says. `change` and `enter` replace the mode."""
+    """Responds as the session's ``mode`` says. `change` and `enter` replace the mode.
+
+    A request takes the mode when it begins, and keeps it. After a change that failed, no write is
+    sent until one succeeds: a mailing must not go out unrecorded because its cassette was in use.
+    """
 
     def __init__(self, mode: Mode, observe: Observer, sent_writes: SentWrites) -> None:
         self.mode = mode
+        self.may_write = True
         self.sent_writes = sent_writes
         self._observe = observe
         self._lock = threading.RLock()
@@ -103,9 +108,11 @@ class ModeTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
                 previous.pause()
                 mode = open_mode()
             except BaseException:
+                self.may_write = False
                 previous.resume()
                 raise
             self.enter(mode)
+            self.may_write = self.may_write or mode.name != "replay"
             return previous, mode
 
     def enter(self, mode: Mode) -> None:
@@ -115,12 +122,29 @@ class ModeTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
             try:
                 if previous.cassette is not mode.cassette:
                     previous.pause()
-            finally:  # even if the cassette cannot be closed, because the disk is full
                 mode.resume()
+            except BaseException:  # the disk is full, for example
+                self.may_write = False
+                raise
+            finally:
                 self.mode = mode
+
+    def refuse_writes(self) -> None:
+        """Send no write until a change of mode succeeds."""
+        self.may_write = False
+
+    def _refuse_unrecorded(self, request: httpx.Request, mode: Mode) -> None:
+        if self.may_write or mode.name == "replay" or not is_write(request):
+            return
+        raise WriteRefusedError(
+            f"The {request.method} was not sent: the last record(), replay(), live() or connect() "
+            "failed, so the mode is still the one before it.",
+            "Run record(…), live() or connect(…) again: once it succeeds, writes are sent.",
+        )
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         mode = self.mode
+        self._refuse_unrecorded(request, mode)
         guard = self.sent_writes.guard(request, mode.recording, mode.cassette)
         if mode.cassette is not None or guard is not UNGUARDED:
             request.read()
@@ -136,6 +160,7 @@ class ModeTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         mode = self.mode
+        self._refuse_unrecorded(request, mode)
         guard = self.sent_writes.guard(request, mode.recording, mode.cassette)
         if mode.cassette is not None or guard is not UNGUARDED:
             await request.aread()

@@ -12,7 +12,7 @@ from contextlib import suppress
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from ...authentication import HEADER, header_value
+from ...credentials import HEADER, header_value
 from ...errors import (
     AddressError,
     DirectMailLabError,
