@@ -1,6 +1,6 @@
 """Settings with which vcrpy records the clients that a session does not have, without credentials.
 
-One line in a ``conftest.py`` gives them to pytest-recording or pytest-vcr::
+One line in a ``conftest.py`` gives them to pytest-recording::
 
     from directmail_lab.vcrpy import vcr_config
 
@@ -21,15 +21,15 @@ from vcr.cassette import Cassette
 from .arguments import check_names
 from .cassettes.vcr_files import request_of_vcr, response_of_vcr, vcr_request, vcr_response
 from .errors import WriteRefusedError
-from .exchange.values import SAFE_METHODS, Interaction, Request, Response
+from .exchange.values import SAFE_METHODS, Interaction, Response
 from .redaction import Redactor
 
 with suppress(ImportError):  # vcrpy needs no pytest
     import pytest
 
-    @pytest.fixture(scope="session")
+    @pytest.fixture
     def vcr_config() -> dict[str, Any]:
-        """Return the settings of pytest-recording: those of `vcr_settings`."""
+        """Return the settings of pytest-recording: those of `vcr_settings`, new for each test."""
         return vcr_settings()
 
 
@@ -92,10 +92,7 @@ def _filters(redactor: Redactor) -> tuple[Callable[..., Any], Callable[..., Any]
         # vcrpy has just passed its request, in the same thread. The response may repeat a
         # credential of that.
         received = Interaction(last.request, response_of_vcr({"response": response}))
-        recorded = vcr_response(redactor.interaction(received).response)
-        if "url" in response:  # of aiohttp
-            recorded["url"] = redactor.request(Request("GET", response["url"])).uri
-        return recorded
+        return vcr_response(redactor.interaction(received).response)
 
     return clean_request, clean_response
 

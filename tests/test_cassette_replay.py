@@ -728,7 +728,7 @@ def test_attempts_of_two_threads_belong_to_their_own_requests(path: Path) -> Non
     calls = [[each.response.status for each in cassette.play(get())] for _ in range(3)]
 
     assert sorted(calls) == [[200], [503, 200], [503, 200]]
-    assert [each.uri for each in cassette.unplayed()] == [other.request.uri]
+    assert cassette.unplayed() == [3]
 
 
 def test_the_nearest_request_differs_in_its_port_where_only_that_differs(path: Path) -> None:

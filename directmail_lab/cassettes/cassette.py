@@ -118,8 +118,8 @@ class Cassette:
     before_record
         Called with each interaction before it is redacted; see `directmail_lab.record`.
     aside
-        Whether a recording in mode ``"all"`` of an old cassette is written to another file. It goes
-        on until `close` gets an ``ending``.
+        Whether a new cassette, and a recording in mode ``"all"`` of an old one, only count if
+        `close` gets an ``ending`` that says so.
     notice
         Called with a sentence if a recording was not closed, if it cannot go on, or if it contains
         personal data when it ends.
@@ -191,7 +191,7 @@ class Cassette:
         # For requests in which something was replaced: a hash of the original, by what is recorded.
         self._replaced: dict[tuple[str, str, bytes | None], int] = {}
         self.updates = record_mode in ("update", "all")
-        self._aside = aside and record_mode == "all"
+        self._aside = aside and (record_mode == "all" or not self.path.exists())
         if self.records:
             with _opening:
                 self._recorder = self._open_recorder()
@@ -457,20 +457,10 @@ class Cassette:
         """Return the recording so far; of a recording ``aside``, only the new interactions."""
         return self._recording if self._recorder is None else self._recorder.current()
 
-    def unplayed(self) -> list[Request]:
-        """Return the recorded requests whose responses were not played."""
+    def unplayed(self) -> list[int]:
+        """Return the numbers of the recorded responses that were not played."""
         with self._lock:
-            return self._player.unplayed()
-
-    def played(self) -> list[int]:
-        """Return the indexes of the recorded responses that were played."""
-        with self._lock:
-            return [index for index, is_played in enumerate(self._player.played) if is_played]
-
-    def rewind(self) -> None:
-        """Play all recorded responses again."""
-        with self._lock:
-            self._player.rewind()
+            return [number for number, count in enumerate(self._player.played, 1) if not count]
 
     def __len__(self) -> int:
         return len(self.recording())

@@ -220,11 +220,6 @@ class Player:
                 if call not in played:
                     self.mark(call)
 
-    def unplayed(self) -> list[Request]:
-        """Return the requests whose responses were not played."""
-        left = [index for index, is_played in enumerate(self.played) if not is_played]
-        return [self._recording.interactions[index].request for index in left]
-
     def refusal(self, request: Request, *, is_played: bool) -> NotRecordedError:
         """Return the error that says why a request has no response, and what to do.
 

@@ -324,8 +324,7 @@ class Session:
     ) -> ModeChange[Session]:
         """Record as `record` does, for the calls and fixtures of this package.
 
-        With ``aside``, the mode ``"all"`` keeps the old file until the
-        recording ends: see `directmail_lab.cassettes.Cassette`.
+        For ``aside``, see `directmail_lab.cassettes.Cassette`.
         """
 
         def recording() -> Mode:
@@ -810,28 +809,17 @@ class Session:
         if self._network is not None:
             self._network.allow_writes = self._allow_writes
 
-    def bind_to_test(
-        self,
-        *,
-        folders: Sequence[Path],
-        matching: Matching,
-        advice: str,
-        redirect_advice: str,
-        follows: bool = False,
-    ) -> None:
+    def bind_to_test(self, *, folders: Sequence[Path], matching: Matching, advice: str) -> None:
         """Let a test decide how its session matches and writes.
 
-        Names are looked up in ``folders`` first. `allow_writes` is fixed, and
-        so is whether a write ``follows`` a redirect: ``advice`` and
-        ``redirect_advice`` say how a test changes these.
+        Names are looked up in ``folders`` first. `allow_writes` is fixed;
+        ``advice`` says how a test changes it.
         """
         self._folders = folders
         self._matching = matching
         self._write_advice = advice
         if self._network is not None:
             self._network.write_advice = advice
-            self._network.redirect_advice = redirect_advice
-            self._network.follows_writes = follows
 
     @property
     def api_key(self) -> ApiKey | None:

@@ -65,18 +65,11 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
     ----------
     allow_writes
         Whether writes are sent.
-    follows_writes
-        Whether a write is sent again to the address that the service redirects it to.
-    write_advice, redirect_advice
-        What to do to allow each of these.
+    write_advice
+        What to do to allow writes.
     """
 
-    follows_writes = False
     write_advice = "If you mean it, allow writes first: session().allow_writes = True."
-    redirect_advice = (
-        "Send it to the other address (often the same one with a slash at its end), or get the "
-        "response without follow_redirects."
-    )
 
     def __init__(self, base_url: str, api_key: ApiKey | None, allow_writes: bool) -> None:
         base = httpx.URL(base_url)
@@ -189,11 +182,12 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
                 "sent.",
                 self.write_advice,
             )
-        if sent is Sent.REDIRECTED and not self.follows_writes:
+        if sent is Sent.REDIRECTED:
             raise WriteRefusedError(
                 f"The {request.method} was sent, and the service redirects it to another address. "
                 "A write is never sent twice.",
-                self.redirect_advice,
+                "Send it to the other address (often the same one with a slash at its end), or get "
+                "the response without follow_redirects.",
             )
 
     def close(self) -> None:
