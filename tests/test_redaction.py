@@ -12,7 +12,7 @@ import random
 import time
 import traceback
 import zlib
-from dataclasses import astuple, replace
+from dataclasses import astuple
 from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING
@@ -841,7 +841,7 @@ def test_a_value_is_removed_where_it_is_repeated(text: str, written: str) -> Non
     assert redactor.text(text) == written
 
 
-JWT = f"{base64.urlsafe_b64encode(b'{"alg": "HS256"}').decode().rstrip('=')}.eyJzdWIiOiIxIn0.c2ln"
+JWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2ln"
 
 
 def test_a_jwt_stays_one_without_its_claims() -> None:
