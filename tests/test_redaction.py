@@ -340,7 +340,7 @@ OF_CREDENTIALS = (
     *("signing_key", "stripe_api_key", "client_secret", "clientSecret", "secret", "webhook_secret"),
     *("client_assertion", "password", "passwd", "pwd", "Passwort"),
     *("newPassword", "current_password", "password_confirmation", "password2", "j_password"),
-    *("app_token", "resetToken", "encryption_key", "license-key", "SharedKey"),
+    *("id_token_2", "app_token", "resetToken", "encryption_key", "license-key", "SharedKey"),
     *("passcode", "passphrase", "PHPSESSID", "JSESSIONID", "sessionid", "ASP.NET_SessionId"),
 )
 # With a long and random value.
