@@ -226,4 +226,3 @@ def is_yaml(data: bytes) -> bool:
     except yaml.YAMLError:
         return False
     return True
-
