@@ -21,7 +21,7 @@ from vcr.cassette import Cassette
 from .arguments import check_names
 from .cassettes.vcr_files import request_of_vcr, response_of_vcr, vcr_request, vcr_response
 from .errors import WriteRefusedError
-from .exchange.values import SAFE_METHODS, Interaction, Request, Response
+from .exchange.values import SAFE_METHODS, Interaction, Response
 from .redaction import Redactor
 
 with suppress(ImportError):  # vcrpy needs no pytest
@@ -92,10 +92,7 @@ def _filters(redactor: Redactor) -> tuple[Callable[..., Any], Callable[..., Any]
         # vcrpy has just passed its request, in the same thread. The response may repeat a
         # credential of that.
         received = Interaction(last.request, response_of_vcr({"response": response}))
-        recorded = vcr_response(redactor.interaction(received).response)
-        if "url" in response:  # of aiohttp
-            recorded["url"] = redactor.request(Request("GET", response["url"])).uri
-        return recorded
+        return vcr_response(redactor.interaction(received).response)
 
     return clean_request, clean_response
 

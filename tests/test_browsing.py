@@ -16,6 +16,7 @@ from marks import slow
 import directmail_lab as dm
 import directmail_lab.notebook.browser_data
 from directmail_lab.cassettes import Recording, read_cassette
+from directmail_lab.cassettes.journal import journal_of
 from directmail_lab.exchange.values import no_response
 from directmail_lab.notebook.browser_data import Row, handle_request, static_table
 
@@ -194,36 +195,23 @@ def test_an_invalid_request_gets_an_error_message() -> None:
         assert handle_request(recording, request)[0]["problem"].endswith(".")
 
 
-def test_an_unreadable_interaction_has_a_row_marked_as_unreadable() -> None:
-    """The other interactions stay readable."""
-    path = recorded("torn.yaml", answered(get("/a")), answered(get("/b"), '{"id": 2}'))
-    path.write_text(path.read_text().replace('"code": 200', '"code": "x"', 1))
-    recording = read_cassette(path)
-    first, second = rows(recording)
-
-    assert first.mark == "unreadable"
-    assert "Interaction 1 of cassette 'torn' cannot be read" in first.path
-    assert second.path == "/b"
-    assert "cannot be read" in ask(recording, **DETAIL)["problem"]
-    assert "changed after its recording" in ask(recording, **LIST)["note"]
-    assert ask(recording, "search", words=["id"], first=1, limit=9)["found"] == [[2]]
-
-
 def test_a_cassette_that_is_being_recorded_is_not_shown_as_torn() -> None:
-    """Before its end line is written, only the lock tells it from one whose program was killed."""
+    """Only the lock tells it from one whose program was killed."""
     path = Path("tour.yaml")
     with opened(path, "all") as cassette:
         cassette.record(answered())
         unfinished = path.read_bytes()
+        journal = journal_of(path).read_bytes()
         during = ask(read_cassette(path), **LIST)
     closed = ask(read_cassette(path), **LIST)
     path.write_bytes(unfinished)
+    journal_of(path).write_bytes(journal)
     Path("tour.yaml.lock").touch()  # a killed process leaves it
     killed = ask(read_cassette(path), **LIST)
 
     assert during["note"] == "It is being recorded: 1 interaction until now."
     assert (during["total"], closed["note"]) == (1, None)
-    assert "was not closed" in killed["note"]
+    assert killed["note"].startswith("1 interaction recovered from a recording")
 
 
 def test_an_interaction_without_a_response_says_why() -> None:

@@ -19,7 +19,7 @@ import httpx
 import pytest
 import vcr
 import yaml
-from cassette_samples import answered, get, recorded
+from cassette_samples import answered, get, opened, recorded
 from key_search import traces
 from tutorials import read, run
 from typer.testing import CliRunner
@@ -27,6 +27,7 @@ from typer.testing import CliRunner
 import directmail_lab as dm
 from directmail_lab import cli, settings
 from directmail_lab.cassettes import read_cassette
+from directmail_lab.cassettes.journal import journal_of
 from directmail_lab.cli import app, programs
 from directmail_lab.cli.output import complete_cassette, error_message
 from directmail_lab.errors import DirectMailLabError
@@ -446,16 +447,19 @@ def test_redact_says_which_credential_it_cannot_remove() -> None:
 
 
 def test_repair_says_what_was_wrong(tour: Path) -> None:
-    """A clean cassette is unchanged; a damaged one keeps every complete interaction."""
-    tour.write_text(tour.read_text().replace("application/json", "text/plain"))
-    cassette("repair", "tour")
+    """A clean cassette is unchanged; one whose recording was killed gets what its journal has."""
     clean = cassette("repair", "tour")
-    tour.write_bytes(tour.read_bytes()[:-120])
-    torn = cassette("repair", "tour")
+    with opened(tour) as recording:
+        recording.record(answered(get("/left")))
+        left = journal_of(tour).read_bytes()
+        before = tour.read_bytes()
+    tour.write_bytes(before)
+    journal_of(tour).write_bytes(left)
+    killed = cassette("repair", "tour")
 
     assert (clean.exit_code, clean.stdout) == (0, "tour is clean.\n")
-    assert torn.exit_code == 0
-    assert "3 interactions recovered" in torn.stdout
+    assert killed.exit_code == 0
+    assert "1 interaction recovered" in killed.stdout
     assert read_cassette(tour).problem is None
 
 

@@ -102,7 +102,7 @@ class Echo(ClientService):
         if request.uri.partition("?")[0] != "/v1/echo":
             return super().response_to(request)
         said = {
-            "authorization": header(request.headers, "authorization"),
+            "note": f"it is {header(request.headers, 'authorization')}",
             "query": request.uri.partition("?")[2],
             "body": (request.body or b"").decode(),
             "email": "ada@corp.test",
@@ -279,6 +279,7 @@ def test_a_suites_own_settings_stay(service: Echo, tmp_path: Path) -> None:
     (recorded,) = read_cassette(path).interactions
 
     assert recorded.request.uri.endswith("?q=1&token=<REDACTED>")
+    assert UNKNOWN.encode() not in path.read_bytes()
     assert header(recorded.request.headers, "x-trace") is None
     assert settings["decode_compressed_response"] is False
 

@@ -235,7 +235,7 @@ def test_there_is_no_notice_where_nothing_personal_was_recorded() -> None:
         Path("cassettes/tour.yaml").unlink()
 
     (line,) = lines
-    assert "removed" in line
+    assert "changed" in line
 
 
 @pytest.mark.parametrize(("count", "padding", "searched"), [(2500, 10, "834"), (4, 400_000, "2")])

@@ -63,6 +63,8 @@ class FileRecording(Recording):
         ``"empty"``.
     size
         The number of bytes of the file.
+    is_edited
+        Whether a person edited a file of ours. vcrpy's loader reads it, without its comments.
     fallbacks
         The indexes of interactions that are played only if there is no other: see `Interaction`.
     version
@@ -77,6 +79,7 @@ class FileRecording(Recording):
     layout: _ForeignLayout | Literal["lines", "empty"] = "empty"
     metadata: dict[str, Any] = field(default_factory=dict, repr=False)
     size: int = field(default=0, repr=False)
+    is_edited: bool = field(default=False, repr=False)
     version: Version | None = field(default=None, repr=False)
 
     @property
@@ -205,8 +208,17 @@ def parse_cassette(data: bytes, path: Path, progress: Progress = lambda _: None)
     """Return the recording in the bytes of a file; ``path`` is only for messages."""
     if not data or data.isspace():
         return FileRecording(path.stem, path=path)
-    ours = _parse_ours(data, path)
-    return _parse_whole(data, path, progress) if ours is None else ours
+    damage: CassetteFormatError | None = None
+    try:
+        ours = _parse_ours(data, path)
+        if ours is not None:
+            return ours
+    except CassetteFormatError as error:
+        damage = error  # unless a person wrote what only the whole text explains, such as an alias
+    try:
+        return _parse_whole(data, path, progress)
+    except CassetteFormatError as error:
+        raise damage or error from None
 
 
 def read_if_ours(path: Path) -> FileRecording | None:
@@ -296,7 +308,9 @@ def read_as_written(data: bytes, path: Path) -> tuple[Sequence[Interaction], str
     _check_size(len(data), path)
     if not data or data.isspace():
         return (), None
-    ours = _parse_ours(data, path)
+    ours = None
+    with suppress(CassetteFormatError):
+        ours = _parse_ours(data, path)
     if ours is not None:
         journal = read_journal(path)
         more = [] if journal is None else journal.interactions
@@ -311,7 +325,7 @@ def _parse_whole(data: bytes, path: Path, progress: Progress) -> FileRecording:
     recording = foreign_recording(interactions, path, kind, metadata)
     recorded_with = str(recording.metadata.get("recorded_with"))
     if kind == "vcrpy" and recorded_with.startswith(layout.WRITER):
-        recording = replace(recording, layout="lines")
+        recording = replace(recording, layout="lines", is_edited=True)
     return replace(recording, problem=problem, size=len(data))
 
 
@@ -368,7 +382,7 @@ def _not_a_cassette(data: bytes, path: Path, why: str) -> CassetteFormatError:
             f"Keep one side: git checkout --ours {path.name} (or --theirs).",
         )
     if _OURS in data:
-        advice = "Correct that line, or take the file from your version control."
+        advice = "If you edited it, correct that. If not, take it from your version control."
         return CassetteFormatError(f"{path} is damaged. {why}", advice)
     return CassetteFormatError(f"{path} is not a cassette. {why}", is_cassette=False)
 

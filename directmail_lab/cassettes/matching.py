@@ -7,13 +7,15 @@ default port, the layout of JSON and the boundary of a multipart body do not cou
 
 from __future__ import annotations
 
+import glob
 import json
 import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from decimal import Decimal
+from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
-from urllib.parse import parse_qsl, quote, unquote_plus
+from urllib.parse import parse_qsl, quote
 
 from ..arguments import argument_error, check_names
 from ..exchange.bodies import plain_text, read_multipart, unpack
@@ -98,6 +100,8 @@ class Matching:
         self._headers = {name.lower() for kind, name in rules if kind == "header"}
         self._fields = [name.split(".") for kind, name in rules if kind == "body"]
         self.names = [each for each in match_on if isinstance(each, str)]
+        if not {"uri", "url"}.isdisjoint(self.names):
+            self.names += [*ORIGIN, "path", "query"]
         self.checks = [each for each in match_on if callable(each)]
         self._has_place = "path" in self.names
         self._has_origin = not {*ORIGIN}.isdisjoint(self.names)
@@ -177,8 +181,6 @@ class Matching:
                         (("header", name), firsts[name])
                         for name in sorted(firsts.keys() - self._headers)
                     ]
-                case "uri" | "url":
-                    found.append((("uri",), self._address(request.uri)))
         if self._has_place and "headers" not in self.names:
             value = header(request.headers, "range")
             if value is not None:
@@ -189,15 +191,6 @@ class Matching:
         """Return what chooses between several reads of one form: the type that they accept."""
         is_read = request.method.upper() in SAFE_METHODS
         return header(request.headers, "accept") if is_read else None
-
-    def _address(self, uri: str) -> str:
-        """Return an address without the parameters that are left out."""
-        path, mark, query = uri.partition("?")
-        if not (mark and self._query):
-            return uri
-        parts = query.partition("#")[0].split("&")
-        kept = [each for each in parts if unquote_plus(each.partition("=")[0]) not in self._query]
-        return f"{path}?{'&'.join(kept)}" if kept else path
 
     def _kept(
         self, parts: list[tuple[Name, Hashable]], request: Request
@@ -426,13 +419,8 @@ class AnyValue:
 
 
 def _replaced_in(form: Form) -> tuple[int, ...]:
-    return tuple(
-        [
-            at
-            for at, value in enumerate(form.values)
-            if isinstance(value, str) and ANY_VALUE.search(value)
-        ]
-    )
+    texts = [(at, value) for at, value in enumerate(form.values) if isinstance(value, str)]
+    return tuple([at for at, text in texts if ANY_VALUE.search(text)])
 
 
 def _others(form: Form, positions: set[int]) -> Hashable:
@@ -445,22 +433,11 @@ def _fits(one: Hashable, other: Hashable) -> bool:
 
 def _stands_for(replaced: Hashable, value: Hashable) -> bool:
     """Return whether a text whose placeholders may be any text is another value."""
-    if not isinstance(replaced, str):
+    pieces = ANY_VALUE.split(replaced) if isinstance(replaced, str) else []
+    if len(pieces) < 2:
         return False
-    first, *between = ANY_VALUE.split(replaced)
-    if not between:
-        return False
-    last = between.pop()
-    if not (first or last or any(between)):
-        return True
-    if not isinstance(value, str) or len(value) < len(first) + len(last):
-        return False
-    at = len(first)
-    for piece in between:
-        at = value.find(piece, at) + len(piece)
-        if at < len(piece):
-            return False
-    return value.startswith(first) and value.endswith(last) and at <= len(value) - len(last)
+    pattern = "*".join(map(glob.escape, pieces))
+    return pattern == "*" or (isinstance(value, str) and fnmatchcase(value, pattern))
 
 
 # -- arguments -------------------------------------------------------------------------------------

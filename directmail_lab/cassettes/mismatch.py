@@ -97,13 +97,13 @@ def _shown(kind: str | int, *names: str | int) -> str:
             return ": ".join(map(str, (kind, *names)))
 
 
-def changing_values(differing: Differences) -> list[str]:
+def changing_values(differing: Mapping[str, tuple[object, object]]) -> list[str]:
     """Return what to ignore if only times, UUIDs and nonces differ: ``query:timestamp``."""
     rules = list(_rules(differing))
     return rules if len(rules) == len(differing) else []
 
 
-def _rules(differing: Differences) -> Iterator[str]:
+def _rules(differing: Mapping[str, tuple[object, object]]) -> Iterator[str]:
     for name, pair in differing.items():
         kind, colon, field = name.partition(": ")
         if colon and all(map(_is_changing, map(str, pair))) and None not in pair:

@@ -199,6 +199,7 @@ class Use:
         They say what happened, and which command records the test again. Without ``is_default``,
         the test opened the cassette itself, so its file is there.
         """
+        from ..cassettes.mismatch import changing_values
         from ..display import CONTROLS
 
         self.refused.append(error)
@@ -210,6 +211,12 @@ class Use:
             what = f"{error.request} {how}"
         again = self.command if is_default else command_to_record(self.node, "all")
         error.advice = f"Record this test again: {again}"
+        rules = changing_values(error.nearest[0][1]) if error.nearest else []
+        if rules:
+            error.advice = (
+                "Only values that change with each run differ. Leave them out: "
+                f"@pytest.mark.directmail(ignore={rules})"
+            )
         if is_default and not self._is_there:
             what = f"{error.request} has no response: there is no cassette {self.shown_path}"
             error.advice = f"Record this test: {self.command}"

@@ -20,13 +20,13 @@ _CREDENTIALS = """
     subscription_key
     access_token api_token app_token auth_token bearer_token id_token oauth_token refresh_token
     reset_token security_token session_token
-    authorization x_auth jwt client_assertion code_verifier
+    authorization x_auth jwt client_assertion
     password passwd passwort pwd passcode passphrase password_hash secret
     session_id sess_id
     amz_signature goog_signature oauth_signature
 """
 # Their values are credentials if they are long and random: "key": "color" is none.
-_IF_RANDOM = "token auth credential credentials session sig signature"
+_IF_RANDOM = "token auth session sig signature"
 # A longer name that ends with "key" is often public: idempotency_key, sort_key.
 _ALONE_IF_RANDOM = "key x_key"
 # What a token is for, if it is no credential: next_page_token, X-CSRF-Token.
@@ -69,7 +69,7 @@ _OTHER = re.compile(rf"(?:.*_)?(?:{'|'.join(_OTHER_TOKENS.split())})_token")
 
 def _hints() -> Iterator[str]:
     names = f"{_CREDENTIALS} {_IF_RANDOM} {_ALONE_IF_RANDOM}".split()
-    found: list[str] = []
+    found = ["pass"]
     for name in sorted(names, key=len):
         words = name.split("_")
         if not any(hint in word for hint in found for word in words):

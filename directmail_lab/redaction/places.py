@@ -8,21 +8,22 @@ import re
 from base64 import b64decode
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from functools import lru_cache
 from typing import NamedTuple, final
 from urllib.parse import quote, quote_plus, unquote, unquote_plus, urlsplit
 
 from ..credentials import Hidden
 from ..exchange.values import Headers
 from .key import REDACTED, REPLACED
-from .names import HINTS, is_credential, is_random
+from .names import HINTS, is_credential, is_random, kind_of
 from .personal import FIELD
 
 AUTHORIZATION = frozenset(("authorization", "proxy-authorization"))
 # Headers that are never written: each is a credential, or as valuable as one.
 _DROPPED = AUTHORIZATION | {"cookie", "cookie2", "set-cookie2"}
-# A cookie's name, its value, and the attributes that are written with it. Several cookies in one
-# line have commas between them.
-_COOKIE = re.compile(r"\s*([^=;,\s]{0,256}?)\s*=\s*([^;]*)(.*)", re.DOTALL)
+# A cookie's name, and the attributes that are written with it. Several cookies in one line have
+# commas between them.
+_COOKIE_NAME = re.compile(r"\s*([^=;,\s]{0,256})\s*=")
 _ATTRIBUTE = re.compile(
     r";\s*(expires=(?:\w{3,9}, )?[\w :+-]{0,40}"
     r"|(?:path|domain|max-age|samesite|priority)=[^;,]{0,256}"
@@ -76,14 +77,10 @@ _ELEMENT = re.compile(
 _ATTRIBUTE_OF_ELEMENT = re.compile(
     rf"(\s(?=[\w:.$-]{{1,99}}\s{{0,9}}=)({_NAME})\s*=\s*[\"'])([^\"'<>]+)"
 )
-_INPUT = re.compile(
-    rf"(<input\s[^<>]{{0,500}}?\bname=[\"']({_NAME})[\"'][^<>]{{0,500}}?\bvalue=[\"'])([^\"'<>]+)"
-)
 _ANY_TEXT = (_Syntax(_JSON_FIELD, _json_text, _json_value),)
 _FORMS = (_Syntax(FIELD, unquote_plus), _Syntax(_PART))
 _MARKUP = tuple(
-    _Syntax(pattern, html.unescape, html.escape)
-    for pattern in (_ELEMENT, _ATTRIBUTE_OF_ELEMENT, _INPUT)
+    _Syntax(pattern, html.unescape, html.escape) for pattern in (_ELEMENT, _ATTRIBUTE_OF_ELEMENT)
 )
 
 
@@ -128,6 +125,13 @@ def stand_in_for(secret: str) -> str:
 # -- headers -------------------------------------------------------------------------------------
 
 
+@lru_cache(4000)
+def is_other_header(name: str) -> bool:
+    """Return whether a header is written with any value."""
+    lower = name.lower()
+    return lower not in _DROPPED and lower != "set-cookie" and kind_of(name) == "other"
+
+
 def written_header(name: str, value: str) -> str | None:
     """Return the value of a header as it may be written; None if it is never written."""
     lower = name.lower()
@@ -140,12 +144,10 @@ def written_header(name: str, value: str) -> str | None:
 
 def _without_value(cookie: str) -> str:
     """Return a ``Set-Cookie`` with its name and attributes, and a stand-in as its value."""
-    match = _COOKIE.fullmatch(cookie)
-    if match is None:
+    name = _COOKIE_NAME.match(cookie)
+    if name is None:
         return REDACTED
-    name, value, rest = match.groups()
-    attributes = "".join(f"; {each}" for each in _ATTRIBUTE.findall(rest))
-    return f"{name}={value and REDACTED}{attributes}"
+    return "; ".join([f"{name[1]}={REDACTED}", *_ATTRIBUTE.findall(cookie)])
 
 
 def credentials_in(headers: Headers, uri: str = "") -> Iterator[str]:

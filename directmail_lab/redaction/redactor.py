@@ -34,6 +34,7 @@ from .places import (
     AUTHORIZATION,
     Repetitions,
     credentials_in,
+    is_other_header,
     replace_fields,
     stand_in_for,
     written_header,
@@ -41,7 +42,7 @@ from .places import (
 
 # Hints of binary data, which may be compressed, and of UTF-16.
 _OPENED_HINTS = ("!!binary", "\\u0000")
-# Of credentials in named fields, whose names may be escaped.
+# Hints of credentials in named fields; "%" for a name that is escaped.
 _FIELD_HINTS = (*HINTS, "%")
 # Looser than the pattern below, since the written text has escapes.
 _USER_INFO_HINT = re.compile(r"://[^/?#@\s\"'<>]+@", re.ASCII)
@@ -52,7 +53,6 @@ _ESCAPED_PLACEHOLDER = re.compile(r"%3C(API_KEY|REDACTED)%3E", re.IGNORECASE)
 _SCHEME = re.compile(r"\s*([A-Za-z][A-Za-z0-9-]{1,31}) ")
 
 _MARKUP = re.compile("xml|html")
-_ASCII = bytes(range(32, 127))
 _BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF32_LE, "utf-32-le"),
     (codecs.BOM_UTF32_BE, "utf-32-be"),
@@ -138,7 +138,7 @@ class Redactor(Hidden):
     def interaction(self, interaction: Interaction) -> Interaction:
         """Return the redacted interaction, as it may be written."""
         # Most contain no secret. Then one search of all their texts is enough.
-        if not self.__personal and self._without_credential_headers(interaction) is interaction:
+        if not self.__personal and self._keeps_headers(interaction):
             text = _searched(interaction)
             if text is not None and not self._is_hinted_at(text, lower_ascii(text)):
                 return interaction
@@ -161,17 +161,15 @@ class Redactor(Hidden):
         CassetteError
             See `refuse_leak`.
         """
-        written = self._without_credential_headers(interaction)
-        if written is not interaction:
-            self.learn(_credentials_of(interaction.request))
-            self.learn(_credentials_of(interaction.response))
-        text = text_of(written)
         # Most contain nothing to remove. For those, one search of the written text is enough.
-        lower = lower_ascii(text)
-        if self.__personal or self._is_hinted_at(text, lower) or _is_opened(lower):
-            written = self.interaction(interaction)
-            text = text_of(written)
-            self.refuse_leak(text)
+        if not self.__personal and self._keeps_headers(interaction):
+            text = text_of(interaction)
+            lower = lower_ascii(text)
+            if not (self._is_hinted_at(text, lower) or _is_opened(lower)):
+                return text, interaction
+        written = self.interaction(interaction)
+        text = text_of(written)
+        self.refuse_leak(text)
         return text, written
 
     @hide_frames
@@ -250,16 +248,9 @@ class Redactor(Hidden):
                 replace_fields(text, note)
         self.learn(found)
 
-    def _without_credential_headers(self, interaction: Interaction) -> Interaction:
-        request = interaction.request
-        response = interaction.response
-        sent = self._headers(request.headers)
-        received = self._headers(response.headers)
-        if sent is request.headers and received is response.headers:
-            return interaction  # as most are
-        request = replace(request, headers=sent)
-        response = replace(response, headers=received)
-        return replace(interaction, request=request, response=response)
+    def _keeps_headers(self, interaction: Interaction) -> bool:
+        messages = interaction.request, interaction.response
+        return all(self._headers(each.headers) is each.headers for each in messages)
 
     def _message(
         self, texts: list[str], headers: Headers, body: bytes
@@ -280,6 +271,8 @@ class Redactor(Hidden):
 
     def _headers(self, headers: Headers) -> Headers:
         """Return the headers that may be written, with ``<REDACTED>`` for credentials."""
+        if not self.__personal and all(is_other_header(name) for name, _ in headers):
+            return headers  # as most are
         kept = []
         for name, value in headers:
             written = written_header(name, value)
@@ -388,34 +381,22 @@ def _is_opened(lower: str) -> bool:
 def _charsets(body: bytes, content_type: str) -> list[str]:
     """Return the charsets in which to search a body; each encodes its text to the same body.
 
-    In UTF-16, ASCII is searched too: a service may declare what it does not send.
+    A body of UTF-16 is one of Latin-1, too: a service may declare what it does not send.
 
     Raises
     ------
     ValueError
         The charset is unknown, or the body is not in it.
     """
+    if b"\0" not in body and _exactly_decoded(body, "utf-8") is not None:
+        return ["utf-8"]
     declared = (declared_charset(content_type) or "utf-8").lower()
-    wide = [charset for mark, charset in _BYTE_ORDER_MARKS if body.startswith(mark)]
-    if not wide and not _is_like_ascii(declared):
-        wide = [declared, *_WITHOUT_MARK.get(declared.replace("_", "-"), ())]
-    # One after the other, since most bodies are UTF-8.
-    fitting = (
-        each for each in wide or ("utf-8", declared) if _exactly_decoded(body, each) is not None
-    )
-    if not wide:
-        return [next(fitting, "latin-1")]
-    charsets = list(fitting)
-    if not charsets:
+    marked = [charset for mark, charset in _BYTE_ORDER_MARKS if body.startswith(mark)]
+    charsets = marked or [declared, *_WITHOUT_MARK.get(declared.replace("_", "-"), ())]
+    fitting = [each for each in charsets if _exactly_decoded(body, each) is not None]
+    if not fitting and declared != "utf-8":
         raise ValueError("in a charset that cannot be searched")
-    return [*charsets, "latin-1"]
-
-
-def _is_like_ascii(charset: str) -> bool:
-    try:
-        return _ASCII.decode(charset).encode() == _ASCII
-    except (LookupError, UnicodeError):
-        return False
+    return [*fitting, "latin-1"]
 
 
 def _exactly_decoded(body: bytes, charset: str) -> str | None:

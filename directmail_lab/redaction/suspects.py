@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
-from ..exchange.bodies import read_json, unpack
+from ..exchange.bodies import unpack
 from ..exchange.values import Interaction, header
 from .names import is_credential, is_placeholder, is_random, kind_of
 from .places import written_header
@@ -98,39 +98,10 @@ def credentials_in(text: str) -> Iterator[str]:
 def secrets_of(interaction: Interaction) -> Iterator[str]:
     """Yield what looks like a credential in an interaction."""
     for text in texts_of(interaction):
-        if not next(_suspects_in(text), None):
-            continue
-        for secret in _secrets_in(text):
+        for suspect in _suspects_in(text):
             # The first line of a private key: without it, nobody would find the rest.
-            if not secret.startswith("-----BEGIN"):
-                yield secret
-
-
-def _secrets_in(text: str) -> Iterator[str]:
-    body, problem = read_json(text.encode("utf-8", "surrogateescape"))
-    if problem is None:
-        for name, value in _strings(body):
-            for suspect in _suspects_in(f'"{name}": "{value}"'):
-                # In a text, a secret ends at an escape or a mark, where the value may go on.
-                yield value if value.startswith(suspect.secret) else suspect.secret
-        return
-    yield from (suspect.secret for suspect in _suspects_in(text))
-    lines = text.splitlines()  # each may be JSON
-    if len(lines) > 1:
-        for line in lines:
-            yield from _secrets_in(line)
-
-
-def _strings(value: object, name: str = "") -> Iterator[tuple[str, str]]:
-    """Yield each string of JSON with the name of its field."""
-    if isinstance(value, dict):
-        for key, inner in value.items():
-            yield from _strings(inner, key)
-    elif isinstance(value, list):
-        for inner in value:
-            yield from _strings(inner, name)
-    elif isinstance(value, str):
-        yield name, value
+            if not suspect.secret.startswith("-----BEGIN"):
+                yield suspect.secret
 
 
 def _suspects_in(text: str) -> Iterator[Suspect]:

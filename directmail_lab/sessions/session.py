@@ -820,16 +820,10 @@ class Session:
         if self._network is not None:
             self._network.allow_writes = self._allow_writes
 
-    def bind_to_test(
-        self,
-        *,
-        folders: Sequence[Path],
-        matching: Matching,
-        advice: str,
-    ) -> None:
+    def bind_to_test(self, *, folders: Sequence[Path], matching: Matching, advice: str) -> None:
         """Let a test decide how its session matches and writes.
 
-        Names are looked up in ``folders`` first. `allow_writes` is fixed, and
+        Names are looked up in ``folders`` first. `allow_writes` is fixed;
         ``advice`` says how a test changes it.
         """
         self._folders = folders
