@@ -487,7 +487,7 @@ class Session:
 
     def __repr__(self) -> str:
         count = plural(len(self.recording), "interaction")
-        recorded = self.recording.recorded_note
+        recorded = self.recording.recorded_note if self.mode == "replay" else ""
         return f"<Session {self._transport.mode}{recorded} at {self.base_url}, {count}>"
 
     def __reduce__(self) -> NoReturn:

@@ -18,19 +18,16 @@ const MAX_ROWS = 5000;
 const MAX_SEARCHED = 2000;
 const INSERT = "directmail-lab:insert-cell";
 
-/** With `restart`, everything is new; with `title`, a file is being read; `silence` says that Python does not respond. */
+/** With `restart`, everything is new; `silence` says that Python does not respond. */
 export interface Change {
   restart?: boolean;
-  title?: string;
-  part?: number;
   silence?: string;
 }
 
 export interface BrowserOptions {
   /** Sends a request to Python's `browser_data.handle_request`, and resolves to the response. */
   send: Send;
-  /** Without it, bodies are shown as plain text. */
-  loadEditor: LoadEditor | null;
+  loadEditor: LoadEditor;
   /** Takes a callback for changes. */
   onChange?: (callback: (change: Change) => void) => void;
   /** Called with the number of the selected interaction. Without it, no cell can be inserted. */
@@ -82,11 +79,10 @@ export function createBrowser(root: HTMLElement, { send, loadEditor, onChange, o
   const status = make("div", { className: "dml-soft dml-b-note", role: "status", textContent: "Reading …" });
 
   const list = createList({
-    passes: (row, number) => row.mark === "session" ? !searching.value.trim() : filter.passes(row, number, (term, at) => bodies.get(term)?.found.has(at) ?? false),
+    passes: (row, number) => filter.passes(row, number, (term, at) => bodies.get(term)?.found.has(at) ?? false),
     onSelect: (number) => onSelect?.(number),
     onOpen: () => open(),
     onCompare: () => told(compare()),
-    onToggle: () => arrange(),
   });
   const response = createResponse({
     send,
@@ -156,7 +152,7 @@ export function createBrowser(root: HTMLElement, { send, loadEditor, onChange, o
     }
   }
 
-  function show(part: { title: string; base_url: string | null; note: string | null; total: number; fields: string[]; rows: unknown[][]; sends?: boolean; is_file?: boolean }) {
+  function show(part: { title: string; base_url: string | null; note: string | null; total: number; fields: string[]; rows: unknown[][]; sends?: boolean }) {
     const rows = rowsOf(part.fields, part.rows);
     baseUrl = part.base_url ?? "";
     sends = Boolean(part.sends);
@@ -165,7 +161,8 @@ export function createBrowser(root: HTMLElement, { send, loadEditor, onChange, o
     note = part.note || "";
     response.inserting.hidden = sends || !onSelect; // the form has such a button
     writing.hidden = response.editing.hidden = composer.root.hidden = lower.hidden = !sends;
-    list.add(rows, Boolean(part.is_file));
+    list.add(rows);
+    if (sends) composer.suggest(list.rows);
     // An empty part is the last one, even if the total is greater.
     total = rows.length ? part.total : list.rows.length;
     whole.style.setProperty("--dml-rows", String(total));
@@ -197,10 +194,9 @@ export function createBrowser(root: HTMLElement, { send, loadEditor, onChange, o
 
   function showCount() {
     const { rows } = list;
-    const heads = rows.length - list.count();
-    const parts = [plural(total - heads, "interaction")];
-    if (rows.length < total) parts[0] = `${formatCount(list.count())} of ${parts[0]} read`;
-    if (list.shownCount() < list.count() && searching.value) parts.unshift(`${formatCount(list.shownCount())} shown`);
+    const parts = [plural(total, "interaction")];
+    if (rows.length < total) parts[0] = `${formatCount(rows.length)} of ${parts[0]} read`;
+    if (list.shownCount() < rows.length && searching.value) parts.unshift(`${formatCount(list.shownCount())} shown`);
     Object.entries(SYMBOLS).forEach(([mark, symbol], i) => {
       const marked = list.markedCount(mark);
       marks[i].hidden = !marked;
@@ -404,11 +400,7 @@ export function createBrowser(root: HTMLElement, { send, loadEditor, onChange, o
       composer.setSilent(Boolean(silence));
       showCount();
     }
-    if (change.silence !== undefined) return;
-    if (!change.title) return void load(change);
-    setText(title, change.title);
-    progress.hidden = false;
-    if (change.part) progress.value = change.part;
+    if (change.silence === undefined) load(change);
   });
   load();
   return {

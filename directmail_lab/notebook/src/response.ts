@@ -13,7 +13,7 @@ const FORMATS: Record<string, string> = { curl: "curl", httpx: "httpx", request:
 
 export interface ResponseOptions {
   send: Send;
-  loadEditor: LoadEditor | null;
+  loadEditor: LoadEditor;
   /** Returns what to show when there is no response. */
   hint: () => HTMLElement;
   onWhole: () => void;
