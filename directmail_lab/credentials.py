@@ -310,11 +310,12 @@ def _ask_keyring(call: Callable[[Any], Any]) -> Any:
 
 
 def _backend() -> Any:
-    import keyring
+    with contextlib.suppress(Exception):  # none is installed, or it fails as it starts
+        import keyring
 
-    chosen = keyring.get_keyring()
-    # The backends of the chain, not the chain: after a failure, it goes on to a plain text file.
-    for backend in getattr(chosen, "backends", [chosen]):
-        if float(backend.priority) > 0 and "plaintext" not in type(backend).__name__.lower():
-            return backend
+        chosen = keyring.get_keyring()
+        # The backends of the chain, not the chain: after a failure, it goes on to a plain text file.
+        for backend in getattr(chosen, "backends", [chosen]):
+            if float(backend.priority) > 0 and "plaintext" not in type(backend).__name__.lower():
+                return backend
     raise CredentialError("No keyring works on this machine.", _INSTEAD)

@@ -239,9 +239,9 @@ class Follower:
         self._news.set()
 
     def _state(self) -> tuple[object, ...]:
-        recording = self.session.recording
-        waits = bool(self.session._waiting_until)
-        return describe_mode(self.session), recording, len(recording), waits
+        session = self.session
+        waits = bool(session._waiting_until)
+        return session.mode, session.cassette, session.recording, len(session.recording), waits
 
     def _run(self) -> None:
         while True:
