@@ -177,16 +177,6 @@ def test_the_search_finds_words_in_decoded_bodies() -> None:
     assert ask(recording, **request, first=2)["found"] == [[2], [], [], []]
 
 
-def test_headers_are_found_by_name_and_value() -> None:
-    """The search ignores case, covers requests and responses, and matches parts of values."""
-    sent = replace(get("/v1/a"), headers=(("X-Trace", "Abc-1"),))
-    recording = tape(answered(sent), typed("text/csv", b"a"))
-    headers = ["x-trace=abc", "content-type=CSV", "x-trace", "x-trace=csv"]
-    found = ask(recording, "search", words=[], headers=headers, first=1, limit=9)["found"]
-
-    assert found == [[1], [2], [1], []]
-
-
 def test_an_invalid_request_gets_an_error_message() -> None:
     """An invalid request gets a sentence, not an exception."""
     recording = tape(answered())

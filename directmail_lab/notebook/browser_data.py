@@ -99,8 +99,7 @@ def handle_request(recording: Recording, request: Any) -> Reply:
         "whole": False}``; ``{"action": "copy", "number": 1, "format": "curl"}``, with
         ``"has_key": False`` for code without the key; ``{"action": "body", "number": 1, "message":
         "response"}``; ``{"action": "table", "number": 1}``, see `table`; ``{"action": "search",
-        "words": ["basel"], "headers": ["x-a=1"], "first": 1, "limit": 1000}``, which searches
-        bodies and headers; ``{"action": "editor"}``, which returns the script of the editor.
+        "words": ["basel"], "first": 1, "limit": 1000}``, which searches bodies; ``{"action": "editor"}``, which returns the script of the editor.
 
     Returns
     -------
@@ -141,8 +140,7 @@ def handle_request(recording: Recording, request: Any) -> Reply:
                 return table(recording, number), []
             case {"action": "search", "words": [*words], "first": int(first), "limit": int(limit)}:
                 numbers = _numbers(recording, first, limit)
-                headers = [*map(str, request.get("headers", ()))]
-                return {"found": _search(recording, [*map(str, words)], headers, numbers)}, []
+                return {"found": _search(recording, [*map(str, words)], numbers)}, []
     except DirectMailLabError as error:
         return {"problem": str(error)}, []
     except (ValueError, RecursionError, httpx.InvalidURL):
@@ -452,37 +450,18 @@ def response_of(recording: Recording, number: int) -> httpx.Response:
 _ESCAPED = re.compile(r"(?:\\u[0-9a-fA-F]{4})+")
 
 
-def _search(
-    recording: Recording, words: list[str], headers: list[str], numbers: range
-) -> list[list[int]]:
-    """Return the numbers of the matching interactions for each word, then for each header.
-
-    A word is searched in the bodies of request and response. A header is ``name``, or
-    ``name=part of its value``.
-    """
-    with_word: list[list[int]] = [[] for _ in words]
-    with_header: list[list[int]] = [[] for _ in headers]
+def _search(recording: Recording, words: list[str], numbers: range) -> list[list[int]]:
+    """Return, for each word, the numbers of the interactions with it in one of their bodies."""
+    found: list[list[int]] = [[] for _ in words]
     for number in numbers:
         with suppress(CassetteFormatError):
             interaction = recording.interaction(number)
-            messages: tuple[Message, ...] = (interaction.request, interaction.response)
-            text = _lowered("\n".join(map(text_of, messages))) if words else ""
-            for word, hits in zip(words, with_word, strict=True):
+            bodies = [text_of(interaction.request), text_of(interaction.response)]
+            text = _lowered("\n".join(bodies))
+            for word, hits in zip(words, found, strict=True):
                 if word.lower() in text:
                     hits.append(number)
-            for wanted, hits in zip(headers, with_header, strict=True):
-                if _has_header(messages, wanted):
-                    hits.append(number)
-    return with_word + with_header
-
-
-def _has_header(messages: tuple[Message, ...], wanted: str) -> bool:
-    name, _, value = wanted.lower().partition("=")
-    return any(
-        name == own.lower() and value in text.lower()
-        for message in messages
-        for own, text in message.headers
-    )
+    return found
 
 
 def text_of(message: Message) -> str:

@@ -226,7 +226,7 @@ class LoginWidget(Widget):
     def follow_current(self) -> None:
         """Show the current session's account, if it is no longer the one that is shown."""
         if not self._busy.locked():
-            if self._account is None:
+            if self._account is None and not _signing_in.locked():  # another form may sign in
                 self._show_current()
             self.update_page()
 

@@ -71,7 +71,7 @@ export function createBrowser(root: HTMLElement, { send, loadEditor, onChange, o
   const count = make("div", { className: "dml-soft", role: "status" });
   const marks = Object.keys(SYMBOLS).map((mark) =>
     makeButton("", () => toggle(`is:${mark}`), { className: `dml-secondary dml-b-mark dml-is-${mark}`, hidden: true, title: `Filter: is:${mark}` }));
-  const placeholder = "Filter: text  status:4xx  ms:>100  bytes:>10k  path:/v1  header:name=value";
+  const placeholder = "Filter: text  status:4xx  ms:>100  bytes:>10k  path:/v1";
   const searching = make("input", { type: "search", ariaLabel: "Filter", placeholder });
   const progress = make("progress", { hidden: true, ariaLabel: "Reading" });
   const writing = makeButton("New request ", () => write(), { title: "Write a request (n)", hidden: true });
@@ -139,7 +139,7 @@ export function createBrowser(root: HTMLElement, { send, loadEditor, onChange, o
     clearTimeout(slow);
     progress.hidden = true;
     isLoading = false;
-    if (filter.words.length || filter.headers.length) onFilter();
+    if (filter.words.length) onFilter();
   }
 
   async function loadParts() {
@@ -232,24 +232,21 @@ export function createBrowser(root: HTMLElement, { send, loadEditor, onChange, o
     typing = setTimeout(() => told(searchBodies()), 250);
   }
 
-  /* Python searches bodies and headers, one part of the recording after the other. */
+  /* Python searches bodies, one part of the recording after the other. */
   async function searchBodies() {
     const own = (searches += 1);
     const searched = (term: string) => bodies.get(term) ?? { found: new Set<number>(), until: 0 };
     const missing = (terms: string[]) => terms.filter((term) => searched(term).until < list.rows.length);
     for (;;) {
       const words = missing(filter.words);
-      const headers = missing(filter.headers.map((each) => `header:${each}`));
-      const terms = [...words, ...headers];
-      isSearching = terms.length > 0;
+      isSearching = words.length > 0;
       arrange();
       if (!isSearching) return;
-      const first = Math.min(...terms.map((term) => searched(term).until)) + 1;
-      const asked = { words, headers: headers.map((term) => term.slice("header:".length)) };
-      const { found } = await ask(send, "search", { ...asked, first, limit: MAX_SEARCHED });
+      const first = Math.min(...words.map((term) => searched(term).until)) + 1;
+      const { found } = await ask(send, "search", { words, first, limit: MAX_SEARCHED });
       if (own !== searches || isDestroyed) return;
       const until = Math.min(first + MAX_SEARCHED - 1, list.rows.length);
-      terms.forEach((term, i) => bodies.set(term, { found: new Set([...searched(term).found, ...found[i]]), until }));
+      words.forEach((term, i) => bodies.set(term, { found: new Set([...searched(term).found, ...found[i]]), until }));
     }
   }
 
