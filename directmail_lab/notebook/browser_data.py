@@ -391,24 +391,20 @@ def _classify_body(
 def table(recording: Recording, number: int) -> dict[str, Any]:
     """Return the first 100 rows of the `frame` of a response, with every value as text.
 
-    ``columns`` has at most 50 names; columns with differing values come first. ``rows`` has their
-    values, ``shape`` is the shape of the whole frame, and ``left_out`` counts the other columns.
+    ``columns`` has the first 50 names, ``rows`` has their values, and ``shape`` is the shape of the
+    whole frame.
     """
     from ..sessions.frames import frame  # imported here, like `view_of` above
 
     response = response_of(recording, number)
     body, _ = read_json(response.content, response.charset_encoding)
     whole = frame(response, record_path=only_list(body) or "auto", on_error="keep")
-    values = whole.iloc[:_TABLE_ROWS].to_numpy(object, na_value="")
-    columns = [list(map(_cell, column)) for column in values.T]
-    order = sorted(range(len(columns)), key=lambda at: len(set(columns[at])) == 1)
-    shown = order[:_TABLE_COLUMNS]
-    rows_of_cells = zip(*[columns[at] for at in shown], strict=True)
+    shown = whole.iloc[:_TABLE_ROWS, :_TABLE_COLUMNS]
+    values = shown.to_numpy(object, na_value="")
     return {
-        "columns": [str(whole.columns[at]) for at in shown],
-        "rows": list(map(list, rows_of_cells)),
+        "columns": list(map(str, shown.columns)),
+        "rows": [list(map(_cell, row)) for row in values],
         "shape": whole.shape,
-        "left_out": len(columns) - len(shown),
     }
 
 
