@@ -377,28 +377,6 @@ def test_one_request_is_sent_at_a_time(
     assert page.send() == {"number": 2}
 
 
-def test_a_wait_is_shown_and_can_be_aborted(
-    service: FaultyService, browsed: Callable[..., Page]
-) -> None:
-    """The aborted request is never sent, and the next one works as usual."""
-    service.limit, service.window_s = 1, 60.0
-    dm.connect(service.base_url, service.api_key, reset_unit="seconds_left")
-    page = browsed()
-    before = page.ask("waiting")
-    page.send()
-    waiting = page.start("send", request=written())
-    while (seconds := page.ask("waiting")["seconds"]) is None:
-        assert not waiting.done()
-    page.ask("abort")
-    aborted = waiting.result(60)
-
-    assert before == {"seconds": None}
-    assert 0 < seconds <= 60
-    assert aborted["problem"].endswith("Nothing was sent.")
-    assert service.requests == {f"GET {ME}": 1}
-    assert page.ask("waiting") == {"seconds": None}
-
-
 @pytest.mark.parametrize("method", ["GET", "POST"])
 def test_a_slow_request_is_aborted(
     service: FaultyService, browsed: Callable[..., Page], method: str
@@ -544,31 +522,19 @@ def test_a_request_in_a_replay_gets_its_response_from_the_cassette(
 def test_the_form_shows_what_is_left_of_an_operation(
     service: FaultyService, browsed: Callable[..., Page]
 ) -> None:
-    """Of the operation of its address, whichever id that has."""
-    dm.connect(service.base_url, service.api_key)
-    page = browsed()
-    before = page.ask("left", method="GET", path="/v1/lists?page=1")
-    for number in (1, 2):
-        page.send(address=f"/v1/lists/lst_stand_in_{number}?fields=id")
-    after = page.ask("left", method="GET", path=f"{service.base_url}/v1/lists/lst_stand_in_3?a=1")
-
-    assert (before, after) == ({"left": ""}, {"left": "58 of 60 left"})
-
-
-def test_the_form_shows_nothing_left_of_a_window_that_has_renewed(
-    service: FaultyService, browsed: Callable[..., Page]
-) -> None:
-    """The last response is from an earlier window, so what it left is no longer true."""
+    """All ids of an operation share its allowance. After the window renewed, it is not known."""
     dm.connect(service.base_url, service.api_key, reset_unit="seconds_left")
     page = browsed()
-    page.send(address="/v1/lists")
-    before = page.ask("left", method="GET", path="/v1/lists")
+    left = [page.ask("left", method="GET", path="/v1/lists?page=1")]
+    for number in (1, 2):
+        page.send(address=f"/v1/lists/lst_stand_in_{number}?fields=id")
+    other = f"{service.base_url}/v1/lists/lst_stand_in_3?a=1"
+    left.append(page.ask("left", method="GET", path=other))
     with service.fault(headers={"X-RateLimit-Reset": "0"}):
-        page.send(address="/v1/lists")
-    after = page.ask("left", method="GET", path="/v1/lists")
+        page.send(address="/v1/lists/lst_stand_in_1")
+    left.append(page.ask("left", method="GET", path=other))
 
-    assert before["left"] == "59 of 60 left"
-    assert after["left"] == ""
+    assert [each["left"] for each in left] == ["", "58 of 60 left", ""]
 
 
 def test_only_a_sessions_page_sends_and_only_when_asked(
@@ -757,7 +723,6 @@ def test_the_usual_options_of_curl_are_read(
     ("options", "left_out"),
     [
         ("; curl {base}/v1/b -d k-1234", "the text after the command"),
-        ("| sort -d k-1234", "the text after the command"),
         ("--next {base}/v1/b -d k-1234", "--next"),
         ("--oauth2-bearer=k-1234", "--oauth2-bearer"),
         ("--capath /etc/k-1234 -H 'Authorization k-1234'", "--capath, a header without a value"),
@@ -782,19 +747,15 @@ def test_a_part_of_a_curl_command_that_is_left_out_is_named(
     assert "k-1234" not in repr(page.messages[-1])
 
 
-@pytest.mark.parametrize(
-    "option",
-    ["netrc-file ~/.netrc", "output-dir /tmp/a", "stderr /tmp/b", "etag-save /c", "preproxy a/b"],
-)
 def test_the_value_of_an_option_is_not_taken_for_the_address(
-    browsed: Callable[..., Page], connected: Session, service: FaultyService, option: str
+    browsed: Callable[..., Page], connected: Session, service: FaultyService
 ) -> None:
     """The form names the option, and not its value."""
     page = browsed(connected)
-    filled = page.ask("curl", f"curl --{option} {service.base_url}/v1/a".encode())
+    filled = page.ask("curl", f"curl --netrc-file ~/.netrc {service.base_url}/v1/a".encode())
 
     assert filled["uri"] == f"{service.base_url}/v1/a"
-    assert filled["notes"] == f"These options were left out: --{option.split()[0]}."
+    assert filled["notes"] == "These options were left out: --netrc-file."
 
 
 def test_a_pasted_body_that_the_form_cannot_show_is_left_out_and_the_form_says_so(

@@ -152,7 +152,7 @@ def test_no_key_is_stored_without_a_working_keyring(
     keyring(*(backends or ()))
     if backends is None:
         monkeypatch.setitem(sys.modules, "keyring", None)
-    with pytest.raises(CredentialError, match="No keyring works .* Nothing was written"):
+    with pytest.raises(CredentialError, match=r"No keyring works .* Nothing was written"):
         remember_api_key(ApiKey(KEY), entry=ADDRESS)
     forget_api_key(ApiKey(KEY), entry=ADDRESS)
 

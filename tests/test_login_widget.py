@@ -228,6 +228,7 @@ def test_signing_in_records_what_was_replayed_without_a_key(
 
     assert before == {}
     assert account["detail"] == f"{service.base_url} · recording to tour"
+    assert account["note"] == "The cells below replayed what was recorded: run them again."
     assert recorded == ["/v1/users/me", "/v1/lists"]
     assert service.api_key not in tour.read_text()
 

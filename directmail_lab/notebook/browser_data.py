@@ -99,7 +99,8 @@ def handle_request(recording: Recording, request: Any) -> Reply:
         "whole": False}``; ``{"action": "copy", "number": 1, "format": "curl"}``, with
         ``"has_key": False`` for code without the key; ``{"action": "body", "number": 1, "message":
         "response"}``; ``{"action": "table", "number": 1}``, see `table`; ``{"action": "search",
-        "words": ["basel"], "first": 1, "limit": 1000}``, which searches bodies; ``{"action": "editor"}``, which returns the script of the editor.
+        "words": ["basel"], "first": 1, "limit": 1000}``, which searches bodies; ``{"action":
+        "editor"}``, which returns the script of the editor.
 
     Returns
     -------

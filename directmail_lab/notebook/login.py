@@ -295,6 +295,7 @@ def sign_in(request: SignInRequest) -> tuple[Session, dict[str, Any]]:
     if waiting is not None:
         try:
             waiting.enter_again()
+            notes.append("The cells below replayed what was recorded: run them again.")
         except errors.CassetteError as error:
             notes.append(f"Nothing is recorded. {error}")
     if request.key is not None and request.remember:

@@ -42,6 +42,7 @@ PASTE = """(input, text) => { const clipboardData = new DataTransfer();
   const event = new ClipboardEvent('paste', { clipboardData, bubbles: true, cancelable: true });
   input.dispatchEvent(event) }"""
 
+
 def explore(
     page: Page,
     server: Server,

@@ -8,9 +8,6 @@ from typing import TYPE_CHECKING
 import pytest
 from playwright.sync_api import expect
 
-from directmail_lab import Session
-from directmail_lab.cassettes import read_cassette
-
 from .form import Form
 from .jupyter import (
     App,
@@ -197,27 +194,6 @@ def test_without_the_widgets_extension_the_outputs_say_what_to_install(
 
     expect(outputs.nth(2).locator("td", has_text="/v1/users/me")).to_be_visible()
     expect(outputs.nth(3).locator("img")).to_have_count(0)
-
-
-def test_a_reader_who_signs_in_records_from_then_on(
-    page: Page, server: Server, service: FaultyService
-) -> None:
-    """Without a key, the notebook shows the cassette. With one, it shows the service of today."""
-    path = server.notebooks / "cassettes" / "days.yaml"
-    with Session(service.base_url, service.api_key) as session, session.record(path):
-        session.me()
-    cells = ('dm.record("days")', 'dm.me()["name"].item()')
-    form = opened(page, server, login_cell(service), *cells, "")
-    name = page.locator(".jp-Notebook .jp-Cell").nth(2).locator(".jp-OutputArea-output")
-    expect(name).to_have_text("'Stand-in User'")
-    with service.fault(body='{"name": "Of Today"}'):
-        form.sign_in(service.api_key)
-        expect(form.account).to_contain_text("recording to days")
-        run_cells(page, 2)
-
-        expect(name).to_have_text("'Of Today'")
-    recorded = [each.response.body for each in read_cassette(path).interactions]
-    assert recorded == [b'{"name": "Of Today"}']
 
 
 def test_two_forms_show_the_same_state(page: Page, server: Server, service: FaultyService) -> None:
