@@ -314,7 +314,7 @@ def _backend() -> Any:
         import keyring
 
         chosen = keyring.get_keyring()
-        # Each backend of the chain, not the chain: after a failure, it goes on to a plain text file.
+        # Not the chain of backends: after a failure, it goes on to a plain text file.
         for backend in getattr(chosen, "backends", [chosen]):
             if float(backend.priority) > 0 and "plaintext" not in type(backend).__name__.lower():
                 return backend

@@ -221,7 +221,7 @@ def on_current_change(callback: Callable[[], object]) -> Callable[[], object]:
 
 
 def session() -> Session:
-    """Return the current session, or open one from the environment or a remembered key.
+    """Return the current session, or open one with a key that is found.
 
     Raises
     ------
