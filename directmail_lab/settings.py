@@ -9,7 +9,7 @@ import re
 import tomllib
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 from urllib.parse import urlsplit
 
 from .errors import AddressError, DirectMailLabError, NotConnectedError
@@ -272,8 +272,8 @@ def keyring_entries(address: str | None = None) -> set[str]:
 
 def remembered_address() -> str | None:
     """Return the address, or the name of a region, that `remember_address` kept last, if any."""
-    with suppress(AttributeError, OSError, ValueError):  # without a home, there is no file
-        text: str = _remembered_file().read_text(encoding="utf-8").strip()
+    with suppress(OSError, ValueError, DirectMailLabError):
+        text = _remembered_file().read_text(encoding="utf-8").strip()
         if "://" in text or text in configured_regions():
             return text
     return None
@@ -286,8 +286,8 @@ def remember_address(given: str) -> None:
     """
     if origin_of(choose_address(given)) in stand_ins():
         return
-    file = _remembered_file()
-    with suppress(AttributeError, OSError):
+    with suppress(OSError):
+        file = _remembered_file()
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(given, encoding="utf-8")
 
@@ -299,6 +299,8 @@ def forget_address(address: str) -> None:
         _remembered_file().unlink(missing_ok=True)
 
 
-def _remembered_file() -> Any:
+def _remembered_file() -> Path:
     regions = regions_file()
-    return regions and regions.with_name("remembered.txt")
+    if regions is None:
+        raise FileNotFoundError("There is no folder for settings.")
+    return regions.with_name("remembered.txt")

@@ -93,7 +93,8 @@ def connect(
     ----------
     base_url
         The base address, or the name of a configured region. By default
-        ``DIRECTMAIL_BASE_URL``, or else the region, if just one is configured.
+        ``DIRECTMAIL_BASE_URL``, or else the region, if just one is configured,
+        or else the address that `login` remembers.
     api_key
         The API key. By default ``DIRECTMAIL_API_KEY``, or else the key that
         ``login(remember=True)`` put in the keyring.
