@@ -407,24 +407,27 @@ def test_on_day_two_the_cells_below_the_form_need_no_click(
 
 def test_two_accounts_at_one_address_have_two_keys(
     show: Callable[..., Page],
-    service: StandIn,
+    elsewhere: StandIn,
     keyring: dict[tuple[str, str], str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Each has a name in the regions. The form and `connect` find the key by the name."""
-    regions = f"ours={service.base_url},theirs={service.base_url}"
+    """Each has a name in the regions. The form and `connect` find the key by the name.
+
+    Without a name, it is that of the account that is remembered.
+    """
+    regions = f"ours={elsewhere.base_url},theirs={elsewhere.base_url}"
     monkeypatch.setenv("DIRECTMAIL_REGIONS", regions)
     page = show()
     first = page.send("hello")["choices"]
     page.sign_in(address="theirs", remember="yes")
-    session = dm.connect("theirs")
+    sessions = [dm.connect("theirs"), dm.connect()]
     with pytest.raises(CredentialError, match="No API key was found"):
         dm.connect("ours")
     after = page.send("hello")["choices"]
     dm.logout()
 
     assert first["address"] == "ours"
-    assert session.base_url == service.base_url
+    assert [session.base_url for session in sessions] == [elsewhere.base_url] * 2
     assert after["key_sources"] == {"ours": "", "theirs": "the keyring"}
     assert keyring == {}
 
