@@ -22,6 +22,7 @@ from directmail_lab.credentials import ApiKey
 from directmail_lab.errors import CredentialError, NotConnectedError
 from directmail_lab.notebook.login import LoginWidget, SignInRequest, explain, login
 from directmail_lab.sessions import current
+from directmail_lab.sessions.current import make_current, replaying_session
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -168,7 +169,7 @@ def test_the_form_says_when_its_session_is_no_longer_the_current_one(page: Page)
     page.sign_in()
     dm.replay("first-look")
     replaying = page.received[-1]
-    dm.connect(cassette="first-look")
+    make_current(replaying_session("first-look"))
 
     assert after_logout["notice"] == "Signed out: no session is open."
     assert replaying["account"] is not None
@@ -242,7 +243,7 @@ def test_the_recording_of_another_user_is_named_as_soon_as_it_begins(
     is_waiting: bool,
 ) -> None:
     """The form has asked who signs in, so no cell needs to ask again."""
-    service.record = {"id": "usr_other"}
+    service.user = {"id": "usr_other"}
     if is_waiting:
         dm.record("tour")
     page.sign_in()

@@ -63,7 +63,7 @@ def login(
     reset_unit: ResetUnit | None = None,
     allow_writes: bool = False,
     retry: bool = True,
-    paths: Collection[str] = (),
+    templates: Collection[str] = (),
 ) -> LoginWidget | Session:
     """Show the sign-in form. Signing in opens the current session.
 
@@ -82,7 +82,7 @@ def login(
     remember
         Keep the key in the operating system's keyring, and the address in a
         file, after the service has accepted them. `logout` removes both.
-    timeout_s, pace, max_wait_s, reset_unit, allow_writes, retry, paths
+    timeout_s, pace, max_wait_s, reset_unit, allow_writes, retry, templates
         See `connect`.
 
     Returns
@@ -97,7 +97,7 @@ def login(
         reset_unit=reset_unit,
         allow_writes=allow_writes,
         retry=retry,
-        paths=paths,
+        templates=templates,
     )
     request = SignInRequest(address=base_url, remember=remember, options=options)
     if can_show_widgets():

@@ -151,7 +151,9 @@ class MonitorWidget(Widget):
         waits_s = []
         with self._lock:
             if followed is not None:
-                waits_s = [until - time.time() for until in followed._waiting_until.values()]
+                waits_s = [
+                    until - time.time() for until in followed.allowances.waiting_until.values()
+                ]
                 if followed.recording is not self._history.recording:
                     self._history = History(followed.recording)
                     if not len(self._pictured):

@@ -240,7 +240,7 @@ class Follower:
 
     def _state(self) -> tuple[object, ...]:
         session = self.session
-        waits = bool(session._waiting_until)
+        waits = bool(session.allowances.waiting_until)
         return session.mode, session.cassette, session.recording, len(session.recording), waits
 
     def _run(self) -> None:

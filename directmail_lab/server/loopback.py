@@ -331,7 +331,7 @@ class CassetteServer(LoopbackServer):
         bases = [cassette.base_url or "" for cassette in self.cassettes]
         recorded: list[str] = []
         for cassette in self.cassettes:
-            recorded += [uri for (_, uri), *_ in cassette.recording().addresses()]
+            recorded += [each.request.uri for each in cassette.recording()]
         return Rewriting(self.base_url, bases, recorded)
 
     def _played(self, request: Request) -> Response:
@@ -408,10 +408,10 @@ class ClientServer(LoopbackServer):
 
     @cached_property
     def _rewriting(self) -> Rewriting:
-        cassette = self._session._open_cassette
+        cassette = self._session.open_cassette
         recorded: list[str] = []
         if cassette is not None and not cassette.records:
-            recorded = [uri for (_, uri), *_ in cassette.recording().addresses()]
+            recorded = [each.request.uri for each in cassette.recording()]
         return Rewriting(self.base_url, [self._session.base_url], recorded)
 
 
