@@ -6,6 +6,8 @@ import { layOutJson } from "./json";
 import type { Body } from "./protocol";
 
 const NOT_TEXT = "This body is not text. Save it to open it elsewhere.";
+/* What another program shows better. The page never does: it could fetch from a network. */
+const FILES: Record<string, string> = { "application/pdf": "a PDF file", "text/html": "a web page" };
 const NOTHING_SHOWN: Record<string, string> = { none: "No body.", absent: "This body was not kept.", binary: NOT_TEXT };
 
 export interface BodyOptions {
@@ -62,7 +64,10 @@ export function createBody({ label, loadEditor, onWhole, onSave, onCopy }: BodyO
     box.hidden = !isText;
     finding.hidden = !isText;
     saving.hidden = kind === "none" || kind === "absent";
-    if (kind in NOTHING_SHOWN) said.append(soft(NOTHING_SHOWN[kind]));
+    if (mediaType in FILES && size) {
+      const opening = makeButton("Save as a file", onSave);
+      said.append(soft(`This is ${FILES[mediaType]}. To see it, save it and open the file.`), opening);
+    } else if (kind in NOTHING_SHOWN) said.append(soft(NOTHING_SHOWN[kind]));
     if (kind === "image") picture.append(makePicture(bytes!, mediaType));
     if (truncated) {
       const whole = makeButton("Show all", onWhole, { ariaLabel: `Show all of the ${label.toLowerCase()}` });
