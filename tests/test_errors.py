@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import socket
 import sys
@@ -302,3 +303,34 @@ def test_https_to_a_plain_http_port_is_reported() -> None:
             pytest.raises(httpx.ConnectError, match="does not respond with https"),
         ):
             session.me()
+
+
+async def stream(session: Session, *request: str, **options: Any) -> None:
+    async with session.async_client.stream(*request, **options):
+        pass
+
+
+@pytest.mark.parametrize(
+    "send",
+    [
+        lambda _, path, body: dm.post(path, json=body),
+        lambda _, path, body: dm.request("PUT", path, json=body),
+        lambda _, path, body: list(dm.pages("/v1/nowhere", params=body)),
+        lambda session, path, body: session.delete(path, headers=body),
+        lambda session, path, body: session.client.patch(path, json=body),
+        lambda session, path, body: session.client.request("POST", path, json=body),
+        lambda session, path, body: session.client.stream("POST", path, json=body).__enter__(),
+        lambda session, path, body: asyncio.run(session.async_client.post(path, json=body)),
+        lambda session, path, body: asyncio.run(stream(session, "POST", path, json=body)),
+    ],
+)
+def test_no_frame_of_ours_or_of_httpx_shows_what_was_sent(
+    connected: Session, send: Callable[..., object]
+) -> None:
+    """A tool that prints locals shows those of the user's own frames alone."""
+    with pytest.raises(dm.DirectMailLabError) as caught:
+        send(connected, f"/v1/{KEY}", {"Key": KEY})
+    frames = traceback.TracebackException.from_exception(caught.value, capture_locals=True).stack
+    shown = {each.filename for each in frames if KEY in str(each.locals)}
+
+    assert shown == {__file__}

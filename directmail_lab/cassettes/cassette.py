@@ -203,7 +203,6 @@ class Cassette:
             self._recording = name if isinstance(name, FileRecording) else read_cassette(self.path)
         if self._recorder is None or self.updates:
             self._redactor = self._redactor.extended(self._recording.redact)
-            self._redactor.join(self._recording.redactor)
             # An update plays nothing.
             played = FileRecording(self.name) if self.updates else self._recording
             index = Index(
@@ -305,7 +304,7 @@ class Cassette:
 
     @property
     def redactor(self) -> Redactor:
-        """The redactor, which also knows the secrets in the file."""
+        """The redactor, with the file's rules."""
         return self._redactor
 
     def interaction_of(self, played: Played) -> Interaction:

@@ -28,7 +28,7 @@ from ..exchange.values import (
     normalize_headers,
 )
 from ..readings.reading import Reading
-from ..redaction import Redactor, redact_foreign
+from ..redaction import Redactor, with_schemes
 from ..settings import VERSION
 from . import layout
 from .journal import Journal, journal_of, parse_journal
@@ -65,8 +65,6 @@ class FileRecording(Recording):
         The number of bytes of the file.
     fallbacks
         The indexes of interactions that are played only if there is no other: see `Interaction`.
-    redactor
-        Knows the credentials in another program's file.
     version
         The file's version (`library.version_of`) before it was read; None if there is no file.
     """
@@ -79,7 +77,6 @@ class FileRecording(Recording):
     layout: _ForeignLayout | Literal["lines", "empty"] = "empty"
     metadata: dict[str, Any] = field(default_factory=dict, repr=False)
     size: int = field(default=0, repr=False)
-    redactor: Redactor = field(default_factory=Redactor, repr=False)
     version: Version | None = field(default=None, repr=False)
 
     @property
@@ -326,10 +323,9 @@ def foreign_recording(
 ) -> FileRecording:
     """Return the recording of another program's interactions."""
     redactor = Redactor()
-    redactor.learn_all(interactions)  # first, since the service may have echoed them elsewhere
     redacted = [
-        replace(redactor.interaction(each), request=redact_foreign(each.request, redactor))
-        for each in interactions
+        replace(written, request=with_schemes(written.request, sent.request))
+        for sent, written in zip(interactions, redactor.interactions(interactions), strict=True)
     ]
     about, base_url = _about(metadata, redacted, path)
     return FileRecording(
@@ -339,7 +335,6 @@ def foreign_recording(
         path=path,
         layout=kind,
         metadata={name: redactor.text(v) if isinstance(v, str) else v for name, v in about.items()},
-        redactor=redactor,
     )
 
 

@@ -352,8 +352,10 @@ def _real_path(path: Path) -> Path:
 
 
 @contextmanager
-def locked(path: Path) -> Iterator[Path]:
+def locked(path: Path, *, patience_s: float = 0.3) -> Iterator[Path]:
     """Lock a cassette while it is recorded. Yield its file, which a link at ``path`` leads to.
+
+    A reader may have the lock for a moment, to know whether the cassette is being recorded.
 
     Raises
     ------
@@ -374,8 +376,8 @@ def locked(path: Path) -> Iterator[Path]:
         )
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(str(file), timeout=0, thread_local=False)
-        lock.acquire()
+        lock = FileLock(str(file), timeout=patience_s, thread_local=False)
+        lock.acquire(poll_interval=0.02)
     except Timeout:
         raise CassetteInUseError(
             f"Cassette {path.stem!r} is being recorded by another session or program.",
@@ -402,7 +404,7 @@ def is_locked(path: Path) -> bool:
     if not Path(f"{path.resolve()}.lock").exists():
         return False
     try:
-        with locked(path):  # a killed process has left the file
+        with locked(path, patience_s=0):  # a killed process has left the file
             return False
     except CassetteError as error:
         return isinstance(error, CassetteInUseError)

@@ -131,7 +131,6 @@ class Recorder:
         """Begin to count from the cassette's file as it is."""
         self.recording = recording
         self.redactor = redactor.extended(recording.redact)
-        self.redactor.join(recording.redactor)
         self._base_url = str(self._metadata.get("base_url") or recording.base_url or "")
         self.index = Index(
             recording, self._matching, base_url=self._base_url, redactor=self.redactor
@@ -363,8 +362,9 @@ class Recorder:
     def _follow_change(self) -> None:
         """Add the whole recording to a file that another program has changed."""
         own = self._new()
+        known = set(own)
         recording = self._read()
-        others = [each for each in recording.interactions if each not in set(own)]
+        others = [each for each in recording.interactions if each not in known]
         self._begin(replace(recording, interactions=others), self.redactor)
         for each in own if self._updates else ():
             self._dropped.update(self._replaced_by(each))
@@ -447,7 +447,6 @@ def fold_left_journal(path: Path, redactor: Redactor, notice: Callable[[str], ob
             recording = read_file(path)
         joined = join(recording, journal)
         redactor = redactor.extended(recording.redact)
-        redactor.join(recording.redactor)
         write_cassette(
             path, joined.metadata, joined.interactions, redactor, version=recording.version
         )

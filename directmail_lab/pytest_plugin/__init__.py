@@ -286,7 +286,7 @@ def _replaying(path: Path, _: str, settings: Settings, node: Node) -> Session:
         session = Session(NO_ADDRESS)
         recording = FileRecording(path.stem, path=path)
     _bind(session, settings, node)
-    session.open_replay(recording, repeat=settings.repeat)
+    session.replay(recording, repeat=settings.repeat)
     return session
 
 

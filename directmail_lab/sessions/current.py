@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 import weakref
 from collections import deque
-from collections.abc import Callable, Collection, Mapping
-from contextlib import suppress
-from functools import update_wrapper, wraps
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from functools import update_wrapper
 from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
@@ -68,23 +68,18 @@ class _Current:
 _current = _Current()
 
 
-def _changes_mode(call: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Let the current session send no write once this call has failed: see `ModeTransport`."""
-
-    @wraps(call)
-    def changing(*args: _P.args, **options: _P.kwargs) -> _R:
-        try:
-            return call(*args, **options)
-        except BaseException:
-            if _current.session is not None:
-                _current.session.transport.refuse_writes()
-            raise
-
-    return changing
+@contextmanager
+def _changing() -> Iterator[None]:
+    """Send no write in the current session if a call that changes it fails: see `ModeTransport`."""
+    try:
+        yield
+    except BaseException:
+        if _current.session is not None:
+            _current.session.transport.refuse_writes()
+        raise
 
 
 @hide_frames
-@_changes_mode
 def connect(
     base_url: str | None = None,
     api_key: str | ApiKey | None = None,
@@ -148,18 +143,19 @@ def connect(
     ...     session.mode
     'live'
     """
-    address = choose_address(base_url)
-    opened = Session(
-        address,
-        find_api_key(as_api_key(api_key), entry=keyring_entry(base_url)),
-        timeout_s=timeout_s,
-        pace=pace,
-        max_wait_s=max_wait_s,
-        reset_unit=reset_unit,
-        allow_writes=allow_writes,
-        retry=retry,
-        templates=templates,
-    )
+    with _changing():
+        address = choose_address(base_url)
+        opened = Session(
+            address,
+            find_api_key(as_api_key(api_key), entry=keyring_entry(base_url)),
+            timeout_s=timeout_s,
+            pace=pace,
+            max_wait_s=max_wait_s,
+            reset_unit=reset_unit,
+            allow_writes=allow_writes,
+            retry=retry,
+            templates=templates,
+        )
     _join_history(opened)
     make_current(opened)
     return opened
@@ -277,13 +273,13 @@ request = _of_current(Session.request)
 
 
 @_like(Session.live)
-@_changes_mode
+@_changing()
 def live() -> ModeChange[Session]:
     return ModeChange(lambda: session().live().entered)
 
 
 @_like(Session.replay)
-@_changes_mode
+@_changing()
 def replay(cassette: str | Path, **options: Any) -> ModeChange[Session]:
     def enter() -> Entered[Session]:
         opened = _current.session
@@ -298,7 +294,7 @@ def replay(cassette: str | Path, **options: Any) -> ModeChange[Session]:
 
 
 @_like(Session.record)
-@_changes_mode
+@_changing()
 def record(
     cassette: str | Path,
     *,
