@@ -98,6 +98,8 @@ def send(request: pytest.FixtureRequest) -> Send:
 class Echo(ClientService):
     """Repeats what it gets, sets a cookie, and has a person's data."""
 
+    label = "ours"
+
     def response_to(self, request: Request) -> Response:
         if request.uri.partition("?")[0] != "/v1/echo":
             return super().response_to(request)
@@ -272,8 +274,10 @@ def test_a_suites_own_settings_stay(service: Echo, tmp_path: Path) -> None:
         filter_headers=["X-Trace"],
         ignore_hosts=["localhost"],
         decode_compressed_response=False,
+        custom_patches=((Echo, "label", "theirs"),),
     )
     with vcr.VCR(**settings).use_cassette(str(path)):
+        assert service.label == "theirs"
         by_requests("GET", f"{service.base_url}/v1/users/me?q=1", **BEARER)
         by_requests("GET", f"{service.base_url}/v1/nothing?q=1")
     (recorded,) = read_cassette(path).interactions
