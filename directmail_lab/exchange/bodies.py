@@ -9,6 +9,7 @@ import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from datetime import date
 from decimal import Decimal
 from functools import cache
 from textwrap import shorten
@@ -17,7 +18,7 @@ from urllib.parse import parse_qsl
 
 from ..display import escape_controls, plural
 from ..errors import DirectMailLabError
-from .values import Headers, header
+from .values import Headers, header, media_type_of
 
 MAX_DEPTH = 50
 """How many levels `leaves` descends. A deeper object or array is a leaf."""
@@ -35,6 +36,9 @@ _MOST_DIGITS = 4300
 # zlib copies the data after each gzip member. In pieces of this size, that takes linear time.
 _PIECE_BYTES = 4096
 _MAGIC = {"gzip": b"\x1f\x8b\x08", "zstd": b"\x28\xb5\x2f\xfd"}
+
+# The usual names of the member with the records of a page, beside facets, errors or links.
+_LISTS = ("content", "data", "entries", "items", "records", "resources", "results", "rows", "value")
 
 _FIELD_NAME = re.compile(rb';\s*name="([^"\r\n]*)"', re.IGNORECASE)
 _FILE_NAME = re.compile(rb';\s*filename="([^"\r\n]*)"', re.IGNORECASE)
@@ -85,6 +89,31 @@ def _decoder(parse_float: Callable[[str], float]) -> json.JSONDecoder:
     return json.JSONDecoder(parse_float=parse_float, parse_constant=int)
 
 
+def plain_json(value: Any) -> Any:
+    """Return a value to send as JSON, with null for NaN and NA, and numpy's and dates' as JSON's.
+
+    pandas and numpy are not imported: a replaying test needs neither.
+    """
+    if isinstance(value, dict):
+        return {name: plain_json(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain_json(each) for each in value]
+    if is_missing(value):
+        return None
+    if type(value).__module__ == "numpy":
+        # In nanoseconds, tolist() would return integers.
+        is_time = value.dtype.kind == "M"
+        return plain_json((value.astype("datetime64[us]") if is_time else value).tolist())
+    return value.isoformat() if isinstance(value, date) else value
+
+
+def is_missing(value: Any) -> bool:
+    """Return whether a value is NaN, pandas' NA or NaT."""
+    if isinstance(value, float) or type(value).__name__ == "NaTType":
+        return bool(value != value)
+    return type(value).__name__ == "NAType"
+
+
 def leaves(
     value: object, path: Path = (), *, into_arrays: bool = False
 ) -> Iterator[tuple[Path, object]]:
@@ -106,30 +135,31 @@ def leaves(
 
 
 def unwrap(
-    body: Any, record_path: str | None = "auto", *, is_page: bool = False
+    body: Any, rows_at: str | None = "auto", *, is_page: bool = False
 ) -> tuple[Any, dict[str, Any] | None]:
     """Return a body's records, and the other members of its envelope (None if it has none).
 
     Parameters
     ----------
-    record_path
+    rows_at
         ``"auto"`` treats an object as an envelope if its ``data`` is an array, or an object and it
         has no ``id`` of its own. None never unwraps. Any other text is the name of a member, or a
         dotted path to one.
     is_page
         Whether the body is a page of a list. ``"auto"`` then also looks into an object ``data``,
-        and the only array of objects has the records, or the first array if all are empty.
+        or an only other object. The records are an array of objects with a usual name, or the
+        only one, or the first array if all are empty.
 
     Raises
     ------
     DirectMailLabError
-        ``record_path`` is not in the body.
+        ``rows_at`` is not in the body.
     """
-    if record_path == "auto":
-        record_path = _path_of_records(body, is_page=is_page)
-    if record_path is None:
+    if rows_at == "auto":
+        rows_at = _path_of_records(body, is_page=is_page)
+    if rows_at is None:
         return body, None
-    return _pick(body, "", str(record_path))
+    return _pick(body, "", str(rows_at))
 
 
 def _pick(value: Any, done: str, left: str) -> tuple[Any, dict[str, Any]]:
@@ -142,8 +172,8 @@ def _pick(value: Any, done: str, left: str) -> tuple[Any, dict[str, Any]]:
     if not fitting:
         reached = f"Its {done[:-1]!r}" if done else "It"
         raise DirectMailLabError(
-            f"record_path {done + left!r} is not in this body. {reached} {_members_of(value)}.",
-            "Name another path, or use record_path=None for the whole body.",
+            f"rows_at {done + left!r} is not in this body. {reached} {_members_of(value)}.",
+            "Name another path, or use rows_at=None for the whole body.",
         )
     name = max(fitting, key=len)  # a member's name may have dots itself
     found = others.pop(name)
@@ -173,16 +203,40 @@ def _path_of_records(body: object, *, is_page: bool) -> str | None:
         return f"data.{inner}" if inner else "data"
     if not is_page:
         return None
-    arrays = {name: value for name, value in body.items() if isinstance(value, list)}
-    of_objects: list[str] = []
-    for name, array in arrays.items():
-        if array and all(isinstance(each, dict) for each in array):
-            of_objects.append(name)
-    if len(of_objects) == 1:
-        return of_objects[0]
-    if any(arrays.values()):
-        return None
-    return next(iter(arrays), None)
+    name = _list_of(body)
+    if name or any(value and isinstance(value, list) for value in body.values()):
+        return name
+    inside = {outer: _list_of(value) for outer, value in body.items() if isinstance(value, dict)}
+    found = [f"{outer}.{inner}" for outer, inner in inside.items() if inner]
+    return found[0] if len(found) == 1 else None
+
+
+def _list_of(body: dict[str, Any]) -> str | None:
+    """Return the member with the records of a page: by its name, or since no other has objects."""
+    lists = {name: value for name, value in body.items() if isinstance(value, list)}
+    arrays = [name for name in lists if all(isinstance(each, dict) for each in lists[name])]
+    for name in arrays:
+        if name.lower() in _LISTS:
+            return name
+    filled = [name for name in arrays if lists[name]]
+    if len(filled) == 1:
+        return filled[0]
+    return None if any(lists.values()) else next(iter(arrays), None)
+
+
+# What a table in text may be sent as, if the name of its file says so.
+_ANY_FILE = ("", "application/octet-stream", "application/vnd.ms-excel", "text/plain")
+_TABLE_FILE = re.compile(r"\.(?:csv|tsv)\b", re.IGNORECASE)
+
+
+def separators_of(headers: Headers, path: str) -> str:
+    """Return the characters that may separate the columns of a table in text, or an empty text."""
+    media_type = media_type_of(headers)
+    name = f"{header(headers, 'Content-Disposition')} {path}"
+    if media_type == "text/tab-separated-values":
+        return "\t"
+    is_table = media_type in _ANY_FILE and _TABLE_FILE.search(name)
+    return ",;\t|" if is_table or media_type in ("application/csv", "text/csv") else ""
 
 
 class Part(NamedTuple):

@@ -72,12 +72,14 @@ class Next:
     """How to request the next page: at an address, or with this value of one parameter.
 
     ``counts`` says whether the value is a number that was counted, and not one from the page.
+    ``member`` is the path in the body of a value from there.
     """
 
     address: str = ""
     parameter: str = ""
     value: object = None
     counts: bool = False
+    member: str = ""
 
 
 LAST = Next()
@@ -120,6 +122,20 @@ class Page:
     records: list[Any] | None = None
     links: list[object] = field(default_factory=list)
     fields: dict[str, tuple[str, Any]] = field(default_factory=dict)
+
+    @property
+    def content(self) -> object:
+        """Its records, or else all values below its members, which may be records by their ids."""
+        if self.records is not None:
+            return self.records
+        content = []
+        for path, value in leaves(self.body):
+            inside = list(path)
+            while inside and _plain(str(inside[0])) in _AROUND:
+                inside.pop(0)
+            if value and (len(inside) > 1 or isinstance(value, list)):
+                content.append((inside, value))
+        return content
 
     def number(self, names: Iterable[str]) -> int:
         """Return the largest number that the page states under one of these names, or 0."""
@@ -205,7 +221,7 @@ def _add_field(page: Page, path: Path, value: object) -> None:
     if not path:
         return
     *around, name = [_plain(str(each)) for each in path]
-    if around[-1:] == ["next"]:  # {"next": {"href": …}}, {"next": {"after": …}}
+    if around[-1:] in (["next"], ["nextpage"]):  # {"next": {"href": …}}, {"next": {"after": …}}
         around.pop()
         name = "next" if name in _ADDRESS_MEMBERS else f"next{name}"
     if not _AROUND.issuperset(around):
@@ -238,7 +254,9 @@ def _plain(name: str) -> str:
 
 @dataclass(slots=True)
 class PageList:
-    """The pages of one list so far. ``page``, ``offset`` and ``cursor`` are as in `pages`.
+    """The pages of one list so far. ``page`` and ``offset`` are as in `pages`.
+
+    ``cursor`` is there, too; ``cursor_parameter`` is the parameter for it, if that was named.
 
     Attributes
     ----------
@@ -246,8 +264,10 @@ class PageList:
         How the last page was requested; None for the first.
     received
         How many records came; None if a page has no list of them.
+    repeated
+        How many records came with the id of one before.
     total
-        How many records the list has, as the last page says; 0 if it does not.
+        How many records the list has, as the last page that says it; 0 if none does.
     says_more
         Whether the last page says that there are more.
     """
@@ -255,10 +275,15 @@ class PageList:
     page: str | None = None
     offset: str | None = None
     cursor: str | None = None
+    cursor_parameter: str | None = None
     asked: Next | None = None
     received: int | None = 0
+    repeated: int = 0
     total: int = 0
     says_more: bool = False
+    _next_starts: set[str] = field(default_factory=set)
+    _ids: set[str] = field(default_factory=set)
+    _is_led: bool = False
     _first_number: int | None = None
     _first_count: int = 0
     _trusted: set[str] = field(default_factory=set)
@@ -267,6 +292,7 @@ class PageList:
     def next_of(self, page: Page) -> Next | None:
         """Return how to request the page after this one, `LAST`, or None if nothing says how."""
         if self.asked is None:
+            self._next_starts = _starts_of_the_next(page)
             counter = self.counter(page)
             self._first_number = counter.number if counter else None
         count = len(page.records or ())
@@ -276,8 +302,15 @@ class PageList:
             self.received = None
         else:
             self.received += count
-        self.total = page.number(_TOTALS)
+            for record in page.records:
+                known = repr(record.get("id")) if isinstance(record, dict) else "None"
+                if known in self._ids:
+                    self.repeated += 1
+                elif known != "None":
+                    self._ids.add(known)
+        self.total = page.number(_TOTALS) or self.total
         self.says_more = False
+        self._is_led = self.asked is not None and not self.asked.counts
         for statement in self._statements():
             self.asked = statement(page)
             if self.asked is not None:
@@ -286,7 +319,7 @@ class PageList:
 
     def has_seen(self, page: Page) -> bool:
         """Return whether an earlier page had the same records."""
-        return bool(page.records) and _content(page) in self._seen
+        return bool(page.content) and _content(page) in self._seen
 
     def ignores_the_number(self, page: Page) -> bool:
         """Return whether the service ignored a number, and sent records that came before.
@@ -311,16 +344,21 @@ class PageList:
 
     @property
     def is_short(self) -> bool:
-        """Whether fewer records came than the list has, from its start on."""
+        """Whether fewer records came than the list has, from its start on.
+
+        What the caller's parameter led to may have no list of records that is recognised.
+        """
+        if self.received is None:
+            return self.total > 0 and not (self.page or self.offset)
         start = self._first_number or 0
-        return self.received is not None and start <= 1 and self.received < self.total
+        return start <= 1 and self.received < self.total
 
     def _statements(self) -> tuple[Callable[[Page], Next | None], ...]:
         if self.cursor:
             return (_flag, self._named_token)
         if self.page or self.offset:
             return (_flag, self._counted)
-        return (_flag, _address, _token, self._counted)
+        return (_flag, _address, _token, self._next_start, self._counted)
 
     def _named_token(self, page: Page) -> Next:
         """Return the token that the caller named."""
@@ -328,7 +366,19 @@ class PageList:
         token = dict(leaves(page.body)).get(tuple(path))
         if not token:
             return LAST
-        return Next(parameter=_parameter_of(path[-1]), value=token)
+        parameter = self.cursor_parameter or _parameter_of(path[-1])
+        return Next(parameter=parameter, value=token, member=self.cursor or "")
+
+    def _next_start(self, page: Page) -> Next | None:
+        """Return the start that a body says if it is the next page's, and there is one."""
+        for plain in self._next_starts & page.fields.keys():
+            name, value = page.fields[plain]
+            is_over = page.records == [] or 0 < self.total <= (self.received or 0)
+            if is_over or not value:
+                return LAST
+            if str(value) != page.query.get(name):
+                return Next(parameter=name, value=value, member=name)
+        return None
 
     def _counted(self, page: Page) -> Next | None:
         """Return the next number of a page or a record, if there are more."""
@@ -336,8 +386,13 @@ class PageList:
         counter = self.counter(page)
         more = self._has_more(page, counter)
         self.says_more = bool(more)
-        if page.records == []:
+        if not page.content and (page.records is not None or counter):
             return LAST
+        if page.records is None and (self.page or self.offset):
+            count = page.size
+            more = True
+        if more is None and self._is_led:  # the last page has no address, or no token
+            more = False
         if more is None and (counter is None or counter.is_guess):
             is_full = 0 < page.size <= count or self._may_be_full(page)
             return None if is_full or uncertain_token(page) else LAST
@@ -414,6 +469,7 @@ class PageList:
                 return Counter(name, number, plain in _PAGE_NUMBERS)
         for plain, (name, value) in page.fields.items():
             is_other = plain == "number" and not page.number(_PAGE_COUNTS)
+            is_other = is_other or plain in self._next_starts
             if type(value) is int and plain in _PAGE_NUMBERS | _OFFSETS and not is_other:
                 parameter = "page" if plain in _PAGE_ALIASES else name
                 return Counter(parameter, value, plain in _PAGE_NUMBERS)
@@ -426,7 +482,23 @@ class PageList:
 
 
 def _content(page: Page) -> int:
-    return hash(repr(page.records))
+    return hash(repr(page.content))
+
+
+def _starts_of_the_next(page: Page) -> set[str]:
+    """Return the members of a first page that say where the next one starts.
+
+    Its request had no such parameter, so a start that is neither 0 nor 1, or no number, is the
+    next: ``"offset": 10`` after ten records, or ``"offset": "itr8f/rec2"``.
+    """
+    starts = set()
+    for plain, (name, value) in page.fields.items():
+        if plain not in _OFFSETS or name in page.query:
+            continue
+        is_token = plain == "offset" and isinstance(value, str) and not value.isdecimal()
+        if is_token or (type(value) is int and value > 1):
+            starts.add(plain)
+    return starts
 
 
 def _flag(page: Page) -> Next | None:
@@ -447,7 +519,7 @@ def _token(page: Page) -> Next | None:
             continue
         parameter = _parameter_of(name)
         if plain.removeprefix("next") in _TOKENS or parameter in page.query:
-            return Next(parameter=parameter, value=value)
+            return Next(parameter=parameter, value=value, member=name)
     return None
 
 
