@@ -254,6 +254,10 @@ FOLLOWED: dict[str, tuple[Style, Query]] = {
         ),
         {},
     ),
+    "a total and a link on the first page alone": (
+        by_page(lambda r, n, f: {"data": r, "next_page": f, "total": 7} if n == 1 else {"data": r}),
+        {},
+    ),
     "a full last page without a token": (
         by_token("cursor", lambda r, t: {"items": r[:3], "next_cursor": t}),
         {"limit": "1"},
@@ -376,8 +380,8 @@ WARNED: dict[str, tuple[Style, Query, str, int]] = {
     "a total that only the first page says": (
         by_page(lambda r, n, f: {"data": r, "next_page": f, "total": 9} if n == 1 else {"data": r}),
         {},
-        "6 of 9 records came",
-        6,
+        "7 of 9 records came",
+        7,
     ),
     "a total beside a list that is not recognised": (
         lambda *_: {"result": {"a": {"id": 1}, "b": {"id": 2}}, "total": 7},
