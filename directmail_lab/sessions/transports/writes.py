@@ -7,6 +7,7 @@ test has no cells: all that it sends belongs to one execution.
 from __future__ import annotations
 
 import math
+import re
 import sys
 import threading
 import weakref
@@ -30,6 +31,9 @@ from .network import NOT_SENT
 
 IF_SENT = "if_sent"
 """The key of the choice in a request's ``extensions``; `Session.request` has it as a parameter."""
+
+# A search by POST, which people run again: /v1/contacts/search, /v1/letters:query, /letters/_search.
+_SEARCH = re.compile(r"[/:_-](?:search|query|find|filter)/?$", re.IGNORECASE)
 
 UNGUARDED = nullcontext()
 """The block for a request that may be sent again."""
@@ -346,6 +350,8 @@ def _advice(request: httpx.Request, write: SentWrite, cassette: Cassette | None)
     if IF_SENT not in request.extensions:
         option = 'extensions={{"if_sent": "{}"}}'
     again = f"To send it again: {option.format('send')}."
+    if _SEARCH.search(request.url.path):
+        return f"If it only reads, as its path says: {option.format('send')}."
     if not write.status:
         return f"Find out whether it was carried out. {again}"
     if request.extensions.get(IF_SENT) == "keep":
