@@ -211,7 +211,7 @@ def test_each_change_is_listed_with_its_number_and_both_values(service: FaultySe
     """A field, an allowance and a status are compared with the last response without an error."""
     path = record_tour(service)
     record = {**RECORD, "phone": 5}
-    with FaultyService(limit=100, record=record) as later, live_session(later):
+    with FaultyService(limit=100, user=record) as later, live_session(later):
         later.fault(path="/v1/lists", status=404)
         table = drift(path, ignore="header.content-*")
 
@@ -365,7 +365,7 @@ def test_a_key_that_another_program_recorded_is_neither_sent_nor_shown() -> None
     ]
     answer = Response(200, "OK", (), json.dumps({"id": key}).encode())
     path = theirs("foreign.yaml", *(Interaction(each, answer) for each in requests))
-    table = drift_later(path, record={"id": "another"})
+    table = drift_later(path, user={"id": "another"})
 
     assert table.set_index("part")["recorded"]["body"] == "<REDACTED>"
     assert table.attrs["not_sent"] == ["GET /v1/users/me"]

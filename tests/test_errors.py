@@ -197,7 +197,7 @@ def test_the_error_for_a_broken_body_shows_nothing_of_the_body(
 ) -> None:
     """A key that a body echoes is in no frame if the body is cut off or wrongly encoded."""
     run("%xmode Verbose")
-    with FaultyService(api_key=KEY, record={"echo": KEY}) as service, service.fault(**fault):
+    with FaultyService(api_key=KEY, user={"echo": KEY}) as service, service.fault(**fault):
         dm.connect(service.base_url, ApiKey(KEY), pace="off")
         lines = run("dm.me()")
 
@@ -250,7 +250,7 @@ def test_the_traceback_of_a_bug_shows_the_line_but_not_the_key(
 ) -> None:
     """IPython's verbose traceback and ``pytest --showlocals`` still name the file and the line."""
     run("%xmode Verbose")
-    with FaultyService(api_key=KEY, record={"echo": KEY}) as service:
+    with FaultyService(api_key=KEY, user={"echo": KEY}) as service:
         monkeypatch.setenv("DIRECTMAIL_BASE_URL", service.base_url)
         monkeypatch.setenv("DIRECTMAIL_API_KEY", KEY)
         dm.connect(pace="off")

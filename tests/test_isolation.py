@@ -69,7 +69,7 @@ def services() -> Iterator[list[StandIn]]:
     with ExitStack() as stack:
         yield [
             stack.enter_context(
-                stand_in(api_key=f"stand-in-key-{n:010}", record={"id": n}, limit=100_000)
+                stand_in(api_key=f"stand-in-key-{n:010}", user={"id": n}, limit=100_000)
             )
             for n in WORKERS
         ]

@@ -254,7 +254,7 @@ def test_a_session_warns_of_personal_data_when_a_recording_ends(
 ) -> None:
     """The warning comes once, when the recording ends, and not for a replay."""
     with (
-        stand_in(record={"name": "Joe", "email": "joe@corp.com"}) as service,
+        stand_in(user={"name": "Joe", "email": "joe@corp.com"}) as service,
         Session(service.base_url, ApiKey(service.api_key)) as session,
     ):
         with session.record("tour"):

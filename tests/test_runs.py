@@ -1011,7 +1011,7 @@ def test_a_recording_of_another_user_is_named_once(
     """It is when the user is first known, which is at the start if a form has signed in."""
     notices = []
     for user, reads in (({"id": 1}, 1), ({"id": 2}, 2), ({"id": 2}, 1)):
-        service = FaultyService(record=user)
+        service = FaultyService(user=user)
         with service, Session(service.base_url, service.api_key) as session:
             if reads == 2:
                 session.me()
@@ -1030,7 +1030,7 @@ def test_a_record_that_names_no_user_says_nothing(
 ) -> None:
     """The contract does not say which fields a record has."""
     for each in ({"id": 1}, record, {"id": 1, "name": "new"}):
-        service = FaultyService(record=each)
+        service = FaultyService(user=each)
         with service, Session(service.base_url, service.api_key) as session:
             session.record("tour")
             session.client.get("/v1/users/me")

@@ -91,7 +91,7 @@ class StandIn(LoopbackServer):
         The unit of ``X-RateLimit-Reset``.
     exhausted_status
         The HTTP status of a response when the allowance is used up.
-    record
+    user
         The current user's record, any JSON value.
 
     Raises
@@ -112,7 +112,7 @@ class StandIn(LoopbackServer):
     window_s: float = TYPICAL_WINDOW_S
     reset_unit: ResetUnit = "seconds_left"
     exhausted_status: int = 429
-    record: object = field(default_factory=lambda: dict(STAND_IN_RECORD))
+    user: object = field(default_factory=lambda: dict(STAND_IN_RECORD))
 
     def __post_init__(self) -> None:
         ApiKey(self.api_key)
@@ -128,7 +128,7 @@ class StandIn(LoopbackServer):
     def assumptions(self) -> str:
         """Return a line: what it assumes where service.md says nothing."""
         names = [each.name for each in fields(self)]
-        options = [name for name in names if name not in ("port", "api_key", "record")]
+        options = [name for name in names if name not in ("port", "api_key", "user")]
         values = ", ".join(f"{name}={getattr(self, name)!r}" for name in options)
         made_up = f"the record, the form of errors and all operations except GET {ME_PATH}"
         return f"{values}; made up: {made_up}"
@@ -191,7 +191,7 @@ class StandIn(LoopbackServer):
     def _routed(self, method: str, path: str, headers: Headers) -> Response:
         number = self.requests[f"POST {_LETTERS_PATH}"]
         letter = {"id": f"ltr_stand_in_{number}", "state": "accepted", "service": "stand-in"}
-        values = {**_LISTS, ME_PATH: self.record, _LETTERS_PATH: letter}
+        values = {**_LISTS, ME_PATH: self.user, _LETTERS_PATH: letter}
         if path not in values:
             what = "no such list" if path.startswith("/v1/lists/") else "nothing at this path"
             return _error(404, f"There is {what}.", headers)
