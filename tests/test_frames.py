@@ -185,11 +185,11 @@ def test_a_frame_goes_to_parquet_and_back(first: object, second: object) -> None
     assert back.attrs == table.attrs
 
 
-def test_a_number_too_large_for_a_float_stays_exact() -> None:
-    """JSON has no infinity, and a service that sends 1e400 means a number."""
-    assert frame(b'[{"n": 1e400}, {"n": 2.5}]')["n"].tolist() == [10**400, 2.5]
+def test_a_number_too_large_for_a_float_is_exact_or_refused() -> None:
+    """JSON has no infinity, so what would become one is refused."""
+    assert frame([{"n": 10**400}, {"n": 2.5}])["n"].tolist() == [10**400, 2.5]
     with pytest.raises(NotJSONError, match="endless number"):
-        frame(b'{"n": 1e999999999}')
+        frame(b'{"n": 1e400}')
 
 
 # -- rows_at -------------------------------------------------------------------------------
@@ -285,10 +285,10 @@ def test_a_record_with_a_member_data_is_no_envelope() -> None:
     [
         ({"n": 1, "page": {"items": [], "next": None}}, "Its 'page' has the members items, next."),
         ({"n": 1, "page": {}}, "Its 'page' has no members."),
-        ({"n": 1, "page": [1]}, "Its 'page' is an array of 1 element, and has no members."),
-        ({"n": 1, "page": "2"}, "Its 'page' is not an object, so it has no members."),
+        ({"n": 1, "page": [1]}, "Its 'page' is an array, and has no members."),
+        ({"n": 1, "page": "2"}, "Its 'page' has no members."),
         ({"n": 1, "pages": {}}, "It has the members n, pages."),
-        ([1, 2], "It is an array of 2 elements, and has no members."),
+        ([1, 2], "It is an array, and has no members."),
     ],
 )
 def test_the_error_for_a_wrong_rows_at_says_how_far_it_matched(body: object, says: str) -> None:

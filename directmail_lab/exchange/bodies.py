@@ -10,13 +10,12 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from datetime import date
-from decimal import Decimal
 from functools import cache
 from textwrap import shorten
 from typing import Any, Literal, NamedTuple
 from urllib.parse import parse_qsl
 
-from ..display import escape_controls, plural
+from ..display import escape_controls
 from ..errors import DirectMailLabError
 from .values import Headers, header, media_type_of
 
@@ -31,8 +30,6 @@ MAX_UNPACKED_BYTES = 64 * 1024**2
 _MAX_CODINGS = 2
 _MOST_SHOWN = 4000
 _LAYOUT = json.JSONEncoder(indent=2, ensure_ascii=False)
-# As many as int() reads. An exponent could ask for any number of them.
-_MOST_DIGITS = 4300
 # zlib copies the data after each gzip member. In pieces of this size, that takes linear time.
 _PIECE_BYTES = 4096
 _MAGIC = {"gzip": b"\x1f\x8b\x08", "zstd": b"\x28\xb5\x2f\xfd"}
@@ -45,15 +42,12 @@ _FILE_NAME = re.compile(rb';\s*filename="([^"\r\n]*)"', re.IGNORECASE)
 _DECLARED_CHARSET = re.compile(r"charset=\"?([\w.:-]{1,40})", re.IGNORECASE)
 
 
-def _number(text: str) -> float | int:
-    """Return a number with a fraction or an exponent. ``1e400`` is no float, but an integer."""
+def _number(text: str) -> float:
+    """Return a number with a fraction or an exponent. ``1e400`` is larger than any float."""
     number = float(text)
-    if not math.isinf(number):
-        return number
-    exact = Decimal(text)
-    if exact.adjusted() > _MOST_DIGITS:
+    if math.isinf(number):
         raise ValueError("an endless number")
-    return int(exact)
+    return number
 
 
 def read_json(
@@ -185,11 +179,7 @@ def _pick(value: Any, done: str, left: str) -> tuple[Any, dict[str, Any]]:
 def _members_of(value: object) -> str:
     if isinstance(value, dict) and value:
         return f"has the members {shorten(', '.join(map(str, value)), 200, placeholder=' …')}"
-    if isinstance(value, dict):
-        return "has no members"
-    if isinstance(value, list | tuple):
-        return f"is an array of {plural(len(value), 'element')}, and has no members"
-    return "is not an object, so it has no members"
+    return "is an array, and has no members" if isinstance(value, list) else "has no members"
 
 
 def _path_of_records(body: object, *, is_page: bool) -> str | None:

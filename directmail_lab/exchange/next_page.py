@@ -130,11 +130,9 @@ class Page:
             return self.records
         content = []
         for path, value in leaves(self.body):
-            inside = list(path)
-            while inside and _plain(str(inside[0])) in _AROUND:
-                inside.pop(0)
-            if value and (len(inside) > 1 or isinstance(value, list)):
-                content.append((inside, value))
+            is_around = bool(path) and _plain(str(path[0])) in _AROUND
+            if value and (isinstance(value, list) or len(path) > 1 + is_around):
+                content.append((path, value))
         return content
 
     def number(self, names: Iterable[str]) -> int:
@@ -264,8 +262,6 @@ class PageList:
         How the last page was requested; None for the first.
     received
         How many records came; None if a page has no list of them.
-    repeated
-        How many records came with the id of one before.
     total
         How many records the list has, as the last page that says it; 0 if none does.
     says_more
@@ -278,11 +274,10 @@ class PageList:
     cursor_parameter: str | None = None
     asked: Next | None = None
     received: int | None = 0
-    repeated: int = 0
     total: int = 0
     says_more: bool = False
     _next_starts: set[str] = field(default_factory=set)
-    _ids: set[str] = field(default_factory=set)
+    _ids: list[str] = field(default_factory=list)
     _is_led: bool = False
     _first_number: int | None = None
     _first_count: int = 0
@@ -302,12 +297,8 @@ class PageList:
             self.received = None
         else:
             self.received += count
-            for record in page.records:
-                known = repr(record.get("id")) if isinstance(record, dict) else "None"
-                if known in self._ids:
-                    self.repeated += 1
-                elif known != "None":
-                    self._ids.add(known)
+            records = [each for each in page.records if isinstance(each, dict)]
+            self._ids += [repr(each["id"]) for each in records if "id" in each]
         self.total = page.number(_TOTALS) or self.total
         self.says_more = False
         self._is_led = self.asked is not None and not self.asked.counts
@@ -343,6 +334,11 @@ class PageList:
         return _address(page) or _token(page)
 
     @property
+    def repeated(self) -> int:
+        """How many records came with the id of one before."""
+        return len(self._ids) - len(set(self._ids))
+
+    @property
     def is_short(self) -> bool:
         """Whether fewer records came than the list has, from its start on.
 
@@ -373,10 +369,9 @@ class PageList:
         """Return the start that a body says if it is the next page's, and there is one."""
         for plain in self._next_starts & page.fields.keys():
             name, value = page.fields[plain]
-            is_over = page.records == [] or 0 < self.total <= (self.received or 0)
-            if is_over or not value:
+            if not page.content or 0 < self.total <= (self.received or 0):
                 return LAST
-            if str(value) != page.query.get(name):
+            if value and str(value) != page.query.get(name):
                 return Next(parameter=name, value=value, member=name)
         return None
 

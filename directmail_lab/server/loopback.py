@@ -280,7 +280,7 @@ def error_response(status: int, message: str, headers: Headers = (), **more: str
 class ClientServer(LoopbackServer):
     """Passes each request to a session, which sends it to the same path of its own server.
 
-    Of several sessions, the first one that has a response decides. The body of an error is JSON:
+    The first session that has a response decides. The body of an error is JSON:
     ``{"error": {"status", "message", "reason"}}``.
 
     Parameters
@@ -311,7 +311,10 @@ class ClientServer(LoopbackServer):
             return error_response(403, problem, reason="refused")
         try:
             response = self._rewriting.to_client(self._received(request))
-        except (DirectMailLabError, httpx.RequestError, httpx.InvalidURL, ValueError) as error:
+        except httpx.RequestError as error:
+            self._on_refusal(str(error))
+            raise ConnectionAbortedError from None  # the client's connection breaks, too
+        except (DirectMailLabError, httpx.InvalidURL, ValueError) as error:
             self._on_refusal(str(error))
             reason = getattr(error, "reason", "refused")
             response = error_response(502, str(error), reason=reason)

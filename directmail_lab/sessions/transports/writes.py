@@ -32,7 +32,7 @@ from .network import NOT_SENT
 IF_SENT = "if_sent"
 """The key of the choice in a request's ``extensions``; `Session.request` has it as a parameter."""
 
-# A search by POST, which people run again: /v1/contacts/search, /v1/letters:query, /letters/_search.
+# A search by POST, which people run again: /v1/contacts/search, /v1/letters:query.
 _SEARCH = re.compile(r"[/:_-](?:search|query|find|filter)/?$", re.IGNORECASE)
 
 UNGUARDED = nullcontext()
