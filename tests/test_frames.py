@@ -242,8 +242,9 @@ def test_a_page_of_a_list_has_a_row_for_each_record_and_a_warning(name: str) -> 
         ({"items": [{"id": 1}], "page": 2, "total": 3}, 1),
         ([{"id": number} for number in range(10)], 10),
         ({"id": 1, "next": "/v1/letters/2"}, 1),
+        ({"result": {"records": [{"id": 1}, {"id": 2}], "total": 2}, "count": 2}, 2),
     ],
-    ids=["a record with a list", "a whole list", "the last page", "an array", "a record"],
+    ids=["a record with a list", "a whole list", "the last page", "an array", "a record", "deep"],
 )
 def test_what_is_no_page_or_whole_gives_no_warning(body: object, rows: int) -> None:
     """A list is unwrapped if nothing but page data is beside it."""

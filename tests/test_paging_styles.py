@@ -229,6 +229,16 @@ FOLLOWED: dict[str, tuple[Style, Query]] = {
         ),
         {},
     ),
+    "a search engine": (
+        by_offset(
+            lambda r, o, _: {"hits": {"total": {"value": 7}, "hits": r}, "from": o},
+        ),
+        {"offset": "0", "limit": "3"},
+    ),
+    "a total in the list's object": (
+        by_page(lambda r, n, _: {"letters": {"items": r, "page": n, "total": "7"}}),
+        {},
+    ),
     "the next offset": (
         by_offset(lambda r, _, n: {"items": r, "offset": n or 7, "total": 7}),
         {},
@@ -377,6 +387,13 @@ WARNED: dict[str, tuple[Style, Query, str, int]] = {
         r"4 records came\. 1 of them have the id of one before",
         4,
     ),
+    "a total as text": (by_page(lambda r, *_: {"items": r, "total": "7"}), {}, "3 of 7 rec", 3),
+    "a total in the list's object": (
+        by_page(lambda r, *_: {"letters": {"items": r, "total": 7}}),
+        {},
+        "3 of 7 records",
+        3,
+    ),
     "a total that only the first page says": (
         by_page(lambda r, n, f: {"data": r, "next_page": f, "total": 9} if n == 1 else {"data": r}),
         {},
@@ -493,6 +510,24 @@ def test_the_way_that_the_caller_names_is_followed_to_the_end(
 
         numbers = [number for number in range(1, 9) if f'"id": {number}' in text]
         assert numbers == [1, 2, 3] or numbers == [record["id"] for record in RECORDS]
+
+
+@pytest.mark.parametrize(
+    "style",
+    [
+        by_token("after", lambda r, t: {"items": r, "next_after": t}),
+        linked(lambda r, url: {"items": r, "next": url}),
+        by_page(lambda r, _, n: {"items": r, "has_more": bool(n)}),
+    ],
+    ids=["token", "address", "flag"],
+)
+def test_a_cursor_that_is_not_in_a_page_which_leads_on_is_said(
+    serve: Callable[[Style], str], style: Style
+) -> None:
+    """Its name may be misspelled. Without such a hint, the page is the last."""
+    path = serve(style)
+    with pytest.warns(UserWarning, match=r"3 records came\. There may be more"):
+        list(dm.pages(path, cursor="next_cursr"))
 
 
 def test_csv_has_all_its_pages(serve: Callable[[Style], str]) -> None:

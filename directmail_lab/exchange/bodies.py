@@ -150,7 +150,7 @@ def unwrap(
         ``rows_at`` is not in the body.
     """
     if rows_at == "auto":
-        rows_at = _path_of_records(body, is_page=is_page)
+        rows_at = path_of_records(body, is_page=is_page)
     if rows_at is None:
         return body, None
     return _pick(body, "", str(rows_at))
@@ -182,14 +182,15 @@ def _members_of(value: object) -> str:
     return "is an array, and has no members" if isinstance(value, list) else "has no members"
 
 
-def _path_of_records(body: object, *, is_page: bool) -> str | None:
+def path_of_records(body: object, *, is_page: bool) -> str | None:
+    """Return the dotted path to the records of a body, as `unwrap` finds them, or None."""
     if not isinstance(body, dict):
         return None
     data = body.get("data")
     # A record may have a member "data" itself: {"id": "evt_1", "type": "sent", "data": {…}}.
     is_record = isinstance(data, dict) and "id" in body and not is_page
     if isinstance(data, dict | list) and not is_record:
-        inner = _path_of_records(data, is_page=True) if is_page else None
+        inner = path_of_records(data, is_page=True) if is_page else None
         return f"data.{inner}" if inner else "data"
     if not is_page:
         return None

@@ -16,7 +16,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from .bodies import Path, leaves, unwrap
+from .bodies import Path, leaves, path_of_records, read_json, separators_of, unwrap
+from .httpx_values import httpx
 
 
 def _names(text: str) -> frozenset[str]:
@@ -176,29 +177,48 @@ def read_page(
         page.links.append(Next(address=link))
     for name, text in headers:
         _add_header(page, name.lower(), text)
+    place = path_of_records(body, is_page=True) or ""
+    inside = tuple(place.split(".")[:-1])  # what is said beside the records is said of the page
     for path, value in leaves(body):
-        _add_field(page, path, value)
+        if path[: len(inside)] == inside:
+            path = path[len(inside) :]
+        if path:
+            _add_field(page, path, value)
     return page
 
 
+def page_of(response: httpx.Response, query: Mapping[str, str]) -> Page:
+    """Return the page that a response to this query is."""
+    headers = tuple(response.headers.items())
+    link = None
+    for rel, each in response.links.items():
+        if link is None and "next" in str(rel).lower().split():
+            link = each.get("url")
+    body, _ = read_json(response.content, response.charset_encoding)
+    if separators_of(headers, response.url.path):
+        body = response.text.splitlines()[1:]
+    return read_page(query, headers, link, body)
+
+
 def only_list(body: object) -> str | None:
-    """Return the member of a body with its records, if all others are about the page, or None.
+    """Return the path to the records of a body, if all else in it is about the page, or None.
 
     It is ``items`` in ``{"items": [{"id": 1}], "next": null}``, which is no record itself.
     """
-    if not isinstance(body, dict) or "data" in body:
+    place = path_of_records(body, is_page=True)
+    if place is None or not isinstance(body, dict):
         return None
-    _, others = unwrap(body, is_page=True)
-    if others is None:
-        return None
+    outer, _, inner = place.partition(".")
+    others = dict(body)
+    records = others.pop(outer)
+    if inner:
+        others.update(records)
+        records = others.pop(inner, None)
     for name in others:
         plain = _plain(str(name))
         if plain not in _OF_A_PAGE and plain.removeprefix("next") not in _OF_A_PAGE:
             return None
-    [member] = body.keys() - others.keys()
-    if not body[member] and not others:  # `{"tags": []}` says nothing of pages
-        return None
-    return str(member)
+    return place if records or others else None  # `{"tags": []}` says nothing of pages
 
 
 def _add_header(page: Page, name: str, text: str) -> None:
@@ -216,12 +236,12 @@ def _add_header(page: Page, name: str, text: str) -> None:
 
 def _add_field(page: Page, path: Path, value: object) -> None:
     """Add what a member of the body says, if it is about the page and not about a record."""
-    if not path:
-        return
     *around, name = [_plain(str(each)) for each in path]
     if around[-1:] in (["next"], ["nextpage"]):  # {"next": {"href": …}}, {"next": {"after": …}}
         around.pop()
         name = "next" if name in _ADDRESS_MEMBERS else f"next{name}"
+    if around[-1:] == ["total"]:  # {"total": {"value": 25}}
+        name = around.pop()
     if not _AROUND.issuperset(around):
         return
     if name in ("link", "links") and isinstance(value, list):
@@ -233,6 +253,8 @@ def _add_field(page: Page, path: Path, value: object) -> None:
         page.links.append(_link(value) if is_address else value)
     elif name in _ADDRESSES:
         page.links.append(_link(value))
+    if name in _TOTALS and isinstance(value, str):
+        value = _integer(value)
     page.fields.setdefault(name, (str(path[-1]), value))
 
 
@@ -356,12 +378,14 @@ class PageList:
             return (_flag, self._counted)
         return (_flag, _address, _token, self._next_start, self._counted)
 
-    def _named_token(self, page: Page) -> Next:
+    def _named_token(self, page: Page) -> Next | None:
         """Return the token that the caller named."""
         path = (self.cursor or "").split(".")
         token = dict(leaves(page.body)).get(tuple(path))
         if not token:
-            return LAST
+            # Under another name, there is another page.
+            has_more = True in page.flags() or _address(page) or _token(page)
+            return None if has_more else LAST
         parameter = self.cursor_parameter or _parameter_of(path[-1])
         return Next(parameter=parameter, value=token, member=self.cursor or "")
 

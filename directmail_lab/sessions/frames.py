@@ -28,11 +28,10 @@ from ..exchange.bodies import (
     unwrap,
 )
 from ..exchange.httpx_values import httpx
-from ..exchange.next_page import LAST, PageList, only_list
+from ..exchange.next_page import LAST, PageList, only_list, page_of
 from ..redaction.key import KeySearch
 from ..tracebacks import hide_frames, warn_caller
 from .clients.refusals import outcome, service_error
-from .pages import page_of
 from .transports.extensions import received_of
 
 MOST_COLUMNS = 10_000
@@ -165,9 +164,10 @@ def frame(
     if isinstance(given, Iterator) or isinstance(first, httpx.Response | Exception):
         return _frame_of_many(given, rows_at, on_error)
     body = _read(given, on_error)
-    if isinstance(body, pd.DataFrame):
+    if isinstance(body, pd.DataFrame) and isinstance(given, httpx.Response):
         body = _with_numbers(body)
         body.attrs.update(_describe(given))
+        _warn_of_more(given, len(body))
         return body
     records, envelope = unwrap(body, _place_of_rows(body, rows_at))
     table = _table(records if isinstance(records, list | tuple) else [records], given)

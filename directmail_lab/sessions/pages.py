@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 from ..arguments import argument_error, check_number
 from ..display import ProgressBar, plural
 from ..errors import AddressError, DirectMailLabError
-from ..exchange.bodies import plain_json, read_json, separators_of
+from ..exchange.bodies import plain_json
 from ..exchange.httpx_values import httpx, parse_url
-from ..exchange.next_page import Next, Page, PageList, read_page, uncertain_token
+from ..exchange.next_page import Next, Page, PageList, page_of, uncertain_token
 from ..settings import origin_of
 from ..tracebacks import hide_frames, is_deliberate, warn_caller, without_traceback
 from .current import session
@@ -247,19 +247,6 @@ def _pages(pager: _Pager, max_pages: int | None) -> Iterator[httpx.Response]:
 
 Place = tuple[httpx.URL, str]
 """What leads to a page: an address, and the JSON of a search by POST, or an empty text."""
-
-
-def page_of(response: httpx.Response, query: Mapping[str, str]) -> Page:
-    """Return the page that a response to this query is."""
-    headers = tuple(response.headers.items())
-    link = None
-    for rel, each in response.links.items():
-        if link is None and "next" in str(rel).lower().split():
-            link = each.get("url")
-    body, _ = read_json(response.content, response.charset_encoding)
-    if separators_of(headers, response.url.path):
-        body = response.text.splitlines()[1:]
-    return read_page(query, headers, link, body)
 
 
 def _query(place: Place) -> dict[str, str]:
