@@ -387,6 +387,12 @@ WARNED: dict[str, tuple[Style, Query, str, int]] = {
         r"4 records came\. 1 of them have the id of one before",
         4,
     ),
+    "the next offset of a list that ends early": (
+        by_offset(lambda r, _, n: {"items": r, "offset": n or None, "total": 9}),
+        {},
+        "7 of 9 records",
+        7,
+    ),
     "a total as text": (by_page(lambda r, *_: {"items": r, "total": "7"}), {}, "3 of 7 rec", 3),
     "a total in the list's object": (
         by_page(lambda r, *_: {"letters": {"items": r, "total": 7}}),

@@ -128,9 +128,7 @@ def leaves(
         yield path, value
 
 
-def unwrap(
-    body: Any, rows_at: str | None = "auto", *, is_page: bool = False
-) -> tuple[Any, dict[str, Any] | None]:
+def unwrap(body: Any, rows_at: str | None = "auto") -> tuple[Any, dict[str, Any] | None]:
     """Return a body's records, and the other members of its envelope (None if it has none).
 
     Parameters
@@ -139,10 +137,6 @@ def unwrap(
         ``"auto"`` treats an object as an envelope if its ``data`` is an array, or an object and it
         has no ``id`` of its own. None never unwraps. Any other text is the name of a member, or a
         dotted path to one.
-    is_page
-        Whether the body is a page of a list. ``"auto"`` then also looks into an object ``data``,
-        or an only other object. The records are an array of objects with a usual name, or the
-        only one, or the first array if all are empty.
 
     Raises
     ------
@@ -150,7 +144,7 @@ def unwrap(
         ``rows_at`` is not in the body.
     """
     if rows_at == "auto":
-        rows_at = path_of_records(body, is_page=is_page)
+        rows_at = path_of_records(body)
     if rows_at is None:
         return body, None
     return _pick(body, "", str(rows_at))
@@ -182,8 +176,12 @@ def _members_of(value: object) -> str:
     return "is an array, and has no members" if isinstance(value, list) else "has no members"
 
 
-def path_of_records(body: object, *, is_page: bool) -> str | None:
-    """Return the dotted path to the records of a body, as `unwrap` finds them, or None."""
+def path_of_records(body: object, *, is_page: bool = False) -> str | None:
+    """Return the dotted path to the records of a body, or None if they are all of it.
+
+    In a page of a list, they may also be in an object ``data``, or in an only other object: as an
+    array of objects with a usual name, or the only one, or the first array if all are empty.
+    """
     if not isinstance(body, dict):
         return None
     data = body.get("data")

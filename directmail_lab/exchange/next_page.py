@@ -171,14 +171,16 @@ def read_page(
     query: Mapping[str, str], headers: Iterable[tuple[str, str]], link: str | None, body: object
 ) -> Page:
     """Return a page of a list. ``link`` is the address in its header ``Link``."""
-    records, _ = unwrap(body, is_page=True)
+    place = path_of_records(body, is_page=True)
+    records, _ = unwrap(body, place)
     page = Page(query, body, records if isinstance(records, list) else None)
     if link is not None:
         page.links.append(Next(address=link))
     for name, text in headers:
         _add_header(page, name.lower(), text)
-    place = path_of_records(body, is_page=True) or ""
-    inside = tuple(place.split(".")[:-1])  # what is said beside the records is said of the page
+    inside = tuple(
+        (place or "").split(".")[:-1]
+    )  # what is said beside the records is said of the page
     for path, value in leaves(body):
         if path[: len(inside)] == inside:
             path = path[len(inside) :]
@@ -308,10 +310,7 @@ class PageList:
 
     def next_of(self, page: Page) -> Next | None:
         """Return how to request the page after this one, `LAST`, or None if nothing says how."""
-        if self.asked is None:
-            self._next_starts = _starts_of_the_next(page)
-            counter = self.counter(page)
-            self._first_number = counter.number if counter else None
+        is_first = self.asked is None
         count = len(page.records or ())
         self._first_count = self._first_count or count
         self._seen.add(_content(page))
@@ -322,8 +321,18 @@ class PageList:
             records = [each for each in page.records if isinstance(each, dict)]
             self._ids += [repr(each["id"]) for each in records if "id" in each]
         self.total = page.number(_TOTALS) or self.total
+        if is_first:
+            self._next_starts = {name for name in page.fields if _says_the_next_start(page, name)}
+        is_whole = 0 < self.total <= (self.received or 0)
+        for plain in self._next_starts & page.fields.keys():
+            name, value = page.fields.pop(plain)
+            if not is_whole and str(value) != page.query.get(name):
+                page.fields[f"next{plain}"] = (name, value)
+        if is_first:
+            counter = self.counter(page)
+            self._first_number = counter.number if counter else None
         self.says_more = False
-        self._is_led = self.asked is not None and not self.asked.counts
+        self._is_led = not is_first and not (self.asked or LAST).counts
         for statement in self._statements():
             self.asked = statement(page)
             if self.asked is not None:
@@ -376,7 +385,7 @@ class PageList:
             return (_flag, self._named_token)
         if self.page or self.offset:
             return (_flag, self._counted)
-        return (_flag, _address, _token, self._next_start, self._counted)
+        return (_flag, _address, _token, self._counted)
 
     def _named_token(self, page: Page) -> Next | None:
         """Return the token that the caller named."""
@@ -388,16 +397,6 @@ class PageList:
             return None if has_more else LAST
         parameter = self.cursor_parameter or _parameter_of(path[-1])
         return Next(parameter=parameter, value=token, member=self.cursor or "")
-
-    def _next_start(self, page: Page) -> Next | None:
-        """Return the start that a body says if it is the next page's, and there is one."""
-        for plain in self._next_starts & page.fields.keys():
-            name, value = page.fields[plain]
-            if not page.content or 0 < self.total <= (self.received or 0):
-                return LAST
-            if value and str(value) != page.query.get(name):
-                return Next(parameter=name, value=value, member=name)
-        return None
 
     def _counted(self, page: Page) -> Next | None:
         """Return the next number of a page or a record, if there are more."""
@@ -488,7 +487,6 @@ class PageList:
                 return Counter(name, number, plain in _PAGE_NUMBERS)
         for plain, (name, value) in page.fields.items():
             is_other = plain == "number" and not page.number(_PAGE_COUNTS)
-            is_other = is_other or plain in self._next_starts
             if type(value) is int and plain in _PAGE_NUMBERS | _OFFSETS and not is_other:
                 parameter = "page" if plain in _PAGE_ALIASES else name
                 return Counter(parameter, value, plain in _PAGE_NUMBERS)
@@ -504,20 +502,17 @@ def _content(page: Page) -> int:
     return hash(repr(page.content))
 
 
-def _starts_of_the_next(page: Page) -> set[str]:
-    """Return the members of a first page that say where the next one starts.
+def _says_the_next_start(page: Page, plain: str) -> bool:
+    """Return whether a first page's ``"offset": 10`` is the next page's, after ten records.
 
-    Its request had no such parameter, so a start that is neither 0 nor 1, or no number, is the
-    next: ``"offset": 10`` after ten records, or ``"offset": "itr8f/rec2"``.
+    Its request had no such parameter, so a start that is neither 0 nor 1, or no number, is one:
+    ``"offset": "itr8f/rec2"``.
     """
-    starts = set()
-    for plain, (name, value) in page.fields.items():
-        if plain not in _OFFSETS or name in page.query:
-            continue
-        is_token = plain == "offset" and isinstance(value, str) and not value.isdecimal()
-        if is_token or (type(value) is int and value > 1):
-            starts.add(plain)
-    return starts
+    name, value = page.fields[plain]
+    if plain not in _OFFSETS or name in page.query:
+        return False
+    is_token = plain == "offset" and isinstance(value, str) and not value.isdecimal()
+    return is_token or (type(value) is int and value > 1)
 
 
 def _flag(page: Page) -> Next | None:

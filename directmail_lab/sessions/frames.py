@@ -22,6 +22,7 @@ from ..exchange.bodies import (
     Path,
     decode_text,
     leaves,
+    path_of_records,
     plain_text,
     read_json,
     separators_of,
@@ -195,8 +196,7 @@ def _frame_of_many(results: Any, rows_at: str | None, on_error: str) -> pd.DataF
             body = body.to_dict("records")
             tables += 1
         is_page = isinstance(result, httpx.Response) and received_of(result).is_page
-        place = rows_at if is_page else _place_of_rows(body, rows_at)
-        found, _ = unwrap(body, place, is_page=is_page)
+        found, _ = unwrap(body, _place_of_rows(body, rows_at, is_page=is_page))
         records += found if isinstance(found, list) else [found]
         good.append(result)
     if failures:
@@ -212,9 +212,11 @@ def _frame_of_many(results: Any, rows_at: str | None, on_error: str) -> pd.DataF
     return table
 
 
-def _place_of_rows(body: object, rows_at: str | None) -> str | None:
+def _place_of_rows(body: object, rows_at: str | None, *, is_page: bool = False) -> str | None:
     """Return where the rows of a body are: also in a list with nothing but page data beside it."""
-    return (only_list(body) if rows_at == "auto" else None) or rows_at
+    if rows_at != "auto":
+        return rows_at
+    return path_of_records(body, is_page=True) if is_page else only_list(body) or "auto"
 
 
 def _warn_of_more(response: httpx.Response, count: int) -> None:
