@@ -229,18 +229,18 @@ FOLLOWED: dict[str, tuple[Style, Query]] = {
         ),
         {},
     ),
-    "a search engine": (
-        by_offset(
-            lambda r, o, _: {"hits": {"total": {"value": 7}, "hits": r}, "from": o},
-        ),
-        {"offset": "0", "limit": "3"},
-    ),
     "a total in the list's object": (
         by_page(lambda r, n, _: {"letters": {"items": r, "page": n, "total": "7"}}),
         {},
     ),
     "the next offset": (
         by_offset(lambda r, _, n: {"items": r, "offset": n or 7, "total": 7}),
+        {},
+    ),
+    "the next offset before a refusal": (
+        by_offset(
+            lambda r, _, n: Reply({"items": r, "offset": n or 7, "total": 7}, {}, 200 if r else 400)
+        ),
         {},
     ),
     "the next offset without a total": (
@@ -279,6 +279,10 @@ NAMED: dict[str, tuple[Style, dict[str, Any]]] = {
     "an object of objects": (
         by_page(lambda r, *_: {"result": {f"k{each['id']}": each for each in r}, "took": 5}),
         {"page": "page"},
+    ),
+    "an object of objects by offset": (
+        by_offset(lambda r, *_: {"result": {f"k{each['id']}": each for each in r}}),
+        {"offset": "offset", "params": {"limit": "3"}},
     ),
     "arrays of arrays": (
         by_page(
@@ -392,6 +396,12 @@ WARNED: dict[str, tuple[Style, Query, str, int]] = {
         {},
         "7 of 9 records",
         7,
+    ),
+    "a search engine": (
+        by_offset(lambda r, *_: {"hits": {"total": {"value": 7}, "hits": r}}),
+        {},
+        "3 of 7 records",
+        3,
     ),
     "a total as text": (by_page(lambda r, *_: {"items": r, "total": "7"}), {}, "3 of 7 rec", 3),
     "a total in the list's object": (
