@@ -135,7 +135,7 @@ NOWHERE = {"DIRECTMAIL_BASE_URL": "http://127.0.0.1:9", "DIRECTMAIL_API_KEY": "a
     ("words", "says"),
     [
         ("me", "No server responds at http://127.0.0.1:9"),
-        ("cassette openapi first-look --path v1", "'v1' in paths is not a template."),
+        ("cassette openapi first-look --path v1", "'v1' in templates is not a template."),
     ],
 )
 def test_a_failed_command_prints_one_line_and_exits_with_2(
