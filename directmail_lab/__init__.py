@@ -1,52 +1,40 @@
 """Explore a direct mail service's API in JupyterLab.
 
 You sign in, which opens a session. It can record to a cassette, which is a
-file, and replay the cassette later with no key and no network.
+file, and replay the cassette later with no key and no network. A `Session`
+has the same calls: get, record and so on. help(dm.get) explains one.
 
-The calls of a day, in order. `help(dm.login)` explains one of them.
+    login()                    the sign-in form
+    connect(address, key)      the same without a form; logout() ends it
+    session(), Session         the current session, and more of them
 
-Sign in
-    login()                the sign-in form
-    connect(address, key)  the same without a form
+    me()                       the user's record, as one row
+    get(path)                  any other path: an httpx.Response
+    post, put, patch, delete   writes, if session().allow_writes = True
+    request("HEAD", path)      any other method
+    get_many(paths)            several paths at once, in the same order
+    pages(path)                the pages of a list, one after the other
+    frame(response)            a body, JSON or CSV, as a DataFrame
 
-Request
-    me()                   the user's record, as one row
-    get(path)              any other path: an httpx.Response
-    get_many(paths)        several paths at once, in the same order
-    pages(path)            the pages of a list, one after the other
-    frame(response)        a body, JSON or CSV, as a DataFrame
+    record("my-tour")          send requests, and write them to a cassette
+    replay("my-tour")          the same responses, without key or network
+    live()                     send requests, and record nothing
 
-Record and replay
-    record("my-tour")      send requests, and write them to a cassette
-    replay("my-tour")      the same responses, with no key and no network
+    rate_limits()              one row for each response
+    chart_rate_limits()        the same as a chart
+    monitor()                  the same, live
+    check_contract()           whether responses keep the contract's rules
 
-Rate limits
-    rate_limits()          one row for each response
-    chart_rate_limits()    the same as a chart
-    monitor()              the same, live
+    browse()                   a panel that shows, writes and sends requests
+    interactions()             one row for each request
+    findings()                 what is known of the undocumented parts
+    openapi()                  an OpenAPI document
+    drift("my-tour")           whether the service responds as recorded
 
-Look at recordings
-    browse()               a panel that shows, writes and sends requests
-    interactions()         one row for each request
-    findings()             what is known of the undocumented parts
-    openapi()              an OpenAPI document
+    stand_in()                 a local service for trying things out
+    errors, DirectMailLabError all errors, and their base class
 
-Share, in a terminal
-    directmail-lab share my-tour.ipynb --to tour.zip
-
-Less often
-    post(path)             a write; session().allow_writes = True allows it
-    request("PUT", path)   any other method
-    burst(n)               n reads, to see the rate limits change
-    live()                 send requests, and record nothing
-    logout()               close the session and forget the key
-    check_contract()       whether a recording keeps the contract's rules
-    drift("my-tour")       whether the live service responds as recorded
-    session()              the current session, a Session
-    Session                more sessions, for threads, tests or accounts
-    stand_in()             a local service for trying things out
-    errors                 all errors, such as errors.NotRecordedError
-    DirectMailLabError     their base class
+To share, in a terminal: directmail-lab share my-tour.ipynb --to tour.zip
 """
 
 import ast
@@ -65,12 +53,15 @@ _MODULES = {
     if isinstance(statement, ast.ImportFrom)
     for name in statement.names
 }
-__all__ = sorted(_MODULES)
 
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
         return import_module(".settings", __name__).VERSION
+    if name == "__all__":
+        # pydoc would add the docstring of each name, also of `Session`: help(dm) is one screen.
+        is_help = sys._getframe(1).f_globals.get("__name__") == "pydoc"
+        return [] if is_help else sorted(_MODULES)
     if name in _MODULES:
         from .errors import MissingPackageError, naming_what_is_missing
 
@@ -91,7 +82,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return [*__all__, "__version__"]
+    return [*sorted(_MODULES), "__version__"]
 
 
 def _join_ipython() -> None:

@@ -14,20 +14,23 @@ from .questions.openapi import openapi as openapi
 from .questions.sources import rate_limits as rate_limits
 from .server.standin import stand_in as stand_in
 from .sessions.current import (
-    burst as burst,
     connect as connect,
+    delete as delete,
     get as get,
+    get_many as get_many,
     live as live,
     logout as logout,
     me as me,
+    pages as pages,
+    patch as patch,
     post as post,
+    put as put,
     record as record,
     replay as replay,
     request as request,
     session as session,
 )
 from .sessions.frames import frame as frame
-from .sessions.pages import get_many as get_many, pages as pages
 from .sessions.session import Session as Session
 
 __version__: str

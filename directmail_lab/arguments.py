@@ -28,9 +28,6 @@ REPEATS: tuple[Repeat, ...] = get_args(Repeat)
 IfSent = Literal["refuse", "send", "keep"]
 """What to do with a write that was sent before; `directmail_lab.request` says what each does."""
 
-Like = Literal["vcrpy"]
-"""A program whose rules a replay follows; `directmail_lab.record` says which."""
-
 
 def argument_error(message: str) -> ValueError:
     """Return an error for an argument that is not valid."""

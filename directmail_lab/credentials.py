@@ -8,9 +8,11 @@ import hmac
 import secrets
 import warnings
 import weakref
+from base64 import b64encode
 from collections.abc import Callable, Iterable
 from typing import Any, NoReturn, final
 
+from .contract import PASSWORD
 from .display import running_ipython
 from .errors import CredentialError
 from .settings import API_KEY_VARIABLE, variable
@@ -70,6 +72,12 @@ class ApiKey(Hidden):
     def reveal(self) -> str:
         """Return the key itself. Call it only where it is sent or removed."""
         return self.__reveal()
+
+    @property
+    def hint(self) -> str:
+        """The first and the last character, ``k…9``; empty for a short key."""
+        key = self.reveal()
+        return f"{key[0]}…{key[-1]}" if len(key) >= 8 else ""
 
     def account(self, base_url: str) -> bytes:
         """Return a value for this key at an address. Only equal keys and addresses have it.
@@ -296,3 +304,25 @@ def _keyring() -> Any:
         if float(backend.priority) > 0 and "plaintext" not in type(backend).__name__.lower():
             return backend
     raise CredentialError("No keyring works on this machine.", _INSTEAD)
+
+
+# -- how a request carries the key -----------------------------------------------------------------
+
+# HTTP Basic with the key as user name (service.md part 5). The stand-in service alone knows the
+# scheme, too. Messages, and the comment in copied code without a key, name HTTP Basic.
+
+HEADER = "Authorization"
+"""The header that carries the key."""
+
+IN_CURL = f'--user "${API_KEY_VARIABLE}:{PASSWORD}"'
+"""The option of curl that sends the key of the environment."""
+
+IN_OPENAPI = {
+    "basic": {"type": "http", "scheme": "basic", "description": "The key is the user name."}
+}
+"""The security scheme by its name."""
+
+
+def header_value(api_key: str) -> str:
+    """Return the value of the header for a key."""
+    return f"Basic {b64encode(f'{api_key}:{PASSWORD}'.encode('ascii')).decode()}"

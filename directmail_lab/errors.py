@@ -19,10 +19,10 @@
         ├── CassetteFormatError  a file is not a cassette
         └── CassetteInUseError   another recording writes the cassette
 
-Timeouts and connection errors stay httpx's own (see `sessions.clients.own`).
-Each message says what happened, then what to do. It contains no key, query,
-header value or body. Only a `ServiceError` quotes one line of the body,
-redacted: what the service says to people.
+Timeouts and connection errors stay httpx's own. Each message says what
+happened, then what to do. It contains no key, query, header value or body.
+Only a `ServiceError` quotes one line of the body, redacted: what the
+service says to people.
 """
 
 from __future__ import annotations
@@ -32,18 +32,14 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import Any, Literal, NoReturn
 
+from .display import printable
 from .tracebacks import brief_traceback
-
-
-def printable(text: str) -> str:
-    """Return a text with a space in place of each control character, except line breaks."""
-    return "".join(c if c.isprintable() or c == "\n" else " " for c in text)
 
 
 class DirectMailLabError(Exception):
     """The base of every error that directmail_lab raises on purpose.
 
-    Control characters in both texts become spaces: a message may quote a
+    Control characters in the texts are escaped: a message may quote a
     stranger's cassette, and a terminal would execute them.
 
     Parameters
@@ -60,7 +56,8 @@ class DirectMailLabError(Exception):
         self.what = printable(what)
         self.advice = printable(advice)
         super().__init__(self.what)
-        vars(self).update(attributes)
+        for name, value in attributes.items():
+            setattr(self, name, printable(value) if isinstance(value, str) else value)
 
     def __str__(self) -> str:
         return " ".join(filter(None, [self.what, self.advice]))

@@ -23,6 +23,7 @@ API_KEY_VARIABLE = "DIRECTMAIL_API_KEY"
 BASE_URL_VARIABLE = "DIRECTMAIL_BASE_URL"
 REGIONS_VARIABLE = "DIRECTMAIL_REGIONS"
 CASSETTES_VARIABLE = "DIRECTMAIL_CASSETTES"
+LIVE_VARIABLE = "DIRECTMAIL_LIVE"
 
 NO_ADDRESS = "https://recorded.invalid"
 """The base address of a session that has none. No server can have this address."""

@@ -134,7 +134,7 @@ def test_after_an_interrupt_nothing_more_is_sent(pace: str, most: int) -> None:
     with stand_in(limit=2, window_s=1.0, limits={}) as service:
         with interrupted_after(2, session_of(service, pace=pace, retry=False)):
             got = dm.get_many(["/v1/users/me"] * 500, concurrency=3)
-        while any(thread.name.endswith("(send_each)") for thread in threading.enumerate()):
+        while any(thread.name.startswith("ThreadPool") for thread in threading.enumerate()):
             time.sleep(0.01)  # a thread that was interrupted while starting cannot be joined
 
         assert service.requests.total() <= most
@@ -386,8 +386,8 @@ def test_paging_a_replay_stays_at_the_address_of_the_session(lists: Lists) -> No
     lists(PLAIN["absolute"])
     with dm.record("pages"):
         list(dm.pages("/v1/lists"))
-    with dm.connect("https://api.example.com/eu", cassette="pages"):
-        assert len(dm.frame(dm.pages("/v1/lists"))) == len(RECORDS)
+    with Session("https://api.example.com/eu") as elsewhere, elsewhere.replay("pages"):
+        assert len(dm.frame(elsewhere.pages("/v1/lists"))) == len(RECORDS)
 
 
 def test_a_failed_page_raises_an_error(service: FaultyService) -> None:

@@ -174,21 +174,6 @@ def test_redacting_again_keeps_the_layout_that_the_suffix_names(
     assert (read_cassette(file).layout, read_cassette(file).redact) == (suffix[1:], rules)
 
 
-def test_repair_keeps_every_whole_interaction(tour: Path) -> None:
-    """A recording that broke off gets its end; a complete one is unchanged byte for byte."""
-    whole = tour.read_bytes()
-    assert repair(tour) == []
-    assert tour.read_bytes() == whole
-
-    for length, left in ((whole.rindex(b"# end") - 40, 2), (50, 0)):
-        tour.write_bytes(whole[:length])
-        (problem,) = repair(tour)
-
-        assert f"{left} interactions recovered" in problem
-        assert len(read_cassette(tour)) == left
-        assert read_cassette(tour).problem is None
-
-
 @pytest.mark.parametrize("to", ENDINGS)
 def test_an_empty_cassette_is_converted_and_a_missing_file_is_an_error(to: Layout) -> None:
     """A HAR file without entries counts as empty. A missing file is named in the error."""
@@ -218,17 +203,13 @@ def test_converting_a_binary_body_to_vcrpys_json_is_an_error() -> None:
 
 
 @pytest.mark.posix("links")
-@pytest.mark.parametrize("write", [lambda tour: convert(tour, Path("out.har"), "har"), repair])
-def test_a_rewrite_does_not_write_through_a_symlink(
-    tour: Path, write: Callable[[Path], object]
-) -> None:
+@pytest.mark.parametrize("to", ["out.har", "out.yaml"])
+def test_a_rewrite_does_not_write_through_a_symlink(tour: Path, to: str) -> None:
     """A symlink at the temporary file's path is replaced, and its target is unchanged."""
     victim = Path("victim")
     victim.write_text("mine")
-    tour.write_bytes(tour.read_bytes()[:-40])
-    for name in (Path(".out.har.new"), tour.with_name(".tour.yaml.new")):
-        name.symlink_to(victim.resolve())
-    write(tour)
+    Path(f".{to}.new").symlink_to(victim.resolve())
+    convert(tour, Path(to), layout_of(Path(to)))
 
     assert victim.read_text() == "mine"
 
@@ -267,19 +248,16 @@ def test_a_vcrpy_interaction_takes_its_time_from_the_date_header(
     assert [each.recorded_at for each in read_cassette(path)] == [at]
 
 
-@pytest.mark.parametrize("name", ["convert", "redact", "repair"])
+@pytest.mark.parametrize("name", ["convert", "redact"])
 def test_a_file_that_another_program_changes_meanwhile_is_not_overwritten(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     """The file lock only stops this package, so each rewrite checks for other changes."""
     path = tmp_path / "tour.yaml"
     recorded(path, answered(get()))
-    if name == "repair":
-        path.write_text(path.read_text().partition("# end")[0])
     calls: dict[str, Callable[[], object]] = {
         "convert": lambda: convert(path, path, "vcrpy"),
         "redact": lambda: redact(path, ["name"]),
-        "repair": lambda: repair(path),
     }
 
     def read_as_it_changes(file: Path) -> FileRecording:

@@ -95,15 +95,15 @@ STRANGER = 12345
 
 @needs_root
 @pytest.mark.posix("owners of folders")
-def test_another_users_folder_is_named_when_it_is_skipped(here: Path) -> None:
-    """Neither reads nor writes use it, and both say what to do if that user is trusted."""
+def test_another_users_folder_is_skipped(here: Path) -> None:
+    """Neither reads nor writes use it."""
     skipped = here / "cassettes"
     write(skipped / "team-tour.yaml")
     os.chown(skipped, STRANGER, -1)
 
-    for locate in (find_cassette, new_cassette_path):
-        with pytest.raises(CassetteError, match=f"{skipped} was skipped, since another user owns"):
-            locate("team-tour")
+    with pytest.raises(CassetteNotFoundError):
+        find_cassette("team-tour")
+    assert new_cassette_path("other").parent != skipped
 
 
 @needs_root
@@ -234,17 +234,6 @@ def test_the_text_of_a_path_is_that_file(
     with Session(BASE_URL) as session, session.replay(name):
         assert session.get("/v1/users/me").json() == {"id": 1}
     assert len(recording_of(name)) == 1
-
-
-def test_a_text_that_names_a_cassette_and_another_file_is_refused(tmp_path: Path) -> None:
-    """A command would change one, and a replay play the other."""
-    file = write(tmp_path / "tour.yaml")
-    named = write(tmp_path / "cassettes" / "tour.yaml")
-    with pytest.raises(CassetteError, match=r"Give 'tour' or '\./tour\.yaml'"):
-        find_cassette("tour.yaml")
-
-    assert find_cassette("tour") == named
-    assert find_cassette("./tour.yaml").samefile(file)
 
 
 def test_a_file_that_is_not_there_is_said_to_be_missing() -> None:
@@ -511,26 +500,18 @@ def test_a_response_without_a_body_gets_an_empty_body(tmp_path: Path) -> None:
         ('"https://', '"//[::1'),
         ('"2026-', '"1826-'),
         ("elapsed_s: 0.04", "elapsed_s: -4"),
+        (', "X-RateLimit-Limit"', ' "X-RateLimit-Limit"'),
+        (', "X-RateLimit-Limit"', ',, "X-RateLimit-Limit"'),
     ],
 )
-def test_a_damaged_line_is_an_error_only_when_it_is_read(
-    tmp_path: Path, old: str, new: str
-) -> None:
-    """The other interactions can still be read, and the error has the number of the damaged one.
-
-    A replay does not read the times, so a damaged time costs no response.
-    """
+def test_a_damaged_line_is_one_error_that_names_it(tmp_path: Path, old: str, new: str) -> None:
+    """It says where and why, and quotes nothing of the file."""
     path = recorded(tmp_path / "tour.yaml", answered(get("/0")), answered(get("/1")))
-    header, first, second = path.read_text().split("- recorded_at")
-    path.write_text("- recorded_at".join([header, first.replace(old, new), second]))
-    recording, is_played = read_cassette(path), old in ('"2026-', "elapsed_s: 0.04")
-    one = pytest.raises(CassetteFormatError, match=r"Interaction 1 of cassette 'tour'")
+    head, first, second = path.read_text().split("- recorded_at")
+    path.write_text("- recorded_at".join([head, first, second.replace(old, new)]))
 
-    assert recording.interaction(2).response.status == 200
-    with one:
-        recording.interaction(1)
-    with contextlib.nullcontext() if is_played else one:
-        assert Cassette(path).play(get("/0"))[-1].response.status == 200
+    with pytest.raises(CassetteFormatError, match=rf"{path}: The interaction in line 8 cannot be"):
+        read_cassette(path)
 
 
 def test_the_last_value_of_a_repeated_header_name_is_used_everywhere(tmp_path: Path) -> None:
@@ -540,29 +521,10 @@ def test_the_last_value_of_a_repeated_header_name_is_used_everywhere(tmp_path: P
     path.write_text(path.read_text().replace('"X-RateLimit-Limit": ["300"]', twice))
     recording = read_cassette(path)
     shown = dict(recording.interaction(1).response.headers)
-    played = dict(recording.response(1, "GET").headers)
+    played = dict(recording.decoded(1).response.headers)
 
     assert recording.reading(1).raw.limit == "8"
     assert (shown["X-RateLimit-Limit"], played["X-RateLimit-Limit"]) == ("8", "8")
-    assert len(recording.interaction(1).response.headers) == len(
-        recording.response(1, "GET").headers
-    )
-
-
-@pytest.mark.parametrize("between", ["", " ", ",,"])
-def test_headers_that_are_not_json_are_an_error_wherever_they_are_read(
-    tmp_path: Path, between: str
-) -> None:
-    """The quick way of reading accepts no more than the usual one."""
-    path = write(tmp_path / "tour.yaml")
-    path.write_text(
-        path.read_text().replace(', "X-RateLimit-Limit"', f'{between}"X-RateLimit-Limit"')
-    )
-    recording = read_cassette(path)
-
-    for ask in (recording.interaction, recording.reading, lambda _: recording.response(1, "GET")):
-        with pytest.raises(CassetteFormatError, match="Interaction 1 of cassette 'tour'"):
-            ask(1)
 
 
 def test_a_line_that_a_person_wrote_in_yaml_is_read(tmp_path: Path) -> None:
@@ -633,14 +595,14 @@ def test_windows_line_ends_are_read_and_converted_when_recording(tmp_path: Path)
 
 
 def test_a_replay_of_what_another_kernel_records_says_that_it_is_being_recorded() -> None:
-    """It has no end yet, and is not broken."""
+    """It is not broken."""
     notices: list[str] = []
     with opened("tour", "all") as cassette:
         cassette.record(answered())
         Cassette("tour", notice=notices.append)
 
         assert notices == ["Cassette 'tour': it is being recorded: 1 interaction until now."]
-    assert read_cassette(cassette.path).current_problem is None
+    assert read_cassette(cassette.path).problem is None
 
 
 def test_loading_a_large_vcrpy_file_reports_progress(tmp_path: Path) -> None:

@@ -566,7 +566,7 @@ def test_address_completion_uses_only_what_the_session_has_seen(
 ) -> None:
     """The form suggests parameters and headers of this session alone, and shows what is left."""
     recorded("cassettes/a.yaml", answered(get("/v1/others?page=2")))
-    dm.connect(service.base_url, service.api_key, paths=["/v1/domains/{domain}"])
+    dm.connect(service.base_url, service.api_key, templates=["/v1/domains/{domain}"])
     page = browsed()
     before = page.ask("hint", method="GET", path="/v1/lists?page=1")
     page.send(address="/nowhere")

@@ -12,16 +12,13 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
+from faulty_service import FaultyService
 
 import directmail_lab as dm
 from directmail_lab import questions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from faulty_service import FaultyService
-
-    from directmail_lab.sessions.session import Session
 
 
 NAMES = [name for name in dir(dm) if name != "__version__"]
@@ -46,15 +43,60 @@ def test_the_signature_names_the_options_of_a_session(call: Callable[..., object
     assert {name: of_call[name] for name in of_session} == of_session != {}
 
 
-def test_help_of_the_package_begins_with_its_calls() -> None:
-    """Each name is at the start of a line, and the calls of a day are on the first screen."""
+def test_help_of_the_package_is_one_screen() -> None:
+    """It names each call, and lists no members of classes."""
     overview = HELP[: HELP.index("PACKAGE CONTENTS")]
-    first = [match[1] for line in overview if (match := re.match(r" {8}(\w+)\S* .*  \w", line))]
+    named = {name for line in overview for name in re.findall(r"\w+", line)}
 
-    assert sorted(first) == NAMES
-    assert first.index("openapi") < first.index("post")
-    assert next(n for n, line in enumerate(overview) if "Less often" in line) <= 40
-    assert max(map(len, overview)) < 80
+    assert {*NAMES} <= named
+    assert len(overview) <= 50
+    assert len(HELP) <= 80
+    assert max(map(len, overview)) <= 80
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "get",
+        "post",
+        "put",
+        "patch",
+        "delete",
+        "request",
+        "get_many",
+        "pages",
+        "me",
+        "record",
+        "live",
+    ],
+)
+def test_each_call_that_sends_is_one_of_a_session(name: str) -> None:
+    """Its parameters and its help are written once, for both."""
+    of_package = getattr(dm, name)
+    of_session = getattr(dm.Session, name)
+    _, *parameters = inspect.signature(of_session).parameters.values()
+
+    assert [*inspect.signature(of_package).parameters.values()] == parameters
+    assert inspect.getdoc(of_package) == inspect.getdoc(of_session)
+    assert f"{name}(" in pydoc.plain(pydoc.render_doc(of_package)).splitlines()[2]
+
+
+def test_two_accounts_side_by_side_need_no_current_session(service: FaultyService) -> None:
+    """Each session has the calls, and a question takes it as its source."""
+    here = dm.Session(service.base_url, service.api_key)
+    with FaultyService() as other:
+        there = dm.Session(other.base_url, other.api_key, allow_writes=True)
+        with there.record("there"):
+            there.get_many(["/v1/users/me"] * 2)
+            sent = [there.post("/v1/letters", json={}), there.put("/v1/letters", json={})]
+            sent += [there.patch("/v1/letters", json={}), there.delete("/v1/letters")]
+
+    assert dm.frame(here.get("/v1/lists")).shape[0] == 3
+    assert [len(list(here.pages("/v1/lists"))), len(dm.rate_limits(here))] == [1, 2]
+    assert len(dm.rate_limits(there)) == len(dm.interactions("there")) == 6
+    assert [each.request.method for each in sent] == ["POST", "PUT", "PATCH", "DELETE"]
+    with pytest.raises(dm.errors.NotConnectedError):
+        dm.session()
 
 
 def test_a_star_import_has_the_public_names() -> None:
@@ -160,28 +202,6 @@ def test_an_address_without_a_scheme_means_https(address: str) -> None:
     assert opened.base_url == f"https://{address.rstrip('/')}"
 
 
-def test_connect_can_start_on_a_cassette(service: FaultyService) -> None:
-    """With a record mode it records; without one it replays, and needs no key or address."""
-    dm.connect(service.base_url, service.api_key, cassette="tour", record_mode="once")
-    dm.me()
-    dm.logout()
-    replaying = dm.connect(cassette="tour")
-
-    assert replaying.mode == "replay"
-    assert replaying.base_url == service.base_url
-    assert len(dm.me()) == 1
-    for change in (dm.live, lambda: dm.record("new")):
-        with pytest.raises(dm.errors.NotConnectedError, match=r"[Nn]o key"):
-            change()
-
-    with_key = dm.connect(service.base_url, service.api_key, cassette="tour")
-
-    assert with_key.mode == "replay"
-    assert len(dm.me()) == service.requests.total() == 1
-    with dm.live():
-        assert len(dm.me()) == 1
-
-
 def test_logout_forgets_the_session(service: FaultyService) -> None:
     """Afterwards no session is open, and logging out again is not an error."""
     opened = dm.connect(service.base_url, service.api_key)
@@ -201,14 +221,3 @@ def test_readings_that_contradict_the_stated_unit_cause_a_warning(service: Fault
 
     with pytest.warns(UserWarning, match="epoch_s"):
         dm.rate_limits()
-
-
-def test_a_burst_gives_the_readings_it_made(connected: Session) -> None:
-    """n requests give n readings and no others; n below 1 is refused, and nothing is sent."""
-    dm.me()
-    made = dm.burst(5, "/v1/lists")
-    with pytest.raises(ValueError, match="1 or more"):
-        dm.burst(0)
-
-    assert made["remaining"].tolist() == [59, 58, 57, 56, 55]
-    assert len(dm.rate_limits()) == 1 + len(made)

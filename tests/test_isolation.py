@@ -135,3 +135,30 @@ def test_one_session_used_by_many_gives_each_its_own_response(
     assert recorded.problem is None
     assert sources["record"] == ["recorded"] * len(bodies)
     assert sources["replay"] == ["replayed"] * len(bodies)
+
+
+def test_threads_that_read_while_record_is_run_again_lose_nothing(items: StandIn) -> None:
+    """As a cell does that is run again while a thread polls: each read is recorded, none raises."""
+    paths = [f"/v1/items/{worker:02}-{n:02}" for worker, n in itertools.product(WORKERS, ROUNDS)]
+    is_over = threading.Event()
+
+    def record_again(session: Session) -> int:
+        times = 0
+        while not is_over.is_set():
+            session.record("tour")
+            times += 1
+        return times
+
+    with connected(items) as session, ThreadPoolExecutor(THREADS + 1) as pool:
+        session.record("tour")
+        changing = pool.submit(record_again, session)
+        responses = list(pool.map(session.get, paths))
+        is_over.set()
+        times = changing.result(timeout=60)
+    recorded = read_cassette(Path("cassettes/tour.yaml"))
+
+    assert len(responses) == len(paths)
+    assert sorted(each.request.uri for each in recorded) == [
+        items.base_url + path for path in paths
+    ]
+    assert times > 1

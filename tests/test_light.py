@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parent.parent
-GUIDE = (ROOT / "notebooks" / "moving-from-vcrpy.md").read_text(encoding="utf-8")
+GUIDE = (ROOT / "notebooks" / "pytest-settings.md").read_text(encoding="utf-8")
 (LINES,) = re.findall(r"^```text requirements\n(.*?)^```$", GUIDE, re.MULTILINE | re.DOTALL)
 
 

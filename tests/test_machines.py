@@ -6,12 +6,12 @@
 from __future__ import annotations
 
 import os
+from concurrent.futures import wait
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from queue import Queue
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import nbformat
 import pytest
@@ -22,7 +22,7 @@ from directmail_lab import settings
 from directmail_lab.cassettes import Cassette, read_cassette
 from directmail_lab.cli import programs
 from directmail_lab.display import shell_word, utc_time
-from directmail_lab.share.running import run_notebooks
+from directmail_lab.share.run import run_notebooks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,29 +65,18 @@ def bodies(path: Path) -> list[bytes]:
 
 
 def test_a_cassette_that_another_program_has_open_is_rewritten_later(tmp_path: Path) -> None:
-    """Readers drop what was replaced meanwhile, and the next recording removes it."""
+    """The recording stays in its journal, and the next one folds it."""
     old = recorded(tmp_path / "tour.yaml", answered(body="old"))
     with in_use(old):
-        assert record_again(old) == []
+        (notice,) = record_again(old)
+        assert f"Another program has {old} open, so it was not replaced." in notice
+        assert "safe beside it, in tour.yaml.part" in notice
         assert bodies(old) == [b"new"]
         assert '"old"' in old.read_text("utf-8")
     record_again(old)
 
     assert bodies(old) == [b"new"]
     assert '"old"' not in old.read_text("utf-8")
-
-
-def test_a_recording_stays_aside_if_another_program_has_the_cassette_open(tmp_path: Path) -> None:
-    """A notice says so and where the recording is; nothing is lost."""
-    old = recorded(tmp_path / "tour.yaml", answered(body="old"))
-    with in_use(old):
-        notices = record_again(old, aside=True)
-
-    (beside,) = tmp_path.glob("tour.unfinished*.yaml")
-    assert notices[0] == (
-        f"Another program has {old} open, so it was not replaced. The new recording is in {beside}."
-    )
-    assert (bodies(old), bodies(beside)) == ([b"old"], [b"new"])
 
 
 @pytest.mark.skipif(IS_WINDOWS_DISK, reason="a real file stays open for as long as it is open")
@@ -99,31 +88,6 @@ def test_a_cassette_is_replaced_as_soon_as_it_is_closed(tmp_path: Path) -> None:
 
     assert bodies(old) == [b"new"]
     assert '"old"' not in old.read_text("utf-8")
-
-
-def test_a_recording_continues_beside_a_cassette_that_cannot_be_opened(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A program may refuse that others open the file; what was received is recorded anyway."""
-    old = recorded(tmp_path / "tour.yaml", answered(body="old"))
-    notices: list[str] = []
-    cassette = Cassette(old, record_mode="any", notice=notices.append)
-    usual = os.open
-
-    def refuse(path: Any, *arguments: Any) -> int:
-        if Path(path) == old:
-            raise PermissionError(13, "Permission denied")
-        return usual(path, *arguments)
-
-    monkeypatch.setattr("time.sleep", lambda _: None)
-    monkeypatch.setattr(os, "open", refuse)
-    cassette.record(answered(get("/v1/lists"), body="new"))
-    monkeypatch.undo()
-    cassette.close()
-
-    assert f"Another program has {old} open" in notices[0]
-    assert bodies(old) == [b"old"]
-    assert bodies(tmp_path / "tour.unfinished.yaml") == [b"new"]
 
 
 def test_regions_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
@@ -217,11 +181,10 @@ def test_a_command_that_is_shown_is_quoted_for_the_system(monkeypatch: pytest.Mo
 def test_get_many_waits_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """On Windows before Python 3.14, Ctrl-C does not end a wait without a timeout."""
 
-    class Steps(Queue[None]):
-        def get(self, block: bool = True, timeout: float | None = None) -> None:
-            assert timeout is not None
-            return super().get(block, timeout)
+    def in_steps(futures: Any, timeout: float | None, return_when: str) -> Any:
+        assert timeout is not None
+        return wait(futures, timeout, return_when)
 
-    monkeypatch.setattr("directmail_lab.sessions.pages.SimpleQueue", Steps)
+    monkeypatch.setattr("directmail_lab.sessions.pages.wait", in_steps)
 
     assert [each.status_code for each in dm.get_many(["/v1/users/me"] * 2)] == [200, 200]

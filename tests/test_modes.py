@@ -11,13 +11,13 @@ import httpx
 import pytest
 
 import directmail_lab as dm
-from directmail_lab.cassettes import read_cassette
+from directmail_lab.cassettes import Matching, read_cassette
 from directmail_lab.cassettes.convert import convert
 from directmail_lab.server.standin import stand_in
 from directmail_lab.sessions.session import Session
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator, Callable, Iterator
 
     from faulty_service import FaultyService
 
@@ -185,35 +185,6 @@ def test_record_mode_none_redacts_a_request_before_comparing_it(live: Session) -
         assert live.mode == "replay"
 
 
-def test_connect_closes_the_new_session_if_recording_fails(
-    service: FaultyService, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The previous session stays the current one, and the failed one is closed."""
-    before = dm.connect(service.base_url, service.api_key)
-    closed = []
-    monkeypatch.setattr(Session, "close", lambda self: closed.append(self))
-    with pytest.raises(dm.errors.CassetteError):
-        dm.connect(service.base_url, service.api_key, cassette="../up", record_mode="once")
-
-    assert dm.session() is before
-    monkeypatch.undo()
-    (failed,) = closed
-    failed.close()
-
-
-def test_a_burst_over_too_few_responses_says_that_the_last_is_repeated(connected: Session) -> None:
-    """Five reads over three recorded responses repeat the last one twice."""
-    with dm.record("tour"):
-        dm.burst(3)
-    with (
-        dm.replay("tour"),
-        pytest.warns(UserWarning, match=r"had 3 responses left .* repeated 2 times"),
-    ):
-        made = dm.burst(5)
-
-    assert made["remaining"].tolist() == [299, 298, 297, 297, 297]
-
-
 # -- before_record -----------------------------------------------------------------------------
 
 
@@ -237,7 +208,7 @@ def test_redaction_follows_the_changes_and_omissions_of_before_record(connected:
     sources = [each.source for each in connected.recording.readings()]
     assert sources == ["recorded", "live"]
     assert b'"name": "<API_KEY>"' in written.response.body
-    assert ("content-length", str(len(written.response.body))) in written.response.headers
+    assert ("Content-Length", str(len(written.response.body))) in written.response.headers
 
 
 def test_an_attempt_that_is_left_out_is_not_counted(live: Session, service: FaultyService) -> None:
@@ -309,7 +280,7 @@ def test_without_a_key_the_recording_is_replayed_and_a_line_says_so(
     names = [dm.me()["name"].item()]
     with dm.record("tour", record_mode=mode) as session:
         names.append(session.me()["name"].item())
-    statement_and_block = capsys.readouterr().out
+    statement_and_block = capsys.readouterr().err
 
     @dm.record(Path("cassettes/tour.yaml"), record_mode=mode)
     def ask() -> str:
@@ -317,12 +288,12 @@ def test_without_a_key_the_recording_is_replayed_and_a_line_says_so(
 
     names += [ask(), ask()]
     line = (
-        f"No key: replaying 'tour', recorded on {day_of(recorded)} (2 interactions). "
-        "Sign in to record more.\n"
+        f"Warning: no key, so this is a replay of 'tour', recorded on {day_of(recorded)} "
+        "(2 interactions). Sign in to record again.\n"
     )
 
     assert statement_and_block == 2 * line
-    assert capsys.readouterr().out == line
+    assert capsys.readouterr().err == line
     assert set(names) == {"Stand-in User"}
     assert service.requests.total() == sent
     assert recorded.read_bytes() == before
@@ -336,15 +307,16 @@ def test_record_without_a_key_raises_if_no_cassette_may_be_replayed_instead(
         problem = f"^There is no key, and no cassette '{name}'"
         with pytest.raises(dm.errors.NotConnectedError, match=problem):
             dm.record(name)
-    replaying = dm.connect(cassette="tour")
+    dm.replay("tour")
+    replaying = dm.session()
     for change in (lambda: replaying.record("tour"), replaying.live):
         with pytest.raises(dm.errors.NotConnectedError, match="no key"):
             change()
-    replaying._folders = (recorded.parent,)  # like the fixture in a test
+    replaying.bind_to_test(
+        folders=[recorded.parent], matching=Matching(), advice="", redirect_advice=""
+    )
     with pytest.raises(dm.errors.NotConnectedError, match="no key"):
         dm.record("tour")
-    with pytest.raises(dm.errors.CredentialError):
-        dm.connect(service.base_url, cassette="tour", record_mode="once")
 
 
 def test_a_recording_continues_once_a_key_is_found(
@@ -381,7 +353,7 @@ def test_a_second_author_in_another_region_continues_the_recording(
     convert(recorded, recorded, "lines")  # as `share` does
     dm.record("tour")
     assert [len(dm.me()), dm.get("/v1/lists").status_code] == [1, 200]
-    assert "(3 interactions)" in capsys.readouterr().out
+    assert "(3 interactions)" in capsys.readouterr().err
 
 
 def test_a_write_that_is_replayed_for_want_of_a_key_warns(recorded: Path) -> None:
@@ -418,3 +390,59 @@ def test_replayed_data_is_shown_with_the_date_of_its_recording(recorded: Path) -
     assert all(date in frame.attrs["notes"][0] for frame in in_all)
     assert date in dm.chart_rate_limits().alt_text
     assert record.attrs["time"].startswith(f"{limits['at'].item():%Y-%m-%d}")
+
+
+@pytest.mark.parametrize(
+    "fails",
+    [
+        lambda: dm.record("locked"),
+        lambda: dm.record("tour", ignore="nothing"),
+        lambda: dm.record("tour", live=True, record_mode="once"),
+        lambda: dm.record("tour", such="option"),
+        lambda: dm.replay("no-such"),
+        lambda: dm.connect("ftp://api.example.com"),
+        lambda: dm.session().record("locked"),
+    ],
+)
+def test_no_write_is_sent_after_a_change_of_mode_that_failed(
+    service: FaultyService, fails: Callable[[], object]
+) -> None:
+    """A mailing must not go out unrecorded. Reads are sent, and a change that succeeds ends it."""
+    dm.connect(service.base_url, service.api_key, allow_writes=True)
+    other = Session(service.base_url, service.api_key)
+    with other, other.record("locked"):
+        other.get("/v1/users/me")
+        with pytest.raises((dm.DirectMailLabError, ValueError, TypeError)):
+            fails()
+        with pytest.raises(dm.errors.WriteRefusedError, match=r"failed.*Run record"):
+            dm.post("/v1/letters")
+    with dm.replay("first-look"):  # where nothing is sent
+        pass
+    with pytest.raises(dm.errors.WriteRefusedError, match="failed"):
+        dm.post("/v1/letters")
+    dm.get("/v1/users/me")
+    before = service.requests["POST /v1/letters"]
+    dm.record("tour")
+
+    assert (before, dm.post("/v1/letters").status_code) == (0, 201)
+
+
+def test_a_run_that_must_be_live_needs_a_key(
+    recorded: Path, monkeypatch: pytest.MonkeyPatch, service: FaultyService
+) -> None:
+    """The environment asks for it in a notebook that stays unchanged, or lets a reader replay."""
+    with pytest.raises(
+        dm.errors.NotConnectedError, match=r"no key.*must be live.*DIRECTMAIL_LIVE=0"
+    ):
+        dm.record("tour", live=True)
+    monkeypatch.setenv("DIRECTMAIL_LIVE", "1")
+    with pytest.raises(dm.errors.NotConnectedError, match="must be live"):
+        dm.record(recorded)
+    monkeypatch.setenv("DIRECTMAIL_LIVE", "0")
+    dm.record("tour", live=True)
+    assert dm.session().mode == "replay"
+    dm.connect(service.base_url, service.api_key)
+    with dm.record("tour", live=True) as session:
+        assert session.mode == "record"
+    with pytest.raises(ValueError, match="may replay"):
+        dm.record("tour", live=True, record_mode="new_episodes")

@@ -7,7 +7,6 @@ import json
 import queue
 import threading
 import time
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,9 +17,10 @@ from directmail_lab.cassettes import MemoryRecording, RawInteraction
 from directmail_lab.notebook.monitor import MAX_POINTS, History, MonitorWidget
 from directmail_lab.notebook.widget import Follower
 from directmail_lab.readings.reading import Reading
+from directmail_lab.sessions.transports.pacing import Allowances
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator
 
     from directmail_lab.server.standin import StandIn
     from directmail_lab.sessions.session import Session
@@ -147,7 +147,7 @@ def test_a_wait_and_a_mode_are_shown_without_a_response(
     """The page counts down the seconds until the first waiting request is sent."""
     sent: queue.Queue[dict[str, Any]] = queue.Queue()
     waiting: dict[str, float] = {}
-    monkeypatch.setattr(type(connected), "_waiting_until", waiting)
+    monkeypatch.setattr(type(connected.allowances), "waiting_until", waiting)
     widget = dm.monitor()
     monkeypatch.setattr(widget, "send", sent.put)
     widget.receive("hello")
@@ -212,7 +212,7 @@ class Talk:
     """Stands in for a session and for the widget that follows it."""
 
     mode, cassette = "live", None
-    _waiting_until: Mapping[str, float] = MappingProxyType({})
+    allowances = Allowances(pace="off")
 
     def __init__(self, update: Callable[[], object], *, interval_s: float) -> None:
         self.recording: list[int] = []

@@ -19,7 +19,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
-import certifi
 import httpx
 import pytest
 from hypothesis import example, given, strategies as st
@@ -29,7 +28,7 @@ from directmail_lab.credentials import ApiKey
 from directmail_lab.errors import DirectMailLabError
 from directmail_lab.server.standin import StandIn
 from directmail_lab.sessions.session import Session
-from directmail_lab.sessions.transports import network
+from directmail_lab.sessions.transports import connections
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -312,7 +311,7 @@ def test_a_proxy_that_cannot_be_used_is_refused_at_once(
 ) -> None:
     """The error has what to do, and no password."""
     monkeypatch.setenv("HTTPS_PROXY", address)
-    monkeypatch.setattr(network, "find_spec", lambda _: None)
+    monkeypatch.setattr(connections, "find_spec", lambda _: None)
     with pytest.raises(DirectMailLabError, match=says) as caught:
         Session("https://api.example.test", ApiKey("some-key-0123456789"))
 
@@ -349,25 +348,6 @@ def test_installed_packages_do_not_change_accept_encoding(
     assert session.async_client.headers["accept-encoding"] == "gzip, deflate"
 
 
-def test_sessions_share_certificates_until_others_are_named(
-    monkeypatch: pytest.MonkeyPatch, service: FaultyService
-) -> None:
-    """Reading them takes 25 ms. A company's own certificates may be set while the kernel runs."""
-    connect, _ = answering(monkeypatch)
-
-    def certificates() -> ssl.SSLContext:
-        with Session(service.base_url, ApiKey(service.api_key)) as session:
-            session.get("/v1/letters")
-        return connect.call_args.kwargs["verify"]  # type: ignore[no-any-return]
-
-    first, second = certificates(), certificates()
-    monkeypatch.setenv("SSL_CERT_FILE", certifi.where())
-    third = certificates()
-
-    assert first is second is not third
-    assert first.get_ca_certs() == [] != third.get_ca_certs()
-
-
 _AS_A_COMPANY = """
 openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -keyout ca.key \\
     -out ca.pem -subj "/CN=A company" -addext basicConstraints=critical,CA:TRUE \\
@@ -386,8 +366,6 @@ import directmail_lab as dm
 address, *named = sys.argv[1:]
 if "system" in named:  # OpenSSL sees the variable, and Python does not: so it is the system's file
     ctypes.CDLL(None).setenv(b"SSL_CERT_FILE", os.fsencode(Path("ca.pem").absolute()), 1)
-if "no truststore" in named:
-    sys.modules["truststore"] = None
 session = dm.connect(address, "key-of-a-test")
 try:
     there, nowhere = dm.get("/v1/users/me"), asyncio.run(session.async_client.get("/"))
@@ -418,7 +396,7 @@ def test_a_certificate_is_trusted_if_its_root_is_the_systems_or_named(tmp_path: 
         service._server.socket = context.wrap_socket(service._server.socket, server_side=True)
         address = service.base_url.replace("http:", "https:")
         by_system, by_name = called("system"), called(SSL_CERT_FILE="ca.pem")
-        refused = [called(), called("system", "no truststore"), called(SSL_CERT_DIR=str(tmp_path))]
+        refused = [called(), called(SSL_CERT_DIR=str(tmp_path))]
 
     assert by_system == by_name == "200 404"
     assert all("is not trusted, so the key was not sent" in each for each in refused)
@@ -534,7 +512,7 @@ def test_an_invalid_address_is_our_error(
     """No request is sent, and the error does not repeat the address."""
     asked: list[Callable[[], object]] = [
         lambda: dm.get(address),
-        lambda: dm.burst(1, address),
+        lambda: dm.put(address),
         lambda: next(dm.pages(address)),
         lambda: asyncio.run(connected.async_client.get(address)),
     ]

@@ -68,7 +68,7 @@ def test_the_callers_templates_come_first(connected: dm.Session) -> None:
     named = ["/v1/shops/{shop}", "/v1/shops/acme/orders", "/v1/{kind}"]
     tour = recorded("tour.yaml", *(answered(get(path)) for path in sent))
     document = dm.openapi(tour, paths=paths)
-    connected.paths = paths
+    connected.templates = tuple(paths)
 
     assert [*document["paths"]] == sorted(named)
     assert document["paths"][named[0]]["get"]["parameters"][0]["name"] == "shop"
@@ -83,4 +83,4 @@ def test_the_callers_templates_come_first(connected: dm.Session) -> None:
 def test_an_invalid_template_is_refused_at_once(paths: Any) -> None:
     """The error contains an example."""
     with pytest.raises(ValueError, match=r"in templates is not a template\. Give a list such as"):
-        dm.connect("https://api.example.test", "key", paths=paths)
+        dm.connect("https://api.example.test", "key", templates=paths)

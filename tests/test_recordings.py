@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gzip
 import re
-import shutil
 import threading
 from dataclasses import replace
 from inspect import iscoroutinefunction
@@ -16,7 +15,7 @@ from unittest import mock
 import httpx
 import pandas as pd
 import pytest
-from cassette_samples import BASE_URL, answered, get, opened, paths_in, recorded, theirs, typed
+from cassette_samples import BASE_URL, answered, get, opened, recorded, theirs, typed
 from vcr.serialize import deserialize
 from vcr.serializers import yamlserializer
 
@@ -61,19 +60,6 @@ def test_a_sessions_recording_is_that_of_its_mode(live: Session) -> None:
 
     assert (len(own), len(replayed), len(again)) == (0, 1, 0)
     assert (own.title, replayed.title) == ("this session", "first-look (replayed)")
-
-
-def test_a_recorded_response_says_its_number_in_the_cassette(tour: Path, live: Session) -> None:
-    """While new responses replace old ones, the numbers are not yet known."""
-    with live.record("tour", record_mode="new_episodes"):
-        live.get("/v1/lists")
-    live.record("new")
-    live.get("/v1/lists")
-    live.record("new")
-    live.get("/v1/lists")
-
-    numbers = [each.cassette_number for each in live.recording.readings()]
-    assert numbers == [len(read_cassette(tour)), 1, None]
 
 
 def test_a_sessions_interactions_are_shown_without_the_key(
@@ -182,14 +168,13 @@ def test_a_response_that_is_cut_short_is_an_error_but_is_still_shown(
     assert table["problem"].fillna("").tolist() == [CUT_SHORT, ""]
     assert table["excerpt"][1] == "x" * 20
     assert table["bytes"][1] == 20
-    assert dict(view.interaction.response.headers)["content-length"] == "50"
+    assert dict(view.interaction.response.headers)["Content-Length"] == "50"
     assert CUT_SHORT in repr(view)
     assert readings["problem"].fillna("").tolist() == [CUT_SHORT, ""]
     assert readings["source"].tolist() == ["recorded" if mode == "record" else "live"] * 2
     assert [row.mark for row in rows(unpaced.recording)] == ["failed", ""]
     assert detail(unpaced.recording, 1)[0]["reason"] == CUT_SHORT
-    of_each = dm.check_contract(readings).query("rule < 3")
-    assert set(of_each["verdict"]) == {"holds"}
+    assert set(dm.check_contract(readings)["verdict"]) == {"holds"}
     unpaced.live()
     if mode == "record":
         assert read_cassette(Path("cassettes/tour.yaml")).reading(1).problem == CUT_SHORT
@@ -339,66 +324,6 @@ def test_a_response_that_comes_after_the_recording_has_ended_is_recorded(
     assert not caplog.text
 
 
-@pytest.mark.parametrize("change", ["folder removed", "removed", "replaced", "longer"])
-def test_a_recording_loses_nothing_if_its_file_changes(tmp_path: Path, change: str) -> None:
-    """The recording continues in a file beside it, which also has what its own file has no more."""
-    path, notices = tmp_path / "own" / "tour.yaml", list[str]()
-    with opened(path, notice=notices.append) as cassette:
-        cassette.record(answered(get("/before")))
-        text = path.read_text()
-        if change == "longer":
-            path.write_text(f"{text}# an editor's line\n")
-        else:
-            path.unlink()
-        if change == "folder removed":
-            shutil.rmtree(path.parent)
-        if change == "replaced":
-            path.write_text(text)
-        cassette.record(answered(get("/after")))
-        cassette.record(answered(get("/then")))
-
-    beside = path.with_name("tour.unfinished.yaml")
-    assert paths_in(beside) == [*([] if change == "longer" else ["/before"]), "/after", "/then"]
-    assert read_cassette(beside).problem is None
-    (notice,) = notices
-    assert str(beside) in notice
-    assert path.exists() is ("removed" not in change)
-
-
-@pytest.mark.parametrize("layout", [recorded, theirs])
-@pytest.mark.parametrize("mode", ["new_episodes", "any", "all"])
-@pytest.mark.parametrize("change", ["created", "removed", "shorter", "longer"])
-def test_a_file_that_changes_before_the_first_interaction_is_not_modified(
-    tmp_path: Path, layout: Callable[..., Path], mode: str, change: str
-) -> None:
-    """The recording goes to a file beside it, and a notice says so."""
-    path, notices = tmp_path / "tour.yaml", list[str]()
-    before = layout(path, *(answered(get(f"/{n}")) for n in range(3))).read_bytes()
-    after = {"removed": None, "shorter": before[:400], "longer": before + b"# mine\n"}
-    if change == "created":
-        path.unlink()
-    with opened(path, mode, notice=notices.append) as cassette:
-        path.unlink() if change == "removed" else path.write_bytes(after.get(change) or before)
-        cassette.record(answered(get("/new")))
-
-    beside = path.with_name("tour.unfinished.yaml")
-    assert (path.read_bytes() if path.exists() else None) == after.get(change, before)
-    assert paths_in(beside) == ["/new"]
-    (notice,) = notices
-    assert str(beside) in notice
-
-
-def test_a_file_that_changes_after_the_last_interaction_is_not_modified(tmp_path: Path) -> None:
-    """No end line is written to the changed file, and a notice says so."""
-    path, notices = tmp_path / "tour.yaml", list[str]()
-    with opened(path, notice=notices.append) as cassette:
-        cassette.record(answered())
-        path.write_text("mine")
-
-    assert path.read_text() == "mine"
-    assert "It stays as it is now" in notices[0]
-
-
 @pytest.mark.posix("the mode of files")
 @pytest.mark.parametrize("mode", ["new_episodes", "all"])
 def test_files_written_for_a_private_cassette_are_private(tmp_path: Path, mode: str) -> None:
@@ -427,27 +352,6 @@ def test_a_read_only_cassette_is_refused_before_anything_is_sent(tmp_path: Path,
     assert [file.name for file in tmp_path.iterdir()] == ["tour.yaml"]
 
 
-@pytest.mark.parametrize("change", ["removed", "replaced", "same size"])
-def test_a_file_that_changes_during_a_re_recording_is_not_modified(
-    tmp_path: Path, change: str
-) -> None:
-    """The new recording goes to a file beside it, and a notice says so."""
-    path, notices = recorded(tmp_path / "tour.yaml", answered(get("/before"))), list[str]()
-    text = path.read_text().replace("/before", "/theirs" if change == "same size" else "/longer-x")
-    with opened(path, record_mode="all", notice=notices.append) as cassette:
-        cassette.record(answered(get("/after")))
-        path.unlink()
-        if change != "removed":
-            path.write_text(text)
-
-    beside = path.with_name("tour.unfinished.yaml")
-    assert paths_in(beside) == ["/after"]
-    (notice,) = notices
-    assert str(beside) in notice
-    assert path.exists() is (change != "removed")
-    assert change == "removed" or path.read_text() == text
-
-
 @pytest.mark.parametrize("body", ["x" * 5_001, "語" * 1_667])
 def test_a_full_cassette_refuses_before_anything_is_sent(
     service: FaultyService, live: Session, monkeypatch: pytest.MonkeyPatch, body: str
@@ -455,7 +359,7 @@ def test_a_full_cassette_refuses_before_anything_is_sent(
     """A response whose bytes do not fit is recorded without its body; the caller gets all of it."""
     with live.record("tour"):
         live.me()
-        size = Path("cassettes/tour.yaml").stat().st_size
+        size = sum(each.stat().st_size for each in Path("cassettes").glob("tour.yaml*"))
         monkeypatch.setattr("directmail_lab.cassettes.recorder.MAX_FILE_BYTES", size + 2_000)
         monkeypatch.setattr("directmail_lab.cassettes.recorder._SPARE_BYTES", 1_500)
         with service.fault(body=body):
@@ -501,8 +405,8 @@ def test_the_caller_gets_a_body_that_is_too_large_to_record(
 def test_a_body_that_cannot_be_stored_fails_a_test(service: FaultyService, live: Session) -> None:
     """Its replay would fail, and advise to record it again."""
     live.record("tour")
-    assert live._open_cassette is not None
-    live._open_cassette.records_failures = True  # as in a test
+    assert live.open_cassette is not None
+    live.open_cassette.records_failures = True  # as in a test
     with (
         too_large(service),
         pytest.raises(dm.errors.CassetteError, match="without the body"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import re
 import shutil
 import signal
 import subprocess
@@ -15,7 +14,6 @@ from collections import Counter
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest import mock
@@ -38,13 +36,12 @@ from vcr.persisters.filesystem import FilesystemPersister
 from vcr.serializers import yamlserializer
 
 import directmail_lab as dm
-from directmail_lab.cassettes import Cassette, Matching, earlier_runs, read_cassette, recorder
+from directmail_lab.cassettes import Cassette, Matching, read_cassette, recorder
 from directmail_lab.cassettes.convert import repair
 from directmail_lab.credentials import ApiKey
 from directmail_lab.errors import (
     AlreadySentError,
     CassetteError,
-    CassetteFormatError,
     CassetteInUseError,
     OutcomeUnknownError,
     WriteRefusedError,
@@ -52,7 +49,6 @@ from directmail_lab.errors import (
 from directmail_lab.exchange.values import Interaction, Request, Response, no_response
 from directmail_lab.questions.interactions import interactions
 from directmail_lab.sessions.session import Session
-from directmail_lab.share.audit import audit
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -119,10 +115,8 @@ def test_a_new_response_replaces_all_old_ones_at_once(days: Path) -> None:
         assert bodies(days) == [("/1", b"one"), ("/2", b"two"), ("/0", b"new"), ("/0", b"newer")]
         assert len(interactions(days)) == 4
         assert FilesystemPersister.load_cassette(days, yamlserializer)
-        assert "# replaces 1-2 of 4\n" in days.read_text()
     assert bodies(days) == [("/1", b"one"), ("/2", b"two"), ("/0", b"new"), ("/0", b"newer")]
     assert len(FilesystemPersister.load_cassette(days, yamlserializer)[0]) == 4
-    assert "replaces" not in days.read_text()
     assert read_cassette(days).problem is None
     assert list(days.parent.glob("*")) == [days]
 
@@ -138,60 +132,6 @@ def test_a_killed_run_leaves_its_responses_and_one_file(days: Path) -> None:
     update(days, old("third", path="/1"))
     assert bodies(days) == [("/2", b"two"), ("/0", b"new"), ("/1", b"third")]
     assert list(days.parent.glob("*")) == [days]
-
-
-@pytest.mark.posix("fork")
-def test_a_repair_keeps_what_replaced(days: Path) -> None:
-    """It drops what was replaced, and its mark."""
-    killed(days, lambda cassette: cassette.record(old("new")))
-    repair(days)
-
-    assert bodies(days) == [("/1", b"one"), ("/2", b"two"), ("/0", b"new")]
-    assert read_cassette(days).problem is None
-    assert "replaces" not in days.read_text()
-
-
-def test_a_recording_cut_at_any_byte_has_old_or_new_responses(days: Path) -> None:
-    """For each request there is the old response or the new one: never none, and never both."""
-    whole = len(days.read_bytes().partition(b"# end")[0])
-    with opened(days, "update") as cassette:
-        cassette.record(old("new"))
-        cassette.record(old("new", path="/2"))
-        data = days.read_bytes()
-    for length in range(whole, len(data) + 1):
-        days.write_bytes(data[:length])
-        have = bodies(days)
-
-        assert have.count(("/1", b"one")) == 1
-        assert (("/0", b"new") in have) != (("/0", b"a") in have)
-        assert (("/0", b"a") in have) == (("/0", b"b") in have)
-        assert (("/2", b"new") in have) != (("/2", b"two") in have)
-
-
-@pytest.mark.posix("fork")
-def test_a_mark_fits_no_more_after_a_person_removed_an_interaction_above(days: Path) -> None:
-    """Its numbers would be those of others, so only a repair drops it."""
-    killed(days, lambda cassette: cassette.record(old("new", path="/1")))
-    parts = re.split(r"(?m)^(?=- recorded_at)", days.read_text())
-    days.write_text("".join(parts[:1] + parts[2:]))
-
-    with pytest.raises(CassetteError, match="which responses were replaced is not certain"):
-        read_cassette(days)
-    repair(days)
-    assert bodies(days) == [("/0", b"b"), ("/1", b"one"), ("/2", b"two"), ("/1", b"new")]
-
-
-@pytest.mark.parametrize(
-    "mark", ["1-4 of 4", "1, 1 of 4", "0 of 4", "5 of 4", "1-999999999 of 4", "9-1 of 4", "1 of 5"]
-)
-def test_a_strangers_mark_is_harmless(days: Path, mark: str) -> None:
-    """A mark that no recorder wrote drops at most what it names, or is refused."""
-    lines, added = days.read_text().partition("# end")[0], recorded(Path("one.yaml"), old("x"))
-    one = added.read_text().partition("interactions:\n")[2].partition("# end")[0]
-    days.write_text(f"{lines}# replaces {mark}\n{one}")
-
-    with suppress(CassetteFormatError):
-        assert len(read_cassette(days)) in (1, 4)
 
 
 def test_matching_is_that_of_the_recording(days: Path) -> None:
@@ -259,10 +199,10 @@ def test_a_failure_replaces_no_success_and_is_not_played(days: Path, status: int
     assert [body for _, body in bodies(days)] == [b"a", b"b", b"one", b"two", b"failed"]
     assert list(interactions(days)["status"]) == [200] * 4 + [status]
     assert played(days, 3) == [b"a", b"b", b"b"]
-    earlier_runs._runs.clear()
+    recorder._runs.clear()
     update(days, old("again", status=status))
     assert [body for _, body in bodies(days)] == [b"a", b"b", b"one", b"two", b"again"]
-    earlier_runs._runs.clear()
+    recorder._runs.clear()
     update(days, old("new"))
 
     assert [body for _, body in bodies(days)] == [b"one", b"two", b"new"]
@@ -271,7 +211,7 @@ def test_a_failure_replaces_no_success_and_is_not_played(days: Path, status: int
 def test_a_failure_is_played_until_there_is_a_success(tmp_path: Path) -> None:
     """A 401 replaces a 401, and a 200 of the same run is played in its place."""
     path = update(tmp_path / "tour.yaml", old("first", status=401))
-    earlier_runs._runs.clear()
+    recorder._runs.clear()
     update(path, old("second", status=401))
     assert bodies(path) == [("/0", b"second")]
     assert played(path) == [b"second"]
@@ -321,22 +261,23 @@ def test_a_block_continues_a_run_and_a_statement_begins_one(live: Session) -> No
 
 
 def test_a_run_goes_on_after_a_close_that_failed(
-    live: Session, monkeypatch: pytest.MonkeyPatch
+    live: Session, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Without room for a compact copy, the marks say the same."""
+    """Without room for the new file, the journal is read, and folded by the next recording."""
     live.record("tour")
     live.me()
     live.record("tour")
     live.me()
     with monkeypatch.context() as patch:
         patch.setattr(recorder, "write_cassette", full_disk)
-        with live.live():
-            pass
-    assert "# replaces 1 of 1" in TOUR.read_text()
+        live.live()
+        assert "is read from there" in caplog.text
+        assert len(read_cassette(TOUR)) == 1
+    live.record("tour")
     live.me()
     live.close()
 
-    assert len(read_cassette(TOUR)) == 2
+    assert len(read_cassette(TOUR)) == 1
     assert read_cassette(TOUR).problem is None
 
 
@@ -357,21 +298,6 @@ def test_a_cassette_of_over_half_the_limit_is_recorded_again(
             cassette.record(old("y" * 900, path=f"/{number}"))
 
     assert bodies(path) == [(f"/{number}", b"y" * 900) for number in range(10)]
-
-
-@pytest.mark.parametrize("how", ["removed", "replaced"])
-def test_a_run_whose_file_was_replaced_is_whole_in_the_file_beside(days: Path, how: str) -> None:
-    """Also what it had recorded before."""
-    with opened(days, "update") as cassette:
-        cassette.record(old("new"))
-        days.unlink()
-        if how == "replaced":
-            theirs(days, old("theirs"))
-        cassette.record(old("new", path="/1"))
-
-    beside = days.with_name("tour.unfinished.yaml")
-    assert bodies(beside) == [("/0", b"new"), ("/1", b"new")]
-    assert not days.exists() or bodies(days) == [("/0", b"theirs")]
 
 
 # -- writes ----------------------------------------------------------------------------------------
@@ -407,14 +333,12 @@ def test_a_write_is_in_the_file_before_it_is_sent_until_its_response_replaces_it
             "interrupted",
         )
         assert FilesystemPersister.load_cassette(path, yamlserializer)
-        other = cassette.record(old("between"))
-        written = cassette.record(letter("Ann"), begun)
+        cassette.record(old("between"))
+        cassette.record(letter("Ann"), begun)
         assert FilesystemPersister.load_cassette(path, yamlserializer)
-        numbers = [each and each.number for each in (other, written)]
-        assert numbers == [None, 2]  # the first one changes with the response
-        assert statuses(path) == [(b"", 200), (b'{"to": "Ann"}', 201)]
+        assert statuses(path) == [(b'{"to": "Ann"}', 201), (b"", 200)]
 
-    assert statuses(path) == [(b"", 200), (b'{"to": "Ann"}', 201)]
+    assert statuses(path) == [(b'{"to": "Ann"}', 201), (b"", 200)]
     assert "interrupted" not in path.read_text()
 
 
@@ -468,35 +392,14 @@ def test_a_response_that_comes_after_the_recording_ended_replaces_its_write(
     assert statuses(path) == [(b'{"to": "Bob"}', 201), (b'{"to": "Ann"}', 201)]
 
 
-@pytest.mark.parametrize("how", ["the same size", "shorter", "longer", "empty"])
-def test_letters_outlive_a_file_that_another_program_overwrote(tmp_path: Path, how: str) -> None:
-    """It wrote into the file itself: what follows is recorded beside it, and the letters before."""
-    path = tmp_path / "tour.yaml"
-    update(path, letter("Zoe"))
-    with opened(path, "update") as cassette:
-        cassette.record(letter("Bob"), begin(cassette, letter("Bob")))
-        begun = begin(cassette, letter("Ann"))
-        size = path.stat().st_size
-        changed = {"the same size": size, "shorter": 300, "longer": size + 9, "empty": 0}[how]
-        path.write_bytes(b"#" * changed)
-        cassette.record(letter("Ann"), begun)
-        cassette.record(old("read"))
-    beside = path.with_name("tour.unfinished.yaml")
-
-    assert path.read_bytes() == b"#" * changed
-    assert [(body, status) for body, status in statuses(beside) if body] == [
-        (b'{"to": "Bob"}', 201),
-        (b'{"to": "Ann"}', 201),
-    ]
-
-
 def test_nothing_is_replaced_by_a_response_that_could_not_be_written(days: Path) -> None:
     """After the disk is full, the old response stays; the next one replaces it."""
     resource = pytest.importorskip("resource")
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     with opened(days, "update") as cassette:
         cassette.record(old("new", path="/1"))
-        resource.setrlimit(resource.RLIMIT_FSIZE, (days.stat().st_size + 10, limits[1]))
+        journal = days.with_name("tour.yaml.part")
+        resource.setrlimit(resource.RLIMIT_FSIZE, (journal.stat().st_size + 10, limits[1]))
         try:
             with pytest.raises(CassetteError, match="could not be written"):
                 cassette.record(old("lost"))
@@ -527,18 +430,12 @@ def send_letter(cassette: Cassette, write: Interaction) -> None:
     cassette.record(write, begin(cassette, write))
 
 
-@pytest.mark.parametrize("left", ["the cassette", "an unfinished recording"])
-def test_a_new_letter_takes_as_long_on_the_second_day_as_on_the_first(
-    tmp_path: Path, left: str
-) -> None:
+def test_a_new_letter_takes_as_long_on_the_second_day_as_on_the_first(tmp_path: Path) -> None:
     """However many letters there are, none is compared with the new one."""
     steps = []
     for size in (20, 2000):
         path = tmp_path / f"{size}.yaml"
         update(path, *(letter(f"{number}") for number in range(size)))
-        if left != "the cassette":
-            path.rename(path.with_name(f"{size}.unfinished.yaml"))
-            update(path, old())
         with opened(path, "update") as cassette:
             send_letter(cassette, letter("first"))  # which reads the old ones once
             steps.append(count_calls(partial(send_letter, cassette, letter("second"))))
@@ -598,33 +495,6 @@ def test_a_write_of_an_earlier_run_is_refused_before_it_is_sent(
     choices = ('if_sent="keep"', 'if_sent="send"')
     for word in ("201", "interaction 2 of cassette 'tour'", "ignore", *choices):
         assert word in str(refused.value)
-
-
-def test_a_write_is_refused_after_another_program_replaced_the_file(
-    writing: Session, service: FaultyService, tmp_path: Path
-) -> None:
-    """A checkout during a run hides neither the writes of earlier runs, nor those of that run."""
-    old_version = tmp_path / "old.yaml"
-    writing.record("tour")
-    writing.me()
-    writing.live()
-    shutil.copy(TOUR, old_version)
-    writing.record("tour")
-    assert send(writing) == 201
-    writing.record("tour")
-    writing.me()
-    old_version.replace(TOUR)
-    writing.me()
-    with pytest.raises(AlreadySentError, match="cassette 'tour'"):
-        send(writing)
-    assert [send(writing, "?b=1"), send(writing, "?b=1")] == [201, 201]
-    for mode in ("update", "new_episodes"):
-        writing.record("tour", record_mode=mode)
-        with pytest.raises(AlreadySentError, match=r"cassette 'tour\.unfinished'") as refused:
-            send(writing, "?b=1")
-
-    assert service.requests["POST /v1/letters"] == 3
-    assert refused.value.cassette == "tour.unfinished"
 
 
 @pytest.mark.parametrize(("status", "is_refused"), [(303, 1), (500, 1), (503, 1), (422, 0)])
@@ -769,8 +639,9 @@ def test_a_letter_whose_process_was_killed_is_sent_once_and_known(
 
 
 @pytest.mark.posix("fork")
-def test_a_forked_child_sends_no_write_and_says_that_it_records_nothing(
-    writing: Session, service: FaultyService, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("ask", [lambda session: session.me(), lambda session: send(session)])
+def test_a_forked_child_sends_nothing_that_it_cannot_record(
+    writing: Session, service: FaultyService, ask: Callable[[Session], object]
 ) -> None:
     """It cannot add to the file, so a later run would not know of its letters."""
     writing.record("tour")
@@ -781,16 +652,14 @@ def test_a_forked_child_sends_no_write_and_says_that_it_records_nothing(
     if not pid:
         code = 1
         try:
-            writing.me()
-            send(writing)
+            ask(writing)
         except CassetteError as error:
-            is_said = "What it sends is not recorded" in caplog.text
-            code = 0 if is_said and "was not sent" in str(error) else 2
+            code = 0 if "was not sent" in str(error) else 2
         finally:
             os._exit(code)
 
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
-    assert service.requests["POST /v1/letters"] == 0
+    assert service.requests.total() == 1
     writing.close()
     assert len(read_cassette(TOUR)) == 1
 
@@ -930,7 +799,7 @@ def test_a_write_that_never_left_may_be_sent(writing: Session) -> None:
     response = no_response("connect_error")
     assert response is not None
     writing.record("tour")
-    cassette = writing._open_cassette
+    cassette = writing.open_cassette
     assert cassette is not None
     request = post(b'{"to": "Ann"}')
     uri = f"{writing.base_url}/v1/letters"
@@ -1061,7 +930,7 @@ def test_all_addresses_of_this_machine_are_one(tmp_path: Path) -> None:
     """The stand-in has another port each time."""
     urls = ["http://127.0.0.1:5001", "http://127.0.0.1:5002", "http://localhost:5003"]
     for day, url in enumerate(urls):
-        earlier_runs._runs.clear()
+        recorder._runs.clear()
         with opened(tmp_path / "tour.yaml", "update", base_url=url) as cassette:
             cassette.record(answered(get("/0", base=url), f"{day}"))
 
@@ -1081,17 +950,6 @@ def test_of_another_programs_file_only_origins_are_compared(tmp_path: Path) -> N
 # -- what reads the file meanwhile -----------------------------------------------------------------
 
 
-def test_an_audit_also_searches_what_was_replaced(tmp_path: Path) -> None:
-    """Until the recording ends, it is still in the file."""
-    path = recorded(tmp_path / "tour.yaml", old('{"email": "joe@corp.com"}'))
-    cassette = opened(path, "update")
-    cassette.record(old("{}"))
-    assert audit(path)
-    cassette.close()
-
-    assert not audit(path)
-
-
 def test_an_unknown_mode_and_an_unreadable_file_change_nothing(tmp_path: Path) -> None:
     """The error says what is valid, and a run never destroys a file."""
     path = tmp_path / "tour.yaml"
@@ -1105,27 +963,13 @@ def test_an_unknown_mode_and_an_unreadable_file_change_nothing(tmp_path: Path) -
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_session_may_start_in_this_mode(account: FaultyService) -> None:
-    """`connect` replays by default, and takes the mode by its name."""
-    dm.connect(cassette="tour", record_mode="update")
-    dm.me()
-    dm.logout()
-
-    assert len(read_cassette(TOUR)) == 1
-    assert account.requests.total() == 1
-
-
-@pytest.mark.parametrize("how", ["statement", "connect"])
-def test_a_notebook_that_connects_again_records_again(service: FaultyService, how: str) -> None:
+def test_a_notebook_that_connects_again_records_again(service: FaultyService) -> None:
     """IPython keeps the first session in ``Out``, so that nobody has closed it."""
     address = service.base_url, service.api_key
     kept = []
     for _ in range(2):
-        if how == "connect":
-            kept.append(dm.connect(*address, cassette="tour", record_mode="update"))
-        else:
-            kept.append(dm.connect(*address))
-            dm.record("tour")
+        kept.append(dm.connect(*address))
+        dm.record("tour")
         dm.me()
     mine = Session(service.base_url, ApiKey(service.api_key))
     dm.live()
@@ -1138,38 +982,6 @@ def test_a_notebook_that_connects_again_records_again(service: FaultyService, ho
     assert len(read_cassette(TOUR)) == 1
     assert service.requests.total() == 2
     assert interactions("tour")["at"].tolist() == interactions(second)["at"].tolist()
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(
-    tuple(map(int, version("filelock").split(".")[:2])) < (3, 30),
-    reason="an older filelock empties the file of a lock that another one has",
-)
-def test_a_name_in_use_says_by_whom_and_since_when(tmp_path: Path) -> None:
-    """Another kernel is named by its process and notebook."""
-    path, code = tmp_path / "tour.yaml", "import sys; from cassette_samples import *\n"
-    code += "held = opened(Path(sys.argv[1]), 'update'); print('', flush=True); input()"
-    with opened(path), pytest.raises(CassetteInUseError) as same:
-        opened(path)
-    process = subprocess.Popen(
-        [sys.executable, "-c", code, path],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        env={
-            **os.environ,
-            "PYTHONPATH": str(Path(__file__).parent),
-            "JPY_SESSION_NAME": "/home/ada/reports/Day 2.ipynb",
-        },
-    )
-    with process:
-        assert process.stdout is not None
-        process.stdout.readline()
-        with pytest.raises(CassetteInUseError) as other:
-            opened(path)
-        process.communicate(b"\n")
-
-    assert re.search(r"another session of this process, since \d\d:\d\d on \d", str(same.value))
-    assert f"process {process.pid} (Day 2.ipynb), since " in str(other.value)
 
 
 @pytest.mark.posix("forks")

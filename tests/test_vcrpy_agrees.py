@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +18,9 @@ from vcr.serializers import jsonserializer, yamlserializer
 from vcr.stubs.httpx_stubs import _deserialize_response
 from vcr.util import read_body
 
-from directmail_lab.cassettes import Cassette, Matching, read_cassette
+from directmail_lab.cassettes import Cassette, read_cassette
 from directmail_lab.cassettes.files import parse_cassette
 from directmail_lab.errors import NotRecordedError
-from directmail_lab.exchange.values import Request
 
 
 @pytest.mark.parametrize(("get_from", "also"), [(httpx.get, ["body"]), (requests.get, [])])
@@ -61,51 +59,6 @@ def test_pytest_recording_replays_our_cassettes(tour: Path, pytester: pytest.Pyt
     result = pytester.runpytest_subprocess("-p", "no:cacheprovider", "-p", "no:asyncio")
 
     result.assert_outcomes(passed=1)
-
-
-def requests_with(*some: str) -> st.SearchStrategy[VcrRequest]:
-    """Return requests with one of these bodies."""
-    return st.builds(
-        lambda method, host, path, body: VcrRequest(method, f"https://{host}.test{path}", body, {}),
-        st.sampled_from(["GET", "POST"]),
-        st.sampled_from("ab"),
-        st.sampled_from(["/x", "/x?a=1&b=2", "/x?b=2&a=1", "/y?a=b+c", "/y?a=b%20c"]),
-        st.sampled_from(some),
-    )
-
-
-@settings(max_examples=50, deadline=None)
-@given(
-    # A body that was recorded would choose between the responses, as it does not in vcrpy.
-    st.lists(requests_with("", "a", "b"), min_size=1, max_size=8),
-    st.lists(requests_with("c", "d"), max_size=12),
-    st.booleans(),
-)
-def test_a_cassette_like_vcrpy_plays_the_same_responses_as_vcrpy(
-    tmp_path_factory: pytest.TempPathFactory,
-    recorded: list[VcrRequest],
-    sent: list[VcrRequest],
-    filtered: bool,
-) -> None:
-    """The order of responses, the default matchers and the filters are those of vcrpy."""
-    path = tmp_path_factory.mktemp("tapes") / "tour.yaml"
-    options = {"filter_query_parameters": ["a"]} if filtered else {}
-    with vcr.use_cassette(str(path), record_mode="all", **options) as cassette:
-        for number, each in enumerate(recorded):
-            response = {"status": {"code": 200, "message": "OK"}, "headers": {}}
-            cassette.append(each, {**response, "body": {"string": b"%d" % number}})
-    matching = Matching(ignore=["query:a"] if filtered else [], like="vcrpy")
-    ours = Cassette(path, repeat="strict", matching=matching)
-    with vcr.use_cassette(str(path), record_mode="none", **options) as cassette:
-        for each in sent:
-            body, expected = read_body(each), None
-            if cassette.can_play_response_for(each):
-                expected = cassette.play_response(each)["body"]["string"]
-            request, played = Request(each.method, each.uri, (), body), None
-            with suppress(NotRecordedError):
-                played = ours.play(request)[-1].response.body
-
-            assert played == expected
 
 
 def as_vcrpy_sees(text: str, serializer: Any = yamlserializer) -> list[tuple[Any, ...]]:

@@ -1,15 +1,13 @@
 """Cassettes: recorded sessions in vcrpy's format, written as they happen and replayed by index.
 
-- `library` finds the file for a name, and locks it.
-- `recording` defines what questions are asked of. `files` reads a recording from a file: in our
-  layout through `lines`, in vcrpy's through `vcr_files`, and in HAR through `har`. `memory` keeps
-  the recording of a session.
-- `cassette` is an open cassette, which replays or records as its record mode says. `users` says
+- `cassette` is an open cassette, which plays or records as its record mode says. `users` says
   whether it was recorded as another user.
-- `player` decides which recorded response comes next for a request. `matching` says which parts of
-  two requests are compared, and `mismatch` which of them differ.
-- `recorder` appends interactions to a file through `writer`; `layout` defines its lines.
-  `earlier_runs` says what a new one replaces, and which writes were sent before.
+- `recorder` writes interactions to a `journal` beside the file, and folds it into the file.
+- `player` decides which recorded response comes next for a request. `matching` says which requests
+  are the same, and `mismatch` in what two differ.
+- `files` reads and writes whole files, in our own `layout`; vcrpy's through `vcr_files`, and HAR
+  through `har`. `library` finds the file for a name, and locks it.
+- `recording` defines what questions are asked of. `memory` keeps the recording of a session.
 - `convert` writes whole files again.
 """
 

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import logging
+import sys
 import weakref
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from threading import RLock
 from traceback import extract_tb
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 from urllib.parse import urlsplit
 
 from ..arguments import RECORD_MODES, REPEATS, RecordMode, Repeat, check_choice
-from ..display import plural, say_in_notebook
+from ..display import plural, say_in_notebook, shell_word
 from ..errors import CassetteError, CassetteFormatError, NotRecordedError
 from ..exchange.bodies import MissingBody, shown_missing
 from ..exchange.values import (
@@ -25,6 +26,7 @@ from ..exchange.values import (
     Response,
     check_interaction,
     fails,
+    header,
     is_write,
     normalize_headers,
 )
@@ -32,24 +34,26 @@ from ..redaction import Redactor
 from ..settings import is_loopback, origin_of
 from ..tracebacks import warn_caller
 from .convert import notice_of_contents
-from .earlier_runs import unfinished_files
 from .files import FileRecording, read_cassette
+from .journal import journal_of
 from .library import cassette_name, find_cassette, new_cassette_path
 from .matching import Matching
-from .player import Attempts, Player
-from .recorder import Begun, Ending, Recorder, Written, open_recorder
+from .player import Attempts, Index, Player
+from .recorder import Begun, Ending, Recorder, Written
 from .users import User, differing, recorded_user, shows_user, user_in
 
 BeforeRecord = Callable[[Interaction], Interaction | None]
 """Takes an interaction and returns the one to record, or None to record none."""
 
-# The cassettes next to which an unfinished recording was found, and the user told so.
-_noticed: set[Path] = set()
-
 _last_opened: weakref.WeakValueDictionary[Path, Cassette] = weakref.WeakValueDictionary()
 """For each file, the cassette that this process opened last to record to it.
 
 It takes the responses that arrive after an earlier recording to the same file has ended.
+"""
+_opening = RLock()
+"""Acquired while a recorder is opened, also for a late response: so these never meet.
+
+Whoever needs a cassette's own lock too acquires this one first.
 """
 
 _UNANSWERED = Response(0, "the recording ended before a response came", no_response="interrupted")
@@ -76,8 +80,7 @@ class Played(NamedTuple):
     request
         The request that it was played for, as `Player.find` returns it.
     response
-        With ``like``, it may contain credentials that another program recorded: it is only for the
-        caller of the replay.
+        The recorded response.
     """
 
     number: int
@@ -115,8 +118,8 @@ class Cassette:
     before_record
         Called with each interaction before it is redacted; see `directmail_lab.record`.
     aside
-        Whether a recording in mode ``"all"`` of an old cassette is written to another file. It goes
-        on until `close` gets an ``ending``.
+        Whether a new cassette, and a recording in mode ``"all"`` of an old one, only count if
+        `close` gets an ``ending`` that says so.
     notice
         Called with a sentence if a recording was not closed, if it cannot go on, or if it contains
         personal data when it ends.
@@ -138,8 +141,6 @@ class Cassette:
         Whether it records everything, so that it replays nothing.
     records_failures
         Whether a read to which no response came is recorded, as a write is.
-    other_ranges
-        The requests that got the response to another ``Range``, which vcrpy does not compare.
 
     Raises
     ------
@@ -172,7 +173,6 @@ class Cassette:
         self.on_unmatched: Callable[[NotRecordedError], object] = lambda _: None
         self.records_failures = False
         self.on_early_end: Callable[[str], object] = _warn_of_early_end
-        self.other_ranges: list[str] = []
         self._redactor = redactor or Redactor()
         self._matching = matching or Matching()
         self._repeat = repeat
@@ -186,34 +186,42 @@ class Cassette:
         self.path = Path(place) if is_read else locate(place, folders)
         self.records = records(record_mode, self.path)
         self._recorder: Recorder | None = None
+        self._open: dict[Begun, Callable[[bool], object]] = {}
+        self._was_told = False
         # For requests in which something was replaced: a hash of the original, by what is recorded.
         self._replaced: dict[tuple[str, str, bytes | None], int] = {}
         self.updates = record_mode in ("update", "all")
-        self._aside = aside and record_mode == "all"
+        self._aside = aside and (record_mode == "all" or not self.path.exists())
         if self.records:
-            self._recorder = self._open_recorder()
-            self._recording = self._recorder.earlier.recording
+            with _opening:
+                self._recorder = self._open_recorder()
+                _last_opened[self.path] = self
+            self._recording = self._recorder.recording
             if self.updates and not self._aside:
                 self._refuse_other_address(base_url)
         else:
             self._recording = name if isinstance(name, FileRecording) else read_cassette(self.path)
-        self._redactor = self._redactor.extended(self._recording.redact)
-        self._redactor.join(self._recording.redactor)
-        self._player = Player(
-            FileRecording(self.name) if self.updates else self._recording,
-            self._matching,
-            base_url=base_url or self._recording.base_url or "",
-            redactor=self._redactor,
-        )
+        if self._recorder is None or self.updates:
+            self._redactor = self._redactor.extended(self._recording.redact)
+            # An update plays nothing.
+            played = FileRecording(self.name) if self.updates else self._recording
+            index = Index(
+                played,
+                self._matching,
+                base_url=base_url or self._recording.base_url or "",
+                redactor=self._redactor,
+            )
+        else:
+            self._redactor = self._recorder.redactor
+            index = self._recorder.index
+        self._player = Player(index)
         if self.path.suffix == ".yaml" and self.path.with_suffix(".yml").exists():
             notice(
                 f"Cassette {self.name!r} is {self.path}. The file {self.name}.yml in the same "
                 "folder is not used. Rename or remove one of them."
             )
-        # A recording has locked the file itself.
-        problem = self._recording.problem if self.records else self._recording.current_problem
-        if problem:
-            notice(f"Cassette {self.name!r}: {problem}.")
+        if self._recording.problem:
+            notice(f"Cassette {self.name!r}: {self._recording.problem}.")
 
     def compare_user(self, body: bytes) -> None:
         """Say once if a redacted body shows another user than the one that the cassette has."""
@@ -253,28 +261,25 @@ class Cassette:
         repeats = self._repeat == "last" and not self.records
         with self._lock:
             player = self._player
-            call, request = player.find(request, repeats=repeats)
+            call, request = player.find(request)
             while self.records and call is not None and self._is_new_failure(call):
                 player.mark(call)  # a mode that can send replays no failure
                 call, request = player.find(request)
             is_played = call is not None and player.played[call[0]] == 1
             if call is not None and marks:
                 player.mark(call)
-                if self._matching.like is not None:
-                    self.other_ranges += player.other_range(request, call)
         if call is None or (is_played and not repeats):
             if self._recorder is None:
                 refusal = player.refusal(request, is_played=is_played)
                 self.on_unmatched(refusal)
                 raise refusal
-            self._recorder.refuse_if_full()
+            self._recorder.refuse(request.method)
             return []
         if self.on_played is not None:
             self.on_played(request)
-        like = self._matching.like
         played = []
         for index in call[-1:] if is_played else call:
-            response = self._recording.response(index + 1, request.method, like=like)
+            response = self._recording.decoded(index + 1).response
             played.append(Played(index + 1, request, response))
         if isinstance(response.body, MissingBody):
             failure = player.missing_body(request, response.body)
@@ -282,10 +287,10 @@ class Cassette:
             raise failure
         return played
 
-    def refuse_if_full(self) -> None:
-        """Raise `CassetteError` if a recording has no room for another interaction."""
+    def refuse(self, method: str) -> None:
+        """Raise `CassetteError` if a request cannot be recorded, so that it is not sent."""
         if self._recorder is not None:
-            self._recorder.refuse_if_full()
+            self._recorder.refuse(method)
 
     def note_end(self, played: Played) -> None:
         """Say that a replay was read to the end of a body whose recording stopped before it."""
@@ -299,7 +304,7 @@ class Cassette:
 
     @property
     def redactor(self) -> Redactor:
-        """The redactor, which also knows the secrets in the file."""
+        """The redactor, with the file's rules."""
         return self._redactor
 
     def interaction_of(self, played: Played) -> Interaction:
@@ -314,32 +319,38 @@ class Cassette:
                 return False
             return not self._player.played[attempts[0]]
 
-    def begin(self, request: Request, at: datetime, *, attempt: int = 1) -> Begun | None:
+    def start(self) -> Begun:
+        """Note that a request begins. Its response gets its place by this, whenever it comes."""
+        assert self._recorder is not None, "only a recording sends"
+        return self._recorder.start()
+
+    def begin(
+        self, request: Request, at: datetime, *, begun: Begun | None = None, attempt: int = 1
+    ) -> Begun:
         """Record a write before it is sent, as one to which no response came.
 
         So a later run knows of it, even if this process is killed before the response comes.
-        Returns None if ``before_record`` leaves it out, or if the recording has ended.
+        Nothing is recorded if ``before_record`` leaves it out, or if the recording has ended.
+        Returns what `start` returned, which is ``begun``.
 
         Raises
         ------
         CassetteError
             It cannot be recorded, so it must not be sent.
         """
-        if self._recorder is None:
-            return None
-        self._recorder.refuse_if_forked(request)
+        self.refuse(request.method)
+        begun = begun or self.start()
         interaction = self._as_recorded(Interaction(request, _UNANSWERED, at, None, attempt))
         if interaction is None:
-            return None
-        with self._lock:
-            is_late = self._resume_if_late()
+            return begun
+        with self._recorder_of_now() as recorder:
+            if begun.recorder is not recorder:
+                begun.recorder, begun.number = recorder, recorder.start().number
             try:
-                begun = self._recorder.begin(interaction)
-                if is_late:
-                    self.close()
+                recorder.begin(begun, interaction)
             except OSError as error:
                 raise self._not_written(error, f" The {request.method} was not sent.") from None
-            return begun
+        return begun
 
     def drop(self, begun: Begun) -> None:
         """Drop a write that was recorded before it was sent, since it was not sent."""
@@ -364,42 +375,38 @@ class Cassette:
                 f"Cassette {self.name!r} was opened to replay.",
                 f"Open it with record({self.name!r}) to add to it.",
             )
-        successor = _last_opened.get(self.path)
-        if self._recorder.closed and successor is not None and successor is not self:
-            return successor.record(interaction, begun)
+        begun = begun or self.start()
+        self._open.pop(begun, None)
         changed = self._as_recorded(interaction)
         if changed is None:
-            if begun is not None:
-                self.drop(begun)
+            self.drop(begun)
             return None
         interaction = changed
         request = interaction.request
         response = normalize_headers(interaction.response, method=request.method)
         if response is not interaction.response:
             interaction = replace(interaction, response=response)
-        with self._lock:
-            is_late = self._resume_if_late()
+        with self._recorder_of_now() as recorder:
             try:
-                recorded = self._recorder.append(interaction, begun)
-                if is_late:
-                    self.close()
+                recorded = recorder.append(interaction, begun)
             except OSError as error:
                 raise self._not_written(error) from None
             if recorded is None:
                 return None
-            self._warn_if_alike(request, recorded.request)
+            if (recorded.request.uri, recorded.request.body) != (request.uri, request.body):
+                self._warn_if_alike(request, recorded.request)
         if shows_user(interaction):
             self.compare_user(recorded.body)
-        self._report_missing_body(recorded)
+        if isinstance(recorded.body, MissingBody):
+            self._report_missing_body(recorded, header(response.headers, "content-encoding"))
         return recorded
 
-    def _report_missing_body(self, recorded: Written) -> None:
+    def _report_missing_body(self, recorded: Written, coding: str | None) -> None:
         """Call ``notice``, or raise `CassetteError` in a test, if a body could not be stored."""
         missing = shown_missing(recorded.body)
-        if missing is None:
-            return
         title = f"{recorded.request.method} {self._recording.path_of(recorded.request)}"
-        what = f"Cassette {self.name!r} has {title} without the body of its response {missing}."
+        what = f"Cassette {self.name!r} has {title} without the body of its response {missing}"
+        what += f", whose Content-Encoding is {coding!r}." if coding else "."
         advice = "Record a smaller body, or one in UTF-8, with before_record=…."
         if self.records_failures:
             raise CassetteError(f"{what} A replay would fail.", advice)
@@ -420,67 +427,97 @@ class Cassette:
             return changed
         return replace(changed, is_fallback=True)
 
-    def _resume_if_late(self) -> bool:
-        """Return whether the recording ended while a request was on its way; continue it then."""
-        if self._recorder is None or not self._recorder.closed:
-            return False
-        if not self.records_failures:
-            with suppress(CassetteError):  # somebody else records it
-                self.resume()
-        return True
+    @contextmanager
+    def _recorder_of_now(self) -> Iterator[Recorder]:
+        """Keep the recorder open that takes what is recorded now.
+
+        If the recording ended while a request was on its way, this is the one that follows it, or
+        it goes on for as long as needed.
+        """
+        with self._lock:
+            assert self._recorder is not None, "only a recording sends"
+            if not self._recorder.closed or self.records_failures:
+                yield self._recorder
+                return
+        with _opening:
+            last = _last_opened.get(self.path, self)
+            with last._lock:
+                assert last._recorder is not None, "it was opened"
+                is_late = last._recorder.closed
+                if is_late:
+                    with suppress(CassetteError):  # somebody else records it
+                        last.resume()
+                try:
+                    yield last._recorder
+                finally:
+                    if is_late:
+                        last.close()
 
     def recording(self) -> FileRecording:
         """Return the recording so far; of a recording ``aside``, only the new interactions."""
         return self._recording if self._recorder is None else self._recorder.current()
 
-    @property
-    def aside(self) -> Path | None:
-        """The file with the new interactions, until it replaces the cassette's file."""
-        return None if self._recorder is None else self._recorder.aside
-
-    def unplayed(self) -> list[Request]:
-        """Return the recorded requests whose responses were not played."""
+    def unplayed(self) -> list[int]:
+        """Return the numbers of the recorded responses that were not played."""
         with self._lock:
-            return self._player.unplayed()
-
-    def played(self) -> list[int]:
-        """Return the indexes of the recorded responses that were played."""
-        with self._lock:
-            return [index for index, is_played in enumerate(self._player.played) if is_played]
-
-    def rewind(self) -> None:
-        """Play all recorded responses again."""
-        with self._lock:
-            self._player.rewind()
+            return [number for number, count in enumerate(self._player.played, 1) if not count]
 
     def __len__(self) -> int:
         return len(self.recording())
 
-    def close(self, ending: Ending | None = None) -> None:
-        """Close a recording: write its end line, and release the lock.
+    def note_open(self, begun: Begun, end: Callable[[bool], object]) -> None:
+        """Note a response whose body was not read to its end.
 
-        If the recording has personal data, a notice says so.
+        If the recording ends first, ``end`` is called: it records what was read until then, and
+        with True, its reader will not come back.
+        """
+        self._open[begun] = end
+
+    def fold(self) -> None:
+        """Write the cassette as a whole file, at the end of a cell; it goes on being recorded."""
+        if self._recorder is None:
+            return
+        with self._lock:
+            try:
+                self._recorder.fold_after_cell()
+            except (OSError, CassetteError) as error:
+                if not self._was_told:  # it is tried again after each cell
+                    self._was_told = True
+                    self._say_not_folded(error)
+
+    def _say_not_folded(self, error: OSError | CassetteError) -> None:
+        why = error.what if isinstance(error, CassetteError) else f"{error.strerror}."
+        self._notice(
+            f"Cassette {self.name!r} could not be written: {why} What was recorded is safe beside "
+            f"it, in {journal_of(self.path).name}, and is read from there. To add it to the file: "
+            f"directmail-lab cassette repair {shell_word(self.name)}."
+        )
+
+    def close(self, ending: Ending | None = None) -> None:
+        """End a recording: write its file, and release the lock.
+
+        Responses that are still open are recorded as far as they were read. If the recording has
+        personal data, a notice says so.
 
         Parameters
         ----------
         ending
             What becomes of a recording ``aside``, which goes on with None. ``"merge"`` keeps the
             interactions that were not recorded again, as vcrpy does. ``"replace"`` drops them.
-            ``"aside"`` keeps the old file, and the new one next to it.
+            ``"drop"`` drops the new ones; of another recording, only the failures.
 
-        Raises
-        ------
-        CassetteError
-            The disk is full.
+        If the file cannot be written, a notice says so, and the recording stays in its journal.
         """
         if self._recorder is None or (self._aside and ending is None):
             return
         with self._lock:
+            _end_open(self._open, is_last=False)
             self._aside = False  # if the recording goes on, it adds to what is in place then
+            has_recorded = False
             try:
-                has_recorded = self._recorder.close(ending or "merge")
-            except OSError as error:
-                raise self._not_written(error) from None
+                has_recorded = self._recorder.close(ending)
+            except (OSError, CassetteError) as error:
+                self._say_not_folded(error)
         hint = notice_of_contents(self.path, self.name) if has_recorded else ""
         if hint and not say_in_notebook(hint):
             self._notice(hint)
@@ -493,7 +530,7 @@ class Cassette:
         CassetteInUseError
             Somebody else is recording the cassette.
         """
-        with self._lock:
+        with _opening, self._lock:
             if self._recorder is not None and self._recorder.closed:
                 self._recorder = self._open_recorder()
                 self.continue_run()
@@ -539,7 +576,7 @@ class Cassette:
         """Raise `CassetteError` if the recording is of another place than the session."""
         recording = self._recording
         if recording.is_third_party:
-            origins = {uri for (_, uri), *_ in recording.addresses()}
+            origins = {each.request.uri for each in recording.interactions}
             is_same = _place(base_url, "") in {_place(uri, "") for uri in origins}
         else:
             is_same = _place(base_url) in set(map(_place, recording.base_urls))
@@ -554,32 +591,25 @@ class Cassette:
         )
 
     def _open_recorder(self) -> Recorder:
-        _last_opened[self.path] = self
-        recorder = open_recorder(
-            self.path,
-            redactor=self._redactor,
-            metadata=self._metadata,
-            notice=self._notice,
-            matching=self._matching,
-            updates=self.updates,
-            aside=self._aside,
-        )
-        # So the recording is also closed when the kernel ends, or the cassette is dropped.
-        weakref.finalize(self, _close_quietly, recorder)
-        files = [] if self.path in _noticed else unfinished_files(self.path)
-        if files:
-            _noticed.add(self.path)
-            self._notice(
-                f"Cassette {self.name!r}: an earlier recording of it was interrupted. It is in "
-                f"{' and '.join(map(str, files))}. Look at it with interactions(…), then rename or "
-                "remove it."
+        try:
+            recorder = Recorder(
+                self.path,
+                redactor=self._redactor,
+                metadata=self._metadata,
+                notice=self._notice,
+                matching=self._matching,
+                updates=self.updates,
+                aside=self._aside,
             )
+        except OSError as error:  # what a killed recording left cannot be added to the file
+            raise self._not_written(error) from None
+        # So the recording is also closed when the kernel ends, or the cassette is dropped.
+        weakref.finalize(self, _close_quietly, recorder, self._open)
+        _fold_after_cells(self)
         return recorder
 
     def _warn_if_alike(self, request: Request, written: Request) -> None:
         """Call ``notice`` if two recorded requests differ only by a replaced value."""
-        if (written.uri, written.body) == (request.uri, request.body):
-            return
         what = hash((request.uri, request.body))
         recorded_as = written.method, written.uri, written.body
         if self._replaced.setdefault(recorded_as, what) != what:
@@ -630,6 +660,34 @@ def _place(url: str | None, path: str | None = None) -> object:
     return origin, urlsplit(url or "").path.rstrip("/") if path is None else path
 
 
-def _close_quietly(recorder: Recorder) -> None:
+def _end_open(still_open: dict[Begun, Callable[[bool], object]], *, is_last: bool) -> None:
+    for end in list(still_open.values()):
+        with suppress(CassetteError):
+            end(is_last)
+    still_open.clear()
+
+
+def _close_quietly(recorder: Recorder, still_open: dict[Begun, Callable[[bool], object]]) -> None:
+    if not recorder.closed:
+        _end_open(still_open, is_last=True)
     with suppress(OSError, CassetteError):
-        recorder.close("aside")
+        recorder.close()
+
+
+_recording: weakref.WeakSet[Cassette] = weakref.WeakSet()
+_shells: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
+def _fold_after_cells(cassette: Cassette) -> None:
+    """Fold a recording at the end of each cell of a notebook, and of each message to a widget."""
+    _recording.add(cassette)
+    ipython = sys.modules.get("IPython")
+    shell = ipython and ipython.get_ipython()
+    if shell is not None and shell not in _shells:
+        _shells.add(shell)
+        shell.events.register("post_execute", _fold_all)
+
+
+def _fold_all() -> None:
+    for each in list(_recording):
+        each.fold()

@@ -10,16 +10,15 @@ from typing import Literal
 
 from ..credentials import known_keys
 from ..display import plural, shell_word
-from ..errors import CassetteError, CassetteFormatError
+from ..errors import CassetteError
 from ..exchange.bodies import missing_bytes
 from ..redaction import Redactor
-from ..redaction.key import REDACTED
 from ..redaction.personal import count_personal, personal_notice
 from ..redaction.suspects import credentials_in, secrets_of, texts_of
-from .earlier_runs import unfinished_files
-from .files import FileRecording, read_cassette, recover
+from .files import FileRecording, read_cassette, redacted_metadata, write_cassette
+from .journal import journal_of, remove_journal
 from .library import Version, command_name, create, locked, version_of
-from .writer import redacted_metadata, write_cassette
+from .recorder import fold_left_journal
 
 Layout = Literal["lines", "vcrpy", "json", "har"]
 
@@ -58,8 +57,8 @@ def convert(
     version = version_of(target)
     recording = read_cassette(source)
     with locked(target) as path:
-        redactor = _redactor(recording)
-        _write(path, version, to, recording, redactor)
+        _write(path, version, to, recording, _redactor(recording))
+        remove_journal(journal_of(path))  # of a killed recording of the replaced file
     if recording.layout == "har":
         if recording.problem:
             notice(f"{source.name}: {recording.problem}.")
@@ -93,9 +92,10 @@ def _write(
     metadata = {**recording.metadata, "base_url": recording.base_url}
     metadata.pop("recorded_with", None)
     if to == "lines":
-        write_cassette(path, metadata, recording, redactor, version=version)
+        redacted = redactor.interactions(recording.interactions)
+        write_cassette(path, metadata, redacted, redactor, version=version)
         return
-    redacted = list(map(redactor.interaction, recording))
+    redacted = redactor.interactions(recording)
     try:
         if to == "har":
             from .har import har_text
@@ -126,11 +126,12 @@ def redact(path: Path, rules: Sequence[str]) -> bool:
         Field names, dotted paths and ``"personal"``, as `record` takes them.
     """
     with locked(path) as file:
+        fold_left_journal(file, Redactor(), lambda _: None)
         recording = read_cassette(file)
         redactor = _redactor(recording).extended(rules)
         secrets = set(chain.from_iterable(map(secrets_of, recording)))
         # The longest first: another one may be its beginning.
-        redactor.learn(sorted(secrets, key=len, reverse=True), REDACTED)
+        redactor.learn(sorted(secrets, key=len, reverse=True))
         before = file.read_bytes()
         # A file without a suffix may be JSON.
         to = "json" if recording.layout == "json" else layout_of(file)
@@ -139,61 +140,11 @@ def redact(path: Path, rules: Sequence[str]) -> bool:
 
 
 def repair(path: Path) -> list[str]:
-    """Close a recording that broke off or was damaged, and return a sentence about each problem.
-
-    Every whole interaction in our layout is kept, and one that was cut off is removed. All other
-    text of a damaged file goes to a file of its own. A file that a recording left next to the
-    cassette is named, and stays (see `earlier_runs.unfinished_files`).
-    """
-    problems: list[str] = []
+    """Add what a killed recording left beside a cassette, and return a sentence about that."""
+    said: list[str] = []
     with locked(path) as file:
-        try:
-            recording = read_cassette(file)
-        except CassetteFormatError as error:
-            recording, others = recover(file)
-            if not len(recording):
-                raise
-            problems += [error.what, _kept_beside(others, file)]
-        if recording.problem is not None and not recording.is_third_party:
-            parts = recording.parts(as_written=True)
-            write_cassette(file, recording.metadata, parts, Redactor(), version=recording.version)
-            problems.append(f"Repaired: {recording.problem}.")
-        for left in unfinished_files(file):
-            count = plural(len(read_cassette(left)), "interaction")
-            problems.append(
-                f"A recording of this cassette went on in {left} ({count}), which is a cassette of "
-                "its own. Look at it, then rename or remove it."
-            )
-    return problems
-
-
-def _kept_beside(text: bytes, path: Path) -> str:
-    """Write what no reader understands in a file to another one; return a sentence."""
-    for number in range(1, 100):
-        file = path.with_name(f"{path.stem}.cut{f'-{number}' if number > 1 else ''}.txt")
-        with suppress(FileExistsError), file.open("xb") as cut:
-            cut.write(text)
-            count = plural(len(text), "byte")
-            return f"{count} of {path} are not part of an interaction. They are in {file} now."
-    raise CassetteError(f"There are too many files {path.stem}.cut….txt in {path.parent}.")
-
-
-def drop_failures(path: Path, *, after: int) -> None:
-    """Remove the requests to which no response came, after this many interactions.
-
-    A cassette that has nothing else is removed.
-    """
-    with locked(path) as file:
-        recording = read_cassette(file)
-        kept = [
-            each
-            for number, each in enumerate(recording, 1)
-            if number <= after or not each.response.failure
-        ]
-        if not kept:
-            file.unlink()
-        elif len(kept) < len(recording):
-            write_cassette(file, recording.metadata, kept, Redactor(), version=recording.version)
+        fold_left_journal(file, Redactor(), said.append)
+    return said
 
 
 def notice_of_contents(path: Path, name: str) -> str:
@@ -225,5 +176,4 @@ def notice_of_contents(path: Path, name: str) -> str:
 
 def _redactor(recording: FileRecording) -> Redactor:
     """Return a redactor for the keys of this process, and the keyring's for the base addresses."""
-    recording.redactor.learn(known_keys(remembered_for=recording.base_urls))
-    return recording.redactor.extended(recording.redact)
+    return Redactor(known_keys(remembered_for=recording.base_urls), redact=recording.redact)

@@ -1,116 +1,48 @@
-"""Recordings in files: `read_cassette` reads a cassette of any layout.
+"""Recordings in files: `read_cassette` reads any layout, and `write_cassette` writes ours.
 
-Our own layout goes through `lines`. Another program's file goes through vcrpy's loader or `har`,
-and loses its credentials.
+Another program's file goes through vcrpy's loader or `har`, and loses its credentials.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
-import math
+import os
 import re
 import stat
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, final, get_args
+from typing import Any, Literal, get_args
 from urllib.parse import urlsplit
 
-from ..arguments import Like
-from ..credentials import Hidden
 from ..display import Progress, ProgressBar, plural
 from ..errors import CassetteError, CassetteFormatError
 from ..exchange.bodies import unpack
-from ..exchange.operations import path_below
 from ..exchange.values import (
     MALFORMED,
     Interaction,
-    Request,
     Response,
     header,
     normalize_headers,
 )
 from ..readings.reading import Reading
-from ..redaction import Redactor, redact_foreign
+from ..redaction import Redactor, with_schemes
+from ..settings import VERSION
 from . import layout
-from .layout import Line
-from .library import Version, is_locked, version_of
-from .lines import LineReader, Lines, line_of_interaction
-from .recording import Recording
+from .journal import Journal, journal_of, parse_journal
+from .library import Version, create, is_locked, version_of
+from .lines import OtherLayoutError, read_interactions
+from .recording import Recording, uncollected
 
 _ForeignLayout = Literal["vcrpy", "json", "har"]
 
 MAX_FILE_BYTES = 256 * 1024**2
-_CHANGED = "it was changed after its recording was closed"
-_REPAIR = "Close it with: directmail-lab cassette repair {}"
-_MARK = b"\n# replaces "
+RECOVERED = "recovered from a recording that did not end"
 _OURS = b'"recorded_with": "directmail-lab'
 _CONFLICT = re.compile(rb"(?m)^(?:<{7} |={7}\r?$|>{7} )")
 _PERCENT = "{desc}: {percentage:.0f} % {bar}"
-
-
-@final
-class Foreign(Hidden, Sequence[Interaction]):
-    """Another program's interactions, without credentials.
-
-    All are redacted when the first one is asked for. A replay that is ``like="vcrpy"`` asks only
-    for the original responses and for the heads of the requests, and for a whole request if its
-    body decides. The originals are hidden from repr, pickle, copy and ``vars()``.
-    """
-
-    __slots__ = ("__heads", "__recorded", "__redacted", "__requests", "redactor")
-
-    def __init__(self, recorded: list[Interaction]) -> None:
-        self.redactor = Redactor()
-        # All first, since the service may have echoed them elsewhere.
-        self.redactor.learn_all(recorded)
-        self.__recorded = recorded
-        heads = (replace(each.request, body=None) for each in recorded)
-        self.__heads = [redact_foreign(each, self.redactor) for each in heads]
-        self.__requests: dict[int, Request] = {}
-        self.__redacted: list[Interaction] | None = None
-
-    def __len__(self) -> int:
-        return len(self.__recorded)
-
-    def __getitem__(self, index: Any) -> Any:
-        if self.__redacted is None:
-            redacted = map(self.redactor.interaction, self.__recorded)
-            self.__redacted = [
-                replace(each, request=self.request(at)) for at, each in enumerate(redacted)
-            ]
-        return self.__redacted[index]
-
-    def request(self, index: int) -> Request:
-        if index not in self.__requests:
-            recorded = self.__recorded[index].request
-            self.__requests[index] = redact_foreign(recorded, self.redactor)
-        return self.__requests[index]
-
-    def head(self, index: int) -> Request:
-        """Return a request without its body."""
-        return self.__heads[index]
-
-    def original(self, index: int) -> Interaction:
-        """Return an interaction with its credentials."""
-        return self.__recorded[index]
-
-    def addresses(self) -> Iterator[Line]:
-        """Yield method and address of each interaction, and which attempt it is."""
-        for each, request in zip(self.__recorded, self.__heads, strict=True):
-            yield line_of_interaction(replace(each, request=request))
-
-    def for_reading(self, index: int) -> Interaction:
-        """Return an interaction without a body or a reason, whose headers are not redacted."""
-        recorded = self.__recorded[index]
-        response = replace(recorded.response, reason="", body=b"")
-        return replace(recorded, request=self.__heads[index], response=response)
-
-    def fallbacks(self) -> frozenset[int]:
-        return frozenset(at for at, each in enumerate(self.__recorded) if each.is_fallback)
 
 
 @dataclass(eq=False)
@@ -124,24 +56,15 @@ class FileRecording(Recording):
     base_url
         The base address that the file names, or else the origin of its first request.
     problem
-        Says that the recording broke off, or was changed after it was closed, or which entries of a
-        HAR file are left out.
+        Says that the recording goes on or was recovered, or which entries of a HAR file are left
+        out.
     layout
         ``"lines"`` (ours), ``"vcrpy"`` (YAML of another writer), ``"json"``, ``"har"`` or
         ``"empty"``.
-    clean_bytes
-        The length of the file up to the end of its last whole interaction.
-    is_compact
-        Whether the file can be appended to. If not, a recording first writes it anew: it has
-        interactions that were replaced, Windows line ends, or was edited.
-    is_edited
-        Whether a person changed a file of ours. vcrpy's loader reads it, without its comments.
+    size
+        The number of bytes of the file.
     fallbacks
         The indexes of interactions that are played only if there is no other: see `Interaction`.
-    redactor
-        Knows the credentials in another program's file.
-    originals
-        Another program's interactions, which also have their responses with their credentials.
     version
         The file's version (`library.version_of`) before it was read; None if there is no file.
     """
@@ -153,12 +76,7 @@ class FileRecording(Recording):
     path: Path | None = None
     layout: _ForeignLayout | Literal["lines", "empty"] = "empty"
     metadata: dict[str, Any] = field(default_factory=dict, repr=False)
-    clean_bytes: int = field(default=0, repr=False)
-    is_compact: bool = True
-    is_edited: bool = False
-    fallbacks: frozenset[int] = field(default=frozenset(), repr=False)
-    redactor: Redactor = field(default_factory=Redactor, repr=False)
-    originals: Foreign | None = field(default=None, repr=False)
+    size: int = field(default=0, repr=False)
     version: Version | None = field(default=None, repr=False)
 
     @property
@@ -173,38 +91,12 @@ class FileRecording(Recording):
         named = (self.base_url, *(others if isinstance(others, list) else ()))
         return tuple(dict.fromkeys(each for each in named if each and isinstance(each, str)))
 
-    @property
-    def current_problem(self) -> str | None:
-        """The problem, or that the file is being recorded, so that it has no end yet."""
-        if self.problem and self.path is not None and is_locked(self.path):
-            return f"it is being recorded: {plural(len(self), 'interaction')} until now"
-        return self.problem
-
     def __len__(self) -> int:
         return len(self.interactions)
 
     def interaction(self, number: int) -> Interaction:
         self._check_number(number)
         return self.interactions[number - 1]
-
-    def reading(self, number: int) -> Reading:
-        recorded = self.interactions
-        self._check_number(number)
-        found = recorded.outline(number - 1) if isinstance(recorded, Lines) else None
-        if found is None:
-            return super().reading(number)
-        return Reading(
-            math.nan if found.recorded_at is None else found.recorded_at.timestamp(),
-            found.method,
-            path_below(found.uri, self._prefix),
-            found.status,
-            found.raw,
-            found.elapsed_s,
-            "recorded",
-            self.name,
-            attempt=found.attempt,
-            elsewhere=self.elsewhere(found.uri),
-        )
 
     @cached_property
     def _own(self) -> tuple[str, ...]:
@@ -221,86 +113,12 @@ class FileRecording(Recording):
         response = _decoded(recorded.response, recorded.request.method)
         return replace(recorded, response=response)
 
-    def response(self, number: int, method: str, *, like: Like | None = None) -> Response:
-        """Return the response to play for a request of this method.
-
-        With ``like``, another program's is as it was recorded: it contains its credentials, and is
-        only for the caller of a replay.
-
-        Raises
-        ------
-        CassetteError
-            Its body cannot be decoded, or is too large when decoded.
-        """
-        recorded = self.interactions
-        if isinstance(recorded, Lines):  # which parses the request only on demand
-            response = recorded.response(number - 1)
-        elif like is not None and self.originals is not None:
-            response = self.originals.original(number - 1).response
-        else:
-            response = recorded[number - 1].response
-        return _decoded(response, method)
-
-    def parts(self, *, as_written: bool) -> Iterable[Interaction | bytes]:
-        """Return the interactions, with ``as_written`` as texts of our layout where they can be."""
-        recorded = self.interactions
-        return recorded.texts() if as_written and isinstance(recorded, Lines) else recorded
-
-    def bytes_before(self, index: int) -> int:
-        """Return how many bytes of a compact file are before an interaction."""
-        recorded = self.interactions
-        offset = recorded.offset(index) if isinstance(recorded, Lines) else None
-        return self.clean_bytes if offset is None else offset
-
-    def original_request(self, index: int) -> Request | None:
-        """Return the request as another program recorded it, to compare it; None for our own."""
-        return None if self.originals is None else self.originals.original(index).request
-
-    def for_reading(self, number: int) -> Interaction:
-        """Return an interaction whose `Reading` is to be redacted; its body may be missing."""
-        recorded = self.interactions
-        if isinstance(recorded, Foreign):
-            return recorded.for_reading(number - 1)
-        return recorded[number - 1]
-
-    def request(self, index: int) -> Request:
-        """Return the request of an interaction by its index."""
-        recorded = self.interactions
-        if isinstance(recorded, Lines | Foreign):
-            return recorded.request(index)
-        return recorded[index].request
-
-    def is_bare(self, index: int) -> bool:
-        """Return whether a request certainly has neither a body nor a ``Range``."""
-        recorded = self.interactions
-        if isinstance(recorded, Lines):
-            return recorded.is_bare(index)
-        whole = recorded.original(index) if isinstance(recorded, Foreign) else recorded[index]
-        return not whole.request.body and self.header_of(index, "range") is None
-
-    def header_of(self, index: int, name: str) -> str | None:
-        """Return a header of a request by the index of its interaction."""
-        recorded = self.interactions
-        if isinstance(recorded, Foreign):
-            return header(recorded.head(index).headers, name)
-        return header(self.request(index).headers, name)
-
-    def accepts_of(self, indexes: Iterable[int]) -> set[object]:
-        """Return what the requests with these indexes accept, each once, for comparing."""
-        recorded = self.interactions
-        if isinstance(recorded, Lines):
-            return {recorded.accept(index) for index in indexes}
-        return {self.header_of(index, "accept") for index in indexes}
-
-    def addresses(self) -> Iterable[Line]:
-        """Return the method, the address and the attempt of each interaction."""
-        recorded = self.interactions
-        if isinstance(recorded, Lines | Foreign):
-            return recorded.addresses()
-        return map(line_of_interaction, recorded)
+    @cached_property
+    def fallbacks(self) -> frozenset[int]:
+        return frozenset(at for at, each in enumerate(self.interactions) if each.is_fallback)
 
 
-def read_cassette(path: Path, progress: Progress | None = None) -> FileRecording:
+def read_file(path: Path, progress: Progress | None = None) -> FileRecording:
     """Return the recording in a file: a cassette in our layout or any of vcrpy's, or HAR.
 
     For a large file, ``progress`` is called with each part that was read; the whole is 1. By
@@ -311,19 +129,83 @@ def read_cassette(path: Path, progress: Progress | None = None) -> FileRecording
     CassetteError
         There is no such file, or it cannot be read.
     CassetteFormatError
-        It is not a cassette, is not safe to load, or is too large. In our layout, an interaction is
-        parsed and checked only on demand.
+        It is not a cassette, is not safe to load, or is too large.
     """
     with ProgressBar(1.0, desc=f"Reading {path.stem}", bar_format=_PERCENT) as bar:
         data, version = _read_bytes(path)
         return replace(parse_cassette(data, path, progress or bar.update), version=version)
 
 
+def read_cassette(path: Path, progress: Progress | None = None) -> FileRecording:
+    """Return the recording in a file, with the interactions that are still in its journal."""
+    while True:
+        # In this order: what is folded meanwhile is in both.
+        version = version_of(path)
+        journal = None if version is None else read_journal(path)
+        recording = read_file(path, progress)
+        if journal is None:
+            return recording
+        if recording.version == version:
+            return _with_journal(recording, journal, path)
+
+
+def read_journal(path: Path) -> Journal | None:
+    """Return what the journal of a cassette adds to it; None if there is no journal."""
+    file = journal_of(path)
+    return None if version_of(file) is None else parse_journal(_read_bytes(file)[0])
+
+
+def _with_journal(recording: FileRecording, journal: Journal, path: Path) -> FileRecording:
+    if journal.is_aside:
+        return recording
+    joined = join(recording, journal)
+    problem: str | None = None
+    if is_locked(path):
+        problem = f"it is being recorded: {plural(len(joined), 'interaction')} until now"
+    elif journal.new_to(recording.interactions):
+        problem = f"{plural(journal.new_to(recording.interactions), 'interaction')} {RECOVERED}"
+    return replace(joined, problem=problem)
+
+
+def join(recording: FileRecording, journal: Journal) -> FileRecording:
+    """Return a recording with what its journal adds to it."""
+    kept, new = journal.added_to(recording.interactions)
+    metadata = {
+        **recording.metadata,
+        **addresses(recording, kept, journal.base_url if new else None),
+    }
+    return replace(
+        recording,
+        interactions=[*kept, *new],
+        metadata=metadata,
+        base_url=metadata["base_url"] or recording.base_url,
+    )
+
+
+def addresses(
+    recording: FileRecording, kept: Iterable[Interaction], base_url: str | None
+) -> dict[str, Any]:
+    """Return what the metadata of a cassette say of base addresses, if only some interactions stay.
+
+    Parameters
+    ----------
+    base_url
+        The address of the new interactions; None if there are none.
+    """
+    uris = [each.request.uri for each in kept]
+    named = [each for each in recording.base_urls if any(uri.startswith(each) for uri in uris)]
+    known = list(dict.fromkeys([*named, *([base_url] if base_url else [])]))
+    if not known:
+        return {"base_url": recording.base_url}
+    first, *others = known
+    return {"base_url": first, **({"other_base_urls": others} if others else {})}
+
+
 def parse_cassette(data: bytes, path: Path, progress: Progress = lambda _: None) -> FileRecording:
     """Return the recording in the bytes of a file; ``path`` is only for messages."""
     if not data or data.isspace():
         return FileRecording(path.stem, path=path)
-    ours = _parse_lines(data, path)
+    ours = _parse_ours(data, path)
     return _parse_whole(data, path, progress) if ours is None else ours
 
 
@@ -332,7 +214,11 @@ def read_if_ours(path: Path) -> FileRecording | None:
 
     This is quick. Reading another file takes up to a millisecond for each interaction.
     """
-    return _parse_lines(_read_bytes(path)[0], path)
+    journal = read_journal(path)
+    recording = _parse_ours(_read_bytes(path)[0], path)
+    if recording is None or journal is None:
+        return recording
+    return _with_journal(recording, journal, path)
 
 
 def _read_bytes(path: Path) -> tuple[bytes, Version | None]:
@@ -375,107 +261,58 @@ def _with_line_feeds(data: bytes) -> bytes:
     return data.replace(b"\r\n", b"\n") if has_crlf else data
 
 
-def _parse_lines(data: bytes, path: Path, *, as_written: bool = False) -> FileRecording | None:
-    """Return the recording with an index of its lines; None if it is not exactly in our layout.
-
-    With ``as_written``, interactions that were replaced are there too.
-    """
+def _parse_ours(data: bytes, path: Path) -> FileRecording | None:
+    """Return the recording in a file; None if it is not exactly in our layout."""
     text = _with_line_feeds(data)
-    header = layout.read_header(text)
-    if header is None:
+    head = layout.read_header(text)
+    if head is None:
         return None
-    about, position = header
-    if not position:
-        torn = plural(len(data), "byte")
-        problem = (
-            f"its recording was not closed: 0 interactions recovered, {torn} of a torn one left out"
-        )
-        return FileRecording(path.stem, problem=problem, path=path, layout="lines")
-    reader = LineReader(text, position)
-    if reader.others:
+    about, start = head
+    try:
+        with uncollected():
+            found = read_interactions(text, start)
+    except OtherLayoutError:
         return None
-    if as_written:
-        reader.replaced.clear()
-    recording = _of_lines(reader, about, path)
-    return replace(recording, is_compact=recording.is_compact and text is data)
-
-
-def _of_lines(reader: LineReader, about: dict[str, Any], path: Path) -> FileRecording:
-    count = len(reader.starts)
-    lines = reader.lines(path.stem)
-    metadata, base_url = _about(about, lines, path)
+    except CassetteFormatError as error:
+        raise CassetteFormatError(f"{path}: {error.what}", error.advice) from None
+    metadata, base_url = _about(about, found, path)
     return FileRecording(
         path.stem,
-        lines,
+        found,
         base_url,
-        _problem(reader, count, len(lines)),
-        path,
-        "lines",
-        metadata,
-        clean_bytes=reader.clean_bytes,
-        is_compact=len(lines) == count and not reader.lacks_newline,
-        fallbacks=frozenset(reader.fallbacks),
+        path=path,
+        layout="lines",
+        metadata=metadata,
+        size=len(data),
     )
 
 
-def _problem(reader: LineReader, count: int, left: int) -> str | None:
-    """Return what is wrong with a file of ours, which has ``count`` interactions, or None."""
-    data = reader.data
-    end = layout.END.search(data, reader.clean_bytes)
-    if end is not None:
-        digest = hashlib.sha256(memoryview(data)[: end.start()]).hexdigest()
-        is_same = end[0] == layout.end_line(count, digest).encode()
-        return None if is_same else _CHANGED
-    bytes_left = len(data) - reader.clean_bytes
-    torn = f", {plural(bytes_left, 'byte')} of a torn one left out" if bytes_left else ""
-    return _not_closed(left) + torn
-
-
-def _not_closed(count: int) -> str:
-    return f"its recording was not closed: {plural(count, 'interaction')} recovered"
-
-
-def recover(path: Path) -> tuple[FileRecording, bytes]:
-    """Return what a damaged file has in our layout, and all the other text in it."""
-    data, version = _read_bytes(path)
-    data = _with_line_feeds(data)
-    about, position = layout.read_header(data) or (layout.metadata_in(data), 0)
-    reader = LineReader(data, position)
-    return replace(_of_lines(reader, about, path), version=version), b"".join(reader.others)
-
-
 def read_as_written(data: bytes, path: Path) -> tuple[Sequence[Interaction], str | None]:
-    """Return the interactions and the base address in the bytes of a file, unchanged.
+    """Return the interactions and the base address in a file and its journal, unchanged.
 
-    Another program's interactions still contain their credentials. Interactions that were replaced
-    and are still in the file are there too. The errors are those of `read_cassette`.
+    Another program's interactions still contain their credentials. The errors are those of
+    `read_cassette`.
     """
     _check_size(len(data), path)
     if not data or data.isspace():
         return (), None
-    ours = _parse_lines(data, path, as_written=True)
+    ours = _parse_ours(data, path)
     if ours is not None:
-        return ours.interactions, ours.base_url
+        journal = read_journal(path)
+        more = [] if journal is None else journal.interactions
+        return [*ours.interactions, *more], ours.base_url
     _, metadata, interactions, _ = _load_whole(data, path)
     return interactions, _about(metadata, interactions, path)[1]
 
 
 def _parse_whole(data: bytes, path: Path, progress: Progress) -> FileRecording:
     """Return a recording of another layout, or one that a person edited, without credentials."""
-    kept = layout.without_replaced(_with_line_feeds(data)) if _MARK in data else data
-    if kept is None:
-        raise CassetteFormatError(
-            f"{path} was edited before its recording was closed: which responses were replaced is "
-            "not certain.",
-            _REPAIR.format(path),
-        )
-    kind, metadata, interactions, problem = _load_whole(kept, path, progress)
+    kind, metadata, interactions, problem = _load_whole(data, path, progress)
     recording = foreign_recording(interactions, path, kind, metadata)
     recorded_with = str(recording.metadata.get("recorded_with"))
     if kind == "vcrpy" and recorded_with.startswith(layout.WRITER):
-        problem = _CHANGED if b"\n# end: " in data else _not_closed(len(interactions))
-        recording = replace(recording, layout="lines", is_edited=True, originals=None)
-    return replace(recording, problem=problem, clean_bytes=len(data))
+        recording = replace(recording, layout="lines")
+    return replace(recording, problem=problem, size=len(data))
 
 
 def foreign_recording(
@@ -485,20 +322,19 @@ def foreign_recording(
     metadata: object = None,
 ) -> FileRecording:
     """Return the recording of another program's interactions."""
-    foreign = Foreign(interactions)
-    about, base_url = _about(metadata, [foreign.for_reading(0)] if foreign else [], path)
-    redact = foreign.redactor.text
+    redactor = Redactor()
+    redacted = [
+        replace(written, request=with_schemes(written.request, sent.request))
+        for sent, written in zip(interactions, redactor.interactions(interactions), strict=True)
+    ]
+    about, base_url = _about(metadata, redacted, path)
     return FileRecording(
         path.stem,
-        foreign,
+        redacted,
         base_url,
         path=path,
         layout=kind,
-        metadata={name: redact(v) if isinstance(v, str) else v for name, v in about.items()},
-        is_compact=False,
-        fallbacks=foreign.fallbacks(),
-        redactor=foreign.redactor,
-        originals=foreign,
+        metadata={name: redactor.text(v) if isinstance(v, str) else v for name, v in about.items()},
     )
 
 
@@ -532,8 +368,7 @@ def _not_a_cassette(data: bytes, path: Path, why: str) -> CassetteFormatError:
             f"Keep one side: git checkout --ours {path.name} (or --theirs).",
         )
     if _OURS in data:
-        # A repair would cut out the interaction that an edit broke.
-        advice = f"If you edited it, correct that. If not: {_REPAIR.format(path)}"
+        advice = "Correct that line, or take the file from your version control."
         return CassetteFormatError(f"{path} is damaged. {why}", advice)
     return CassetteFormatError(f"{path} is not a cassette. {why}", is_cassette=False)
 
@@ -560,3 +395,41 @@ def _about(
             # No user info: it may be a key, and is no part of where the service is.
             base_url = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
     return value, base_url
+
+
+def write_cassette(
+    path: Path,
+    metadata: Mapping[str, object],
+    parts: Sequence[Interaction | bytes],
+    redactor: Redactor,
+    *,
+    version: Version | None = None,
+) -> None:
+    """Write a redacted cassette, and let it replace ``path`` when it is complete.
+
+    A part is an interaction, or its redacted text. If the old file no longer has the ``version``,
+    this raises the error of `create`.
+    """
+    # `recorded_with` comes first, since our reader knows our own layout by it.
+    about: dict[str, object] = {"recorded_with": f"{layout.WRITER} {VERSION}"}
+    others = redacted_metadata(metadata, redactor)
+    about |= {name: value for name, value in others.items() if name not in about}
+    head = layout.header_text(about, is_empty=not parts)
+    redactor.refuse_leak(head)
+    with create(path, version) as new, new.open("wb") as file:
+        file.write(head.encode())
+        for part in parts:
+            if isinstance(part, Interaction):
+                part = redactor.redacted_text(part, layout.interaction_text)[0].encode()
+            file.write(part)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def redacted_metadata(metadata: Mapping[str, object], redactor: Redactor) -> dict[str, object]:
+    """Return a cassette's metadata as it may be written, with the rules of redaction."""
+    about = {
+        name: redactor.text(value) if isinstance(value, str) else value
+        for name, value in metadata.items()
+    }
+    return about | ({"redact": list(redactor.redact)} if redactor.redact else {})

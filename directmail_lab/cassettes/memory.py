@@ -143,8 +143,6 @@ class MemoryRecording(Recording):
         with self._lock:
             self._is_redacted = True
             plain = {number: self._plain(number) for number in self._exchanges}
-            for each in plain.values():
-                self.redactor.learn_from(each.request)
             for number, each in plain.items():
                 redacted = self.redactor.without_keys(each)
                 if redacted is not each:
@@ -254,29 +252,15 @@ class PlayedRecording(MemoryRecording):
         self._file = file
         # For each response: the cassette's name, its number there, the sent address, the attempt.
         self._played: list[tuple[str, int, Address, int]] = []
-        self._is_third_party = file.is_third_party
 
     @cached_property
     def recorded_when(self) -> str:
         return self._file.recorded_when
 
     def add_played(self, cassette: Cassette, played: Played, *, attempt: int) -> int:
-        if self._is_third_party:
-            return self._add_third_party(cassette, played, attempt)
         request = played.request
         address = request.method, request.uri
         with self._lock:
-            self._played.append((cassette.name, played.number, address, attempt))
-            return len(self._played)
-
-    def _add_third_party(self, cassette: Cassette, played: Played, attempt: int) -> int:
-        """Add a response that may contain a key which the session forgets before this recording."""
-        request = self.redactor.request(replace(played.request, body=None))
-        address = request.method, request.uri
-        interaction = _as_sent(self._file.for_reading(played.number), address, attempt)
-        reading = self._reading_of(interaction, cassette.name, played.number)
-        with self._lock:
-            self._readings.append(reading.redacted(self._file.redactor))
             self._played.append((cassette.name, played.number, address, attempt))
             return len(self._played)
 
@@ -288,8 +272,6 @@ class PlayedRecording(MemoryRecording):
         return _as_sent(self._file.decoded(in_file), address, attempt)
 
     def _reading(self, number: int) -> Reading:
-        if self._is_third_party:
-            return self._readings[number - 1]
         cassette, in_file, *_ = self._played[number - 1]
         return self._reading_of(self._plain(number), cassette, in_file)
 

@@ -1,288 +1,130 @@
 """Find the recorded response to a request, in the order of the recording.
 
-An index by the canonical forms of requests (see `matching`) finds it. vcrpy's matchers and a
-person's functions then decide between the few that are equal in it.
+`Index` finds it by the canonical form of the request (see `matching`). A person's functions then
+decide between the few that are equal in it. `Player` knows which responses were played.
 """
 
 from __future__ import annotations
 
-import re
+import json
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterator
+from collections.abc import Hashable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
+from functools import cached_property
 from heapq import nlargest
-from itertools import chain, islice
+from itertools import chain
 from operator import itemgetter
-from urllib.parse import unquote_plus
 
-from ..display import plural
-from ..errors import CassetteFormatError, NotRecordedError
+from ..display import plural, printable_line
+from ..errors import NotRecordedError
 from ..exchange.bodies import shown_missing
-from ..exchange.values import Request, fails, header
+from ..exchange.values import Request, fails
 from ..redaction import Redactor
 from .files import FileRecording
-from .layout import Address
-from .matching import Form, Matching, split_address
-from .mismatch import Differences, differences, place_of
+from .matching import AnyValue, Form, Matching
+from .mismatch import Differences, changing_values, differences, place_of
+from .recording import uncollected
 
 Attempts = tuple[int, ...]
 """The indexes of a request's attempts."""
 
-_Inside = tuple[Form, Hashable]
-"""What is inside a request, and what chooses between those that are equal; None for all of them."""
-
 _MAX_COMPARED = 500
 _LONGEST_QUERY = 200
-# An address that is the same in no other spelling: it has no escape, no default port, and at most
-# one parameter, which has a value.
-_PLAIN_ADDRESS = re.compile(
-    r"https?://[^:/?%+#]*(?::(?!(?:80|443)(?:[/?]|$))[0-9]+)?(?:/[^?%+#]*)?"
-    r"(?:\?[^?&%+#=]+=[^?&%+#]*[^?&%+#=])?"
-)
-_BARE = Request("GET", "")
+# The headers that may decide between two requests, unless `match_on` names all headers.
+_CHOOSING = ("range", "accept", "content-type", "content-encoding")
 
 
-@dataclass(slots=True)
-class _Calls:
-    """The calls of one form, in the order of the recording; those before ``start`` were played."""
+class Index:
+    """The calls in a recording, each with its attempts, by the canonical forms of their requests.
 
-    calls: list[Attempts]
-    start: int = 0
-
-    def next(self, played: bytearray) -> Attempts | None:
-        """Return the first call that was not played, or None."""
-        while self.start < len(self.calls) and played[self.calls[self.start][0]]:
-            self.start += 1
-        return self.calls[self.start] if self.start < len(self.calls) else None
-
-
-class Player:
-    """Finds the recorded responses to a request, in the order of the recording.
-
-    A response to the same address comes first, then one to the same path below each side's base
-    address. No other response is played.
-
-    Parameters
-    ----------
-    recording
-        The recording to play.
-    matching
-        Which parts must be equal. A function among the matchers takes two requests of vcrpy, the
-        sent one and the recorded one, and returns a verdict or raises AssertionError.
-    base_url
-        The base address to which requests are sent.
-    redactor
-        Applied to requests before they are compared.
-    plays_fallbacks
-        Whether a failure is played although there is another response: see `Interaction`.
-
-    Attributes
-    ----------
-    played
-        For each interaction, 1 if it was played, else 0.
+    It serves a replay, a recording, which replaces older responses to the same request, and a
+    write, which may have been sent before.
     """
 
     def __init__(
-        self,
-        recording: FileRecording,
-        matching: Matching,
-        *,
-        base_url: str,
-        redactor: Redactor,
-        plays_fallbacks: bool = False,
+        self, recording: FileRecording, matching: Matching, *, base_url: str, redactor: Redactor
     ) -> None:
-        self._recording = recording
-        self._matching = matching
-        self._base_url = base_url
-        self._redactor = redactor
-        self.played = bytearray(len(recording))
-        # The indexes of the requests to each address. An only one is no list: that takes a third of
-        # the memory.
-        self._addresses: dict[str, dict[str, list[int] | int]] = {}
-        self._attempts: dict[int, int] = {}  # the number of each attempt but first ones
-        self._respelled: set[str] = set()
-        # What was found until now, by the address that was sent: requests are parsed only at an
-        # address that somebody asks for.
-        self._calls_by_address: dict[Address, _Calls | None] = {}
-        self._indexes_by_form: dict[Form, list[int]] = {}
-        self._calls_by_form: dict[Form, dict[_Inside, _Calls]] = {}
-        self._index()
-        if recording.fallbacks and not plays_fallbacks:
-            dropped = self._superseded_failures()
-            if dropped:
-                self._forget_calls()
-                self._addresses.clear()
-                self._index(dropped)
+        self.recording = recording
+        self.matching = matching
+        self.base_url = base_url
+        self.redactor = redactor
+        requests = [each.request for each in recording.interactions]
+        if recording.is_third_party or recording.redact != redactor.redact:
+            requests = list(map(redactor.request, requests))  # this session may know another key
+        self.requests = requests
+        # What is sent as it was recorded needs neither redaction nor a form.
+        self.by_literal: dict[Hashable, list[Attempts]] = {}
+        with uncollected():
+            self._build()
 
-    def _index(self, dropped: Collection[int] = ()) -> None:
-        for index, ((method, recorded), attempt) in enumerate(self._recording.addresses()):
-            if index in dropped:
-                self.played[index] = 1
-                continue
-            # vcrpy writes a method of aiohttp as its caller did: "post".
-            method = method.upper()
-            uri = self._matching.address(recorded)
-            if attempt > 1:
-                self._attempts[index] = attempt
-            same = self._addresses.setdefault(method, {})
-            others = same.get(uri)
-            if others is None:
-                same[uri] = index
-                if "%" in uri or "+" in uri or uri[-1:] in "?=" or ":80" in uri or ":443" in uri:
-                    self._respelled.add(self._plainly_spelled(uri))
-            elif isinstance(others, int):
-                same[uri] = [others, index]
-            else:
-                others.append(index)
+    def _build(self) -> None:
+        indexes: dict[Form, list[int]] = {}
+        firsts: dict[Hashable, Form] = {}
+        base_urls = self.recording.base_urls
+        for index, request in enumerate(self.requests):
+            forms = list(self.matching.forms(request, base_urls))
+            firsts.setdefault(self.literal(request), forms[0])
+            for form in forms:
+                indexes.setdefault(form, []).append(index)
+        self._calls = {form: self._as_calls(each) for form, each in indexes.items()}
+        for literal, form in firsts.items() if not self.matching.checks else ():
+            if len(self._calls[form]) == 1:
+                self.by_literal[literal] = self._calls[form]
 
-    def _plainly_spelled(self, uri: str) -> str:
-        query = unquote_plus(uri.partition("#")[0].partition("?")[2])
-        if self._matching.like is not None and query.endswith("="):
-            query = ""  # vcrpy drops a parameter without a value
-        return "".join(split_address(uri)) + (f"?{query}" if query else "")
+    def groups(self) -> Iterable[list[Attempts]]:
+        """Return the calls of each form."""
+        return self._calls.values()
 
-    def _superseded_failures(self) -> set[int]:
-        """Return the indexes of failures for whose request there is another response."""
-        failures = self._recording.fallbacks
-        superseded = set[int]()
-        known = set[int]()
-        for index in sorted(failures):
-            if index in known:
-                continue
-            with suppress(CassetteFormatError):  # a damaged one is an error when it is asked for
-                calls = self.find_all(self._redacted(index))
-                failed = [call for call in calls if call[-1] in failures]
-                known.update(chain.from_iterable(failed))
-                if len(failed) < len(calls):
-                    superseded.update(chain.from_iterable(failed))
-        return superseded
+    def literal(self, request: Request) -> Hashable:
+        """Return all that may be compared of a request, as it was written."""
+        headers = request.headers
+        if "headers" not in self.matching.names:
+            headers = tuple([pair for pair in headers if pair[0].lower() in _CHOOSING])
+        return request.method, request.uri, request.body or b"", headers
 
-    # -- the index -------------------------------------------------------------------------------
+    def find(self, request: Request) -> list[Attempts]:
+        """Return the calls to a redacted request, in the order of the recording.
 
-    def _at(self, method: str, uri: str) -> list[int]:
-        """Return the indexes of the requests to an address."""
-        indexes = self._addresses.get(method, {}).get(uri, [])
-        return indexes if isinstance(indexes, list) else [indexes]
-
-    def _each_address(self) -> Iterator[Address]:
-        return ((method, uri) for method, same in self._addresses.items() for uri in same)
-
-    def _forget_calls(self) -> None:
-        self._calls_by_address.clear()
-        self._indexes_by_form.clear()
-        self._calls_by_form.clear()
-
-    def _calls_at(self, request: Request) -> _Calls | None:
-        """Return the calls to an address if it alone decides, else None."""
-        matching = self._matching
-        if not matching.decides_by_address:
-            return None
-        if matching.inside and (request.body or header(request.headers, "range")):
-            return None
-        sent = request.method, request.uri
-        if sent not in self._calls_by_address:
-            self._calls_by_address[sent] = self._decided_calls(request)
-        return self._calls_by_address[sent]
-
-    def _decided_calls(self, request: Request) -> _Calls | None:
-        uri = self._matching.address(request.uri)
-        indexes = self._at(request.method.upper(), uri)
-        # If addresses differ only in their spelling, the order of the recording decides.
-        if not indexes or uri in self._respelled or not _PLAIN_ADDRESS.fullmatch(uri):
-            return None
-        recording = self._recording
-        several = len(indexes) > 1
-        is_like_vcrpy = self._matching.like is not None
-        # For vcrpy, what is inside only chooses between several.
-        looks_inside = several if is_like_vcrpy else self._matching.inside
-        if looks_inside and not all(map(recording.is_bare, indexes)):
-            return None
-        if several and not is_like_vcrpy and len(recording.accepts_of(indexes)) > 1:
-            return None
-        return _Calls(self._as_calls(indexes))
-
-    def _each_equal(self, request: Request, sent: Request) -> Iterator[list[_Calls]]:
-        """Yield the calls of each form of a request, first those that a part of it chooses.
-
-        If an ``Accept`` chooses, the others are not played. ``request`` is one that was redacted,
-        and may lack the body that it was sent with.
+        Those to the same address come first, then those to the same path below each side's base
+        address; never both. If there is none, those follow that are equal but for a value that
+        redaction replaced.
         """
-        matching = self._matching
-        if not self._indexes_by_form:
-            self._index_by_form()
-        inside = matching.inside_form(request)
-        for form in matching.address_forms(request, [self._base_url]):
-            if form not in self._indexes_by_form:
-                continue
-            found = self._calls_inside(form)
-            every = found.get((inside, None))
-            if every is None:
-                continue
-            chosen = every
-            if len(every.calls) > 1 and len(found) > 1:
-                if self._recording.originals is None:
-                    sent = self._redactor.request(sent)
-                choice = matching.choice(matching.compared(sent))
-                chosen = found.get((inside, choice), every)
-            yield [chosen, every] if matching.like is not None else [chosen]
+        forms = list(self.matching.forms(request, [self.base_url]))
+        for form in forms:
+            found = self._chosen(self._calls.get(form, []), request)
+            if found:
+                return found
+        for form in forms:
+            equal = [self._calls[each] for each in self._any_value.find(form)]
+            found = self._chosen(sorted(chain.from_iterable(equal)), request)
+            if found:
+                return found
+        return []
 
-    def _index_by_form(self) -> None:
-        """Index all addresses by their forms, once somebody asks: few replays need it."""
-        base_urls = self._recording.base_urls
-        for address in self._each_address():
-            indexes = self._at(*address)
-            for form in self._matching.address_forms(Request(*address), base_urls):
-                self._indexes_by_form.setdefault(form, []).extend(indexes)
-        for indexes in self._indexes_by_form.values():
-            indexes.sort()
+    @cached_property
+    def _any_value(self) -> AnyValue:
+        return AnyValue(self._calls)
 
-    def _calls_inside(self, form: Form) -> dict[_Inside, _Calls]:
-        """Return the calls of an address by what is inside their requests."""
-        if form not in self._calls_by_form:
-            by_inside: dict[Form, list[int]] = {}
-            for index in self._indexes_by_form[form]:
-                by_inside.setdefault(self._inside_form(index), []).append(index)
-            found: dict[_Inside, _Calls] = {}
-            for inside, indexes in by_inside.items():
-                found[inside, None] = _Calls(self._as_calls(indexes))
-                for choice, chosen in self._chosen(indexes).items():
-                    found[inside, choice] = _Calls(self._as_calls(chosen))
-            self._calls_by_form[form] = found
-        return self._calls_by_form[form]
-
-    def _chosen(self, indexes: list[int]) -> dict[Hashable, list[int]]:
-        """Return the requests of one form by what chooses between them, if they differ by it."""
-        is_like_vcrpy = self._matching.like is not None
-        if len(indexes) == 1 or not (is_like_vcrpy or len(self._recording.accepts_of(indexes)) > 1):
-            return {}
-        groups: dict[Hashable, list[int]] = {}
-        for index in indexes:
-            request = self._recording.original_request(index) or self._redacted(index)
-            choice = self._matching.choice(self._matching.compared(request))
-            if choice is not None:
-                groups.setdefault(choice, []).append(index)
-        return groups if len(groups) > 1 else {}
-
-    def _inside_form(self, index: int) -> Form:
-        matching = self._matching
-        if not matching.inside:
-            return ()
-        is_bare = "headers" not in matching.inside and self._recording.is_bare(index)
-        return matching.inside_form(_BARE if is_bare else self._compared(index))
+    def _chosen(self, calls: list[Attempts], request: Request) -> list[Attempts]:
+        """Return the calls that a person's functions accept, of the type that is asked for."""
+        matching = self.matching
+        if matching.checks:
+            calls = [each for each in calls if self._passes_checks(request, each)]
+        choice = matching.choice(request) if len(calls) > 1 else None
+        if choice is None:
+            return calls
+        chosen = [each for each in calls if matching.choice(self.requests[each[0]]) == choice]
+        return chosen or calls
 
     def _as_calls(self, indexes: list[int]) -> list[Attempts]:
-        """Return the calls that these interactions are: each with its attempts, in their order.
-
-        A second attempt belongs to the latest call whose first one failed, and so on.
-        """
-        if self._attempts.keys().isdisjoint(indexes):
-            return [(index,) for index in indexes]
+        """Return the calls that these interactions are: each with its attempts, in their order."""
+        interactions = self.recording.interactions
         calls: list[Attempts] = []
-        failed: dict[int, list[int]] = {}  # by the number of their last attempt
+        failed: dict[int, list[int]] = {}  # calls that may go on, by the number of attempts
         for index in indexes:
-            attempt = self._attempts.get(index, 1)
+            attempt = interactions[index].attempt
             before = failed.get(attempt - 1)
             if before:
                 at = before.pop()
@@ -290,93 +132,78 @@ class Player:
                 at = len(calls)
                 calls.append(())
             calls[at] += (index,)
-            if fails(self._recording.interactions[index].response):
+            if fails(interactions[index].response):
                 failed.setdefault(attempt, []).append(at)
         return calls
 
-    def _compared(self, index: int) -> Request:
-        """Return a recorded request, as it is compared."""
-        return self._matching.compared(self._redacted(index))
+    def _passes_checks(self, request: Request, call: Attempts) -> bool:
+        from .vcr_files import matches
 
-    def _redacted(self, index: int) -> Request:
-        # Redact another program's request again: this session may know a key in it.
-        return self._redactor.request(self._recording.request(index))
+        return matches(self.matching.checks, request, self.requests[call[0]])
+
+
+@dataclass(slots=True)
+class _Series:
+    """The calls to one request, in their order; those before ``position`` were played."""
+
+    calls: list[Attempts]
+    position: int = 0
+
+
+class Player:
+    """Finds the response to play next for a request, in the order of the recording."""
+
+    def __init__(self, index: Index) -> None:
+        self._index = index
+        self._recording = index.recording
+        self._matching = index.matching
+        self._base_url = index.base_url
+        self._redactor = index.redactor
+        self._fallbacks = index.recording.fallbacks
+        self._is_comparing_headers = bool(index.matching.checks) or (
+            "headers" in index.matching.names
+        )
+        self.rewind()
 
     # -- find ------------------------------------------------------------------------------------
 
-    def find(self, request: Request, *, repeats: bool = False) -> tuple[Attempts | None, Request]:
+    def find(self, request: Request) -> tuple[Attempts | None, Request]:
         """Return the indexes of the next response to a request, and the redacted request.
 
         There is an index for each attempt. The response is the first one that was not played yet,
-        or else the last one. With ``repeats``, the last response to the same address comes before
-        other ones that were not played.
+        or else the last one.
         """
-        if not self._addresses:
-            return None, request
-        at_address = self._calls_at(request)
-        if at_address is not None:
-            call = at_address.next(self.played)
-            if call is None and repeats:
-                call = at_address.calls[-1]
-            if call is not None:
+        literal = self._index.literal(request)
+        series = self._series.get(literal)
+        if series is None:
+            calls = self._index.by_literal.get(literal)
+            if calls is None:
+                request = self._redacted(request)
+                calls = self._index.find(request)
+            if not calls:
+                return None, request
+            if self._fallbacks:
+                calls = self._without_fallbacks(calls)
+            series = _Series(calls)
+            if not self._matching.checks:  # which may decide otherwise next time
+                self._series[literal] = series
+        while series.position < len(series.calls):
+            call = series.calls[series.position]
+            if not self.played[call[0]]:
                 return call, request
-        matching, sent = self._matching, request
-        if matching.like is not None and not matching.checks:
-            # To redact a large body takes long, and it decides only between equal requests.
-            request = replace(request, body=None)
-        request = self._redactor.request(request)
-        compared = matching.compared(request)
-        for several in self._each_equal(compared, sent):
-            call = self._next(several, compared)
-            if call is not None:
-                return call, request
-        return None, request
+            series.position += 1
+        return series.calls[-1], request
 
-    def _next(self, several: list[_Calls], request: Request) -> Attempts | None:
-        """Return the first call that was not played, or else the last one, that matches."""
-        if not self._matching.checks:
-            unplayed = [calls.next(self.played) for calls in several]
-            return next(filter(None, unplayed), several[0].calls[-1])
-        in_order = chain.from_iterable(calls.calls for calls in several)
-        last = chain.from_iterable(reversed(calls.calls) for calls in several)
-        for call in chain((call for call in in_order if not self.played[call[0]]), last):
-            if self._matches(request, call):
-                return call
-        return None
+    def _redacted(self, request: Request) -> Request:
+        if not self._is_comparing_headers:
+            # To redact all headers would take as long as all else here.
+            chosen = tuple([pair for pair in request.headers if pair[0].lower() in _CHOOSING])
+            request = replace(request, headers=chosen)
+        return self._redactor.request(request)
 
-    def find_all(self, request: Request) -> list[Attempts]:
-        """Return the indexes of all responses to a redacted request, in their order."""
-        at_address = self._calls_at(request)
-        if at_address is not None:
-            return at_address.calls
-        compared = self._matching.compared(request)
-        for several in self._each_equal(compared, request):
-            found = several[-1].calls
-            if self._matching.checks:
-                found = [each for each in found if self._matches(compared, each)]
-            if found:
-                return found
-        return []
-
-    def other_range(self, request: Request, call: Attempts) -> list[str]:
-        """Return in which Range a request differs from the one that was recorded, if it does.
-
-        vcrpy does not compare it.
-        """
-        sent = header(request.headers, "range")
-        if sent is None and self._recording.is_bare(call[-1]):
-            return []
-        recorded = self._recording.header_of(call[-1], "range")
-        if sent == recorded:
-            return []
-        title = self._title(request, self._base_url)
-        shown = self._redactor.text(f"Range {sent or 'none'}, recorded {recorded or 'none'}")
-        return [f"{title}: {shown}"]
-
-    def _matches(self, request: Request, call: Attempts) -> bool:
-        from .vcr_files import matches
-
-        return matches(self._matching.checks, request, self._compared(call[0]))
+    def _without_fallbacks(self, calls: list[Attempts]) -> list[Attempts]:
+        """Return the calls without the failures, unless there is nothing else."""
+        return [call for call in calls if call[-1] not in self._fallbacks] or calls
 
     def mark(self, call: Attempts) -> None:
         """Mark a response and its attempts as played."""
@@ -385,13 +212,13 @@ class Player:
 
     def rewind(self) -> None:
         """Play all responses again."""
-        self.played = bytearray(len(self.played))
-        self._forget_calls()
-
-    def unplayed(self) -> list[Request]:
-        """Return the requests whose responses were not played."""
-        left = [index for index, is_played in enumerate(self.played) if not is_played]
-        return [self._recording.request(index) for index in left]
+        self.played = bytearray(len(self._recording))
+        self._series: dict[Hashable, _Series] = {}
+        for calls in self._index.groups() if self._fallbacks else ():
+            played = self._without_fallbacks(calls)
+            for call in calls:
+                if call not in played:
+                    self.mark(call)
 
     def refusal(self, request: Request, *, is_played: bool) -> NotRecordedError:
         """Return the error that says why a request has no response, and what to do.
@@ -413,6 +240,13 @@ class Player:
             what = f"is not in cassette {cassette} ({count}{others})."
             advice = "Record it with "
             nearest, similarity = self._nearest(request)
+            rules = changing_values(nearest[0][1]) if nearest else []
+            if rules:
+                names = self._redactor.text(json.dumps(rules))
+                advice = (
+                    "It differs only in values that change with each run. Leave them out of the "
+                    f"comparison: ignore={names}. Else record it with "
+                )
         if nearest:
             lines = [f"{other}, which differs in {', '.join(names)}" for other, names in nearest]
             details.append("Nearest: " + ";\n         ".join(lines) + ".")
@@ -456,8 +290,11 @@ class Player:
             ratio = SequenceMatcher(None, path, place_of(other, base_url)[1]).ratio()
             return ratio, request.method == other.method
 
-        firsts = {self._at(*each)[0] for each in islice(self._each_address(), _MAX_COMPARED)}
-        requests = map(self._recording.request, sorted(firsts))
+        firsts = {
+            (each.method, each.uri): each
+            for each in (x.request for x in self._recording.interactions[:_MAX_COMPARED])
+        }
+        requests = firsts.values()
         ranked = []
         for other in nlargest(9, requests, key=similarity):
             differing = self._differences(request, other)
@@ -474,32 +311,23 @@ class Player:
         """Return the compared parts that differ by name, and the functions of ``match_on``."""
         from .vcr_files import matches
 
-        matching = self._matching
-        sent = matching.compared(request)
-        recorded = matching.compared(self._redactor.request(other))
-        ours = sent, self._base_url
+        recorded = self._redactor.request(other)
+        ours = request, self._base_url
         theirs = recorded, self._recording.base_url or ""
-        differing = differences(ours, theirs, matching.compared_parts)
+        differing = differences(self._matching, ours, theirs)
         if not {"method", "path"}.isdisjoint(differing):
             return differing
-        for name in (*matching.in_address, *matching.inside):
-            shown = "header: range" if name == "range" else name
-            is_named = any(part.startswith(shown.removesuffix("s")) for part in differing)
-            if not is_named and matching.part(name, sent) != matching.part(name, recorded):
-                differing[shown] = None, None
-        for each in matching.checks:
-            name = each if isinstance(each, str) else f"match_on: {getattr(each, '__name__', '')}"
-            is_named = any(part.startswith(name.removesuffix("s")) for part in differing)
+        for check in self._matching.checks:
             with suppress(Exception):  # a function may not expect two such requests
-                if not is_named and not matches([each], sent, recorded):
-                    differing[name] = None, None
+                if not matches([check], request, recorded):
+                    differing[f"match_on: {getattr(check, '__name__', '')}"] = None, None
         return differing
 
     def _left_unplayed(self) -> str:
         """Return the titles of the requests whose responses were not played."""
         base_url = self._recording.base_url or ""
         left = [index for index, is_played in enumerate(self.played) if not is_played]
-        requests = (self._recording.request(index) for index in left[:_MAX_COMPARED])
+        requests = (self._recording.interactions[index].request for index in left[:_MAX_COMPARED])
         shown = Counter(self._title(each, base_url) for each in requests).most_common(3)
         titles = [f"{title} ({count} times)" if count > 1 else title for title, count in shown]
         more = len(left) - sum(count for _, count in shown)
@@ -507,7 +335,7 @@ class Player:
 
     def _title(self, request: Request, base_url: str) -> str:
         origin, path, _ = place_of(request, base_url)
-        return self._redactor.text(f"{request.method} {origin}{path}")
+        return printable_line(self._redactor.text(f"{request.method} {origin}{path}"))
 
 
 def _names_in(query: str) -> str:

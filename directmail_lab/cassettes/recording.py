@@ -147,11 +147,6 @@ class Recording(ABC):
         return tuple(map(str, rules)) if isinstance(rules, list) else ()
 
     @property
-    def current_problem(self) -> str | None:
-        """The problem to show now; of a file that is being recorded, that it is."""
-        return self.problem
-
-    @property
     def title(self) -> str:
         """The name to show, which says if the recording was replayed."""
         return f"{self.name} (replayed)" if self.is_replay else self.name

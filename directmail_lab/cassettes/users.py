@@ -39,8 +39,8 @@ def recorded_user(recording: FileRecording, redactor: Redactor) -> User:
     """Return the user whose record a cassette has."""
     numbers = [
         number
-        for number, (address, *_) in enumerate(recording.addresses(), 1)
-        if address[1].partition("?")[0].endswith(ME_PATH)
+        for number, each in enumerate(recording.interactions, 1)
+        if each.request.uri.partition("?")[0].endswith(ME_PATH)
     ]
     for number in reversed(numbers):
         interaction = recording.decoded(number)

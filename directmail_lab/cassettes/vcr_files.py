@@ -1,4 +1,4 @@
-"""The only module that imports vcrpy: it uses its loader, its matchers and its writer.
+"""vcrpy's loader, its matchers and its writer; besides this module, only `vcrpy` imports vcrpy.
 
 ``tests/test_vcrpy_agrees.py`` checks that they agree with ours. vcrpy's loader constructs no Python
 objects.
@@ -10,23 +10,18 @@ import json
 import logging
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from io import BytesIO
 from itertools import chain
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, NamedTuple, NoReturn
-from unittest.mock import patch
+from typing import Any, NoReturn
 
 import yaml
-from vcr.cassette import CassetteContextDecorator
-from vcr.config import VCR
 from vcr.matchers import get_matchers_results
-from vcr.persisters.filesystem import FilesystemPersister
 from vcr.request import Request as VcrRequest
 from vcr.serialize import serialize
 from vcr.serializers import jsonserializer, yamlserializer
@@ -69,7 +64,6 @@ _MOST_CHARACTERS = 1_000_000
 _ALIAS = re.compile(r"\*[\w-]", re.ASCII)
 # Digits in base 60, such as 1:30:00, take PyYAML quadratic time.
 _LONGEST_BASE_60 = 100
-_SERIALIZERS = (None, yamlserializer, jsonserializer)
 _TAGS = ("str", "seq", "map", "int")
 _TEXT, _LIST, _OBJECT, _INTEGER = (f"tag:yaml.org,2002:{name}" for name in _TAGS)
 
@@ -226,102 +220,15 @@ def _not_safe(error: Exception) -> CassetteFormatError:
     return CassetteFormatError(f"It is not YAML that is safe to load ({name}{where}).")
 
 
-def interactions_of_suite(path: Path, deserialize: Callable[[Any], Any]) -> list[Interaction]:
-    """Return the interactions in a file that a suite's own function reads.
-
-    ``deserialize`` is that of a serializer for vcrpy, or takes the file's text and returns that of
-    a cassette. A file that is not text is passed as bytes. A persister returns ``requests`` and
-    ``responses`` in place of ``interactions``.
-
-    Raises
-    ------
-    CassetteFormatError
-        The suite's function could not read it.
-    """
-    try:
-        try:
-            data = deserialize(path.read_text("utf-8"))
-        except UnicodeDecodeError:
-            data = deserialize(path.read_bytes())
-        if isinstance(data, str):
-            return load_cassette_text(data)[1]
-        if "requests" in data:
-            pairs = zip(data["requests"], data["responses"], strict=True)
-            entries = [{"request": request, "response": response} for request, response in pairs]
-        else:
-            entries = list(data["interactions"])
-    except CassetteFormatError:
-        raise
-    except Exception as error:  # of the suite's code
-        raise CassetteFormatError(
-            f"{path}: deserialize raised {type(error).__name__}: {error}"
-        ) from None
-    with _unlogged(), uncollected():
-        return [_interaction(entry, number) for number, entry in enumerate(entries, 1)]
-
-
-class Block(NamedTuple):
-    """A ``use_cassette`` of vcrpy that is entered.
-
-    Attributes
-    ----------
-    match_on
-        The names of its matchers, and a suite's own functions.
-    deserialize
-        What reads its file; None if that is vcrpy's YAML or JSON.
-    """
-
-    path: Path
-    match_on: list[str | Matcher] | None
-    deserialize: Callable[[Any], Any] | None
-
-
-@contextmanager
-def blocks_replaced(opened: Callable[[Block], AbstractContextManager[object]]) -> Iterator[None]:
-    """Let each ``use_cassette``, as a block or as a decorator, enter what ``opened`` returns."""
-    entered: dict[int, AbstractContextManager[object]] = {}
-
-    def enter(block: Any) -> Any:
-        context = opened(_block(block._args_getter()))
-        cassette = context.__enter__()
-        entered[id(block)] = context
-        return cassette
-
-    def leave(block: Any, *error: Any) -> None:
-        entered.pop(id(block)).__exit__(*error)
-
-    with (
-        patch.object(CassetteContextDecorator, "__enter__", enter),
-        patch.object(CassetteContextDecorator, "__exit__", leave),
-    ):
-        yield
-
-
-def _block(given: Mapping[str, Any]) -> Block:
-    transform = given.get("path_transformer") or str
-    path = Path(transform(given["path"])).absolute()
-    names = {function: name for name, function in VCR().matchers.items()}
-    match_on = [names.get(each, each) for each in given.get("match_on") or ()]
-    persister = given.get("persister") or FilesystemPersister
-    serializer = given.get("serializer")
-    is_usual = persister is FilesystemPersister and serializer in _SERIALIZERS
-
-    def deserialize(_: object) -> Any:
-        requests, responses = persister.load_cassette(path, serializer)
-        return {"requests": requests, "responses": responses}
-
-    return Block(path, match_on or None, None if is_usual else deserialize)
-
-
 def _interaction(entry: Mapping[str, Any], number: int) -> Interaction:
     try:
-        response = _response(entry)
+        response = response_of_vcr(entry)
         attempt = entry.get("attempt")
         if type(attempt) is not int or not 1 <= attempt <= 999:
             attempt = 1
         return check_interaction(
             Interaction(
-                _request(_vcr_request_of(entry["request"])),
+                request_of_vcr(VcrRequest._from_dict(entry["request"])),
                 response,
                 recorded_at_of(entry.get("recorded_at")) or _date_of(response),
                 elapsed_s_of(entry.get("elapsed_s")),
@@ -331,10 +238,6 @@ def _interaction(entry: Mapping[str, Any], number: int) -> Interaction:
         )
     except MALFORMED as error:
         raise unreadable(f"Interaction {number}", error) from None
-
-
-def _vcr_request_of(value: Any) -> VcrRequest:
-    return value if isinstance(value, VcrRequest) else VcrRequest._from_dict(value)
 
 
 def _date_of(response: Response) -> datetime | None:
@@ -349,17 +252,20 @@ def _date_of(response: Response) -> datetime | None:
     return None
 
 
-def _request(request: VcrRequest) -> Request:
+def request_of_vcr(request: VcrRequest) -> Request:
+    """Return a request of vcrpy as ours. aiohttp's may have an object for a body."""
     body: Any = read_body(request)
-    return Request(
-        text_of(request.method),
-        text_of(request.uri),
-        headers_of(request.headers),
-        json.dumps(body).encode() if isinstance(body, dict | list) else body,
-    )
+    if not isinstance(body, str | bytes | None):
+        body = json.dumps(body, default=_shown).encode()
+    return Request(text_of(request.method), text_of(request.uri), headers_of(request.headers), body)
 
 
-def _response(entry: Mapping[str, Any]) -> Response:
+def _shown(value: object) -> str:
+    return value.decode("latin-1") if isinstance(value, bytes) else f"<{type(value).__name__}>"
+
+
+def response_of_vcr(entry: Mapping[str, Any]) -> Response:
+    """Return the response of one of vcrpy's interactions as ours."""
     value = entry["response"]
     if "status_code" not in value:
         return response_of(value, entry.get("no_response"))
@@ -431,12 +337,10 @@ def vcr_request(request: Request) -> VcrRequest:
     return VcrRequest(request.method, request.uri, request.body, headers)
 
 
-def matches(match_on: Iterable[str | Matcher], request: Request, recorded: Request) -> bool:
-    """Return whether all matchers agree: vcrpy's by name, and functions of two of its requests."""
-    known = VCR().matchers
-    functions = [known[each] if isinstance(each, str) else each for each in match_on]
+def matches(functions: Iterable[Matcher], request: Request, recorded: Request) -> bool:
+    """Return whether all functions of two of vcrpy's requests say that these are the same."""
     # A missing body is an empty one: a request of httpx has no other.
     sent = vcr_request(replace(request, body=request.body or b""))
     kept = vcr_request(replace(recorded, body=recorded.body or b""))
     # Not vcrpy's requests_match, which logs the differences, and so addresses and bodies.
-    return not get_matchers_results(sent, kept, functions)[1]
+    return not get_matchers_results(sent, kept, list(functions))[1]

@@ -31,7 +31,7 @@ _DEMO_CELLS = (
     "key: choose **Sign in**.",
     *explore_cells("my-demo")[1:],
     "dm.monitor()",
-    "dm.burst(40);",
+    'dm.get_many(["/v1/users/me"] * 40);',
     "Recorded responses need neither the service nor a key:",
     'dm.replay("my-demo")\ndm.me()',
 )

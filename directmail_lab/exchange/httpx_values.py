@@ -44,7 +44,7 @@ def parse_url(url: httpx.URL | str) -> httpx.URL:
 
 
 def body_of(request: httpx.Request) -> bytes | None:
-    """Return the body of a request of httpx or httpx2, or None if it has not been read."""
+    """Return the body of a request, or None if it has not been read."""
     try:
         return request.content
     except RuntimeError:  # RequestNotRead, of either library
@@ -73,9 +73,7 @@ def httpx_response(stored: Response, *, is_read: bool = False) -> httpx.Response
 
     With ``is_read``, it is only timed and closed: reading it took a tenth of a replay.
     """
-    extensions = {}
-    if stored.reason:  # HTTP/2 has none; httpx then uses the usual one of the status
-        extensions["reason_phrase"] = stored.reason.encode("ascii", "replace")
+    extensions = {"reason_phrase": stored.reason.encode("ascii", "replace")}
     # As bytes: httpx encodes text as ASCII, and a recorded header may have other characters.
     headers = [(name.encode(), value.encode()) for name, value in stored.headers]
     is_cut = stored.incomplete and stored.broke_off

@@ -293,14 +293,14 @@ def may_change(method: str, query: str, headers: Headers = ()) -> bool:
 
 
 def text_headers(raw: Iterable[tuple[bytes, bytes]]) -> Headers:
-    """Return headers as text: names in lower case, values decoded as UTF-8 or else Latin-1."""
+    """Return headers as text, with values decoded as UTF-8 or else Latin-1."""
     headers = []
     for name, value in raw:
         try:
             text = value.decode()
         except UnicodeDecodeError:
             text = value.decode("latin-1")
-        headers.append((name.decode("latin-1").lower(), text))
+        headers.append((name.decode("latin-1"), text))
     return tuple(headers)
 
 
@@ -326,7 +326,7 @@ def without_headers(headers: Headers, names: Collection[str]) -> Headers:
 # RFC 9110: these statuses have no body. The headers of a 304 describe a body that is not sent.
 _BODILESS = frozenset({204, 304})
 # The codings that httpx decodes. br and zstd each need a package.
-_DECODED = {"gzip", "x-gzip", "deflate", "identity"}
+_DECODED = {"gzip", "x-gzip", "deflate"}
 if find_spec("brotli") or find_spec("brotlicffi"):
     _DECODED.add("br")
 if find_spec("zstandard"):
@@ -337,12 +337,12 @@ def normalize_headers(response: Response, *, method: str = "GET") -> Response:
     """Return a response whose headers fit its body, which httpx has decoded.
 
     The codings that httpx decodes are removed from ``Content-Encoding``, ``Transfer-Encoding`` is
-    removed, and ``Content-Length`` becomes the length of the body. It stays if the body broke off,
-    but not if that was compressed. The response to a HEAD request stays unchanged.
+    removed, and ``Content-Length`` becomes the length of the body. It stays if the body is not
+    whole, but not if that was compressed. The response to a HEAD request stays unchanged.
     """
     if method == "HEAD" or response.status in _BODILESS:
         return response
-    if not response.broke_off:
+    if not response.incomplete:
         length: str | None = str(len(response.body))
     elif header(response.headers, "content-encoding") is None:
         length = header(response.headers, "content-length")

@@ -19,6 +19,7 @@ from ..exchange.values import MALFORMED
 from ..questions.sources import Source
 from ..sessions.current import session
 from ..sessions.session import Session
+from ..share.cassette_page import save_page
 from . import browser_data
 from .composer import Composer
 from .history import History, locate, with_history
@@ -257,8 +258,6 @@ class BrowserWidget(Widget):
 
         See `directmail_lab.share.cassette_page.save_page` for warnings and errors.
         """
-        from ..share.cassette_page import save_page  # imported on demand: it imports the audit
-
         return save_page(self._session_recording or self._opening.result(), target)
 
     def static_output(self) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -176,7 +176,7 @@ class Composer:
     async def _respond_to(self, session: Session, request: httpx.Request, respond: Respond) -> None:
         recording = session.recording
         # The page counts down, so no progress bar is shown.
-        is_alone = session._allowances.shown.acquire(blocking=False)
+        is_alone = session.allowances.shown.acquire(blocking=False)
         outcome: dict[str, Any] = {}
         # The asynchronous client: cancelling its task closes the connection.
         self._task = asyncio.ensure_future(session.async_client.send(request))
@@ -195,7 +195,7 @@ class Composer:
             self._task = None
             self._is_sending.release()
             if is_alone:
-                session._allowances.shown.release()
+                session.allowances.shown.release()
         # If a cell has changed the mode or the session meanwhile, the page shows another recording.
         is_shown = session is self._session() and session.recording is recording
         number = call_of(request).state.number if is_shown else 0
@@ -211,7 +211,7 @@ class Composer:
             return None
         session, request = self._last
         method = request.method.replace("HEAD", "GET")  # HEAD and GET share an allowance
-        until = session._waiting_until.get(f"{method} {operation_of(request.url.path)}")
+        until = session.allowances.waiting_until.get(f"{method} {operation_of(request.url.path)}")
         return None if until is None else max(0.0, until - time.time())
 
     # -- code for a cell, curl commands, suggestions ----------------------------------------
@@ -275,7 +275,7 @@ class Composer:
         operation = operation_of(f"/{path.lstrip('/')}")
         return {
             "left": _left(session.recording, method, operation),
-            "operations": sorted({*seen.parameters, *session.paths}),
+            "operations": sorted({*seen.parameters, *session.templates}),
             "parameters": sorted(seen.parameters.get(operation, ())),
             "headers": sorted(seen.headers),
         }
@@ -346,13 +346,13 @@ class _LoopThread:
 
 def _is_replayed(session: Session, request: httpx.Request) -> bool:
     """Return whether the response will come from a cassette, so that nothing is sent."""
-    cassette = session._open_cassette
+    cassette = session.open_cassette
     has_response = cassette is not None and cassette.has_unplayed(request_value(request))
     return session.mode == "replay" or has_response
 
 
 def _sent_before(session: Session, request: httpx.Request) -> list[SentWrite]:
-    return session._transport.sent_writes.before(request, session._open_cassette)
+    return session.transport.sent_writes.before(request, session.open_cassette)
 
 
 def _aborted(request: httpx.Request) -> str:

@@ -16,7 +16,14 @@ from ..credentials import ApiKey, typed_api_key
 from ..display import plural
 from ..exchange.httpx_values import httpx
 from ..sessions.clients.refusals import SEE_WHOLE
-from ..sessions.current import connect, current_session, logout, record_without_key
+from ..sessions.current import (
+    connect,
+    current_session,
+    logout,
+    make_current,
+    record_without_key,
+    replaying_session,
+)
 from ..sessions.session import Session, SessionOptions
 from ..sessions.transports.allowance import Pace
 from ..tracebacks import hide_frames
@@ -66,7 +73,7 @@ def login(
     reset_unit: ResetUnit | None = None,
     allow_writes: bool = False,
     retry: bool = True,
-    paths: Collection[str] = (),
+    templates: Collection[str] = (),
 ) -> LoginWidget | Session:
     """Show the sign-in form. Signing in opens the current session.
 
@@ -84,7 +91,7 @@ def login(
     remember
         Keep the key in the operating system's keyring after the service has
         accepted it. `logout` removes it.
-    timeout_s, pace, max_wait_s, reset_unit, allow_writes, retry, paths
+    timeout_s, pace, max_wait_s, reset_unit, allow_writes, retry, templates
         See `connect`.
 
     Returns
@@ -99,7 +106,7 @@ def login(
         reset_unit=reset_unit,
         allow_writes=allow_writes,
         retry=retry,
-        paths=paths,
+        templates=templates,
     )
     request = SignInRequest(address=base_url, remember=remember, options=options)
     if can_show_widgets():
@@ -283,8 +290,10 @@ def sign_in(request: SignInRequest) -> tuple[Session, dict[str, Any]]:
         The errors of `Session` and `Session.me`; `explain` turns them into texts for the form.
     """
     if request.mode == "replay":
-        session = connect(cassette=request.cassette, **request.options)
-        count = plural(len(session._open_cassette or ()), "recorded response")
+        session = replaying_session(request.cassette)
+        session.replay(request.cassette)
+        make_current(session)
+        count = plural(len(session.open_cassette or ()), "recorded response")
         recorded = session.recording.recorded_note
         detail = f"{count} from {session.base_url}{recorded}. No key, no network."
         return session, {"title": f"Replaying {session.cassette}", "detail": detail, "note": ""}

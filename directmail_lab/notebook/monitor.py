@@ -136,7 +136,7 @@ class MonitorWidget(Widget):
         """Return what the page shows. Its size does not grow with the readings."""
         followed = self.follower.session
         is_live = current_session() is followed and not self._is_stopped
-        waits_s = [until - time.time() for until in followed._waiting_until.values()]
+        waits_s = [until - time.time() for until in followed.allowances.waiting_until.values()]
         with self._lock:
             if is_live and followed.recording is not self._history.recording:
                 self._history = History(followed.recording)

@@ -174,7 +174,7 @@ class Follower:
 
     def _state(self) -> tuple[object, ...]:
         recording = self.session.recording
-        waits = bool(self.session._waiting_until)
+        waits = bool(self.session.allowances.waiting_until)
         return describe_mode(self.session), recording, len(recording), waits
 
     def _run(self) -> None:

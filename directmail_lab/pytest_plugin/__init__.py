@@ -8,9 +8,9 @@ Installing the package is all it takes::
     def test_with_a_client_of_httpx(directmail):
         assert Account(directmail.base_url, http_client=directmail.client).name
 
-    @pytest.mark.directmail(patch=True)  # any client in `directmail_lab.pytest_plugin.patched`
+    @pytest.mark.directmail(patch=True)
     def test_with_clients_that_the_code_makes_itself():  # the mark implies the fixture
-        assert requests.get("https://api.example.com/v1/users/me").json()["name"]
+        assert httpx.get("https://api.example.com/v1/users/me").json()["name"]
 
     def test_with_any_other_program(directmail_server):
         subprocess.run(["curl", f"{directmail_server}/v1/users/me"], check=True)
@@ -23,9 +23,8 @@ session has no transport that could.
 
 The arguments of the marker are the settings of a test (see `settings`). The fixture
 ``directmail_options`` and the ini file have the settings of all tests, and the fixture
-``directmail_cassette`` returns the cassette of a test. With ``--directmail-block-network``, each
-test that connects to another machine fails (see `network`). ``--directmail-unused`` lists the
-cassettes that no test uses.
+``directmail_cassette`` returns the cassette of a test. For clients of other libraries, see
+`directmail_lab.vcrpy`.
 
 Until a test uses a fixture, this module imports only pytest and `arguments`. It never imports
 pandas.
@@ -35,49 +34,33 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from itertools import chain
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from ..arguments import VCR_MODES, RecordMode
-from . import vcr_api
 from .mismatches import COMMAND, add_to_report, hide_our_frames
 from .settings import (
-    DEFAULT_MARK,
-    NAMES,
     OPTION,
-    RUNNING,
+    RUNS,
     TABLE,
     WRITES_OPTION,
     Node,
     Settings,
     cassette_folders,
     cassette_path,
-    own_name,
     settings_of,
-    words,
 )
-from .use import NOT_SENT, USE, Use, read_recording, show_warning
+from .use import USE, Use
 
 if TYPE_CHECKING:
     from ..sessions.session import Session
 
-_UNUSED_OPTION = "--directmail-unused"
-_BLOCK_OPTION = "--directmail-block-network"
-_HOSTS_OPTION = "--directmail-allowed-hosts"
-_BLOCK = "directmail_network_block"  # a plugin's name
 _WRITE_ADVICE = (
     f"Run pytest {WRITES_OPTION}, or mark the test @pytest.mark.directmail(allow_writes=True)."
 )
-_REDIRECT_ADVICE = (
-    "Send it to the other address (often the same one with a slash at its end). If the test is to "
-    'send both, mark it @pytest.mark.directmail(allow_writes="redirected").'
-)
-_WARNED = pytest.StashKey[bool]()
 _LONGEST_WAIT_S = 60.0  # while another worker records the cassette
 _PAUSE_S = 0.02
 
@@ -89,13 +72,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         OPTION, choices=VCR_MODES, help="vcrpy's record mode; by default, tests only replay"
     )
     group.addoption(WRITES_OPTION, action="store_true", help="send and record writes, too")
-    group.addoption(_UNUSED_OPTION, action="store_true", help="list cassettes that no test uses")
-    group.addoption(
-        _BLOCK_OPTION, action="store_true", help="fail tests that connect to another machine"
-    )
-    group.addoption(_HOSTS_OPTION, default="", help="hosts not to block, such as a.test,*.b.test")
-    parser.addini("directmail_block_network", f"same as {_BLOCK_OPTION}", "bool")
-    parser.addini("directmail_allowed_hosts", f"same as {_HOSTS_OPTION}", "args")
     parser.addini("directmail_cassettes", "folder beside each test file", default="cassettes")
     # No ini setting records or allows writes: both must be requested on each run.
     for name, each in TABLE.items():
@@ -105,8 +81,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)  # pytest reads each conftest.py in this hook
-def pytest_load_initial_conftests(early_config: pytest.Config) -> Iterator[None]:
-    """Let a ``conftest.py`` have pytest-recording's hook, even if that plugin is not there.
+def pytest_load_initial_conftests() -> Iterator[None]:
+    """Tell freezegun to leave this package alone.
 
     freezegun reads every name of every module, which would import all of this package. It must know
     that before a test file is imported: the decorator ``freeze_time`` keeps what it then ignores.
@@ -115,8 +91,6 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> Iterator[None]
         from freezegun import configure
 
         configure(extend_ignore_list=["directmail_lab"])
-    if not early_config.pluginmanager.hasplugin("recording"):
-        early_config.pluginmanager.add_hookspecs(vcr_api.Hooks)
     return (yield)
 
 
@@ -125,32 +99,16 @@ def pytest_configure(config: pytest.Config) -> None:
     arguments = ", ".join(f"{name}={each.default!r}" for name, each in TABLE.items())
     marker = f"directmail({arguments}): how the fixture directmail records and replays"
     config.addinivalue_line("markers", marker)
-    if not _vcr_plugin(config):
-        vcr_api.register(config)
-    config.stash[NAMES] = set()
+    RUNS.append(config)
     if WRITES_OPTION in config.getini("addopts"):
         what = f"{WRITES_OPTION} is not allowed in addopts, since writes cost money."
         raise pytest.UsageError(f"{what} Give it on the command line.")
-    if config.getoption(_BLOCK_OPTION) or config.getini("directmail_block_network"):
-        from .network import BlockingPlugin
-
-        hosts = words(config, "directmail_allowed_hosts", config.getoption(_HOSTS_OPTION))
-        config.pluginmanager.register(BlockingPlugin(config, hosts), _BLOCK)
-    if config.getoption(_UNUSED_OPTION):
-        from .unused import Unused
-
-        config.pluginmanager.register(Unused())
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_make_collect_report(
-    collector: pytest.Collector,
-) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
-    """Note the names of all tests of a file, before some of them are deselected."""
-    report = yield
-    items = (node for node in report.result or () if isinstance(node, pytest.Item))
-    collector.config.stash[NAMES].update((item.path, own_name(item)) for item in items)
-    return report
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Forget the run."""
+    if config in RUNS:
+        RUNS.remove(config)
 
 
 @pytest.fixture(scope="session")
@@ -218,24 +176,14 @@ def _session(
         mode: RecordMode = node.config.getoption(OPTION) or settings.record_mode or "none"
         named = cassette if settings.cassette is None else settings.cassette
         path = cassette_path(node, named)
-        is_shared = named is not None or node.get_closest_marker(DEFAULT_MARK)
+        is_shared = named is not None
         is_own = isinstance(node, pytest.Item) and not is_shared
         use = Use(node=node, settings=settings, path=path, record_mode=mode, is_own=is_own)
         is_recorded = records(mode, path)
-        if is_recorded:
-            _refuse_beside_vcr(request)
-        elif settings.is_patched and node.get_closest_marker("vcr"):
-            _warn_beside_vcr(node.config)
         start = _recording if is_recorded else _replaying
-        with (
-            start(path, mode, settings, node) as session,
-            _unblocked(session, node.config, settings),
-            _patched(session, settings, node),
-        ):
-            session._folders = cassette_folders(node)
+        with start(path, mode, settings, node) as session, _patched(session, use):
             use.start(session)
             node.stash[USE] = use
-            vcr_api.call_hook(node)
             make_current(session)
             yield session
             make_current(before)
@@ -257,8 +205,7 @@ def pytest_fixture_setup(
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Note which test runs. Let a marked test that names no fixture of ours use ``directmail``."""
-    item.config.stash[RUNNING] = item
+    """Let a marked test that names no fixture of ours use ``directmail``."""
     if not isinstance(item, pytest.Function) or item.get_closest_marker("directmail") is None:
         return
     names = item.fixturenames
@@ -313,12 +260,8 @@ def _uses_of(item: pytest.Item) -> list[Use]:
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter,
 ) -> Generator[None, Any, Any]:
-    """Add the commands that record failed tests again, and which allowed requests were not sent."""
+    """Add the commands that record failed tests again."""
     result = yield
-    for report in chain.from_iterable(terminalreporter.stats.values()):
-        line = getattr(report, NOT_SENT, None)
-        if line:
-            terminalreporter.write_line(line, yellow=True)
     for report in terminalreporter.getreports("failed") + terminalreporter.getreports("error"):
         command = getattr(report, COMMAND, None)
         if command:
@@ -329,59 +272,20 @@ def pytest_terminal_summary(
 # -- the session -------------------------------------------------------------------------------
 
 
-def _vcr_plugin(config: pytest.Config) -> str | None:
-    """Return the name of pytest-recording or pytest-vcr if it is installed and enabled."""
-    for name in ("recording", "vcr"):
-        is_off = config.getoption(f"disable_{name}", default=False)
-        if config.pluginmanager.hasplugin(name) and not is_off:
-            return name
-    return None
-
-
-def _warn_beside_vcr(config: pytest.Config) -> None:
-    """Warn once of a plugin of vcrpy that also replays the marked tests of a suite that moved."""
-    name = _vcr_plugin(config)
-    if name and not config.stash.get(_WARNED, False):
-        config.stash[_WARNED] = True
-        show_warning(
-            config,
-            f"The plugin {name} of vcrpy also handles the tests that are marked vcr. Uninstall it, "
-            f"or run pytest with -p no:{name}.",
-        )
-
-
-def _refuse_beside_vcr(request: pytest.FixtureRequest) -> None:
-    """Fail a test that we record if a plugin of vcrpy would also record it, with the key."""
-    node = request.node
-    name = _vcr_plugin(node.config)
-    if name is None or not node.get_closest_marker("vcr"):
-        return
-    config = {}
-    with suppress(pytest.fail.Exception, pytest.FixtureLookupError):  # of another scope, or none
-        config = request.getfixturevalue("vcr_config")
-    options = (node.config.getoption(each, default=None) for each in ("record_mode", "vcr_record"))
-    marks = (mark.kwargs for mark in node.iter_markers("vcr"))
-    modes = [*options, *(each.get("record_mode") for each in (config, *marks))]
-    if name == "vcr" or any(mode not in (None, "none") for mode in modes):  # its default records
-        why = "so vcrpy would also record it, with the key and to the same file"
-        advice = f"Remove the mark from this test, or run it with --disable-{name}."
-        pytest.fail(f"{node.nodeid} is marked vcr, {why}. {advice}", pytrace=False)
-
-
-def _replaying(path: Path, _: str, settings: Settings, node: Node) -> Session:  # noqa: ARG001
+def _replaying(path: Path, _: str, settings: Settings, node: Node) -> Session:
     """Return a session that only replays: it has no key, and no transport that could send."""
-    from ..cassettes import FileRecording
-    from ..sessions.replaying import replaying_session
+    from ..cassettes import FileRecording, read_cassette
+    from ..sessions.current import replaying_session
     from ..sessions.session import Session
     from ..settings import NO_ADDRESS
 
     if path.exists():
-        session, recording = replaying_session(read_recording(path, settings.deserialize))
+        recording = read_cassette(path)
+        session = replaying_session(recording)
     else:  # a test that sends nothing needs no cassette
         session = Session(NO_ADDRESS)
         recording = FileRecording(path.stem, path=path)
-    session._fix_writes(_WRITE_ADVICE, _REDIRECT_ADVICE)
-    session._matching = settings.matching
+    _bind(session, settings, node)
     session.replay(recording, repeat=settings.repeat)
     return session
 
@@ -395,29 +299,27 @@ def _recording(path: Path, mode: RecordMode, settings: Settings, node: Node) -> 
 
     address = NO_ADDRESS
     key: ApiKey | None = None
-    # Patched clients have their own addresses and keys.
-    with suppress(*((CredentialError, NotConnectedError) if settings.is_patched else ())):
+    # The clients of the code under test have their own addresses and keys.
+    with suppress(*((CredentialError, NotConnectedError) if settings.patch else ())):
         address = choose_address(settings.base_url)
         key = find_api_key(entry=keyring_entry(settings.base_url))
     session = Session(
         address,
         key,
-        allow_writes=bool(settings.allow_writes or node.config.getoption(WRITES_OPTION)),
+        allow_writes=settings.allow_writes or node.config.getoption(WRITES_OPTION),
         retry=settings.retry,
     )
     # An async test's event loop is closed before the fixture ends, so no connection may stay open.
     session.async_client.headers["Connection"] = "close"
-    if settings.is_patched:
-        session._take_senders()
-    follows = settings.allow_writes == "redirected"
-    session._fix_writes(_WRITE_ADVICE, _REDIRECT_ADVICE, follows=follows)
-    session._matching = settings.matching
+    if settings.patch:
+        session.allow_recording_without_key()
+    _bind(session, settings, node)
     options = settings.given("redact", "before_record")
     # Another worker of xdist may be recording the same cassette.
     end = time.monotonic() + (_LONGEST_WAIT_S if hasattr(node.config, "workerinput") else 0)
     while True:
         try:
-            session.record(path, record_mode=mode, aside=True, **options)
+            session.open_recording(path, record_mode=mode, aside=True, **options)
             return session
         except CassetteInUseError:
             if time.monotonic() >= end:
@@ -425,43 +327,18 @@ def _recording(path: Path, mode: RecordMode, settings: Settings, node: Node) -> 
             time.sleep(_PAUSE_S)
 
 
-def _unblocked(
-    session: Session, config: pytest.Config, settings: Settings
-) -> AbstractContextManager[object]:
-    """Let a session that records reach its address, even if the network is blocked.
+def _bind(session: Session, settings: Settings, node: Node) -> None:
+    session.bind_to_test(
+        folders=cassette_folders(node),
+        matching=settings.matching,
+        advice=_WRITE_ADVICE,
+    )
 
-    Patched clients may record from any address, and always reach the hosts in ``patch``.
-    """
-    block = config.pluginmanager.get_plugin(_BLOCK)
-    if block is None:
+
+def _patched(session: Session, use: Use) -> AbstractContextManager[object]:
+    """Let the httpx clients of the code under test use a session, if the test asks for that."""
+    if not use.settings.patch:
         return nullcontext()
-    hosts = settings.reached
-    if session.mode == "record":
-        hosts.append("*" if settings.is_patched else urlsplit(session.base_url).hostname or "")
-    return cast("AbstractContextManager[object]", block.allowing(hosts))
-
-
-@contextmanager
-def _patched(session: Session, settings: Settings, node: Node) -> Iterator[None]:
-    """Send the requests of all clients through a session, if the test asks for that."""
-    if not settings.is_patched:
-        yield
-        return
     from .patched import patched
-    from .threads import Senders, threads_of
 
-    if "respx_mock" in getattr(node, "fixturenames", ()) or node.get_closest_marker("respx"):
-        pytest.fail(
-            f"{node.nodeid} uses respx and patch=True. With patch=True, no request reaches respx: "
-            "use one of them.",
-            pytrace=False,
-        )
-    transport = session._clients_transport
-    records = session.mode == "record"
-    senders = Senders(threads_of(node.config), node.nodeid, records=records)
-    transport.check = senders.check
-    try:
-        with patched(transport, settings.reached):
-            yield
-    finally:
-        senders.has_ended = True
+    return patched(session.transport, use.failure_for_client)

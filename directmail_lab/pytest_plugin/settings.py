@@ -11,17 +11,16 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
-from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 
-from ..arguments import REPEATS, VCR_MODES, Like, RecordMode, Repeat, check_names, did_you_mean
+from ..arguments import REPEATS, VCR_MODES, RecordMode, Repeat, check_names, did_you_mean
 
 if TYPE_CHECKING:
     from ..cassettes import BeforeRecord, Matcher, Matching
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
 Node = pytest.Item | pytest.Module
 
 OPTION = "--directmail-record-mode"
-DEFAULT_MARK = "default_cassette"  # pytest-recording's marker with the name of a file
 WRITES_OPTION = "--directmail-allow-writes"
 _LONGEST_NAME = 120  # bytes of a test's name in the name of its cassette
 
@@ -63,42 +61,25 @@ class Settings:
     ignore: Sequence[str] = _setting(
         (), ini="what not to compare, such as: query:key body:apikey", kind="args"
     )
-    like: Like | None = _setting(
-        None, None, "vcrpy", ini="vcrpy: match as it does, and play its cassettes unchanged"
-    )
     unplayed: Literal["fail", "allow"] | None = _setting(None, None, "fail", "allow")
-    unrecorded: Literal["fail", "allow"] = _setting("fail", "fail", "allow")
     max_age: str = _setting("", ini='how old a recording may be, such as "90 days"')
     on_old: Literal["warn", "fail"] = _setting(
         "warn", "warn", "fail", ini="what to do if a recording is older: warn or fail"
     )
     base_url: str | None = _setting(None, ini="the address if DIRECTMAIL_BASE_URL is not set")
     retry: bool = _setting(False, True, False)
-    allow_writes: bool | Literal["redirected"] = _setting(False, True, False, "redirected")
-    patch: bool | Sequence[str] = _setting(
-        False, ini="true, or hosts that clients reach directly", kind="args"
+    allow_writes: bool = _setting(False, True, False)
+    patch: bool = _setting(
+        False, True, False, ini="true: httpx clients of the code under test, too", kind="bool"
     )
     before_record: BeforeRecord | None = None
-    deserialize: Callable[[Any], Any] | None = None
-
-    @property
-    def is_patched(self) -> bool:
-        """Whether clients that the code under test creates send through the session."""
-        return self.patch is not False
-
-    @property
-    def reached(self) -> list[str]:
-        """The hosts, or patterns of hosts, that patched clients reach directly."""
-        return [] if isinstance(self.patch, bool) else [*self.patch]
 
     @property
     def matching(self) -> Matching:
         """Which parts of two requests must be equal."""
-        if self.match_on is None and not self.ignore:
-            return _matching(self.like)
         from ..cassettes.matching import Matching
 
-        return Matching(self.match_on, self.ignore, self.like)
+        return Matching(self.match_on, self.ignore)
 
     def given(self, *names: str) -> dict[str, Any]:
         """Return those of the named settings that have a value."""
@@ -106,27 +87,12 @@ class Settings:
         return {name: value for name, value in values.items() if value is not None}
 
 
-@cache
-def _matching(like: Like | None) -> Matching:
-    from ..cassettes.matching import Matching
-
-    return Matching(like=like)
-
-
 TABLE = {each.name: each for each in fields(Settings)}
 
-RUNNING = pytest.StashKey[pytest.Item]()
-"""The test that runs, or ran last."""
+RUNS: list[pytest.Config] = []
+"""The configurations of the runs of pytest in this process, the newest last."""
 
 _INI = pytest.StashKey[dict[str, Any]]()  # what the ini file has, read once
-
-NAMES = pytest.StashKey[set[tuple[Path, str]]]()
-"""The file and the name of each collected test, including those that are deselected."""
-
-
-def words(config: pytest.Config, name: str, given: str = "") -> list[str]:
-    """Return the words of an ini setting and of ``given``, separated by spaces or commas."""
-    return " ".join([given, *config.getini(name)]).replace(",", " ").split()
 
 
 def settings_of(node: Node, options: Mapping[str, Any]) -> Settings:
@@ -134,7 +100,10 @@ def settings_of(node: Node, options: Mapping[str, Any]) -> Settings:
     if "allow_writes" in options:
         what = "The fixture directmail_options cannot allow writes, since writes cost money."
         pytest.fail(f"{what} Use the marker or {WRITES_OPTION}.", pytrace=False)
-    sources = [("The ini file", _of_ini(node.config)), ("The fixture directmail_options", options)]
+    sources = [
+        ("The ini file", ini_settings(node.config)),
+        ("The fixture directmail_options", options),
+    ]
     for marker in reversed(list(node.iter_markers("directmail"))):
         by_place = dict.fromkeys(map(repr, marker.args))  # `_check` refuses these as unknown names
         sources.append((f"{node.nodeid}: the marker directmail", {**by_place, **marker.kwargs}))
@@ -148,7 +117,7 @@ def settings_of(node: Node, options: Mapping[str, Any]) -> Settings:
     return Settings(**{**merged, "redact": redact})
 
 
-def _of_ini(config: pytest.Config) -> dict[str, Any]:
+def ini_settings(config: pytest.Config) -> dict[str, Any]:
     """Return the settings of the ini file. The environment's address overrides the file's."""
     from ..settings import BASE_URL_VARIABLE, variable
 
@@ -156,11 +125,9 @@ def _of_ini(config: pytest.Config) -> dict[str, Any]:
     if not given:
         for name, each in TABLE.items():
             if each.metadata.get("ini"):
-                key = f"directmail_{name}"
+                value = config.getini(f"directmail_{name}")
                 is_list = each.metadata["kind"] == "args"
-                given[name] = words(config, key) if is_list else config.getini(key)
-        if given["patch"] in (["true"], ["false"]):
-            given["patch"] = given["patch"] == ["true"]
+                given[name] = " ".join(value).replace(",", " ").split() if is_list else value
         config.stash[_INI] = given
     address = variable(BASE_URL_VARIABLE) or given["base_url"]
     return {name: value for name, value in {**given, "base_url": address}.items() if value}
@@ -172,16 +139,9 @@ def _check(source: str, name: str, value: Any) -> None:
         advice = did_you_mean(name, TABLE) or f"The settings are {', '.join(TABLE)}."
         pytest.fail(f"{source} has no setting {name}. {advice.rstrip()}", pytrace=False)
     choices = TABLE[name].metadata.get("choices")
-    if name == "patch" and not (isinstance(value, bool) or _is_list_of_text(value)):
-        valid = "True, False, or a list of hosts that clients reach directly"
-        pytest.fail(f"{source}: patch must be {valid}.", pytrace=False)
     if choices and value not in choices:
         named = ", ".join(str(choice) for choice in choices if choice is not None)
         pytest.fail(f"{source}: {name} must be one of {named}.", pytrace=False)
-
-
-def _is_list_of_text(value: Any) -> bool:
-    return isinstance(value, list | tuple) and all(isinstance(each, str) for each in value)
 
 
 # -- which cassette ----------------------------------------------------------------------------
@@ -202,9 +162,6 @@ def cassette_path(node: Node, cassette: str | Path | None) -> Path:
     """Return the file of a named cassette, or of the own cassette of a test or a module."""
     folders = cassette_folders(node)
     folder = folders[0]
-    mark = node.get_closest_marker(DEFAULT_MARK)
-    if cassette is None and mark and mark.args:
-        cassette = (folder / mark.args[0]).absolute()
     if isinstance(cassette, Path):
         from ..cassettes.library import file_of
 
@@ -221,34 +178,13 @@ def cassette_path(node: Node, cassette: str | Path | None) -> Path:
         return new_cassette_path(cassette, folders[1:])
     if isinstance(node, pytest.Module):
         return _with_suffix(folder / "directmail_session")
-    return _own_file(node, folder)
-
-
-def own_name(node: pytest.Item, of_class: str = "__qualname__") -> str:
-    """Return a test's name with the names of its classes."""
     test_class = getattr(node, "cls", None)
-    return node.name if test_class is None else f"{getattr(test_class, of_class)}.{node.name}"
-
-
-def _own_file(node: pytest.Item, folder: Path) -> Path:
-    """Return a test's own file, ``Class.test[parameters].yaml``, or else that of pytest-recording.
-
-    In both names, characters that a path cannot have are replaced. The file that pytest-recording
-    would use is not returned if it is another test's own file.
-    """
-    path = _with_suffix(folder / _file_name(own_name(node)))
-    if path.exists():
-        return path
-    by_vcr = re.sub(r"[<>?%*:|\"'/\\]", "-", own_name(node, "__name__"))
-    if (node.path, by_vcr) in node.config.stash[NAMES]:
-        return path
-    theirs = _with_suffix(folder / by_vcr)
-    # For a name that is too long, `Path.exists` would raise an error.
-    return theirs if os.path.exists(theirs) else path  # noqa: PTH110
+    name = node.name if test_class is None else f"{test_class.__qualname__}.{node.name}"
+    return _with_suffix(folder / _file_name(name))
 
 
 def _file_name(name: str) -> str:
-    """Return a test's own name as that of a file, without a suffix."""
+    """Return a test's name, ``Class.test[parameters]``, as that of a file."""
     safe = re.sub(r"[^\w.\-\[\]]", "-", name).encode()[:_LONGEST_NAME].decode("utf-8", "ignore")
     if safe != name:
         from hashlib import sha256
@@ -262,25 +198,6 @@ def _with_suffix(path: Path) -> Path:
     """Return a path with ``.yaml``, or with ``.yml`` or ``.json`` if only such a file exists."""
     files = (f"{path}{suffix}" for suffix in (".yaml", ".yml", ".json"))
     return Path(next(filter(os.path.exists, files), f"{path}.yaml"))
-
-
-def similar_cassette(node: Node, path: Path) -> Path | None:
-    """Return a cassette in the folders beside the test that has the test's name, or None.
-
-    Without one, it is the cassette of the test's module whose name is the nearest, and which is no
-    other test's: the test may have had that name.
-    """
-    names = {path.stem, node.name, getattr(node, "originalname", "")}
-    _, folder = cassette_folders(node)
-    found = sorted([*folder.rglob("*.y*ml"), *folder.rglob("*.json")])
-    beside = [each for each in found if each.parent == path.parent]
-    for each in [*beside, *found]:
-        if each.stem in names:
-            return each
-    used = {_file_name(name) for file, name in node.config.stash[NAMES] if file == node.path}
-    old = {each.stem: each for each in beside}
-    nearest = get_close_matches(path.stem, old.keys() - used, n=1)
-    return old[nearest[0]] if nearest else None
 
 
 def relative(path: Path, config: pytest.Config) -> str:

@@ -4,31 +4,27 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from inspect import isasyncgenfunction, isgeneratorfunction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 import pytest
 
 from ..arguments import RecordMode
-from ..settings import is_loopback
 from .settings import (
     WRITES_OPTION,
     Node,
     Settings,
     command_to_record,
     relative,
-    similar_cassette,
 )
 
 if TYPE_CHECKING:
-    from ..cassettes import Cassette, Ending, FileRecording
-    from ..errors import NotRecordedError
-    from ..exchange.values import Request
+    from ..cassettes import Cassette, Ending
+    from ..errors import DirectMailLabError, NotRecordedError
     from ..sessions.session import Session
 
 
@@ -58,7 +54,6 @@ class Use:
     cassette: Cassette = field(init=False)
     refused: list[NotRecordedError] = field(default_factory=list)
     client_errors: list[str] = field(default_factory=list)  # errors that a client may have caught
-    not_sent: list[str] = field(default_factory=list)  # what ``unrecorded="allow"`` allowed
     cut: list[str] = field(default_factory=list)  # read to the end of a part of their response
     has_ended: bool = False
     _was_there: bool = False  # the file, before the test
@@ -70,11 +65,10 @@ class Use:
 
     def start(self, session: Session) -> None:
         """Follow what a session does with its cassette."""
-        assert session._open_cassette is not None, "the session has just opened it"
+        assert session.open_cassette is not None, "the session has just opened it"
         self.session = session
-        self.cassette = session._open_cassette
+        self.cassette = session.open_cassette
         self.follow(self.cassette)
-        session._clients_transport.as_raised = self._failure_for_client
         self.cassette.records_failures = self.cassette.records
         self._was_there = self.path.exists()
         self._count_before = len(self.cassette)
@@ -102,9 +96,6 @@ class Use:
     def note_report(self, report: pytest.TestReport) -> None:
         """Note the outcome of a part of the test."""
         self._has_failed |= report.failed
-        if report.when == "teardown" and self.not_sent:
-            shown = ", ".join(counted(self.not_sent))
-            setattr(report, NOT_SENT, f"{report.nodeid}: not recorded, and not sent: {shown}")
         self._has_passed |= report.when == "call" and report.passed
 
     def end(self) -> None:
@@ -115,26 +106,52 @@ class Use:
         is_good = not (problem or self._has_failed) and (self._has_passed or is_module)
         # A cassette of this test alone must not keep responses that it no longer requests: the test
         # would always fail.
-        ending: Ending = "replace" if self.is_own else "merge"
-        # The test may have left the session in another mode.
-        self.cassette.close(ending if is_good else "aside")
-        if self.cassette.records and not is_good and not self.cassette.aside and self.path.exists():
-            from ..cassettes.convert import drop_failures
-
-            # A failure that a test did not expect must not be replayed.
-            drop_failures(self.path, after=self._count_before)
+        ending: Ending = "replace" if self.is_own and self.cassette.updates else "merge"
+        unused = self.titles(self.unplayed) if is_good and self.cassette.records else []
+        # The test may have left the session in another mode. A failure that a test did not expect
+        # must not be replayed.
+        self.cassette.close(ending if is_good else "drop")
         self._fail_for(problem)
+        if unused and self.is_own:
+            message = f"{self.shown_path} has what the test no longer requests: {', '.join(unused)}"
+            again = command_to_record(self.node, "all")
+            warnings.warn(
+                pytest.PytestWarning(f"{message}. Its replay would fail: record it again, {again}"),
+                stacklevel=2,
+            )
 
     # -- what is found ---------------------------------------------------------------------------
 
     @property
-    def unplayed(self) -> Sequence[Request]:
-        return () if self.cassette.records else self.cassette.unplayed()
+    def unplayed(self) -> list[int]:
+        """The numbers of the recorded responses that a replay left, or that one would leave."""
+        is_updated = self.cassette.records and self.record_mode != "new_episodes"
+        left = [] if is_updated else self.cassette.unplayed()
+        return [number for number in left if number <= self._count_before]
+
+    def titles(self, numbers: Iterable[int]) -> list[str]:
+        """Return the requests of interactions with their queries: ``2: GET /v1/lists?page=1``."""
+        from ..exchange.values import header
+
+        recording = self.cassette.recording()
+        titles = []
+        for number in numbers:
+            request = recording.interaction(number).request
+            _, mark, query = request.uri.partition("?")
+            part = header(request.headers, "range")
+            shown = f"{number}: {request.method} {recording.path_of(request)}{mark}{query}"
+            titles.append(f"{shown}, {part}" if part else shown)
+        return titles
 
     @property
     def has_something(self) -> bool:
         """Whether the test sent a request or has a cassette."""
-        return bool(self.refused or self.client_errors or self.cassette.aside or self.path.exists())
+        return bool(self.refused or self.client_errors or self.path.exists())
+
+    @property
+    def keeps_old(self) -> bool:
+        """Whether the test was to record again: then a failure leaves the old recording."""
+        return self.cassette.updates and self._was_there
 
     @property
     def shown_path(self) -> str:
@@ -160,12 +177,13 @@ class Use:
     def _problem(self) -> str:
         """Return why a test that passed must fail, or an empty string.
 
-        By default, a test must play all responses of its own cassette. With ``like="vcrpy"`` it may
-        leave some, as vcrpy allows.
+        By default, a test must play all responses of its own cassette.
         """
         if self.client_errors:
             return self.client_errors[0]
-        default = "fail" if self.is_own and not self.settings.like else "allow"
+        if self.cassette.records:
+            return ""
+        default = "fail" if self.is_own else "allow"
         if (self.settings.unplayed or default) == "allow" or not self.unplayed:
             return ""
         advice = 'Record it again, or allow this: @pytest.mark.directmail(unplayed="allow").'
@@ -178,16 +196,10 @@ class Use:
     def _refuse(self, is_default: bool, error: NotRecordedError) -> None:
         """Note a request without a response, and shorten its error to two lines.
 
-        They say what happened, and which command records the test again. If the test allows such
-        requests, its client gets its own library's error for a connection that fails.
-        Without ``is_default``, the test opened the cassette itself, so its file is there.
+        They say what happened, and which command records the test again. Without ``is_default``,
+        the test opened the cassette itself, so its file is there.
         """
         from ..display import CONTROLS
-        from ..exchange.httpx_values import httpx
-
-        if self.settings.unrecorded == "allow":
-            self.not_sent.append(error.request)
-            raise httpx.ConnectError(f"{error.request} is not recorded, and was not sent")
 
         self.refused.append(error)
         what = error.what
@@ -198,29 +210,14 @@ class Use:
             what = f"{error.request} {how}"
         again = self.command if is_default else command_to_record(self.node, "all")
         error.advice = f"Record this test again: {again}"
-        address = urlsplit(error.request.partition(" ")[2])
         if is_default and not self._is_there:
             what = f"{error.request} has no response: there is no cassette {self.shown_path}"
             error.advice = f"Record this test: {self.command}"
-            if not (self.settings.is_patched and address.hostname):  # a client of the session
+            if not self.settings.patch:  # such clients have addresses and keys of their own
                 error.advice = (
                     "Set DIRECTMAIL_BASE_URL and DIRECTMAIL_API_KEY, and record this test: "
                     f"{self.command}"
                 )
-            similar = similar_cassette(self.node, self.path)
-            if similar:
-                what += f", but {relative(similar, self.node.config)} exists"
-                error.advice = (
-                    "If it is this test's, rename it, or name it in the fixture "
-                    "directmail_cassette or in the marker's cassette=…. Or record this test: "
-                    f"{self.command}"
-                )
-        host = address.hostname or ""
-        if self.settings.is_patched and (is_loopback(host) or host.startswith(_LINK_LOCAL)):
-            error.advice += (
-                "\nIf it is no service to record (the test runs it, or boto3 looks for credentials "
-                f'there), let clients reach it: patch=["{host}"]'
-            )
         error.what = CONTROLS.sub(" ", what)
         error.details = ""
 
@@ -230,8 +227,8 @@ class Use:
 
         self._was_write_refused |= isinstance(error, WriteRefusedError)
 
-    def _failure_for_client(self, error: Exception) -> BaseException:
-        """Return the error that another library's client raises in place of ours.
+    def failure_for_client(self, error: DirectMailLabError) -> BaseException:
+        """Return the error that a client of the code under test raises in place of ours.
 
         It is not an `Exception`: after one, SDKs repeat a request and then raise their own error.
         """
@@ -253,39 +250,10 @@ class Use:
             warnings.warn(pytest.PytestWarning(message), stacklevel=2)
 
 
-def read_recording(path: Path, deserialize: Callable[[Any], Any] | None) -> FileRecording:
-    """Return the recording in a file; a suite's own function reads what we did not record."""
-    from ..cassettes import read_cassette
-
-    if deserialize is None:
-        return read_cassette(path)
-    from ..cassettes.files import foreign_recording, read_if_ours
-    from ..cassettes.vcr_files import interactions_of_suite
-
-    ours = read_if_ours(path)
-    if ours is not None:
-        return ours
-    return foreign_recording(interactions_of_suite(path, deserialize), path)
+def counted(titles: Iterable[str]) -> list[str]:
+    """Return each title once, and how often it was there."""
+    counts = Counter(titles).items()
+    return [title if count == 1 else f"{title} ({count} times)" for title, count in counts]
 
 
-def counted(titles: Iterable[str]) -> Iterator[str]:
-    """Yield each title, with its number if there are several."""
-    for title, count in Counter(titles).items():
-        yield title + (f" ({count} times)" if count > 1 else "")
-
-
-def show_warning(config: pytest.Config, problem: str, nodeid: str = "") -> None:
-    """Show a warning at the end of a run. A suite that makes errors of warnings must not fail."""
-    text = pytest.PytestWarning(problem)
-    file = nodeid.partition("::")[0] or "conftest.py"
-    # No line of the file is the cause, so none is shown.
-    message = warnings.WarningMessage(text, pytest.PytestWarning, file, 1, line="")
-    when = "runtest" if nodeid else "config"
-    config.hook.pytest_warning_recorded.call_historic(
-        kwargs={"warning_message": message, "nodeid": nodeid, "when": when, "location": None}
-    )
-
-
-_LINK_LOCAL = "169.254."  # where a cloud's machines find their credentials
-NOT_SENT = "directmail_not_sent"  # an attribute of a report, which xdist sends
 USE = pytest.StashKey[Use]()

@@ -50,7 +50,7 @@ def shown(response: httpx.Response) -> dict[str, str] | None:
     if None not in (reading.remaining, reading.limit):
         facts.append(f"{reading.remaining} of {reading.limit} requests left")
     if reading.source == "replayed":
-        facts.append(f"replayed from {reading.cassette!r}")
+        facts.append(f"replayed from {reading.cassette!r}{recording.recorded_note}")
     head = shown_text(" · ".join(facts))
     text = ""
     page = f'<div style="font-weight: bold">{html.escape(head)}</div>'

@@ -40,7 +40,9 @@ def rate_limits(source: Source | Iterable[Source] = None) -> pd.DataFrame:
     DataFrame
         Columns as in `directmail_lab.readings.frame.frame_of`; no rows if there
         was no response. The unit of ``reset`` is inferred for each recording
-        from its own readings.
+        from its own readings. For a folder or a list, the first column,
+        ``recording``, names the cassette, or the session by its order in the
+        list: ``session 1``.
 
     Raises
     ------
@@ -61,9 +63,15 @@ def rate_limits(source: Source | Iterable[Source] = None) -> pd.DataFrame:
 
     paths = named_paths(source)
     if is_many(source):
-        recordings = recordings_of(source)
-        readings = ((each.readings(), each.evidence.unit) for each in recordings)
-        return frame_of_many(readings, paths=paths)
+        names: list[str] = []
+        readings = []
+        for name, each in named_recordings(source):
+            rows = each.readings()
+            readings.append((rows, each.evidence.unit))
+            names += [name] * len(rows)
+        frame = frame_of_many(readings, paths=paths)
+        frame.insert(0, "recording", names)
+        return frame.astype({"recording": "string"})
     recording = recording_of(source)
     evidence = recording.evidence
     if evidence.contradiction:
@@ -131,6 +139,19 @@ def recordings_of(source: Source | Iterable[Source] = None) -> Iterator[Recordin
         )
 
 
+def named_recordings(
+    source: Source | Iterable[Source],
+) -> Iterator[tuple[str, Recording]]:
+    """Yield the recordings of several sources, each with a name that says whose rows are whose."""
+    sessions = 0
+    for each in recordings_of(source):
+        name = each.name
+        if each.path is None:
+            sessions += 1
+            name = f"session {sessions}"
+        yield name, each
+
+
 def recording_of(source: Source | Iterable[Source] = None) -> Recording:
     """Return the recording of a single source; raise the errors of `recordings_of`."""
     if is_many(source):
@@ -148,7 +169,7 @@ def is_many(source: object) -> bool:
 def named_paths(source: object = None) -> Collection[str]:
     """Return the path templates of a session: of the source if it is one, else the current one."""
     chosen = source if isinstance(source, Session) else current_session()
-    return () if chosen is None else chosen.paths
+    return () if chosen is None else chosen.templates
 
 
 def describe(recording: Recording) -> dict[str, Any]:
@@ -157,7 +178,8 @@ def describe(recording: Recording) -> dict[str, Any]:
     ``recorded`` says when, such as ``on 21 November 2026``.
     """
     count = plural(len(recording), "interaction")
-    about: dict[str, Any] = {"source": f"{recording.title}, {count}", "notes": []}
+    replayed = recording.recorded_note if recording.is_replay else ""
+    about: dict[str, Any] = {"source": f"{recording.title}, {count}{replayed}", "notes": []}
     note = f"From {recording.title}: {count}{recording.recorded_note}"
     if recording.recorded_when:
         about["recorded"] = recording.recorded_when

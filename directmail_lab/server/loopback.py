@@ -24,6 +24,7 @@ from string import hexdigits
 from typing import TYPE_CHECKING, Any, Self
 
 from ..arguments import Repeat
+from ..cassettes import read_cassette
 from ..errors import CassetteError, DirectMailLabError, NotRecordedError
 from ..exchange.bodies import MAX_UNPACKED_BYTES
 from ..exchange.httpx_values import httpx, response_value
@@ -37,7 +38,7 @@ from ..exchange.values import (
     normalize_headers,
     without_headers,
 )
-from ..sessions.replaying import replaying_session
+from ..sessions.current import replaying_session
 from ..settings import is_loopback
 from .rewriting import Rewriting
 
@@ -353,10 +354,11 @@ def cassette_server(
     """Return a server that replays cassettes to any client, and forwards nothing."""
     sessions = []
     for path in paths:
-        opened, recording = replaying_session(path)
+        recording = read_cassette(path)
         if not len(recording):
             raise CassetteError(f"Cassette {recording.name} has no interactions. Record some.")
-        opened.replay(recording, repeat=repeat)
+        opened = replaying_session(recording)
+        opened.replay(path, repeat=repeat)
         sessions.append(opened)
     return ClientServer(*sessions, port=port)
 

@@ -133,7 +133,8 @@ def frame(
     DataFrame
         With ``attrs``: ``status`` (int), ``path`` (of the URL), ``source``
         (``"live"``, ``"recorded"``, ``"replayed"`` or ``"kept"``) and ``time``
-        (of the response: ISO 8601, UTC), each None if unknown. If an envelope
+        (of the response: ISO 8601, UTC), each None if unknown. A replayed
+        response has ``recorded`` (``on 21 November 2026``), too. If an envelope
         was unwrapped, ``envelope`` has its other members. For a list or an
         iterator of responses, ``pages`` is the number of those that did not
         fail.
@@ -275,8 +276,11 @@ def _describe(response: object) -> dict[str, Any]:
     if isinstance(response, httpx.Response):
         about["status"] = response.status_code
         about["path"] = response.url.path
-        reading = received_of(response).reading
-        if reading is not None:
+        received = received_of(response)
+        reading = received.reading
+        if reading is not None and received.recording is not None:
+            if reading.source == "replayed":
+                about["recorded"] = received.recording.recorded_when
             about.update(path=reading.path, source=reading.source)
             if not math.isnan(reading.at):  # vcrpy does not record the time
                 about["time"] = utc_time(reading.at).isoformat()

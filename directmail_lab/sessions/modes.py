@@ -13,6 +13,7 @@ from ..arguments import argument_error
 from ..cassettes import Cassette, shown_path
 from ..display import plural
 from ..exchange.values import Request, is_write
+from ..settings import LIVE_VARIABLE, variable
 from ..tracebacks import warn_caller
 from .transports.mode import Mode, ModeTransport
 
@@ -135,6 +136,21 @@ def write_warning(cassette: Cassette) -> Callable[[Request], None]:
             warn_caller(f"Nothing was sent: this {request.method} is replayed from {recorded}.")
 
     return warn
+
+
+def check_live(record_mode: str, *, live: bool) -> None:
+    """Raise ValueError if a recording that must be live may replay."""
+    if live and record_mode not in ("update", "all"):
+        raise argument_error(
+            f'live=True sends every request, and record_mode="{record_mode}" may replay. '
+            'Give one of them, or record_mode="all".'
+        )
+
+
+def is_live_asked(live: bool) -> bool:
+    """Return whether a recording without a key must raise an error: the environment decides."""
+    asked = variable(LIVE_VARIABLE)
+    return live if asked is None else asked != "0"
 
 
 def latency_factor(timing: Timing) -> float:

@@ -1,13 +1,11 @@
-"""Many requests in one call: `get_many` for any number of paths, `pages` for a paginated list."""
+"""What `Session.get_many` and `Session.pages` do: many requests in one call."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
-from itertools import chain
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from json import dumps, loads
-from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from ..arguments import argument_error, check_number
@@ -18,7 +16,6 @@ from ..exchange.httpx_values import httpx, parse_url
 from ..exchange.next_page import Next, Page, PageList, page_of, uncertain_token
 from ..settings import origin_of
 from ..tracebacks import hide_frames, is_deliberate, warn_caller, without_traceback
-from .current import session
 from .transports.extensions import EXTENSION, Call, received_of
 from .transports.writes import IF_SENT
 
@@ -34,184 +31,74 @@ _NAME_THE_WAY = 'page="page") or pages(…, offset="offset"'
 _INTERRUPTED = "There is no response: get_many() was interrupted. Request this path again."
 
 
-def get_many(paths: Iterable[str], *, concurrency: int = 8) -> list[Result]:
-    """Send a GET request to each path, several at a time.
-
-    A progress bar appears after one second. If you interrupt the call, it sends
-    nothing more and returns the responses so far. With a cassette, requests for
-    the same path are sent one after the other, so that a replay gives each of
-    them the response that was recorded for it.
-
-    Parameters
-    ----------
-    paths
-        Paths below the base address, with a query if you like:
-        ``"/v1/lists?page=2"``.
-    concurrency
-        How many requests may wait for their responses at the same time.
-
-    Returns
-    -------
-    list of httpx.Response or Exception
-        One for each path, in the same order: the response, whatever its status,
-        or the error if there was none. An error for one path does not stop the
-        others.
-
-    Raises
-    ------
-    ValueError
-        ``concurrency`` is less than 1, or ``paths`` is a single string. Nothing
-        is sent.
-
-    Examples
-    --------
-    >>> dm.replay("explore-an-unknown-api")
-    Replaying cassette 'explore-an-unknown-api' (69 interactions, ...)
-    >>> dm.get_many(["/v1/lists", "/v1/nowhere"])
-    [<Response [200 OK]>, <Response [404 Not Found]>]
-    """
+def get_many(session: Session, paths: Iterable[str], *, concurrency: int) -> list[Result]:
+    """Send a GET request to each path; see `Session.get_many`."""
     if isinstance(paths, str) or not isinstance(paths, Iterable):
         raise argument_error("get_many() takes a list of paths.")
     check_number("concurrency", concurrency, least=1)
-    opened = session()
     paths = list(paths)
     results: list[Result] = [DirectMailLabError(_INTERRUPTED) for _ in paths]
     # Positions in the paths, in groups whose requests are sent one after the other.
     groups: dict[str | int, list[int]] = {}
     for position, path in enumerate(paths):
-        group = position if opened._open_cassette is None else path
+        group = position if session.open_cassette is None else path
         groups.setdefault(group, []).append(position)
-    # All threads take from one iterator, so each group goes to exactly one of them.
-    work = iter(list(groups.values()))
-    done = SimpleQueue[None]()
     over = threading.Event()
 
-    def send_each() -> None:
-        for position in chain.from_iterable(work):
+    def send_each(positions: Iterable[int]) -> None:
+        for position in positions:
             if over.is_set():
                 return
             extensions = {EXTENSION: Call(cancelled=over)}
             try:
-                results[position] = opened.client.get(paths[position], extensions=extensions)
+                results[position] = session.client.get(paths[position], extensions=extensions)
             except Exception as error:
                 results[position] = without_traceback(error) if is_deliberate(error) else error
-            done.put(None)
 
+    pool = ThreadPoolExecutor(concurrency)
+    waiting = {pool.submit(send_each, group) for group in groups.values()}
     try:
-        with ProgressBar(len(paths), desc="GET", unit="request") as bar:
-            for _ in range(min(concurrency, len(groups))):
-                threading.Thread(target=send_each, daemon=True).start()
-            for _ in paths:
-                _wait_for(done)
-                bar.update()
+        with ProgressBar(len(waiting), desc="GET", unit="request") as bar:
+            while waiting:
+                # On Windows before Python 3.14, Ctrl-C ends no wait without a timeout.
+                done, waiting = wait(waiting, 0.2, FIRST_COMPLETED)
+                bar.update(len(done))
     except KeyboardInterrupt:
         over.set()
+    pool.shutdown(wait=False, cancel_futures=True)
     return results.copy()  # a thread may still change `results` after an interrupt
 
 
-def _wait_for(done: SimpleQueue[None]) -> None:
-    """Wait for an item. On Windows before Python 3.14, Ctrl-C ends no wait without a timeout."""
-    while True:
-        with suppress(Empty):
-            return done.get(timeout=0.2)
-
-
 def pages(
+    session: Session,
     path: str,
     *,
-    params: Mapping[str, Any] | None = None,
-    page: str | None = None,
-    offset: str | None = None,
-    cursor: str | tuple[str, str] | None = None,
-    max_pages: int | None = None,
-    method: str = "GET",
-    json: Mapping[str, Any] | None = None,
-) -> Iterator[httpx.Response]:
-    """Request the pages of a list, one after the other, at the session's pace.
-
-    By default, each page says how to request the next one: by an address (the
-    header ``Link``, ``next_url``, ``links.next``), by a token (``next_cursor``
-    is the value of the parameter ``cursor``), or by a number of records or
-    pages (``total``, ``X-Total-Count``) beside the ``page``, ``offset`` or
-    ``limit`` of the body or the query. If it says so in another way, give
-    ``page``, ``offset`` or ``cursor``. A warning such as ``3 of 7 records``
-    says that the list may not be whole. There is one, too, if a first page says
-    nothing of others, and has 10, 15, 20, 25, 30, 50, 100, … records.
-    ``frame(pages(…))`` is one frame of all records.
-
-    Parameters
-    ----------
-    path
-        The path below the base address.
-    params
-        The query of the first request: page size and start, such as
-        ``{"limit": 100, "page": 0}``.
-    page
-        The name of the query parameter for the page number. It starts at its
-        value in ``params``, or at 1. As long as a total, a flag or the link to
-        the next page announces more, the list goes on. Without any, it ends
-        after a page with fewer records than the first. It also ends before an
-        empty page, an earlier page or a 404: only so, if the list in the pages
-        is not recognised.
-    offset
-        The name of the query parameter for the number of the first record. It
-        starts at its value in ``params``, or at 0. The list ends as with
-        ``page``.
-    cursor
-        The name or dotted path of the next page's token in the body:
-        ``"next_cursor"`` or ``"meta.next_cursor"``. The query parameter has the
-        same name without ``next``: ``cursor``. If it has another one, give
-        both: ``("next_cursor", "start_cursor")``.
-    max_pages
-        How many pages to request at most. By default 1,000, with a warning if
-        there are more.
-    method, json
-        For a search by POST: ``method="POST", json={"filter": …}``. Then the
-        place is a member of this object, instead of a parameter. Writes must be
-        allowed. A search is sent again whenever you ask for it.
-
-    Yields
-    ------
-    httpx.Response
-        A page. An empty page is left out, unless it is the first.
-
-    Raises
-    ------
-    ServiceError
-        The service responded with an error status.
-    AddressError
-        The link to the next page leads to another server. Nothing is sent
-        there.
-    ValueError
-        More than one of ``page``, ``offset`` and ``cursor`` is given, one of
-        them is no name, or ``max_pages`` is less than 1. Nothing is sent.
-
-    Examples
-    --------
-    >>> dm.replay("explore-an-unknown-api")
-    Replaying cassette 'explore-an-unknown-api' (69 interactions, ...)
-    >>> for page in dm.pages("/v1/lists"):
-    ...     print(len(page.json()), "lists")
-    3 lists
-    >>> dm.frame(dm.pages("/v1/lists"))["addresses"].sum().item()
-    168
-    """
-    if [page, offset, cursor].count(None) < 2:
-        raise argument_error("pages() takes only one of page=, offset= and cursor=.")
-    for name, value in (("page", page), ("offset", offset)):
-        if value is not None and not isinstance(value, str):
+    params: Mapping[str, Any] | None,
+    max_pages: int | None,
+    method: str,
+    json: Mapping[str, Any] | None,
+    cursor: str | tuple[str, str] | None,
+    **names: str | None,
+) -> Pages:
+    """Request the pages of a list; see `Session.pages`, which has these parameters."""
+    given = {option: name for option, name in names.items() if name is not None}
+    for option, name in given.items():
+        if not isinstance(name, str):
             raise argument_error(
-                f'{name}= is the name of a parameter, such as pages(…, {name}="{name}"). '
-                f'To start elsewhere: params={{"{name}": {value!r}}}.'
+                f'{option}= is the name of a parameter, such as {option}="{option}". To start '
+                f'elsewhere: params={{"{option}": {name!r}}}.'
             )
+    if len(given) > 1 or (given and cursor is not None):
+        raise argument_error("pages() takes only one of page=, offset= and cursor=.")
     check_number("max_pages", 1 if max_pages is None else max_pages, least=1)
     member, parameter = cursor if isinstance(cursor, tuple) else (cursor, None)
-    pager = _Pager(session(), method, PageList(page, offset, member, parameter))
-    url = pager.session.client.build_request("GET", path, params=params).url
+    found = PageList(given.get("page"), given.get("offset"), member, parameter)
+    pager = _Pager(session, method, found)
+    url = session.client.build_request("GET", path, params=params).url
     start = (url, "" if json is None else dumps(plain_json(json)))
-    counter = page or offset
+    counter = found.page or found.offset
     if counter and counter not in _query(start):
-        start = _moved(start, counter, 1 if page else 0)
+        start = _moved(start, counter, 1 if found.page else 0)
     pager.place = start
     return Pages(pager, max_pages)
 

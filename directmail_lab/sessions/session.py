@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import time
 import weakref
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypedDict, get_args
@@ -14,6 +14,7 @@ from ..arguments import (
     IfSent,
     RecordMode,
     Repeat,
+    argument_error,
     check_choice,
     check_names,
     check_number,
@@ -23,6 +24,7 @@ from ..cassettes import (
     BeforeRecord,
     Cassette,
     FileRecording,
+    Matcher,
     Matching,
     MemoryRecording,
     PlayedRecording,
@@ -37,10 +39,9 @@ from ..redaction import Redactor
 from ..redaction.logs import guard_logs
 from ..settings import NO_ADDRESS, base_address, origin_of, trust_origin
 from ..tracebacks import hide_frames
-from .clients import ClientsTransport, adapters_of
-from .clients.own import AsyncClient, Client
+from .clients.own import AsyncClient, Client, SharedCookies
 from .clients.refusals import service_error
-from .modes import Entered, ModeChange, Timing, latency_factor, write_warning
+from .modes import Entered, ModeChange, Timing, check_live, latency_factor, write_warning
 from .transports import Transport
 from .transports.allowance import Pace
 from .transports.mode import Mode, ModeName, ModeTransport, RefusingTransport
@@ -48,15 +49,14 @@ from .transports.network import NetworkTransport
 from .transports.observer import Observer
 from .transports.pacing import Allowances, PacingTransport
 from .transports.recording import RecordingTransport
-from .transports.writes import IF_SENT, sent_writes
+from .transports.writes import IF_SENT, SentWrites
 
 if TYPE_CHECKING:
-    import httpx2
     import pandas as pd
-    import requests
 
     from ..readings.reading import Reading
     from ..readings.reset_unit import ResetUnit
+    from .pages import Result
 
 _NOTHING_SENT = RefusingTransport("This session only replays.")
 
@@ -70,7 +70,7 @@ class SessionOptions(TypedDict, total=False):
     reset_unit: ResetUnit | None
     allow_writes: bool
     retry: bool
-    paths: Collection[str]
+    templates: Collection[str]
 
 
 class Session:
@@ -88,31 +88,29 @@ class Session:
         path.
     api_key
         The API key, or None for a session that only replays.
-    timeout_s, pace, max_wait_s, reset_unit, allow_writes, retry, paths
+    timeout_s, pace, max_wait_s, reset_unit, allow_writes, retry, templates
         See `directmail_lab.connect`.
 
     Attributes
     ----------
-    base_url, paths
-        The base address, and the templates of paths.
+    base_url, templates, timeout_s
+        As they were given.
     client, async_client
         An `httpx.Client` and an `httpx.AsyncClient`, with all that these can
         do. The session's mode decides whether a request is sent, recorded or
         replayed. The second one needs asyncio. With ``auth=None``, they do not
         send the key.
-    httpx2_client, httpx2_async_client, requests_adapter
-        The same session for httpx2 and requests. SDKs that use these retry and
-        wait by themselves, so the session does neither for them.
+    transport, allowances
+        What the clients send through, and the waits for each operation's
+        allowance. They are for this package.
     """
 
     base_url: str
-    paths: tuple[str, ...]
+    templates: tuple[str, ...]
     client: httpx.Client
 
     _clock: Callable[[], float] = staticmethod(time.time)
     _write_advice = ""
-    # The pytest plugin sets the folders in which `record` and `replay` look for a name first, and
-    # their defaults for ``match_on``, ``ignore`` and ``like``.
     _folders: Sequence[Path] = ()
     _matching: Matching = Matching()
 
@@ -128,14 +126,14 @@ class Session:
         reset_unit: ResetUnit | None = None,
         allow_writes: bool = False,
         retry: bool = True,
-        paths: Collection[str] = (),
+        templates: Collection[str] = (),
     ) -> None:
         check_number("timeout_s", timeout_s, least=0.001, kind=Real)
         check_number("max_wait_s", max_wait_s, least=0, kind=Real)
         self._api_key = as_api_key(api_key)
         self.base_url = base_address(base_url, only_replays=self._api_key is None)
-        self.paths = tuple(paths)
-        for template in self.paths:
+        self.templates = tuple(templates)
+        for template in self.templates:
             pattern_of(template)  # raises an error if it is not a template
         self._url = parse_url(self.base_url)
         self._reset_unit = reset_unit
@@ -145,23 +143,25 @@ class Session:
         self._redactor = Redactor()
         self._redacted = self._redactor.text
         self._observe = Observer(base_path(self.base_url), self._redactor)
-        self._allowances = Allowances(
+        self.allowances = Allowances(
             pace=pace,
             max_wait_s=max_wait_s,
             reset_unit=lambda: self._sent.reset_unit,
         )
         self._network = None
         start = Mode("live", RefusingTransport("This session has no key."), self._sent)
-        account = self.base_url.encode()
+        key_hint = ""
         if self._api_key is not None:
             trust_origin(self.base_url)
             self._network = NetworkTransport(self.base_url, self._api_key, allow_writes)
             start = self._sending("live", self._sent)
-            account = self._api_key.account(self.base_url)
-        self._transport = ModeTransport(start, self._observe, sent_writes(account))
-        self._clients_transport = ClientsTransport(self._transport)
-        self._timeout_s = timeout_s
-        self.client = Client(self._redacted, None, **self._client_options)
+            key_hint = self._api_key.hint
+        self._cookies = SharedCookies()
+        self.transport = ModeTransport(
+            start, self._observe, SentWrites(key_hint), on_change=self._cookies.clear
+        )
+        self.timeout_s = timeout_s
+        self.client = Client(self._redacted, self._cookies, **self._client_options)
         # Also if the session is dropped without close(): somebody may keep its recording, and its
         # log filter knows the key.
         end_log_guard = guard_logs(self._redacted)
@@ -171,37 +171,177 @@ class Session:
     # -- modes --------------------------------------------------------------------------
 
     def live(self) -> ModeChange[Session]:
-        """Send every request to the service; see `directmail_lab.live`."""
+        """Send every request to the service, and record nothing.
+
+        Like `record`, it is also a context manager and a decorator.
+
+        Raises
+        ------
+        NotConnectedError
+            No session is open, or it has no key.
+        """
         return self._change(lambda: self._sending("live", self._sent))
 
     def record(
         self,
-        cassette: str | Path | FileRecording,
+        cassette: str | Path,
         *,
         record_mode: RecordMode = "update",
         redact: Iterable[str] = (),
-        matching: Matching | None = None,
+        match_on: Sequence[str | Matcher] | None = None,
+        ignore: Iterable[str] = (),
+        live: bool = False,
+        before_record: BeforeRecord | None = None,
+    ) -> ModeChange[Session]:
+        """Send each request, and record it to a cassette.
+
+        The mode lasts until you change it again. As a context manager or a
+        decorator, it lasts until the end of the block or the call.
+
+        A new response replaces the responses of earlier runs to the same
+        request; the other interactions stay. A run is what one process records
+        to one cassette. ``record(…)`` as a statement begins a new one, while a
+        ``with`` block or a decorated call continues it. Whoever reads the
+        cassette meanwhile gets the new responses in place of the old ones, also
+        if the kernel is killed. A response with status 401, 403, 429 or 5xx
+        does not replace a success: it is replayed only while there is no other
+        response to its request.
+
+        The parts of a response reach you as they come, and the interaction is
+        in the cassette before you see its end. A body that you read only in
+        part, or that broke off, is recorded up to there. A read to which no
+        response came is not recorded.
+
+        A write that was sent before raises `AlreadySentError`: see ``if_sent``
+        in `request`. A write is in the cassette before it is sent. If it cannot
+        be written there, it is not sent.
+
+        `directmail_lab.record` serves the author of a notebook, who has a key,
+        and its readers, who have none. If neither the current session nor the
+        environment nor the keyring has a key, it replays the file that it would
+        otherwise write, and says so on stderr. `Session.record` never does.
+
+        Parameters
+        ----------
+        cassette
+            A bare name, kept in the folder that ``DIRECTMAIL_CASSETTES`` names,
+            or else in the nearest ``cassettes`` folder. Or a `Path` to a file.
+        record_mode
+            ``"update"`` is described above. ``"all"`` does the same, and sends
+            every write again, but not with ``if_sent="keep"``: use it around a
+            call that has no ``if_sent``. The others are vcrpy's, and replay:
+            ``"new_episodes"`` and ``"any"`` replay what the cassette has and
+            record the rest, ``"once"`` records a new cassette and only replays
+            one that exists, and ``"none"`` only replays. A write that they
+            replay warns that nothing was sent. A write to which no response
+            came is refused.
+        redact
+            What to replace besides the key and usual credentials: names of
+            headers and fields, dotted paths, and ``"personal"``. The latter
+            stands for e-mail addresses and telephone numbers anywhere, and for
+            fields whose name says that they contain a name, postal address,
+            company, birth date or bank account. Personal data becomes stable
+            pseudonyms.
+        match_on
+            What must be equal for a recorded request to match: names of vcrpy's
+            matchers, and functions that compare two of vcrpy's requests. By
+            default the method, the path below the base address, the query, the
+            body and ``Range``. JSON counts by its values and their types, a
+            form by its fields, a multipart body by its parts, all decompressed.
+            A path that is named without host or port is the same on every host.
+        ignore
+            What is left out of both requests before they are compared:
+            ``"query:NAME"``, ``"header:NAME"``, or ``"body:NAME"`` for a field
+            of a form or the dotted path of a JSON value.
+        live
+            Whether to raise an error instead of replaying, if there is no key.
+            The environment variable ``DIRECTMAIL_LIVE`` has the last word:
+            ``1`` asks for it in a notebook that stays unchanged, and ``0``
+            lets a reader replay.
+        before_record
+            A function that gets each `Interaction` before it is redacted. It
+            returns the interaction to record, or None to leave it out. The
+            caller and the session get the unchanged response. A replay matches
+            requests against what the function returned.
+
+        Raises
+        ------
+        NotConnectedError
+            There is no key; for `directmail_lab.record`, no such cassette
+            either, or the call must be ``live``.
+        CassetteInUseError
+            Another recording writes the same cassette. If that is the recording
+            of an earlier current session of this process, it ends instead.
+        CassetteError
+            The cassette cannot be read or written, or its name leads out of the
+            folder. Or it was recorded at another base address (in the modes
+            ``"update"`` and ``"all"``; all addresses of this machine are one).
+            A later request raises it if ``before_record`` fails; `interactions`
+            then still has the response.
+
+        Examples
+        --------
+        >>> with dm.stand_in() as service:
+        ...     session = dm.connect(service.base_url, service.api_key)
+        ...     with dm.record("my-tour"):
+        ...         response = dm.get("/v1/lists")
+        >>> dm.replay("my-tour")
+        Replaying cassette 'my-tour' (1 interaction, ...
+
+        Leave out requests to a path that is polled, and record PDF files
+        without their content::
+
+            from dataclasses import replace
+
+            def slim(interaction):
+                request, response = interaction.request, interaction.response
+                if request.uri.endswith("/v1/status"):
+                    return None
+                if ("Content-Type", "application/pdf") in response.headers:
+                    response = replace(response, body=b"")
+                    return replace(interaction, response=response)
+                return interaction
+
+            dm.record("tour", before_record=slim)
+        """
+        return self.open_recording(
+            cassette,
+            record_mode=record_mode,
+            redact=redact,
+            match_on=match_on,
+            ignore=ignore,
+            live=live,
+            before_record=before_record,
+        )
+
+    def open_recording(
+        self,
+        cassette: str | Path | FileRecording,
+        *,
+        record_mode: RecordMode,
+        redact: Iterable[str] = (),
+        match_on: Sequence[str | Matcher] | None = None,
+        ignore: Iterable[str] = (),
+        live: bool = False,
         before_record: BeforeRecord | None = None,
         aside: bool = False,
     ) -> ModeChange[Session]:
-        """Record to a cassette; see `directmail_lab.record`.
+        """Record as `record` does, for the calls and fixtures of this package.
 
-        Without a key, it never replays. With ``aside``, the mode ``"all"``
-        keeps the old file until the recording ends: see
-        `directmail_lab.cassettes.Cassette`.
+        For ``aside``, see `directmail_lab.cassettes.Cassette`.
         """
-        redactor = Redactor(redact=check_names("redact", redact))
 
         def recording() -> Mode:
+            check_live(record_mode, live=live)
             if record_mode != "none":
                 self._network_for("record")
             opened = Cassette(
                 cassette,
                 folders=self._folders,
                 record_mode=record_mode,
-                redactor=redactor,
+                redactor=Redactor(redact=check_names("redact", redact)),
                 base_url=None if self.base_url == NO_ADDRESS else self.base_url,
-                matching=self._matching | matching,
+                matching=self._matching | Matching(match_on, ignore),
                 before_record=before_record,
                 aside=aside,
             )
@@ -222,25 +362,61 @@ class Session:
         *,
         timing: Timing = "instant",
         repeat: Repeat = "last",
-        matching: Matching | None = None,
+        match_on: Sequence[str | Matcher] | None = None,
+        ignore: Iterable[str] = (),
     ) -> ModeChange[Session]:
-        """Replay a cassette, and send nothing; see `directmail_lab.replay`."""
-        factor = latency_factor(timing)
+        """Return the responses of a cassette, with no key and no network.
+
+        Like `record`, it is also a context manager and a decorator. If there is
+        no current session, `directmail_lab.replay` opens one that can only
+        replay.
+
+        Parameters
+        ----------
+        cassette
+            A bare name, looked up in ``DIRECTMAIL_CASSETTES``, the nearest
+            ``cassettes`` folder upward and the packaged tutorials; or a `Path`
+            to a file.
+        timing
+            ``"instant"`` does not wait, ``"recorded"`` waits as long as the
+            headers of the response took, and a number is a factor of that time,
+            such as 0.5. No response waits more than 30 s.
+        repeat
+            What follows the last recorded response to a request: the same
+            response again (``"last"``), or `NotRecordedError` (``"strict"``).
+        match_on, ignore
+            See `record`.
+
+        Raises
+        ------
+        CassetteNotFoundError
+            There is no such cassette.
+        CassetteFormatError
+            The file is not a cassette.
+
+        Examples
+        --------
+        >>> dm.replay("first-look")
+        Replaying cassette 'first-look' (102 interactions, ...)
+        >>> dm.me()["name"].item()
+        'Stand-in User'
+        """
 
         def replaying() -> Mode:
+            factor = latency_factor(timing)
             opened = Cassette(
                 cassette,
                 folders=self._folders,
                 base_url=self.base_url,
-                matching=self._matching | matching,
+                matching=self._matching | Matching(match_on, ignore),
                 repeat=repeat,
             )
             return self._replaying(opened, factor)
 
         return self._change(replaying)
 
-    def _drift_mode(self) -> ModeChange[Session]:
-        """Send requests to the service, and keep no readings or messages."""
+    def unobserved(self) -> ModeChange[Session]:
+        """Send every request to the service, and keep no readings or messages."""
         unseen = Observer(base_path(self.base_url), self._redactor)
         recording = MemoryRecording("drift", self.base_url)
         return self._change(lambda: self._sending("live", recording, observe=unseen))
@@ -248,17 +424,17 @@ class Session:
     @property
     def mode(self) -> str:
         """``"live"``, ``"record"`` or ``"replay"``."""
-        return self._transport.mode.name
+        return self.transport.mode.name
 
     @property
     def cassette(self) -> str | None:
         """The name of the cassette that records or replays, or None."""
-        return None if self._open_cassette is None else self._open_cassette.name
+        return None if self.open_cassette is None else self.open_cassette.name
 
     @property
-    def _open_cassette(self) -> Cassette | None:
+    def open_cassette(self) -> Cassette | None:
         """The `Cassette` that records or replays, or None."""
-        return self._transport.mode.cassette
+        return self.transport.mode.cassette
 
     @property
     def recording(self) -> MemoryRecording:
@@ -267,19 +443,12 @@ class Session:
         In a replay, it is what this replay has played. In the other modes, it
         is all that the session has sent and received.
         """
-        return self._transport.mode.recording
+        return self.transport.mode.recording
 
     def _change(self, open_mode: Callable[[], Mode]) -> ModeChange[Session]:
-        def opened() -> Mode:
-            mode = open_mode()
-            if mode.cassette is not None:  # its file may contain other credentials
-                for redactor in (self._redactor, mode.recording.redactor):
-                    redactor.join(mode.cassette.redactor)
-            return mode
-
         def enter() -> Entered[Session]:
-            previous, mode = self._transport.change(opened)
-            return Entered(self, self._transport, previous, mode)
+            previous, mode = self.transport.change(open_mode)
+            return Entered(self, self.transport, previous, mode)
 
         return ModeChange(enter)
 
@@ -316,90 +485,315 @@ class Session:
             cassette,
             clock=self._clock,
         )
-        if self._allowances.pace != "off":
+        if self.allowances.pace != "off":
             inner = PacingTransport(
                 inner,
-                self._allowances,
+                self.allowances,
                 retry=self._retry,
                 own_origin=origin_of(self._url),
                 clock=self._clock,
             )
         return Mode(name, inner, recording, cassette)
 
-    @property
-    def _waiting_until(self) -> dict[str, float]:
-        """When each allowance renews that a request waits for (Unix time)."""
-        return self._allowances.waiting_until
-
     # -- requests -----------------------------------------------------------------------
 
     @functools.cached_property  # few use it, and a suite of tests opens many sessions
     def async_client(self) -> httpx.AsyncClient:
         """The asynchronous counterpart of ``client``, with the same cookies."""
-        return AsyncClient(self._redacted, self.client.cookies, **self._client_options)
+        return AsyncClient(self._redacted, self._cookies, **self._client_options)
 
-    def _take_senders(self) -> ClientsTransport:
-        """Return the transport for clients that have their own keys.
-
-        From then on, a session without a key can record, but only what such
-        clients send.
-        """
+    def allow_recording_without_key(self) -> None:
+        """Record without a key what the code under test sends by itself."""
         if self._network is None:
             self._network = NetworkTransport(self.base_url, None, self._allow_writes)
-        return self._clients_transport
-
-    @functools.cached_property
-    def httpx2_client(self) -> httpx2.Client:
-        """A client of httpx2, whose requests are not paced or retried."""
-        make: Callable[..., httpx2.Client] = adapters_of("httpx2").client
-        return make(self._clients_transport, self.base_url, self._timeout_s)
-
-    @functools.cached_property
-    def httpx2_async_client(self) -> httpx2.AsyncClient:
-        """The asynchronous counterpart of ``httpx2_client``."""
-        make: Callable[..., httpx2.AsyncClient] = adapters_of("httpx2").async_client
-        return make(self._clients_transport, self.base_url, self._timeout_s)
-
-    @functools.cached_property
-    def requests_adapter(self) -> requests.adapters.BaseAdapter:
-        """The session as an adapter of requests, for whole addresses.
-
-        Mount it: ``http.mount(session.base_url, session.requests_adapter)``.
-        """
-        make: Callable[..., requests.adapters.BaseAdapter] = adapters_of("requests").SessionAdapter
-        return make(self._clients_transport, self._timeout_s)
 
     @property
     def _client_options(self) -> dict[str, Any]:
         return {
-            "transport": self._transport,
+            "transport": self.transport,
             "base_url": self._url,
-            "timeout": self._timeout_s,
+            "timeout": self.timeout_s,
         }
 
     def me(self) -> pd.DataFrame:
-        """Return the current user's record; see `directmail_lab.me`."""
-        frame = _frame()
-        return frame(self.check(self.client.get(ME_PATH)))
+        """Return the current user's record as one row (``GET /v1/users/me``).
+
+        Sign in first, with `login` or `connect`, or replay a recording. The
+        columns depend on what the service sends; see `frame`.
+
+        Raises
+        ------
+        NotConnectedError
+            No session is open.
+        UnauthorizedError, ServiceError
+            The service responded with 401 or 403, or with another error status.
+        NotJSONError
+            The body of the response is not JSON.
+        NotRecordedError
+            The session replays a cassette that does not contain this request.
+
+        Examples
+        --------
+        >>> dm.replay("first-look")
+        Replaying cassette 'first-look' (102 interactions, ...)
+        >>> dm.me()[["name", "email"]]
+                    name                 email
+        0  Stand-in User  stand-in@example.com
+        """
+        return _frame(self.check(self.client.get(ME_PATH)))
 
     async def me_async(self) -> pd.DataFrame:
         """Return the user's record: ``await session.me_async()``."""
-        frame = _frame()
-        return frame(self.check(await self.async_client.get(ME_PATH)))
+        return _frame(self.check(await self.async_client.get(ME_PATH)))
 
-    def request(
-        self, /, method: str, path: str, *, if_sent: IfSent = "refuse", **options: Any
-    ) -> httpx.Response:
-        """Send a request; see `directmail_lab.request`."""
-        return self.client.request(method, path, **_checked("request", options, if_sent))
-
+    @hide_frames
     def get(self, /, path: str, **options: Any) -> httpx.Response:
-        """Send a GET; see `request`."""
-        return self.client.request("GET", path, **_checked("get", options))
+        """Send a GET request to a path below the base address.
 
-    def post(self, /, path: str, *, if_sent: IfSent = "refuse", **options: Any) -> httpx.Response:
-        """Send a POST, if writes are allowed; see `request`."""
-        return self.client.request("POST", path, **_checked("post", options, if_sent))
+        The options are those of `request`, such as ``params={"limit": 10}``.
+
+        Examples
+        --------
+        >>> dm.replay("first-look")
+        Replaying cassette 'first-look' (102 interactions, ...)
+        >>> response = dm.get("/v1/users/me")
+        >>> response
+        <Response [200 OK]>
+        >>> response.json()["name"]
+        'Stand-in User'
+        """
+        return self._send("get", "GET", path, options)
+
+    @hide_frames
+    def get_many(self, paths: Iterable[str], *, concurrency: int = 8) -> list[Result]:
+        """Send a GET request to each path, several at a time.
+
+        A progress bar appears after one second. If you interrupt the call, it
+        sends nothing more and returns the responses so far. With a cassette,
+        requests for the same path are sent one after the other, so that a
+        replay gives each of them the response that was recorded for it.
+
+        Parameters
+        ----------
+        paths
+            Paths below the base address, with a query if you like:
+            ``"/v1/lists?page=2"``.
+        concurrency
+            How many requests may wait for their responses at the same time.
+
+        Returns
+        -------
+        list of httpx.Response or Exception
+            One for each path, in the same order: the response, whatever its
+            status, or the error if there was none. An error for one path does
+            not stop the others.
+
+        Raises
+        ------
+        ValueError
+            ``concurrency`` is less than 1, or ``paths`` is a single string.
+            Nothing is sent.
+
+        Examples
+        --------
+        >>> dm.replay("explore-an-unknown-api")
+        Replaying cassette 'explore-an-unknown-api' (69 interactions, ...)
+        >>> dm.get_many(["/v1/lists", "/v1/nowhere"])
+        [<Response [200 OK]>, <Response [404 Not Found]>]
+        """
+        from .pages import get_many
+
+        return get_many(self, paths, concurrency=concurrency)
+
+    def pages(
+        self,
+        path: str,
+        *,
+        params: Mapping[str, Any] | None = None,
+        page: str | None = None,
+        offset: str | None = None,
+        cursor: str | tuple[str, str] | None = None,
+        max_pages: int | None = None,
+        method: str = "GET",
+        json: Mapping[str, Any] | None = None,
+    ) -> Iterator[httpx.Response]:
+        """Request the pages of a list, one after the other.
+
+        By default, each page says how to request the next one: by an address
+        (the header ``Link``, ``next_url``, ``links.next``), by a token
+        (``next_cursor`` is the value of the parameter ``cursor``), or by a
+        number of records or pages (``total``, ``X-Total-Count``) beside the
+        ``page``, ``offset`` or ``limit`` of the body or the query. If it says
+        so in another way, give ``page``, ``offset`` or ``cursor``. A warning
+        such as ``3 of 7 records`` says that the list may not be whole. There is
+        one, too, if a first page says nothing of others, and has 10, 15, 20,
+        25, 30, 50, 100, … records. ``frame(pages(…))`` is one frame of all
+        records.
+
+        Parameters
+        ----------
+        path
+            The path below the base address.
+        params
+            The query of the first request: page size and start, such as
+            ``{"limit": 100, "page": 0}``.
+        page
+            The name of the query parameter for the page number. It starts at
+            its value in ``params``, or at 1. As long as a total, a flag or the
+            link to the next page announces more, the list goes on. Without any,
+            it ends after a page with fewer records than the first. It also ends
+            before an empty page, an earlier page or a 404: only so, if the list
+            in the pages is not recognised.
+        offset
+            The name of the query parameter for the number of the first record.
+            It starts at its value in ``params``, or at 0. The list ends as with
+            ``page``.
+        cursor
+            The name or dotted path of the next page's token in the body:
+            ``"next_cursor"`` or ``"meta.next_cursor"``. The query parameter has
+            the same name without ``next``: ``cursor``. If it has another one,
+            give both: ``("next_cursor", "start_cursor")``.
+        max_pages
+            How many pages to request at most. By default 1,000, with a warning
+            if there are more.
+        method, json
+            For a search by POST: ``method="POST", json={"filter": …}``. Then
+            the place is a member of this object, instead of a parameter. Writes
+            must be allowed. A search is sent again whenever you ask for it.
+
+        Yields
+        ------
+        httpx.Response
+            A page. An empty page is left out, unless it is the first.
+
+        Raises
+        ------
+        ServiceError
+            The service responded with an error status.
+        AddressError
+            The link to the next page leads to another server. Nothing is sent
+            there.
+        ValueError
+            More than one of ``page``, ``offset`` and ``cursor`` is given, one
+            of them is no name, or ``max_pages`` is less than 1. Nothing is
+            sent.
+
+        Examples
+        --------
+        >>> dm.replay("explore-an-unknown-api")
+        Replaying cassette 'explore-an-unknown-api' (69 interactions, ...)
+        >>> for page in dm.pages("/v1/lists"):
+        ...     print(len(page.json()), "lists")
+        3 lists
+        >>> dm.frame(dm.pages("/v1/lists"))["addresses"].sum().item()
+        168
+        """
+        from .pages import pages
+
+        return pages(
+            self,
+            path,
+            params=params,
+            max_pages=max_pages,
+            method=method,
+            json=json,
+            page=page,
+            offset=offset,
+            cursor=cursor,
+        )
+
+    @hide_frames
+    def post(
+        self, /, path: str, *, if_sent: IfSent | httpx.Response = "refuse", **options: Any
+    ) -> httpx.Response:
+        """Send a POST request, if writes are allowed; see `request`."""
+        return self._send("post", "POST", path, options, if_sent)
+
+    @hide_frames
+    def put(
+        self, /, path: str, *, if_sent: IfSent | httpx.Response = "refuse", **options: Any
+    ) -> httpx.Response:
+        """Send a PUT request, if writes are allowed; see `request`."""
+        return self._send("put", "PUT", path, options, if_sent)
+
+    @hide_frames
+    def patch(
+        self, /, path: str, *, if_sent: IfSent | httpx.Response = "refuse", **options: Any
+    ) -> httpx.Response:
+        """Send a PATCH request, if writes are allowed; see `request`."""
+        return self._send("patch", "PATCH", path, options, if_sent)
+
+    @hide_frames
+    def delete(
+        self, /, path: str, *, if_sent: IfSent | httpx.Response = "refuse", **options: Any
+    ) -> httpx.Response:
+        """Send a DELETE request, if writes are allowed; see `request`."""
+        return self._send("delete", "DELETE", path, options, if_sent)
+
+    @hide_frames
+    def request(
+        self,
+        /,
+        method: str,
+        path: str,
+        *,
+        if_sent: IfSent | httpx.Response = "refuse",
+        **options: Any,
+    ) -> httpx.Response:
+        """Send a request to a path below the base address.
+
+        A response with an error status is returned like any other. The
+        session's pacing applies. In a notebook, a cell that ends with the
+        response shows the start of its body, redacted.
+
+        Parameters
+        ----------
+        method, path
+            ``"GET"`` and ``"/v1/lists"``, for example. Writes must be allowed
+            first: ``session().allow_writes = True``.
+        if_sent
+            What to do with a write that was sent before: by another execution
+            of a cell, or by an earlier run of the recording. ``"refuse"``
+            raises `AlreadySentError`, and ``"send"`` sends the write again.
+            ``"keep"`` returns the last success, or else the last response, and
+            sends only what was never sent. A response, such as that to the read
+            which found the letter, counts as the write's from now on, and
+            nothing is sent. A write that the service refused (4xx) does not
+            count. What one execution sends twice, in a loop for
+            example, is sent twice, but not with ``"keep"``. A replay ignores
+            ``if_sent``.
+        **options
+            The options of `httpx.Client.request`: ``params``, ``json``,
+            ``headers`` and so on.
+
+        Raises
+        ------
+        WriteRefusedError
+            The request is a write, and the session does not allow writes.
+            Nothing is sent.
+        AlreadySentError
+            The write was sent before. With ``if_sent="keep"``, no response to
+            it is known. Nothing is sent.
+        NotRecordedError
+            The session replays a cassette that has no response to this request.
+        OutcomeUnknownError
+            A write was sent and its response was lost: it may have been carried
+            out.
+        httpx.RequestError
+            A read got no response: the connection failed or timed out, for
+            example.
+        """
+        return self._send("request", method, path, options, if_sent)
+
+    def _send(
+        self,
+        call: str,
+        method: str,
+        path: str,
+        options: dict[str, Any],
+        if_sent: IfSent | httpx.Response = "refuse",
+    ) -> httpx.Response:
+        return self.client.request(method, path, **_checked(call, options, if_sent))
 
     def check(self, response: httpx.Response) -> httpx.Response:
         """Return the response, or raise `ServiceError` for its status."""
@@ -437,16 +831,23 @@ class Session:
         if self._network is not None:
             self._network.allow_writes = self._allow_writes
 
-    def _fix_writes(self, advice: str, redirect_advice: str, *, follows: bool = False) -> None:
-        """Fix `allow_writes`, and whether a write ``follows`` a redirect.
+    def bind_to_test(
+        self,
+        *,
+        folders: Sequence[Path],
+        matching: Matching,
+        advice: str,
+    ) -> None:
+        """Let a test decide how its session matches and writes.
 
-        ``advice`` and ``redirect_advice`` say how a test changes these.
+        Names are looked up in ``folders`` first. `allow_writes` is fixed, and
+        ``advice`` says how a test changes it.
         """
+        self._folders = folders
+        self._matching = matching
         self._write_advice = advice
         if self._network is not None:
             self._network.write_advice = advice
-            self._network.redirect_advice = redirect_advice
-            self._network.follows_writes = follows
 
     @property
     def api_key(self) -> ApiKey | None:
@@ -459,7 +860,7 @@ class Session:
         """End the recording, close all connections and forget the key."""
         closed = RefusingTransport("This session is closed.")
         try:
-            self._transport.enter(Mode("live", closed, self._sent))
+            self.transport.enter(Mode("live", closed, self._sent))
         finally:  # even if ending the recording failed
             if self._network is not None:
                 self._network.close()
@@ -487,8 +888,8 @@ class Session:
 
     def __repr__(self) -> str:
         count = plural(len(self.recording), "interaction")
-        recorded = self.recording.recorded_note
-        return f"<Session {self._transport.mode}{recorded} at {self.base_url}, {count}>"
+        recorded = self.recording.recorded_note if self.mode == "replay" else ""
+        return f"<Session {self.transport.mode}{recorded} at {self.base_url}, {count}>"
 
     def __reduce__(self) -> NoReturn:
         raise DirectMailLabError(
@@ -497,23 +898,35 @@ class Session:
         )
 
 
-def _checked(called: str, options: dict[str, Any], if_sent: str = "refuse") -> dict[str, Any]:
+def _checked(
+    called: str, options: dict[str, Any], if_sent: IfSent | httpx.Response = "refuse"
+) -> dict[str, Any]:
     """Return the options of `httpx.Client.request` for those of the method ``called``."""
     if options:
         check_options(called, options, (*REQUEST_OPTIONS, "if_sent"))
     if_sent = options.pop("if_sent", if_sent)
-    if if_sent != "refuse":
+    if isinstance(if_sent, httpx.Response):
+        _check_counted(if_sent)
+    elif if_sent != "refuse":
         check_choice("if_sent", if_sent, get_args(IfSent))
     extensions = options.get("extensions") or {}
     return {**options, "extensions": {**extensions, IF_SENT: if_sent}}
 
 
-def _frame() -> Callable[[httpx.Response], pd.DataFrame]:
-    """Return `directmail_lab.frame`, imported only now: a replaying test needs no pandas."""
-    with naming_what_is_missing():
+def _check_counted(response: httpx.Response) -> None:
+    """Raise ValueError if a response cannot count as a write's."""
+    if not (response.is_success and response.is_closed):
+        raise argument_error(
+            "The response that if_sent gives must be a success that was read. Give the response to "
+            "the request that found what the write made."
+        )
+
+
+def _frame(response: httpx.Response) -> pd.DataFrame:
+    with naming_what_is_missing():  # a replaying test needs no pandas
         from .frames import frame
 
-    return frame
+    return frame(response)
 
 
 def _forget(

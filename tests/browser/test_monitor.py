@@ -91,7 +91,8 @@ def test_the_monitor_counts_down_for_a_waiting_request(page: Page, server: Serve
         "import directmail_lab as dm\nservice = dm.stand_in(limit=2, window_s=600)\n"
         "dm.connect(service.base_url, service.api_key, max_wait_s=900)\ndm.monitor()"
     )
-    open_notebook(page, server, server.write("waits.ipynb", cell, "dm.burst(3)"))
+    waits = 'dm.get_many(["/v1/users/me"] * 3)'
+    open_notebook(page, server, server.write("waits.ipynb", cell, waits))
     run_cells(page, 0)
     start_cell(page, 1)
     wait = page.get_by_role("timer")

@@ -47,7 +47,6 @@ def test_a_server_replays_for_other_programs(directmail_server):
         lambda: dm.browse(),
         lambda: dm.monitor(),
         lambda: dm.rate_limits(),
-        lambda: dm.burst(1),
         lambda: dm.findings(),
         lambda: dm.frame({}),
         lambda: dm.chart_rate_limits(),

@@ -10,7 +10,7 @@ const NOTHING_SHOWN: Record<string, string> = { none: "No body.", absent: "This 
 
 export interface BodyOptions {
   label: string;
-  loadEditor: LoadEditor | null;
+  loadEditor: LoadEditor;
   /** Called to load the whole of a large body. */
   onWhole: () => void;
   onSave: () => void;
@@ -57,15 +57,15 @@ export function createBody({ label, loadEditor, onWhole, onSave, onCopy }: BodyO
     clear();
     const isText = kind === "json" || kind === "text";
     isJson = kind === "json";
-    for (const tool of [folding, unfolding]) tool.hidden = !isJson || !loadEditor;
+    for (const tool of [folding, unfolding]) tool.hidden = !isJson;
     raw.hidden = !isJson;
     box.hidden = !isText;
-    finding.hidden = !isText || !loadEditor;
+    finding.hidden = !isText;
     saving.hidden = kind === "none" || kind === "absent";
     if (kind in NOTHING_SHOWN) said.append(soft(NOTHING_SHOWN[kind]));
     if (kind === "image") picture.append(makePicture(bytes!, mediaType));
     if (truncated) {
-      const whole = makeButton("Show all", onWhole, { ariaLabel: `Show all of the ${label.toLowerCase()}`, hidden: !loadEditor });
+      const whole = makeButton("Show all", onWhole, { ariaLabel: `Show all of the ${label.toLowerCase()}` });
       said.append(soft(`Only the start of ${plural(size, "byte")} is shown.`), whole);
     }
     if (!isText) return;

@@ -33,7 +33,7 @@ interface Question {
 
 export interface ComposerOptions {
   send: Send;
-  loadEditor: LoadEditor | null;
+  loadEditor: LoadEditor;
   /** Called when a request has ended, with its number if it has one. */
   onSent: (number: number | null) => void;
   onInsert: (code: string) => void;

@@ -29,8 +29,7 @@ export interface Change {
 export interface BrowserOptions {
   /** Sends a request to Python's `browser_data.handle_request`, and resolves to the response. */
   send: Send;
-  /** Without it, bodies are shown as plain text. */
-  loadEditor: LoadEditor | null;
+  loadEditor: LoadEditor;
   /** Takes a callback for changes. */
   onChange?: (callback: (change: Change) => void) => void;
   /** Called with the number of the selected interaction. Without it, no cell can be inserted. */

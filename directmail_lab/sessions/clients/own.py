@@ -7,8 +7,9 @@ contain the key, or a body that may repeat it.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Generator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING, Any, Self
 
 from ...arguments import argument_error
 from ...errors import AddressError, DirectMailLabError
@@ -44,8 +45,11 @@ class KeyedAuth(httpx.Auth):
         yield request
 
 
-class _Cookies(httpx.Cookies):
-    """httpx's cookies, read only if a response sets one: the search took a quarter of a replay."""
+class SharedCookies(httpx.Cookies):
+    """The cookies of both clients.
+
+    They are read only if a response sets one: the search took a quarter of a replay.
+    """
 
     def extract_cookies(self, response: httpx.Response) -> None:
         if "set-cookie" in response.headers:
@@ -55,15 +59,15 @@ class _Cookies(httpx.Cookies):
 class _SessionClient(httpx.Client if TYPE_CHECKING else object):  # type: ignore[misc]
     """What both clients of a session have in common.
 
-    ``redacted`` removes the key from a text. ``cookies`` are the other client's, to share them.
+    ``redacted`` removes the key from a text.
     """
 
     def __init__(
-        self, redacted: Callable[[str], str], cookies: httpx.Cookies | None, **options: Any
+        self, redacted: Callable[[str], str], cookies: SharedCookies, **options: Any
     ) -> None:
         super().__init__(auth=KeyedAuth(), headers=_HEADERS, **options)
         self._redacted = redacted
-        self._own_cookies = _Cookies() if cookies is None else cookies
+        self._own_cookies = cookies
 
     @property
     def cookies(self) -> httpx.Cookies:
@@ -71,7 +75,7 @@ class _SessionClient(httpx.Client if TYPE_CHECKING else object):  # type: ignore
 
     @cookies.setter
     def cookies(self, cookies: Any) -> None:
-        self._own_cookies.jar = _Cookies(cookies).jar  # which the other client has, too
+        self._own_cookies.jar = SharedCookies(cookies).jar
 
     @hide_frames
     def build_request(self, method: str, url: httpx.URL | str, **options: Any) -> httpx.Request:
@@ -95,7 +99,23 @@ class _SessionClient(httpx.Client if TYPE_CHECKING else object):  # type: ignore
 
 
 class Client(_SessionClient, httpx.Client):
-    """`httpx.Client` with plain error messages."""
+    """`httpx.Client` with plain error messages.
+
+    The end of a ``with`` block leaves it open: it belongs to its session.
+    """
+
+    @contextmanager
+    def stream(self, *args: Any, **options: Any) -> Iterator[httpx.Response]:
+        opened = super().stream(*args, **options)
+        del args, options  # a traceback shows the locals of this frame
+        with ExitStack() as stack:
+            yield hide_frames(stack.enter_context)(opened)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
 
     @hide_frames
     def send(
@@ -115,7 +135,20 @@ class Client(_SessionClient, httpx.Client):
 
 
 class AsyncClient(_SessionClient, httpx.AsyncClient):
-    """`httpx.AsyncClient` with plain error messages."""
+    """`httpx.AsyncClient` with plain error messages; see `Client`."""
+
+    @asynccontextmanager
+    async def stream(self, *args: Any, **options: Any) -> AsyncIterator[httpx.Response]:
+        opened = super().stream(*args, **options)
+        del args, options
+        async with AsyncExitStack() as stack:
+            yield await hide_frames(stack.enter_async_context)(opened)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        pass
 
     @hide_frames
     async def send(
@@ -132,6 +165,11 @@ class AsyncClient(_SessionClient, httpx.AsyncClient):
             if explained is not None:
                 raise explained from None
             raise
+
+
+for _name in ("request", "get", "options", "head", "post", "put", "patch", "delete"):
+    setattr(Client, _name, hide_frames(getattr(httpx.Client, _name)))
+    setattr(AsyncClient, _name, hide_frames(getattr(httpx.AsyncClient, _name)))
 
 
 def _unlinked(response: httpx.Response) -> httpx.Response:

@@ -1,4 +1,4 @@
-"""The body of a response that comes from a server: for every client, live and while recording."""
+"""The body of a response that comes from a server: live and while recording."""
 
 from __future__ import annotations
 
@@ -10,9 +10,6 @@ from ...exchange.httpx_values import httpx
 _MOST_KEPT_BYTES = 64 * 1024**2
 """The largest body that is kept while it is read."""
 
-Explain = Callable[[BaseException], BaseException]
-"""Takes an error that ended a body, and returns the one to raise."""
-
 
 def _unchanged(error: BaseException) -> BaseException:
     return error
@@ -22,16 +19,12 @@ class Body(httpx.SyncByteStream, httpx.AsyncByteStream):
     """The body of a response, whose parts go to the caller as they come.
 
     Each layer that the response passes sets what it needs to know. An error that ends the body
-    passes ``translate``, ``ended``, ``explain`` and ``as_raised``, in this order.
+    passes ``ended``, then ``explain``.
 
     Parameters
     ----------
     stream
         The parts of the body: an iterable or an asynchronous one.
-    translate
-        Converts an error of another library's client to one of httpx.
-    close
-        Closes the connection; by default, the method of ``stream`` does.
 
     Attributes
     ----------
@@ -40,8 +33,6 @@ class Body(httpx.SyncByteStream, httpx.AsyncByteStream):
         GeneratorExit, or with the error that ended it. What it raises reaches the caller.
     explain
         Converts an error of httpx to one that says what happened.
-    as_raised
-        Converts an error of ours to one that the client's code does not catch.
     refusal
         Raised in place of the first part.
     length
@@ -50,20 +41,11 @@ class Body(httpx.SyncByteStream, httpx.AsyncByteStream):
         How many bytes were read.
     """
 
-    def __init__(
-        self,
-        stream: Any,
-        translate: Explain = _unchanged,
-        *,
-        close: Callable[[], object] | None = None,
-    ) -> None:
+    def __init__(self, stream: Any) -> None:
         self._stream = stream
-        self._close = close
         self._parts: list[bytes] = []
-        self._translate = translate
         self.ended: Callable[[Body, BaseException | None], object] | None = None
         self.explain = _unchanged
-        self.as_raised = _unchanged
         self.refusal: Exception | None = None
         self.length: int | None = None
         self.size = 0
@@ -120,9 +102,8 @@ class Body(httpx.SyncByteStream, httpx.AsyncByteStream):
             self._parts.clear()
 
     def _failed(self, error: BaseException) -> BaseException:
-        error = self._translate(error)
         self.end(error)
-        return self.as_raised(self.explain(error))
+        return self.explain(error)
 
     def close(self) -> None:
         failure: BaseException | None = None
@@ -131,7 +112,7 @@ class Body(httpx.SyncByteStream, httpx.AsyncByteStream):
                 if self.ended is not None:
                     self.leave()
             finally:
-                (self._close or self._stream.close)()
+                self._stream.close()
         except BaseException as error:
             failure = self._failed(error)
         self._forget()
@@ -145,10 +126,7 @@ class Body(httpx.SyncByteStream, httpx.AsyncByteStream):
                 if self.ended is not None:
                     self.leave()
             finally:
-                if self._close is not None:
-                    self._close()
-                else:
-                    await self._stream.aclose()
+                await self._stream.aclose()
         except BaseException as error:
             failure = self._failed(error)
         self._forget()
@@ -163,7 +141,4 @@ class Body(httpx.SyncByteStream, httpx.AsyncByteStream):
     def _forget(self) -> None:
         """Forget the transports: a response must not keep the key of a dropped session alive."""
         self._stream = httpx.ByteStream(b"")
-        self._close = None
-        self._translate = _unchanged
         self.explain = _unchanged
-        self.as_raised = _unchanged

@@ -71,10 +71,9 @@ class Call:
     ----------
     wants_key
         Whether the network transport adds the key.
-    is_foreign
-        Whether a client of another library makes the call (see `directmail_lab.sessions.clients`).
     send
-        Sends the request instead of the session's connections, if such a client gives it.
+        Sends the request instead of the session's connections, for a client that the code under
+        test makes. Such a request is not paced and not repeated, and gets no key.
     reads_at_once
         Whether its caller gets the response with its body.
     cancelled
@@ -84,7 +83,6 @@ class Call:
     """
 
     wants_key: bool = False
-    is_foreign: bool = False
     send: Callable[[httpx.Request], Any] | None = None
     reads_at_once: bool = False
     cancelled: threading.Event | None = None
@@ -115,8 +113,8 @@ class Received:
         return None if self.recording is None else self.recording.reading(self.number)
 
 
-def call_of(request: Any) -> Call:
-    """Return the `Call` of a request of httpx or httpx2."""
+def call_of(request: httpx.Request) -> Call:
+    """Return the `Call` of a request."""
     call: Call | None = request.extensions.get(EXTENSION)
     if call is None:
         call = Call()

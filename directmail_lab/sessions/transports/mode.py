@@ -8,20 +8,35 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
 from typing import Literal
 
 from ...cassettes import Cassette, MemoryRecording, Played
-from ...errors import AddressError, NotConnectedError
-from ...exchange.httpx_values import httpx, httpx_error, httpx_response, is_write, request_value
-from ...exchange.values import NoResponse, Response
-from ...tracebacks import warn_caller
+from ...errors import AddressError, NotConnectedError, WriteRefusedError
+from ...exchange.httpx_values import (
+    httpx,
+    httpx_error,
+    httpx_response,
+    is_write,
+    request_value,
+    response_value,
+)
+from ...exchange.values import Interaction, NoResponse, Response
 from . import Transport
 from .extensions import EXTENSION, Received, call_of
-from .network import lost_response
+from .network import lost_response, note_redirect
 from .observer import USUAL_REASONS, Observer
 from .recording import CANCELLED
-from .writes import UNGUARDED, SentWrite, SentWrites, is_sent_again, sent_when
+from .writes import (
+    UNGUARDED,
+    SentWrite,
+    SentWrites,
+    counted_response,
+    is_sent_again,
+    say_kept,
+    sent_when,
+)
 
 ModeName = Literal["live", "record", "replay"]
 
@@ -86,12 +101,26 @@ class Mode:
 
 
 class ModeTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
-    """Responds as the session's ``mode`` says. `change` and `enter` replace the mode."""
+    """Responds as the session's ``mode`` says. `change` and `enter` replace the mode.
 
-    def __init__(self, mode: Mode, observe: Observer, sent_writes: SentWrites) -> None:
+    ``on_change`` is called after each change. A request takes the mode when it begins, and keeps
+    it. After a change that failed, no write is sent until one succeeds: a mailing must not go out
+    unrecorded because its cassette was in use.
+    """
+
+    def __init__(
+        self,
+        mode: Mode,
+        observe: Observer,
+        sent_writes: SentWrites,
+        *,
+        on_change: Callable[[], object] = lambda: None,
+    ) -> None:
         self.mode = mode
+        self.may_write = True
         self.sent_writes = sent_writes
         self._observe = observe
+        self._on_change = on_change
         self._lock = threading.RLock()
 
     def change(self, open_mode: Callable[[], Mode]) -> tuple[Mode, Mode]:
@@ -103,9 +132,11 @@ class ModeTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
                 previous.pause()
                 mode = open_mode()
             except BaseException:
+                self.may_write = False
                 previous.resume()
                 raise
             self.enter(mode)
+            self.may_write = self.may_write or mode.name != "replay"
             return previous, mode
 
     def enter(self, mode: Mode) -> None:
@@ -115,12 +146,33 @@ class ModeTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
             try:
                 if previous.cassette is not mode.cassette:
                     previous.pause()
-            finally:  # even if the cassette cannot be closed, because the disk is full
                 mode.resume()
+            except BaseException:  # the disk is full, for example
+                self.may_write = False
+                raise
+            finally:
                 self.mode = mode
+                self._on_change()
+
+    def refuse_writes(self) -> None:
+        """Send no write until a change of mode succeeds."""
+        self.may_write = False
+
+    def _refuse_unrecorded(self, request: httpx.Request, mode: Mode) -> None:
+        if self.may_write or mode.name == "replay" or not is_write(request):
+            return
+        raise WriteRefusedError(
+            f"The {request.method} was not sent: the last record(), replay(), live() or connect() "
+            "failed, so the mode is still the one before it.",
+            "Run record(…), live() or connect(…) again: once it succeeds, writes are sent.",
+        )
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         mode = self.mode
+        self._refuse_unrecorded(request, mode)
+        if mode.name != "replay" and counted_response(request) is not None:
+            request.read()
+            return self._counted(request, mode)
         guard = self.sent_writes.guard(request, mode.recording, mode.cassette)
         if mode.cassette is not None or guard is not UNGUARDED:
             request.read()
@@ -136,6 +188,10 @@ class ModeTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         mode = self.mode
+        self._refuse_unrecorded(request, mode)
+        if mode.name != "replay" and counted_response(request) is not None:
+            await request.aread()
+            return self._counted(request, mode)
         guard = self.sent_writes.guard(request, mode.recording, mode.cassette)
         if mode.cassette is not None or guard is not UNGUARDED:
             await request.aread()
@@ -147,8 +203,9 @@ class ModeTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
             return self._kept(request, earlier, mode)
         if mode.latency_factor:
             await asyncio.sleep(_pause_s(mode, played[-1]))
-        if played[-1].response.no_response is not None:
-            await _wait_for_cancel(_cancelled_in_s(request, played[-1], mode))
+        if played[-1].response.reason == CANCELLED and not is_write(request):
+            # The caller cancelled it, as `asyncio.timeout` does, and waits for that again.
+            await asyncio.sleep(_pause_s(mode, played[-1], 1.0) + _LATE_S)
         return self._played(request, played, mode)
 
     def _played(self, request: httpx.Request, played: list[Played], mode: Mode) -> httpx.Response:
@@ -167,12 +224,13 @@ class ModeTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
             if self._observe.listeners:
                 self._observe.tell(received)
         if cassette.records and is_write(request):
-            self.sent_writes.add_played(request, mode.recording, cassette)
+            self.sent_writes.add(request, mode.recording, cassette)
         stored = each.response
         if stored.no_response is not None:
             raise _failure_of(stored.no_response, stored.reason, request)
         response = httpx_response(stored, is_read=call.reads_at_once)
         response.extensions[EXTENSION] = received
+        note_redirect(request, response)
         if stored.reason not in USUAL_REASONS:
             self._observe.hide_reason(response)
         if stored.incomplete:
@@ -186,6 +244,7 @@ class ModeTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         assert interaction is not None
         assert recording is not None
         response = httpx_response(interaction.response)
+        note_redirect(request, response)
         self._observe(
             mode.recording,
             request,
@@ -197,10 +256,38 @@ class ModeTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
             body=interaction.response.body,
         )
         when = sent_when(earlier) + (", and failed" if earlier.fails else "")
-        warn_caller(
+        say_kept(
             f"Nothing was sent: this {request.method} was sent before, {when}. Its response is "
             "returned; interactions() lists it with the source 'kept'."
         )
+        return response
+
+    def _counted(self, request: httpx.Request, mode: Mode) -> httpx.Response:
+        """Return the response that counts as this write's from now on. Nothing is sent.
+
+        Raises
+        ------
+        CassetteError
+            It cannot be recorded, so it does not count.
+        """
+        found = counted_response(request)
+        assert found is not None
+        stored = response_value(found)
+        at = datetime.now(UTC)
+        if mode.cassette is not None:
+            mode.cassette.record(Interaction(request_value(request), stored, at))
+        response = httpx_response(stored)
+        self._observe(
+            mode.recording,
+            request,
+            response,
+            at=at.timestamp(),
+            elapsed_s=None,
+            source="kept",
+            cassette="" if mode.cassette is None else mode.cassette.name,
+            body=stored.body,
+        )
+        self.sent_writes.add(request, mode.recording, mode.cassette)
         return response
 
 
@@ -210,12 +297,9 @@ class _CutBody(httpx.SyncByteStream, httpx.AsyncByteStream):
     ``at_end`` is called if a reader comes to the end, and may raise the error.
     """
 
-    def __init__(
-        self, body: bytes, at_end: Callable[[], object], cancelled_in_s: float = 0.0
-    ) -> None:
+    def __init__(self, body: bytes, at_end: Callable[[], object]) -> None:
         self._body = body
         self._at_end = at_end
-        self._cancelled_in_s = cancelled_in_s
 
     def __iter__(self) -> Iterator[bytes]:
         yield self._body
@@ -223,7 +307,6 @@ class _CutBody(httpx.SyncByteStream, httpx.AsyncByteStream):
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         yield self._body
-        await _wait_for_cancel(self._cancelled_in_s)
         self._at_end()
 
 
@@ -238,7 +321,7 @@ def _cut_body(request: httpx.Request, played: Played, mode: Mode) -> _CutBody:
     def fail() -> None:
         raise failure
 
-    return _CutBody(stored.body, fail, _cancelled_in_s(request, played, mode))
+    return _CutBody(stored.body, fail)
 
 
 def _failure_of(kind: NoResponse, text: str, request: httpx.Request) -> Exception:
@@ -264,36 +347,15 @@ def _played_for(request: httpx.Request, mode: Mode) -> list[Played]:
     state.attempt = 0
     state.recorded = 0
     cassette = mode.cassette
-    if cassette is None or (cassette.records and is_sent_again(request)):
+    if cassette is None:
         return []
-    if cassette.updates:  # then it replays nothing
-        cassette.refuse_if_full()
+    if cassette.updates or (cassette.records and is_sent_again(request)):  # it replays nothing
+        cassette.refuse(request.method)
         return []
     return cassette.play(request_value(request))
 
 
-def _cancelled_in_s(request: httpx.Request, played: Played, mode: Mode) -> float:
-    """Return after how many seconds a test cancelled the request, as ``asyncio.timeout`` does.
-
-    The result is 0 if none did. A write of a session's own client is different: its outcome is
-    unknown, which a replay says.
-    """
-    found = CANCELLED.fullmatch(_text_of(played.response))
-    if found is None or (is_write(request) and not call_of(request).is_foreign):
-        return 0.0
-    if found[1] is not None:
-        return float(found[1])
-    assert mode.cassette is not None
-    return mode.cassette.interaction_of(played).elapsed_s or 0.0
-
-
-async def _wait_for_cancel(cancelled_in_s: float) -> None:
-    """Wait until the caller cancels the request again; not much longer than it once took."""
-    if cancelled_in_s:
-        await asyncio.sleep(min(cancelled_in_s + _LATE_S, _LONGEST_PAUSE_S))
-
-
-def _pause_s(mode: Mode, played: Played) -> float:
+def _pause_s(mode: Mode, played: Played, factor: float | None = None) -> float:
     assert mode.cassette is not None
     elapsed_s = mode.cassette.interaction_of(played).elapsed_s or 0.0
-    return min(mode.latency_factor * elapsed_s, _LONGEST_PAUSE_S)
+    return min((factor or mode.latency_factor) * elapsed_s, _LONGEST_PAUSE_S)

@@ -2,47 +2,26 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
-import ssl
-import sys
-import urllib.request
-from collections.abc import AsyncGenerator, Callable
-from contextlib import suppress
-from functools import lru_cache
-from importlib.util import find_spec
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from ...authentication import HEADER, header_value
+from ...credentials import HEADER, header_value
 from ...errors import (
     AddressError,
-    DirectMailLabError,
     NotConnectedError,
     OutcomeUnknownError,
     WriteRefusedError,
 )
-from ...exchange.httpx_values import httpx, is_write, kind_of_failure, parse_url, request_value
+from ...exchange.httpx_values import httpx, is_write, kind_of_failure, parse_url
 from ...exchange.operations import operation_of
-from ...redaction import has_placeholder
-from ...redaction.places import carries_credentials
-from ...settings import is_loopback, origin_of, variable
+from ...settings import is_loopback, origin_of
 from ...tracebacks import clear_locals, hide_frames, without_traceback
 from .body import Body
+from .connections import Connections, proxy_for, without_user
 from .extensions import Call, Sent, call_of
 
 if TYPE_CHECKING:
     from ...credentials import ApiKey
-
-    _Place = tuple[int, asyncio.AbstractEventLoop]
-    _Opened = AsyncGenerator[httpx.AsyncHTTPTransport]
-
-
-IS_OF_SESSION = "_directmail_lab_is_of_session"
-"""The attribute of a session's own connections. In pytest, ``patch=True`` leaves them alone."""
-
-_Pool = TypeVar("_Pool")
-
-_PROXY_SCHEMES = ("http", "https", "socks5", "socks5h")
 
 # A client that follows such a redirect sends a write again.
 _REPEATING = (301, 307, 308)
@@ -72,29 +51,18 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
     ----------
     allow_writes
         Whether writes are sent.
-    follows_writes
-        Whether a write is sent again to the address that the service redirects it to.
-    write_advice, redirect_advice
-        What to do to allow each of these.
+    write_advice
+        What to do to allow writes.
     """
 
-    follows_writes = False
     write_advice = "If you mean it, allow writes first: session().allow_writes = True."
-    redirect_advice = (
-        "Send it to the other address (often the same one with a slash at its end), or get the "
-        "response without follow_redirects."
-    )
 
     def __init__(self, base_url: str, api_key: ApiKey | None, allow_writes: bool) -> None:
         base = httpx.URL(base_url)
         self._origin = origin_of(base)
         self._api_key = api_key
         self.allow_writes = allow_writes
-        self._proxy = None if api_key is None else _proxy_for(base)
-        # For each process, so that a forked child opens its own connections. An asynchronous pool
-        # belongs to one event loop, and is closed with it.
-        self._pools: dict[int, httpx.HTTPTransport] = {}
-        self._loop_pools: dict[_Place, tuple[httpx.AsyncHTTPTransport, _Opened]] = {}
+        self._connections = Connections(None if api_key is None else proxy_for(base))
 
     @hide_frames
     def handle_request(self, request: httpx.Request) -> httpx.Response:
@@ -102,24 +70,15 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         signed = self._checked_and_signed(request, call)
         if call.send is not None:
             return _received(request, call.send(signed))
-        process = os.getpid()
-        # If several threads arrive at once, they share one pool: `setdefault` keeps the first.
-        pool = self._pools.get(process) or self._pools.setdefault(
-            process, _marked(httpx.HTTPTransport(verify=_certificates(), proxy=self._proxy))
-        )
-
-        def forget_pool() -> None:  # an interrupt may leave one of httpcore's locks locked
-            self._pools.pop(process, None)
-
         try:
-            response = pool.handle_request(signed)
+            response = self._connections.pool().handle_request(signed)
         except KeyboardInterrupt:
-            forget_pool()
+            self._connections.forget_pool()
             raise
         except httpx.TransportError as error:
             self._name_proxy(error)
             raise
-        return _received(request, response, on_interrupt=forget_pool)
+        return _received(request, response, on_interrupt=self._connections.forget_pool)
 
     @hide_frames
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
@@ -127,7 +86,7 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         signed = self._checked_and_signed(request, call)
         if call.send is not None:
             return _received(request, await call.send(signed))
-        pool = await self._pool_of_this_loop()
+        pool = await self._connections.pool_of_loop()
         try:
             response = await pool.handle_async_request(signed)
         except httpx.TransportError as error:
@@ -137,25 +96,16 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
 
     def _name_proxy(self, error: httpx.TransportError) -> None:
         """Let an error say which proxy the request was sent to, if there was one."""
-        if self._proxy is not None:
-            vars(error)["proxy"] = _without_user(self._proxy)
-
-    async def _pool_of_this_loop(self) -> httpx.AsyncHTTPTransport:
-        place = os.getpid(), asyncio.get_running_loop()
-        if place not in self._loop_pools:
-            for other in list(self._loop_pools):
-                if other[1].is_closed():
-                    self._loop_pools.pop(other, None)
-            opened = _open_until_the_loop_ends(self._proxy)
-            self._loop_pools[place] = await anext(opened), opened
-        return self._loop_pools[place][0]
+        proxy = self._connections.proxy
+        if proxy is not None:
+            vars(error)["proxy"] = without_user(proxy)
 
     def _checked_and_signed(self, request: httpx.Request, call: Call) -> httpx.Request:
         """Return a copy of the request with the key, or the request if it is sent without."""
         url = request.url
         state = call.state
         state.is_ours = origin_of(url) == self._origin  # checked when the session was opened
-        if self._api_key is None and not call.send:
+        if self._api_key is None and call.send is None:
             raise NotConnectedError(
                 "This session has no key, and records only the clients of the code under test.",
                 "Set DIRECTMAIL_BASE_URL and DIRECTMAIL_API_KEY.",
@@ -172,13 +122,9 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
                 state.before_sending()
         if state.sent is Sent.NOTHING:
             state.sent = Sent.REQUEST
-        if "<REDACTED" in request.headers.get("cookie", ""):
-            request = _without_stand_ins(request)
         if not (state.is_ours and call.wants_key and self._api_key):
             return request
-        if HEADER in request.headers or (
-            call.is_foreign and carries_credentials(request_value(request))
-        ):
+        if HEADER in request.headers:
             return request
         # From the headers as they are: httpx would encode each header of a dict again.
         signed = httpx.Request(
@@ -198,47 +144,21 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
                 "sent.",
                 self.write_advice,
             )
-        if sent is Sent.REDIRECTED and not self.follows_writes:
+        if sent is Sent.REDIRECTED:
             raise WriteRefusedError(
                 f"The {request.method} was sent, and the service redirects it to another address. "
                 "A write is never sent twice.",
-                self.redirect_advice,
+                "Send it to the other address (often the same one with a slash at its end), or get "
+                "the response without follow_redirects.",
             )
 
     def close(self) -> None:
         """Close the connections. A running event loop closes its own."""
-        process = os.getpid()
-        pool = self._pools.pop(process, None)
-        if pool is not None:
-            pool.close()
-        for place, (_, closing) in list(self._loop_pools.items()):
-            if place[0] == process and place[1].is_running():
-                asyncio.run_coroutine_threadsafe(closing.aclose(), place[1])
-        self._loop_pools.clear()
+        self._connections.close()
 
     async def aclose(self) -> None:
         """Close all connections, and wait until those of this event loop are closed."""
-        own = self._loop_pools.pop((os.getpid(), asyncio.get_running_loop()), None)
-        if own is not None:
-            await own[1].aclose()
-        self.close()
-
-
-def _without_stand_ins(request: httpx.Request) -> httpx.Request:
-    """Return a request without the cookies that a replay set: see `directmail_lab.redaction`."""
-    pairs = request.headers["cookie"].split("; ")
-    kept = [pair for pair in pairs if not has_placeholder(pair)]
-    headers = request.headers.copy()
-    del headers["cookie"]
-    if kept:
-        headers["cookie"] = "; ".join(kept)
-    return httpx.Request(
-        request.method,
-        request.url,
-        headers=headers,
-        stream=request.stream,
-        extensions=request.extensions,
-    )
+        await self._connections.aclose()
 
 
 def _received(
@@ -261,26 +181,22 @@ def _received(
         clear_locals(error)
         return error
 
-    if response.status_code in _REPEATING and response.has_redirect_location:
-        call_of(request).state.sent = Sent.REDIRECTED
+    note_redirect(request, response)
     stream = response.stream
-    body = stream if isinstance(stream, Body) else Body(stream)
+    body = Body(stream)
     body.explain = explain
     response.stream = body
     return response
 
 
-async def _open_until_the_loop_ends(
-    proxy: str | None,
-) -> AsyncGenerator[httpx.AsyncHTTPTransport]:
-    # asyncio.run() closes the generators that are still open before it closes its loop.
-    async with httpx.AsyncHTTPTransport(verify=_certificates(), proxy=proxy) as pool:
-        yield _marked(pool)
+def note_redirect(request: httpx.Request, response: httpx.Response) -> None:
+    """Note a redirect after which a client sends the request again.
 
-
-def _marked(pool: _Pool) -> _Pool:
-    setattr(pool, IS_OF_SESSION, True)
-    return pool
+    That request belongs to this one. So a write is not sent by it, even if this response is an
+    earlier one that was kept or played.
+    """
+    if response.status_code in _REPEATING and response.has_redirect_location:
+        call_of(request).state.sent = Sent.REDIRECTED
 
 
 class OutcomeUnknownTimeoutError(OutcomeUnknownError, httpx.TimeoutException):
@@ -290,15 +206,11 @@ class OutcomeUnknownTimeoutError(OutcomeUnknownError, httpx.TimeoutException):
 def lost_response(request: httpx.Request, error: BaseException) -> OutcomeUnknownError | None:
     """Return the error for a write that was sent and got no response; None for other failures.
 
-    Clients of other libraries get the errors of their library.
+    A client that the code under test makes gets httpx's own errors.
     """
-    if (
-        call_of(request).is_foreign
-        or isinstance(error, NOT_SENT)
-        or not isinstance(error, httpx.RequestError)
-    ):
+    if isinstance(error, NOT_SENT) or not isinstance(error, httpx.RequestError):
         return None
-    if not is_write(request):
+    if not is_write(request) or call_of(request).send is not None:
         return None
     is_timeout = isinstance(error, httpx.TimeoutException)
     number = call_of(request).state.number
@@ -311,77 +223,3 @@ def lost_response(request: httpx.Request, error: BaseException) -> OutcomeUnknow
         no_response=kind_of_failure(error),
         number=number,
     )
-
-
-def _certificates() -> ssl.SSLContext:
-    """Return the TLS context that checks servers' certificates.
-
-    It trusts the roots of the system, such as a company's own, and certifi's, since a container may
-    have no others. If ``SSL_CERT_FILE`` or ``SSL_CERT_DIR`` is set, it trusts only what they name.
-    """
-    if not (variable("SSL_CERT_FILE") or variable("SSL_CERT_DIR")):
-        with suppress(ImportError):  # where tests only replay, truststore need not be installed
-            return _certificates_of_the_system()
-    try:
-        return shared_certificates(httpx.create_ssl_context)
-    except OSError as error:  # or an SSLError; neither names the file
-        reason = error.strerror
-    raise DirectMailLabError(
-        f"SSL_CERT_FILE, {variable('SSL_CERT_FILE')}, cannot be read: {reason}.",
-        "Correct or unset it.",
-    )
-
-
-def _certificates_of_the_system() -> ssl.SSLContext:
-    # Each pool has its own: a handshake, which a server may draw out, takes the context's lock.
-    import certifi
-    import truststore
-
-    context = truststore.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    if sys.version_info >= (3, 13):  # as in ssl.create_default_context
-        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN | ssl.VERIFY_X509_STRICT
-    context.load_verify_locations(certifi.where())
-    return context
-
-
-def shared_certificates(create: Callable[[], ssl.SSLContext]) -> ssl.SSLContext:
-    """Return what ``create`` makes of the default certificates, once until others are named."""
-    return _read_certificates(create, variable("SSL_CERT_FILE"), variable("SSL_CERT_DIR"))
-
-
-@lru_cache(maxsize=2)  # for httpx and httpx2: reading them takes 30 ms, which each test would pay
-def _read_certificates(create: Callable[[], ssl.SSLContext], *_: str | None) -> ssl.SSLContext:
-    return create()  # it reads the files that the two variables name
-
-
-def _proxy_for(url: httpx.URL) -> str | None:
-    """Return the proxy that the environment names for an address; none for this machine.
-
-    As in httpx, the default scheme of a proxy is http.
-    """
-    if is_loopback(url.host) or urllib.request.proxy_bypass(url.host):
-        return None
-    proxies = urllib.request.getproxies()
-    proxy = proxies.get(url.scheme) or proxies.get("all")
-    if not proxy:
-        return None
-    proxy = proxy if "://" in proxy else f"http://{proxy}"
-    advice = f"Correct or unset {url.scheme.upper()}_PROXY or ALL_PROXY."
-    try:
-        parsed = httpx.URL(proxy)
-    except httpx.InvalidURL:  # not chained: the message may repeat a password
-        parsed = httpx.URL("")
-    if parsed.scheme not in _PROXY_SCHEMES or not parsed.host:
-        raise AddressError("The environment names a proxy whose address is not valid.", advice)
-    if parsed.scheme.startswith("socks") and find_spec("socksio") is None:
-        raise DirectMailLabError(
-            f"The proxy {_without_user(proxy)} needs the package socksio, which is missing.",
-            f'Run: pip install "httpx[socks]". {advice}',
-        )
-    return proxy
-
-
-def _without_user(proxy: str) -> str:
-    """Return the address of a proxy without its user name and password."""
-    url = httpx.URL(proxy)
-    return f"{url.scheme}://{url.netloc.decode('ascii')}"

@@ -168,7 +168,7 @@ class PacingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         call = call_of(request)
-        if call.is_foreign:
+        if call.send is not None:
             return self.inner.handle_request(request)
         with _Attempts(self, request, call) as attempts:
             while True:
@@ -187,7 +187,7 @@ class PacingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         call = call_of(request)
-        if call.is_foreign:
+        if call.send is not None:
             return await self.inner.handle_async_request(request)
         with _Attempts(self, request, call) as attempts:
             while True:

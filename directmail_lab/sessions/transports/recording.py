@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import time
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from ...cassettes import Begun, Cassette, MemoryRecording
@@ -33,9 +33,10 @@ from .observer import Observer
 _ENDS = (Exception, KeyboardInterrupt, SystemExit, asyncio.CancelledError)
 
 _BODILESS = (204, 304)
+_HTTPX_DECODES = ("gzip", "deflate", "br", "zstd")
 
-CANCELLED = re.compile(r"CancelledError(?: after (\d+\.\d+) s)?")
-"""The text of a response whose caller cancelled the request."""
+CANCELLED = "CancelledError"
+"""The reason of a response whose caller cancelled the request before it came."""
 
 
 @dataclass(eq=False, repr=False)
@@ -83,11 +84,13 @@ class _Exchange:
         self._transport = transport
         self._request = request
         self._started = transport.timer()
-        self._begun: Begun | None = None
+        cassette = transport.cassette
+        self._begun: Begun | None = None if cassette is None else cassette.start()
         self._state = call_of(request).state
+        self._attempt = self._state.recorded + 1
         self._sent: Request | None = None
         # For a write, the network calls it.
-        self._state.before_sending = None if transport.cassette is None else self._begin
+        self._state.before_sending = None if cassette is None else self._begin
 
     def _begin(self) -> None:
         """Record a write before it is sent: a kill must not let a later run send it again."""
@@ -95,7 +98,7 @@ class _Exchange:
         assert cassette is not None, "only then it is called"
         at = datetime.fromtimestamp(self._transport.clock(), UTC)
         self._sent = request_value(self._request)
-        self._begun = cassette.begin(self._sent, at, attempt=self._state.recorded + 1)
+        cassette.begin(self._sent, at, begun=self._begun, attempt=self._attempt)
 
     def _time(self) -> None:
         """Note when the response came."""
@@ -132,6 +135,8 @@ class _Exchange:
         response.stream = body
         if body.length == 0:
             body.end()
+        elif transport.cassette is not None and self._begun is not None:
+            transport.cassette.note_open(self._begun, partial(self._end_early, body))
         return response
 
     def _length(self, response: httpx.Response) -> int | None:
@@ -149,11 +154,7 @@ class _Exchange:
         cassette = transport.cassette
         if cassette is None and isinstance(error, GeneratorExit):
             return
-        plain = body.kept
-        if plain is None:
-            plain = missing_body(body.size)
-        elif self._coding:
-            plain = _decoded(plain, self._coding)
+        plain = self._plain(body)
         incomplete = ""
         changes: dict[str, Any] = {}
         if error is not None:
@@ -182,6 +183,24 @@ class _Exchange:
             if cassette is not None:
                 transport.observe.tell(self._observed)
 
+    def _end_early(self, body: Body, is_last: bool) -> None:
+        """Record what was read of a body until now, since the recording ends.
+
+        If the body is read on, the whole one replaces it.
+        """
+        cassette = self._transport.cassette
+        if is_last:
+            body.leave()
+        elif cassette is not None:
+            self._write(self._response(self._plain(body), LEFT), cassette)
+
+    def _plain(self, body: Body) -> bytes:
+        """Return what was read of a body, decompressed, or a placeholder."""
+        kept = body.kept
+        if kept is None:
+            return missing_body(body.size)
+        return _decoded(kept, self._coding) if self._coding else kept
+
     def _response(self, body: bytes, incomplete: str) -> Response:
         """Return the response as the cassette keeps it."""
         headers = text_headers(self._headers)
@@ -193,21 +212,16 @@ class _Exchange:
             return LEFT
         kind: NoResponse = kind_of_failure(error) or "read_error"
         text = _text_of(error)
-        if CANCELLED.fullmatch(text):  # for a replay, which waits as long for its caller
-            text = f"{text} after {self._transport.timer() - self._started:.3f} s"
         return f"{kind}: {text}"
 
     # -- no response came ------------------------------------------------------------------------
 
     def failed(self, error: BaseException) -> None:
         """Keep a request that was sent, although its caller gets no response."""
-        call = call_of(self._request)
         self._state.before_sending = None
         is_failure = isinstance(error, httpx.TransportError)
         if self._state.sent is Sent.NOTHING or isinstance(error, DirectMailLabError):
             return  # it was not sent
-        if isinstance(error, Exception) and not is_failure and call.send is not None:
-            return  # a bug of another client, which may have sent nothing
         self._time()
         about: dict[str, Any] = {}
         transport = self._transport
@@ -256,18 +270,15 @@ class _Exchange:
 
     def _write(self, response: Response, cassette: Cassette) -> dict[str, Any]:
         """Record an interaction; return what a reading says about that."""
-        attempt = self._state.recorded + 1
         sent = self._sent or request_value(self._request)
         at = datetime.fromtimestamp(self._at, UTC)
-        interaction = Interaction(sent, response, at, self._elapsed_s, attempt)
-        written = cassette.record(interaction, self._begun)
-        if written is None:
+        interaction = Interaction(sent, response, at, self._elapsed_s, self._attempt)
+        if cassette.record(interaction, self._begun) is None:
             return {}
-        self._state.recorded = attempt  # what before_record leaves out does not count
+        self._state.recorded = self._attempt  # what before_record leaves out does not count
         return {
             "source": "recorded",
             "cassette": cassette.name,
-            "cassette_number": written.number,
             "no_response": response.no_response,
         }
 
@@ -279,7 +290,7 @@ def _decoded(body: bytes, coding: str) -> bytes:
     except ValueError:
         return missing_body(len(body))
     # If the body is not compressed as its header says, httpx raises an error for the caller.
-    is_wrong = bool(body) and plain is body
+    is_wrong = bool(body) and plain is body and coding.strip().lower() in _HTTPX_DECODES
     if is_wrong or len(plain) > MAX_UNPACKED_BYTES:
         return missing_body(len(body))
     return plain

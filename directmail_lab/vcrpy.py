@@ -1,0 +1,162 @@
+"""Settings with which vcrpy records the clients that a session does not have, without credentials.
+
+One line in a ``conftest.py`` gives them to pytest-recording::
+
+    from directmail_lab.vcrpy import vcr_config
+
+A fixture ``vcr_config`` of a suite's own returns `vcr_settings` with settings of its own. Without
+pytest, ``vcr.VCR(**vcr_settings())`` does the same.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from http import client
+from typing import Any
+
+from vcr.cassette import Cassette
+
+from .arguments import check_names
+from .cassettes.vcr_files import request_of_vcr, response_of_vcr, vcr_request, vcr_response
+from .errors import WriteRefusedError
+from .exchange.values import SAFE_METHODS, Interaction, Request, Response
+from .redaction import Redactor
+
+with suppress(ImportError):  # vcrpy needs no pytest
+    import pytest
+
+    @pytest.fixture
+    def vcr_config() -> dict[str, Any]:
+        """Return the settings of pytest-recording: those of `vcr_settings`, new for each test."""
+        return vcr_settings()
+
+
+def vcr_settings(
+    *, redact: Iterable[str] = (), allow_writes: bool = False, **own: Any
+) -> dict[str, Any]:
+    """Return settings for vcrpy: what it then records has no credentials.
+
+    A write (POST and so on) that the cassette does not play is refused before
+    it is sent, unless writes are allowed.
+
+    Parameters
+    ----------
+    redact
+        What else to redact, such as ``["personal"]``; see `record`. In pytest,
+        the ini setting ``directmail_redact`` adds to it.
+    allow_writes
+        Whether writes may be sent. In pytest, ``--directmail-allow-writes``
+        allows them, too.
+    own
+        Any settings of vcrpy. Its filters run before ours.
+    """
+    redact = check_names("redact", redact)
+    with suppress(ImportError):
+        from .pytest_plugin.settings import RUNS, WRITES_OPTION, ini_settings
+
+        for config in RUNS[-1:]:
+            redact += tuple(ini_settings(config).get("redact", ()))
+            allow_writes = allow_writes or config.getoption(WRITES_OPTION)
+    clean_request, clean_response = _filters(Redactor(redact=redact))
+    patches = () if allow_writes else _GUARDS
+    return {
+        "decode_compressed_response": True,
+        **own,
+        "before_record_request": [*_listed(own.get("before_record_request")), clean_request],
+        "before_record_response": [*_listed(own.get("before_record_response")), clean_response],
+        "custom_patches": (*own.get("custom_patches", ()), *patches),
+    }
+
+
+def _listed(filters: Any) -> list[Callable[..., Any]]:
+    """Return vcrpy's filters of one kind as a list: it takes none, one or several."""
+    if filters is None:
+        return []
+    return [filters] if callable(filters) else list(filters)
+
+
+def _filters(redactor: Redactor) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """Return vcrpy's two filters, for all that it sends, plays, loads or records.
+
+    They are functions, because pytest-recording copies its settings and a redactor has no copy.
+    """
+    last = threading.local()
+
+    def clean_request(request: Any) -> Any:
+        last.request = request_of_vcr(request)
+        return vcr_request(redactor.interaction(Interaction(last.request, _NO_RESPONSE)).request)
+
+    def clean_response(response: dict[str, Any]) -> dict[str, Any]:
+        # vcrpy has just passed its request, in the same thread. The response may repeat a
+        # credential of that.
+        received = Interaction(last.request, response_of_vcr({"response": response}))
+        recorded = vcr_response(redactor.interaction(received).response)
+        if "url" in response:  # of aiohttp
+            recorded["url"] = redactor.request(Request("GET", response["url"])).uri
+        return recorded
+
+    return clean_request, clean_response
+
+
+_NO_RESPONSE = Response(200)
+
+
+# -- writes ----------------------------------------------------------------------------------------
+
+_can_play = Cassette.can_play_response_for
+# vcrpy's own class may stand in this place while a cassette is open.
+_HTTPConnection = getattr(client.HTTPConnection, "_baseclass", client.HTTPConnection)
+_put_request = _HTTPConnection.putrequest
+_LED_BY_VCRPY = ("http", "urllib3", "botocore", "httplib2")
+_asked = threading.local()
+
+
+def _can_play_or_may_send(cassette: Any, request: Any) -> Any:
+    """Return whether vcrpy plays a response; raise an error if it would then send a write.
+
+    Each of vcrpy's clients asks this before it connects and before it sends.
+    """
+    can_play = _can_play(cassette, request)
+    if (
+        not can_play
+        and _is_write(request.method)
+        and not cassette.write_protected  # then vcrpy raises an error of its own
+        and _GUARDS[0] in cassette.custom_patches
+        and cassette.filter_request(request)  # else it is not recorded
+    ):
+        raise _refusal(request.method)
+    _asked.is_answered = not can_play
+    return can_play
+
+
+def _put_request_if_asked(connection: Any, method: str, *args: Any, **options: Any) -> None:
+    """Begin a real request, unless it is a write that vcrpy was not asked about.
+
+    While vcrpy makes a connection, it takes its patches out of the whole process (vcrpy #849), so
+    what another thread sends then passes it.
+    """
+    was_asked = getattr(_asked, "is_answered", False)
+    _asked.is_answered = False
+    library = type(connection).__module__.partition(".")[0]
+    if _is_write(method) and not was_asked and library in _LED_BY_VCRPY:
+        raise _refusal(method)
+    _put_request(connection, method, *args, **options)
+
+
+def _is_write(method: str) -> bool:
+    return method.upper() not in SAFE_METHODS
+
+
+def _refusal(method: str) -> WriteRefusedError:
+    return WriteRefusedError(
+        f"{method} would change something at the live service, and nothing was sent.",
+        "Run pytest --directmail-allow-writes, or give vcr_settings(allow_writes=True).",
+    )
+
+
+_GUARDS = (
+    (Cassette, "can_play_response_for", _can_play_or_may_send),
+    (_HTTPConnection, "putrequest", _put_request_if_asked),
+)
