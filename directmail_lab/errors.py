@@ -192,9 +192,9 @@ class ServiceError(DirectMailLabError):
     operation
         Method and path, with ``{id}`` in place of ids: ``GET /v1/lists/{id}``.
     said
-        What the body says to people, redacted and shortened to one line; empty
-        if it has none of the usual members: ``error``, ``message``, ``detail``,
-        ``title`` and the like.
+        What the body says to people, redacted and shortened to one line, with
+        the fields of up to five errors; empty if it has none of the usual
+        members: ``error``, ``message``, ``detail``, ``title`` and the like.
     excerpt
         The start of the body, with the key removed.
     reading

@@ -36,7 +36,7 @@ from directmail_lab.credentials import ApiKey, known_keys
 from directmail_lab.errors import DirectMailLabError, WriteRefusedError
 from directmail_lab.notebook.browser_data import handle_request
 from directmail_lab.questions.cells import shown
-from directmail_lab.server.loopback import CassetteServer
+from directmail_lab.server.loopback import cassette_server
 from directmail_lab.sessions.current import make_current
 from directmail_lab.sessions.session import Session
 
@@ -363,7 +363,7 @@ def answers(recording: Recording, haul: Haul) -> None:
 
 def served(haul: Haul) -> None:
     """Add what other programs get from a server that replays the cassette."""
-    with CassetteServer([Path("cassettes/sweep.yaml")]) as server:
+    with cassette_server([Path("cassettes/sweep.yaml")]) as server:
         for path in ("/v1/users/me", f"/v1/keys/{KEY}", "/v1/nowhere"):
             response = httpx.get(f"{server.base_url}{path}")
             haul.add(f"served, {path}", f"{response.headers} {response.text}")

@@ -30,7 +30,7 @@ from directmail_lab.questions.findings import findings
 from directmail_lab.questions.interactions import interactions
 from directmail_lab.questions.openapi import openapi
 from directmail_lab.questions.sources import recording_of
-from directmail_lab.server.loopback import CassetteServer
+from directmail_lab.server.loopback import cassette_server
 from directmail_lab.sessions.session import Session
 
 if TYPE_CHECKING:
@@ -177,7 +177,7 @@ def test_drift_sends_no_read_that_had_no_response(
 
 def test_a_served_failure_closes_the_connection(lost: Path) -> None:
     """The client gets not a byte, and the server goes on."""
-    with CassetteServer([lost]) as server:
+    with cassette_server([lost]) as server:
         host, port = server.base_url.removeprefix("http://").split(":")
         with socket.create_connection((host, int(port))) as client:
             client.sendall(b"GET /v1/users/me HTTP/1.1\r\nHost: localhost\r\n\r\n")

@@ -219,6 +219,114 @@ FOLLOWED: dict[str, tuple[Style, Query]] = {
     "short in the middle": (short_in_the_middle, {}),
     "empty in the middle": (empty_in_the_middle, {}),
     "two arrays": (two_arrays, {}),
+    "records in an object": (
+        by_page(lambda r, n, _: {"result": {"records": r, "total": 7}, "page": n}),
+        {},
+    ),
+    "facets": (
+        by_page(
+            lambda r, n, _: {"facets": [{"sum": 7}], "results": r, "count": 7, "page": n},
+        ),
+        {},
+    ),
+    "a total in the list's object": (
+        by_page(lambda r, n, _: {"letters": {"items": r, "page": n, "total": "7"}}),
+        {},
+    ),
+    "the next offset": (
+        by_offset(lambda r, _, n: {"items": r, "offset": n or 7, "total": 7}),
+        {},
+    ),
+    "the next offset before a refusal": (
+        by_offset(
+            lambda r, _, n: Reply({"items": r, "offset": n or 7, "total": 7}, {}, 200 if r else 400)
+        ),
+        {},
+    ),
+    "the next offset without a total": (
+        by_offset(lambda r, _, n: {"items": r, "offset": n or 7}),
+        {},
+    ),
+    "the last id": (
+        by_offset(lambda r, o, _: {"items": r, "offset": r[-1]["id"] if r else o}),
+        {},
+    ),
+    "offset as a token": (
+        by_token("offset", lambda r, t: {"records": r, **({"offset": t} if t else {})}),
+        {},
+    ),
+    "next_page object": (
+        linked(
+            lambda r, url: {
+                "data": r,
+                "next_page": url and {"offset": "eyJ0", "path": "/list?x=1", "uri": url},
+            }
+        ),
+        {},
+    ),
+    "a total and a link on the first page alone": (
+        by_page(lambda r, n, f: {"data": r, "next_page": f, "total": 7} if n == 1 else {"data": r}),
+        {},
+    ),
+    "a full last page without a token": (
+        by_token("cursor", lambda r, t: {"items": r[:3], "next_cursor": t}),
+        {"limit": "1"},
+    ),
+}
+
+
+def sorted_by_name(query: Query, address: str) -> Any:
+    """Return a page of a search, which has its filter in each request."""
+    style = by_token("start_cursor", lambda r, t: {"results": r, "next_cursor": t})
+    return style(query, address) if query.get("sort") == "name" else Reply({}, {}, 400)
+
+
+# The caller names the way.
+NAMED: dict[str, tuple[Style, dict[str, Any]]] = {
+    "an object of objects": (
+        by_page(lambda r, *_: {"result": {f"k{each['id']}": each for each in r}, "took": 5}),
+        {"page": "page"},
+    ),
+    "an object of objects by offset": (
+        by_offset(lambda r, *_: {"result": {f"k{each['id']}": each for each in r}}),
+        {"offset": "offset", "params": {"limit": "3"}},
+    ),
+    "arrays of arrays": (
+        by_page(
+            lambda r, n, _: {"page": n, "list": [[each] for each in r], "more": [[1]] if r else []}
+        ),
+        {"page": "page"},
+    ),
+    "an end that repeats the last page": (
+        lambda query, _: {"result": {"a": {"id": min(int(query["page"]), 3)}}},
+        {"page": "page"},
+    ),
+    "an end with 404": (
+        lambda query, _: Reply(
+            {"result": {"a": {"id": int(query["page"])}}}, {}, 200 if query["page"] < "4" else 404
+        ),
+        {"page": "page"},
+    ),
+    "a cursor with another name": (
+        by_token("start_cursor", lambda r, t: {"results": r, "next_cursor": t}),
+        {"cursor": ("next_cursor", "start_cursor")},
+    ),
+    "a cursor in a search": (
+        sorted_by_name,
+        {"cursor": ("next_cursor", "start_cursor"), "method": "POST", "json": {"sort": "name"}},
+    ),
+    "a page in a search": (
+        by_page(lambda r, *_: {"results": r}),
+        {"page": "page", "method": "POST", "json": {}},
+    ),
+    "an offset in a search": (
+        by_offset(lambda r, *_: {"results": r}),
+        {"offset": "offset", "method": "POST", "json": {"limit": 3}},
+    ),
+    "a search that says its pages": (
+        by_page(lambda r, n, _: {"results": r, "page": n, "total": 7}),
+        {"method": "POST", "json": {"sort": "name"}},
+    ),
 }
 
 WARNED: dict[str, tuple[Style, Query, str, int]] = {
@@ -269,7 +377,7 @@ WARNED: dict[str, tuple[Style, Query, str, int]] = {
     "an ignored token": (
         lambda *_: {"items": RECORDS[:3], "next_cursor": "a8f"},
         {},
-        "cursor=a8f leads to a page that came before",
+        r'cursor=a8f leads to a page that came before.* cursor=\("next_cursor", "…"\)',
         3,
     ),
     "a refused parameter": (
@@ -279,6 +387,47 @@ WARNED: dict[str, tuple[Style, Query, str, int]] = {
         {"limit": "3"},
         r"3 of 7 records came\. \?offset=3 has status 400",
         3,
+    ),
+    "records that come twice": (
+        lambda query, _: {
+            "items": RECORDS[int(query.get("page", 1)) - 1 :][:2],
+            "page": int(query.get("page", 1)),
+            "total": 4,
+        },
+        {},
+        r"4 records came\. 1 of them have the id of one before",
+        4,
+    ),
+    "the next offset of a list that ends early": (
+        by_offset(lambda r, _, n: {"items": r, "offset": n or None, "total": 9}),
+        {},
+        "7 of 9 records",
+        7,
+    ),
+    "a search engine": (
+        by_offset(lambda r, *_: {"hits": {"total": {"value": 7}, "hits": r}}),
+        {},
+        "3 of 7 records",
+        3,
+    ),
+    "a total as text": (by_page(lambda r, *_: {"items": r, "total": "7"}), {}, "3 of 7 rec", 3),
+    "a total in the list's object": (
+        by_page(lambda r, *_: {"letters": {"items": r, "total": 7}}),
+        {},
+        "3 of 7 records",
+        3,
+    ),
+    "a total that only the first page says": (
+        by_page(lambda r, n, f: {"data": r, "next_page": f, "total": 9} if n == 1 else {"data": r}),
+        {},
+        "7 of 9 records came",
+        7,
+    ),
+    "a total beside a list that is not recognised": (
+        lambda *_: {"result": {"a": {"id": 1}, "b": {"id": 2}}, "total": 7},
+        {},
+        "no list of records came",
+        1,
     ),
     "a list that ends early": (
         by_page(lambda r, n, _: {"items": r, "page": n, "total": 9}),
@@ -310,14 +459,22 @@ class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     wbufsize = -1  # headers and body in one packet
 
+    def do_POST(self) -> None:
+        content = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.respond({name: str(value) for name, value in content.items()})
+
     def do_GET(self) -> None:
+        self.respond({})
+
+    def respond(self, content: Query) -> None:
         url = urlsplit(self.path)
         address = f"http://{self.headers['Host']}{url.path}"
         style = self.server.styles[url.path.removeprefix("/v1/")]  # type: ignore[attr-defined]
-        reply = style(dict(parse_qsl(url.query)), address)
+        reply = style({**dict(parse_qsl(url.query)), **content}, address)
         if not isinstance(reply, Reply):
             reply = Reply(reply)
-        body = json.dumps(reply.body).encode()
+        is_csv = "Content-Type" in reply.headers
+        body = (reply.body if is_csv else json.dumps(reply.body)).encode()  # type: ignore[attr-defined]
         self.send_response(reply.status)
         for name, value in reply.headers.items():
             self.send_header(name, value)
@@ -349,7 +506,8 @@ def serve(server: ThreadingHTTPServer) -> Iterator[Callable[[Style], str]]:
         server.styles = {"list": style}  # type: ignore[attr-defined]
         return "/v1/list"
 
-    with dm.connect(f"http://127.0.0.1:{server.server_port}", "k-0123456789", pace="off"):
+    address = f"http://127.0.0.1:{server.server_port}"
+    with dm.connect(address, "k-0123456789", pace="off", allow_writes=True):
         yield start
     dm.logout()
 
@@ -362,6 +520,63 @@ def test_one_frame_has_all_records_of_a_list(
     got = dm.frame(dm.pages(serve(style), params=query))
 
     assert got["id"].tolist() == [record["id"] for record in RECORDS]
+
+
+@pytest.mark.parametrize(("style", "options"), NAMED.values(), ids=NAMED)
+def test_the_way_that_the_caller_names_is_followed_to_the_end(
+    serve: Callable[[Style], str], style: Style, options: dict[str, Any]
+) -> None:
+    """Whatever the pages look like, and as often as a cell runs."""
+    path = serve(style)
+    for _ in range(2):
+        text = "".join(page.text for page in dm.pages(path, **options))
+
+        numbers = [number for number in range(1, 9) if f'"id": {number}' in text]
+        assert numbers == [1, 2, 3] or numbers == [record["id"] for record in RECORDS]
+
+
+@pytest.mark.parametrize(
+    "style",
+    [
+        by_token("after", lambda r, t: {"items": r, "next_after": t}),
+        linked(lambda r, url: {"items": r, "next": url}),
+        by_page(lambda r, _, n: {"items": r, "has_more": bool(n)}),
+    ],
+    ids=["token", "address", "flag"],
+)
+def test_a_cursor_that_is_not_in_a_page_which_leads_on_is_said(
+    serve: Callable[[Style], str], style: Style
+) -> None:
+    """Its name may be misspelled. Without such a hint, the page is the last."""
+    path = serve(style)
+    with pytest.warns(UserWarning, match=r"3 records came\. There may be more"):
+        list(dm.pages(path, cursor="next_cursr"))
+
+
+def test_csv_has_all_its_pages(serve: Callable[[Style], str]) -> None:
+    """The header of a table is no record."""
+    path = serve(
+        by_page(
+            lambda r, *_: Reply(
+                "\n".join(["id,name", *(f"{each['id']},{each['name']}" for each in r)]),
+                {"Content-Type": "text/csv", "X-Total-Count": "9"},
+            )
+        )
+    )
+    with pytest.warns(UserWarning, match="7 of 9 records"):
+        got = dm.frame(dm.pages(path, page="page"))
+
+    assert got["id"].tolist() == [*map(str, range(1, 8))]
+
+
+@pytest.mark.parametrize("option", ["page", "offset"])
+def test_a_number_in_place_of_a_name_is_an_error(
+    serve: Callable[[Style], str], option: str
+) -> None:
+    """The error says what the option is for, and how to start at another page."""
+    path = serve(FOLLOWED["next_url"][0])
+    with pytest.raises(ValueError, match=rf'{option}= is the name .*params=\{{"{option}": 2\}}'):
+        dm.pages(path, **{option: 2})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("style", "query", "message", "count"), WARNED.values(), ids=WARNED)
@@ -434,7 +649,7 @@ def test_no_page_breaks_the_reading_of_it(body: Any, query: Query, total: str) -
     answer = pages.next_of(page)
 
     assert answer is None or isinstance(answer, Next)
-    assert pages.has_seen(page) is bool(page.records)
+    assert pages.has_seen(page) is bool(page.content)
 
 
 @pytest.mark.parametrize(

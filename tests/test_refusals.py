@@ -38,7 +38,33 @@ def refusal(service: FaultyService, session: Session, body: Any, **fault: Any) -
         ({"error": {"status": 400, "message": "Bad date"}}, "Bad date"),
         ({"title": "Invalid", "detail": "Bad date", "status": 422}, "Invalid; Bad date"),
         ({"errors": [{"detail": "Bad date"}, {"detail": "No name"}]}, "Bad date; No name"),
-        ({"detail": [{"loc": ["body", "name"], "msg": "required"}]}, "required"),
+        ({"detail": [{"loc": ["body", 0, "name"], "msg": "required"}]}, "body.0.name: required"),
+        (
+            {
+                "message": "Validation failed; 1 field is invalid",
+                "errors": [{"field": "zip", "code": "too_long", "message": "Too long"}],
+            },
+            "Validation failed; 1 field is invalid; zip: Too long",
+        ),
+        ({"errors": [{"field": "zip", "code": "too_long"}]}, "zip: too_long"),
+        (
+            {"title": "Invalid", "invalid-params": [{"name": "zip", "reason": "Too long"}]},
+            "Invalid; zip: Too long",
+        ),
+        (
+            {"errors": [{"title": "A", "detail": "B", "source": {"pointer": "/data/zip"}}]},
+            "/data/zip: A; /data/zip: B",
+        ),
+        (
+            {"errors": {"zip": ["Too long", "No zip"], "to": "No"}},
+            "zip: Too long; zip: No zip; to: No",
+        ),
+        (
+            {"errors": [{"field": f"f{n}", "message": "No"} for n in range(9)]},
+            "; ".join(f"f{n}: No" for n in range(5)),
+        ),
+        ({"errors": {f"f{n}": "No" for n in range(9)}}, "; ".join(f"f{n}: No" for n in range(5))),
+        ({"code": "E1", "id": "req_1", "name": {"field": "zip"}}, ""),
         ({"error": "invalid", "error_description": "Old token"}, "invalid; Old token"),
         ([{"message": "Bad date"}, {"message": "Bad date"}], "Bad date"),
         ({"error": True, "message": None, "data": {"message": "about a letter"}}, ""),

@@ -127,6 +127,25 @@ def test_only_a_write_that_the_service_refused_may_be_sent_again(
     assert account.requests[LETTERS] == 2
 
 
+@pytest.mark.parametrize(
+    "path", ["/v1/contacts/search", "/v1/letters/_search", "/v1/letters:query"]
+)
+def test_a_search_that_is_run_again_is_told_how_to_search(
+    run: Run, account: FaultyService, path: str
+) -> None:
+    """To get an earlier response back is what a letter needs. `pages` always searches."""
+    cell = f"dm.post({path!r}, json={{'name': 'Ann'}})"
+    with account.fault(path=path, body='{"items": [{"id": 1}]}', status=200):
+        run(cell)
+        with pytest.raises(AlreadySentError) as refused:
+            run(cell)
+        for _ in range(2):
+            run(f"list(dm.pages({path!r}, method='POST', json={{'name': 'Ann'}}))")
+
+    assert refused.value.advice == 'If it only reads, as its path says: if_sent="send".'
+    assert account.requests[f"POST {path}"] == 3
+
+
 def test_a_write_that_was_not_sent_may_be_sent(run: Run, account: FaultyService) -> None:
     """It was not allowed, or no connection could be made."""
     run("dm.session().allow_writes = False")

@@ -1,7 +1,6 @@
-"""HAR 1.2, the format in which browsers, Playwright, mitmproxy and Insomnia save traffic.
+"""HAR 1.2, the format in which browsers and Playwright save traffic.
 
-Values that its specification does not define are written in fields that begin with an underscore,
-which it allows. The reader accepts files in which other programs leave out fields or deviate.
+What its specification does not define is written in the field ``_directmail_lab`` of an entry.
 """
 
 from __future__ import annotations
@@ -9,7 +8,6 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -27,14 +25,14 @@ from ..exchange.values import (
     Response,
     check_interaction,
     header,
-    no_response,
     normalize_headers,
     unreadable,
 )
 from ..settings import VERSION
-from .layout import elapsed_s_of, recorded_at_of, text_of
+from .layout import elapsed_s_of, recorded_at_of
 from .library import stays_in
 
+_OWN = "_directmail_lab"
 _WEB = re.compile("(?i)https?://")
 _ATTACHED = re.compile(r"[0-9a-f]{40}(?:\.\w{1,10})?", re.ASCII)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -54,14 +52,12 @@ def _har_entry(interaction: Interaction) -> dict[str, Any]:
     request = interaction.request
     response = interaction.response
     at = interaction.recorded_at
-    elapsed_s = interaction.elapsed_s
-    started = (at or _EPOCH) - timedelta(seconds=elapsed_s or 0.0)
-    elapsed_ms = (elapsed_s or 0.0) * 1000
+    elapsed_s = interaction.elapsed_s or 0.0
     query = parse_qsl(request.uri.partition("?")[2], keep_blank_values=True)
-    post_data = {} if request.body is None else {"postData": _har_content(request, "_encoding")}
+    post_data = {} if request.body is None else {"postData": _har_content(request)}
     return {
-        "startedDateTime": started.astimezone(UTC).isoformat(timespec="microseconds"),
-        "time": elapsed_ms,
+        "startedDateTime": ((at or _EPOCH) - timedelta(seconds=elapsed_s)).isoformat(),
+        "time": elapsed_s * 1000,
         "request": {
             "method": request.method,
             "url": request.uri,
@@ -72,17 +68,19 @@ def _har_entry(interaction: Interaction) -> dict[str, Any]:
         "response": {
             "status": response.status,
             "statusText": response.reason,
-            "content": {"size": len(response.body), **_har_content(response, "encoding")},
+            "content": {"size": len(response.body), **_har_content(response)},
             "redirectURL": header(response.headers, "location") or "",
             **_har_message(response),
-            **({"_no_response": response.no_response} if response.no_response else {}),
-            **({"_incomplete": response.incomplete} if response.incomplete else {}),
         },
         "cache": {},
-        "timings": {"send": 0, "wait": elapsed_ms, "receive": 0},
-        "_elapsed_s": elapsed_s,
-        "_recorded_at": None if at is None else at.astimezone(UTC).isoformat(),
-        **({"_fallback": True} if interaction.is_fallback else {}),
+        "timings": {"send": 0, "wait": elapsed_s * 1000, "receive": 0},
+        _OWN: {
+            "recorded_at": at and at.isoformat(),
+            "elapsed_s": interaction.elapsed_s,
+            "no_response": response.no_response,
+            "incomplete": response.incomplete,
+            "is_fallback": interaction.is_fallback,
+        },
     }
 
 
@@ -100,8 +98,8 @@ def _har_pairs(pairs: Iterable[tuple[str, str]]) -> list[dict[str, str]]:
     return [{"name": name, "value": value} for name, value in pairs]
 
 
-def _har_content(message: Request | Response, encoding: str) -> dict[str, str]:
-    """Return a body's type and text; ``encoding`` names the field that says it is base64."""
+def _har_content(message: Request | Response) -> dict[str, str]:
+    """Return a body's type and text: in base64 if it is not text of its character set."""
     body = message.body or b""
     mime_type = header(message.headers, "content-type") or ""
     charset = declared_charset(mime_type) or "utf-8"
@@ -110,154 +108,114 @@ def _har_content(message: Request | Response, encoding: str) -> dict[str, str]:
         if text.encode(charset) == body:
             return {"mimeType": mime_type, "text": text}
     text = base64.b64encode(body).decode("ascii")
-    return {"mimeType": mime_type, "text": text, encoding: "base64"}
+    return {"mimeType": mime_type, "text": text, "encoding": "base64"}
 
 
 def read_har(text: bytes, path: Path) -> tuple[list[Interaction], str | None]:
     """Return the interactions of a .har file, not redacted, and what was left out, or None.
 
-    Requests that got no response are left out, but for those that we wrote. So are addresses that
-    lead to no server, and entries that cannot be read.
+    Left out are requests without a response that another program wrote, and addresses that lead to
+    no server.
 
     Raises
     ------
     CassetteFormatError
-        The text is not HAR, or no entry can be read. The message names the entry, and none of its
-        values.
+        The text is not HAR, or an entry cannot be read. The message names the entry, and none of
+        its values.
     """
     try:
-        entries = json.loads(text.decode("utf-8-sig"))["log"]["entries"]
-        if not isinstance(entries, list):
-            raise TypeError
+        entries = list(json.loads(text.decode("utf-8-sig"))["log"]["entries"])
     except MALFORMED:
         raise CassetteFormatError(
             f"{path} is not HAR: it is not JSON with a list log.entries, or it is incomplete.",
             "Export it again.",
         ) from None
-    interactions: list[Interaction] = []
-    left_out: Counter[str] = Counter()
-    errors: list[CassetteFormatError] = []
+    interactions = []
     for number, entry in enumerate(entries, 1):
         try:
-            read = _from_har(entry, path.parent)
+            if _has_response(entry):
+                interactions.append(check_interaction(_interaction(entry, path.parent)))
         except MALFORMED as error:
-            errors.append(unreadable(f"Entry {number} of {path}", error))
-            continue
-        if isinstance(read, str):
-            left_out[read] += 1
-        else:
-            interactions.append(read)
-    if errors and not interactions:
-        raise errors[0]
-    if errors:
-        left_out[f"that cannot be read (the first: {errors[0].what.rstrip('.')})"] = len(errors)
-    parts = [f"{count} {why}" for why, count in left_out.items()]
-    return interactions, f"left out of its entries: {', '.join(parts)}" if parts else None
+            raise unreadable(f"Entry {number} of {path}", error) from None
+    left_out = len(entries) - len(interactions)
+    if not left_out:
+        return interactions, None
+    why = "no response, or an address that leads to no server"
+    return interactions, f"left out {left_out} of its {len(entries)} entries, which have {why}"
 
 
-def _from_har(entry: Any, folder: Path) -> Interaction | str:
-    """Return the interaction of an entry, or why it is none."""
-    request = entry["request"]
-    response = entry.get("response") or {}
-    if request.get("method") == "CONNECT" or not _WEB.match(text_of(request["url"])):
-        return "that ask no server (data:, blob:, an extension's, CONNECT)"
+def _has_response(entry: Mapping[str, Any]) -> bool:
     # Chromium gives a request that was blocked or aborted the status 0, Firefox none.
-    none = no_response(response.get("_no_response"), text_of(response.get("statusText") or ""))
-    if none is None and (not response.get("status") or int(response["status"]) <= 0):
-        return "without a response"
-    sent = _request(request, folder)
-    received = none or _response(response, sent.method, folder)
-    is_fallback = entry.get("_fallback") is True
-    return check_interaction(Interaction(sent, received, *_times(entry), is_fallback=is_fallback))
+    has_one = _OWN in entry or entry.get("response", {}).get("status", 0) > 0
+    return has_one and _WEB.match(entry["request"]["url"]) is not None
 
 
-def _request(entry: Mapping[str, Any], folder: Path) -> Request:
-    uri = text_of(entry["url"])
-    query = _pairs(entry.get("queryString"))
-    if query and "?" not in uri:
-        # Insomnia writes the query only here.
-        uri = f"{uri}?{urlencode(query)}"
-    headers = _headers(entry)
-    return Request(text_of(entry.get("method") or "GET"), uri, headers, _posted(entry, folder))
-
-
-def _posted(entry: Mapping[str, Any], folder: Path) -> bytes | None:
-    posted = entry.get("postData") or {}
-    has_parts = False
-    if posted.get("text") is None and posted.get("params"):
-        has_parts = "multipart" in text_of(posted.get("mimeType") or "")
-        if not has_parts:
-            return urlencode(_pairs(posted["params"])).encode()
-    size = _declared_size(entry, at_least=1)
-    body = _body(posted, posted.get("_encoding") or posted.get("encoding"), size, folder)
-    if not body and (body is None or size or has_parts):
-        return missing_body(size)  # Chromium leaves out the files of an upload
-    return body if posted else None
-
-
-def _response(entry: Mapping[str, Any], method: str, folder: Path) -> Response:
-    content = entry.get("content") or {}
-    headers = _headers(entry)
-    size = _declared_size(entry, content.get("size"))
-    body = _body(content, content.get("encoding"), size, folder)
-    is_left_out = (
-        body is None or size or (size is None and "size" in content and "text" not in content)
-    )
-    # Playwright leaves out the body of a redirect. A replay can follow the redirect without it.
-    may_have_one = method != "HEAD" and int(entry["status"]) not in (204, *range(300, 400))
-    if not body and is_left_out and may_have_one:
-        body = missing_body(size)
-    body = body or b""
-    coding = header(headers, "content-encoding")
-    with suppress(ValueError):  # most programs save the decoded body, but unchanged headers
-        body = unpack(body, coding) if coding else body
+def _interaction(entry: Mapping[str, Any], folder: Path) -> Interaction:
+    sent = entry["request"]
+    received = entry["response"]
+    own = entry.get(_OWN, {})
     response = Response(
-        int(entry["status"]),
-        text_of(entry.get("statusText") or ""),
-        headers,
-        body,
-        incomplete=text_of(entry.get("_incomplete") or ""),
+        received["status"],
+        received["statusText"],
+        _headers(received),
+        _received(entry, folder),
+        own.get("no_response"),
+        own.get("incomplete", ""),
     )
-    return normalize_headers(response, method=method)
+    elapsed_s = max(elapsed_s_of(entry["time"]) or 0.0, 0.0) / 1000
+    at = recorded_at_of(entry["startedDateTime"])
+    return Interaction(
+        Request(sent["method"], sent["url"], _headers(sent), _posted(sent, folder)),
+        normalize_headers(response, method=sent["method"]),
+        recorded_at_of(own["recorded_at"]) if own else at and at + timedelta(seconds=elapsed_s),
+        elapsed_s_of(own["elapsed_s"]) if own else elapsed_s or None,
+        is_fallback=own.get("is_fallback") is True,
+    )
 
 
-def _declared_size(entry: Mapping[str, Any], *sizes: Any, at_least: int = 0) -> int | None:
-    """Return the size of a body from the first field that states it; HAR's -1 means unknown."""
-    for size in (*sizes, entry.get("bodySize"), header(_headers(entry), "content-length")):
-        with suppress(TypeError, ValueError):
-            number = int(size)
-            if number >= at_least:
-                return number
-    return None
+def _received(entry: Mapping[str, Any], folder: Path) -> bytes:
+    received = entry["response"]
+    content = received["content"]
+    body = _body(content, folder)
+    if body is None:
+        size = content.get("size", -1)
+        # Playwright leaves out the body of a redirect. A replay can follow the redirect without it.
+        bodiless = received["status"] in (204, *range(300, 400))
+        is_empty = size == 0 or bodiless or entry["request"]["method"] == "HEAD"
+        return b"" if is_empty else _missing(size)
+    coding = header(_headers(received), "content-encoding")
+    with suppress(ValueError):  # most programs save the decoded body, but unchanged headers
+        return unpack(body, coding) if coding else body
+    return body
 
 
-def _body(
-    content: Mapping[str, Any], encoding: object, size: int | None, folder: Path
-) -> bytes | None:
-    """Return a body; None if it is not there, or damaged."""
-    file = content.get("_file")
-    if "text" not in content and isinstance(file, str):
-        return _attached(folder, file)
-    text = text_of(content.get("text") or "")
-    mime_type = text_of(content.get("mimeType") or "")
-    if encoding == "base64":
-        try:
-            return base64.b64decode("".join(text.split()), validate=True)
-        except ValueError:  # a program that removes private data has replaced it
-            return None
-    body = text.encode("utf-8", "surrogatepass")
-    charset = declared_charset(mime_type)
+def _posted(sent: Mapping[str, Any], folder: Path) -> bytes | None:
+    posted = sent.get("postData")
+    size = sent["bodySize"]
+    if not posted:
+        return _missing(size) if size > 0 else None
+    body = _body(posted, folder)
+    if body is None and "params" in posted and "multipart" not in posted["mimeType"]:
+        return urlencode(_pairs(posted["params"])).encode()
+    # Chromium leaves out the files of an upload.
+    return _missing(size) if body is None or (not body and size > 0) else body
+
+
+def _missing(size: int) -> bytes:
+    return missing_body(size if size > 0 else None)  # -1 if it is not known
+
+
+def _body(content: Mapping[str, Any], folder: Path) -> bytes | None:
+    """Return a body; None if the file does not have it."""
+    text = content.get("text")
+    if text is None:
+        return _attached(folder, content.get("_file", ""))
+    if content.get("encoding") == "base64":
+        return base64.b64decode("".join(text.split()), validate=True)
+    charset = declared_charset(content.get("mimeType", "")) or "utf-8"
     with suppress(LookupError, UnicodeEncodeError):
-        if text.startswith("\x1f\x8b\x08"):  # gzip, each byte as a character
-            return text.encode("latin-1")
-        if charset:
-            return text.encode(charset)
-        # mitmproxy writes bytes that are not UTF-8, such as a PDF's, as Latin-1. JSON is UTF-8.
-        if len(body) != size and "json" not in mime_type:
-            as_latin_1 = text.encode("latin-1")
-            return as_latin_1 if len(as_latin_1) == size else body
-    # Bytes of gzip that were read as UTF-8 cannot be restored.
-    return None if text.startswith("\x1f\ufffd\x08") else body
+        return bytes(text.encode(charset))
+    return bytes(text.encode("utf-8", "surrogatepass"))
 
 
 def _attached(folder: Path, name: str) -> bytes | None:
@@ -273,21 +231,10 @@ def _attached(folder: Path, name: str) -> bytes | None:
     return None
 
 
-def _headers(entry: Mapping[str, Any]) -> Headers:
+def _headers(message: Mapping[str, Any]) -> Headers:
     # The pseudo-headers of HTTP/2, such as :authority, repeat the request line.
-    pairs = _pairs(entry.get("headers"))
-    return tuple(pair for pair in pairs if not pair[0].startswith(":"))
+    return tuple(pair for pair in _pairs(message["headers"]) if not pair[0].startswith(":"))
 
 
-def _pairs(named: Iterable[Mapping[str, Any]] | None) -> Headers:
-    return tuple((text_of(pair["name"]), text_of(pair.get("value") or "")) for pair in named or ())
-
-
-def _times(entry: Mapping[str, Any]) -> tuple[datetime | None, float | None]:
-    """Return when the response arrived, and how many seconds it took."""
-    if "_recorded_at" in entry:
-        return recorded_at_of(entry["_recorded_at"]), elapsed_s_of(entry.get("_elapsed_s"))
-    elapsed_ms = elapsed_s_of(entry.get("time")) or 0.0
-    elapsed_s = elapsed_ms / 1000 if elapsed_ms > 0 else None
-    started = recorded_at_of(entry.get("startedDateTime"))
-    return started and started + timedelta(seconds=elapsed_s or 0.0), elapsed_s
+def _pairs(named: Iterable[Mapping[str, str]]) -> Headers:
+    return tuple((pair["name"], pair["value"]) for pair in named)

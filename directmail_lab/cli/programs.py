@@ -168,16 +168,16 @@ def serve(
     --limit, --window and --reset-unit are options of the stand-in service.
     """
     # These import httpx, for which other commands need not wait.
-    from ..server.loopback import CassetteServer
+    from ..server.loopback import cassette_server
     from ..server.standin import stand_in
 
     if cassette:
         files = [find_cassette(name) for name in cassette]
         repeat: Literal["strict", "last"] = "strict" if strict else "last"
-        replaying = CassetteServer(files, port=port, repeat=repeat)
-        played = [f"{each.name} ({len(each)})" for each in replaying.cassettes]
+        replaying = cassette_server(files, port=port, repeat=repeat)
+        played = [str(each.cassette) for each in replaying.sessions]
         address = f"Replaying at {replaying.base_url}; no key is needed, and nothing is forwarded."
-        _run(replaying, address, f"Cassettes (with their interactions): {', '.join(played)}")
+        _run(replaying, address, f"Cassettes: {', '.join(played)}")
     else:
         unit = cast("ResetUnit", reset_unit)
         service = stand_in(port=port, limit=limit, window_s=window, reset_unit=unit)

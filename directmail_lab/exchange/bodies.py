@@ -9,15 +9,15 @@ import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from decimal import Decimal
+from datetime import date
 from functools import cache
 from textwrap import shorten
 from typing import Any, Literal, NamedTuple
 from urllib.parse import parse_qsl
 
-from ..display import plural, printable
+from ..display import printable
 from ..errors import DirectMailLabError
-from .values import Headers, header
+from .values import Headers, header, media_type_of
 
 MAX_DEPTH = 50
 """How many levels `leaves` descends. A deeper object or array is a leaf."""
@@ -30,26 +30,24 @@ MAX_UNPACKED_BYTES = 64 * 1024**2
 _MAX_CODINGS = 2
 MOST_SHOWN = 4000
 _LAYOUT = json.JSONEncoder(indent=2, ensure_ascii=False)
-# As many as int() reads. An exponent could ask for any number of them.
-_MOST_DIGITS = 4300
 # zlib copies the data after each gzip member. In pieces of this size, that takes linear time.
 _PIECE_BYTES = 4096
 _MAGIC = {"gzip": b"\x1f\x8b\x08", "zstd": b"\x28\xb5\x2f\xfd"}
+
+# The usual names of the member with the records of a page, beside facets, errors or links.
+_LISTS = ("content", "data", "entries", "items", "records", "resources", "results", "rows", "value")
 
 _FIELD_NAME = re.compile(rb';\s*name="([^"\r\n]*)"', re.IGNORECASE)
 _FILE_NAME = re.compile(rb';\s*filename="([^"\r\n]*)"', re.IGNORECASE)
 _DECLARED_CHARSET = re.compile(r"charset=\"?([\w.:-]{1,40})", re.IGNORECASE)
 
 
-def _number(text: str) -> float | int:
-    """Return a number with a fraction or an exponent. ``1e400`` is no float, but an integer."""
+def _number(text: str) -> float:
+    """Return a number with a fraction or an exponent. ``1e400`` is larger than any float."""
     number = float(text)
-    if not math.isinf(number):
-        return number
-    exact = Decimal(text)
-    if exact.adjusted() > _MOST_DIGITS:
+    if math.isinf(number):
         raise ValueError("an endless number")
-    return int(exact)
+    return number
 
 
 def read_json(
@@ -85,6 +83,31 @@ def _decoder(parse_float: Callable[[str], float]) -> json.JSONDecoder:
     return json.JSONDecoder(parse_float=parse_float, parse_constant=int)
 
 
+def plain_json(value: Any) -> Any:
+    """Return a value to send as JSON, with null for NaN and NA, and numpy's and dates' as JSON's.
+
+    pandas and numpy are not imported: a replaying test needs neither.
+    """
+    if isinstance(value, dict):
+        return {name: plain_json(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain_json(each) for each in value]
+    if is_missing(value):
+        return None
+    if type(value).__module__ == "numpy":
+        # In nanoseconds, tolist() would return integers.
+        is_time = value.dtype.kind == "M"
+        return plain_json((value.astype("datetime64[us]") if is_time else value).tolist())
+    return value.isoformat() if isinstance(value, date) else value
+
+
+def is_missing(value: Any) -> bool:
+    """Return whether a value is NaN, pandas' NA or NaT."""
+    if isinstance(value, float) or type(value).__name__ == "NaTType":
+        return bool(value != value)
+    return type(value).__name__ == "NAType"
+
+
 def leaves(
     value: object, path: Path = (), *, into_arrays: bool = False
 ) -> Iterator[tuple[Path, object]]:
@@ -105,31 +128,26 @@ def leaves(
         yield path, value
 
 
-def unwrap(
-    body: Any, record_path: str | None = "auto", *, is_page: bool = False
-) -> tuple[Any, dict[str, Any] | None]:
+def unwrap(body: Any, rows_at: str | None = "auto") -> tuple[Any, dict[str, Any] | None]:
     """Return a body's records, and the other members of its envelope (None if it has none).
 
     Parameters
     ----------
-    record_path
+    rows_at
         ``"auto"`` treats an object as an envelope if its ``data`` is an array, or an object and it
         has no ``id`` of its own. None never unwraps. Any other text is the name of a member, or a
         dotted path to one.
-    is_page
-        Whether the body is a page of a list. ``"auto"`` then also looks into an object ``data``,
-        and the only array of objects has the records, or the first array if all are empty.
 
     Raises
     ------
     DirectMailLabError
-        ``record_path`` is not in the body.
+        ``rows_at`` is not in the body.
     """
-    if record_path == "auto":
-        record_path = _path_of_records(body, is_page=is_page)
-    if record_path is None:
+    if rows_at == "auto":
+        rows_at = path_of_records(body)
+    if rows_at is None:
         return body, None
-    return _pick(body, "", str(record_path))
+    return _pick(body, "", str(rows_at))
 
 
 def _pick(value: Any, done: str, left: str) -> tuple[Any, dict[str, Any]]:
@@ -142,8 +160,8 @@ def _pick(value: Any, done: str, left: str) -> tuple[Any, dict[str, Any]]:
     if not fitting:
         reached = f"Its {done[:-1]!r}" if done else "It"
         raise DirectMailLabError(
-            f"record_path {done + left!r} is not in this body. {reached} {_members_of(value)}.",
-            "Name another path, or use record_path=None for the whole body.",
+            f"rows_at {done + left!r} is not in this body. {reached} {_members_of(value)}.",
+            "Name another path, or use rows_at=None for the whole body.",
         )
     name = max(fitting, key=len)  # a member's name may have dots itself
     found = others.pop(name)
@@ -155,34 +173,59 @@ def _pick(value: Any, done: str, left: str) -> tuple[Any, dict[str, Any]]:
 def _members_of(value: object) -> str:
     if isinstance(value, dict) and value:
         return f"has the members {shorten(', '.join(map(str, value)), 200, placeholder=' …')}"
-    if isinstance(value, dict):
-        return "has no members"
-    if isinstance(value, list | tuple):
-        return f"is an array of {plural(len(value), 'element')}, and has no members"
-    return "is not an object, so it has no members"
+    return "is an array, and has no members" if isinstance(value, list) else "has no members"
 
 
-def _path_of_records(body: object, *, is_page: bool) -> str | None:
+def path_of_records(body: object, *, is_page: bool = False) -> str | None:
+    """Return the dotted path to the records of a body, or None if they are all of it.
+
+    In a page of a list, they may also be in an object ``data``, or in an only other object: as an
+    array of objects with a usual name, or the only one, or the first array if all are empty.
+    """
     if not isinstance(body, dict):
         return None
     data = body.get("data")
     # A record may have a member "data" itself: {"id": "evt_1", "type": "sent", "data": {…}}.
     is_record = isinstance(data, dict) and "id" in body and not is_page
     if isinstance(data, dict | list) and not is_record:
-        inner = _path_of_records(data, is_page=True) if is_page else None
+        inner = path_of_records(data, is_page=True) if is_page else None
         return f"data.{inner}" if inner else "data"
     if not is_page:
         return None
-    arrays = {name: value for name, value in body.items() if isinstance(value, list)}
-    of_objects: list[str] = []
-    for name, array in arrays.items():
-        if array and all(isinstance(each, dict) for each in array):
-            of_objects.append(name)
-    if len(of_objects) == 1:
-        return of_objects[0]
-    if any(arrays.values()):
-        return None
-    return next(iter(arrays), None)
+    name = _list_of(body)
+    if name or any(value and isinstance(value, list) for value in body.values()):
+        return name
+    inside = {outer: _list_of(value) for outer, value in body.items() if isinstance(value, dict)}
+    found = [f"{outer}.{inner}" for outer, inner in inside.items() if inner]
+    return found[0] if len(found) == 1 else None
+
+
+def _list_of(body: dict[str, Any]) -> str | None:
+    """Return the member with the records of a page: by its name, or since no other has objects."""
+    lists = {name: value for name, value in body.items() if isinstance(value, list)}
+    arrays = [name for name in lists if all(isinstance(each, dict) for each in lists[name])]
+    for name in arrays:
+        if name.lower() in _LISTS:
+            return name
+    filled = [name for name in arrays if lists[name]]
+    if len(filled) == 1:
+        return filled[0]
+    return None if any(lists.values()) else next(iter(arrays), None)
+
+
+# What a table in text may be sent as, if the name of its file says so.
+_ANY_FILE = ("", "application/octet-stream", "application/vnd.ms-excel", "text/plain")
+_TABLE_FILE = re.compile(r"\.(?:csv|tsv)\b", re.IGNORECASE)
+
+
+def separators_of(headers: Headers, path: str) -> str:
+    """Return the characters that may separate the columns of a table in text, or an empty text."""
+    media_type = media_type_of(headers)
+    name = f"{header(headers, 'Content-Disposition')} {path}"
+    if media_type == "text/tab-separated-values":
+        return "\t"
+    is_table = media_type in _ANY_FILE and _TABLE_FILE.search(name)
+    return ",;\t|" if is_table or media_type in ("application/csv", "text/csv") else ""
 
 
 class Part(NamedTuple):

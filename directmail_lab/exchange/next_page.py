@@ -16,7 +16,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from .bodies import Path, leaves, unwrap
+from .bodies import Path, leaves, path_of_records, read_json, separators_of, unwrap
+from .httpx_values import httpx
 
 
 def _names(text: str) -> frozenset[str]:
@@ -72,12 +73,14 @@ class Next:
     """How to request the next page: at an address, or with this value of one parameter.
 
     ``counts`` says whether the value is a number that was counted, and not one from the page.
+    ``member`` is the path in the body of a value from there.
     """
 
     address: str = ""
     parameter: str = ""
     value: object = None
     counts: bool = False
+    member: str = ""
 
 
 LAST = Next()
@@ -121,6 +124,18 @@ class Page:
     links: list[object] = field(default_factory=list)
     fields: dict[str, tuple[str, Any]] = field(default_factory=dict)
 
+    @property
+    def content(self) -> object:
+        """Its records, or else all values below its members, which may be records by their ids."""
+        if self.records is not None:
+            return self.records
+        content = []
+        for path, value in leaves(self.body):
+            is_around = bool(path) and _plain(str(path[0])) in _AROUND
+            if value and (isinstance(value, list) or len(path) > 1 + is_around):
+                content.append((path, value))
+        return content
+
     def number(self, names: Iterable[str]) -> int:
         """Return the largest number that the page states under one of these names, or 0."""
         largest = 0
@@ -156,35 +171,56 @@ def read_page(
     query: Mapping[str, str], headers: Iterable[tuple[str, str]], link: str | None, body: object
 ) -> Page:
     """Return a page of a list. ``link`` is the address in its header ``Link``."""
-    records, _ = unwrap(body, is_page=True)
+    place = path_of_records(body, is_page=True)
+    records, _ = unwrap(body, place)
     page = Page(query, body, records if isinstance(records, list) else None)
     if link is not None:
         page.links.append(Next(address=link))
     for name, text in headers:
         _add_header(page, name.lower(), text)
+    inside = tuple(
+        (place or "").split(".")[:-1]
+    )  # what is said beside the records is said of the page
     for path, value in leaves(body):
-        _add_field(page, path, value)
+        if path[: len(inside)] == inside:
+            path = path[len(inside) :]
+        if path:
+            _add_field(page, path, value)
     return page
 
 
+def page_of(response: httpx.Response, query: Mapping[str, str]) -> Page:
+    """Return the page that a response to this query is."""
+    headers = tuple(response.headers.items())
+    link = None
+    for rel, each in response.links.items():
+        if link is None and "next" in str(rel).lower().split():
+            link = each.get("url")
+    body, _ = read_json(response.content, response.charset_encoding)
+    if separators_of(headers, response.url.path):
+        body = response.text.splitlines()[1:]
+    return read_page(query, headers, link, body)
+
+
 def only_list(body: object) -> str | None:
-    """Return the member of a body with its records, if all others are about the page, or None.
+    """Return the path to the records of a body, if all else in it is about the page, or None.
 
     It is ``items`` in ``{"items": [{"id": 1}], "next": null}``, which is no record itself.
     """
-    if not isinstance(body, dict) or "data" in body:
+    place = path_of_records(body, is_page=True)
+    if place is None or not isinstance(body, dict):
         return None
-    _, others = unwrap(body, is_page=True)
-    if others is None:
-        return None
+    outer, _, inner = place.partition(".")
+    others = dict(body)
+    records = others.pop(outer)
+    if inner:
+        others.update(records)
+        records = others.pop(inner, None)
     for name in others:
         plain = _plain(str(name))
         if plain not in _OF_A_PAGE and plain.removeprefix("next") not in _OF_A_PAGE:
             return None
-    [member] = body.keys() - others.keys()
-    if not body[member] and not others:  # `{"tags": []}` says nothing of pages
-        return None
-    return str(member)
+    return place if records or others else None  # `{"tags": []}` says nothing of pages
 
 
 def _add_header(page: Page, name: str, text: str) -> None:
@@ -202,12 +238,12 @@ def _add_header(page: Page, name: str, text: str) -> None:
 
 def _add_field(page: Page, path: Path, value: object) -> None:
     """Add what a member of the body says, if it is about the page and not about a record."""
-    if not path:
-        return
     *around, name = [_plain(str(each)) for each in path]
-    if around[-1:] == ["next"]:  # {"next": {"href": …}}, {"next": {"after": …}}
+    if around[-1:] in (["next"], ["nextpage"]):  # {"next": {"href": …}}, {"next": {"after": …}}
         around.pop()
         name = "next" if name in _ADDRESS_MEMBERS else f"next{name}"
+    if around[-1:] == ["total"]:  # {"total": {"value": 25}}
+        name = around.pop()
     if not _AROUND.issuperset(around):
         return
     if name in ("link", "links") and isinstance(value, list):
@@ -219,6 +255,8 @@ def _add_field(page: Page, path: Path, value: object) -> None:
         page.links.append(_link(value) if is_address else value)
     elif name in _ADDRESSES:
         page.links.append(_link(value))
+    if name in _TOTALS and isinstance(value, str):
+        value = _integer(value)
     page.fields.setdefault(name, (str(path[-1]), value))
 
 
@@ -238,7 +276,9 @@ def _plain(name: str) -> str:
 
 @dataclass(slots=True)
 class PageList:
-    """The pages of one list so far. ``page``, ``offset`` and ``cursor`` are as in `pages`.
+    """The pages of one list so far. ``page`` and ``offset`` are as in `pages`.
+
+    ``cursor`` is there, too; ``cursor_parameter`` is the parameter for it, if that was named.
 
     Attributes
     ----------
@@ -247,7 +287,7 @@ class PageList:
     received
         How many records came; None if a page has no list of them.
     total
-        How many records the list has, as the last page says; 0 if it does not.
+        How many records the list has, as the last page that says it; 0 if none does.
     says_more
         Whether the last page says that there are more.
     """
@@ -255,10 +295,14 @@ class PageList:
     page: str | None = None
     offset: str | None = None
     cursor: str | None = None
+    cursor_parameter: str | None = None
     asked: Next | None = None
     received: int | None = 0
     total: int = 0
     says_more: bool = False
+    _next_starts: set[str] = field(default_factory=set)
+    _ids: list[str] = field(default_factory=list)
+    _is_led: bool = False
     _first_number: int | None = None
     _first_count: int = 0
     _trusted: set[str] = field(default_factory=set)
@@ -266,9 +310,7 @@ class PageList:
 
     def next_of(self, page: Page) -> Next | None:
         """Return how to request the page after this one, `LAST`, or None if nothing says how."""
-        if self.asked is None:
-            counter = self.counter(page)
-            self._first_number = counter.number if counter else None
+        is_first = self.asked is None
         count = len(page.records or ())
         self._first_count = self._first_count or count
         self._seen.add(_content(page))
@@ -276,8 +318,21 @@ class PageList:
             self.received = None
         else:
             self.received += count
-        self.total = page.number(_TOTALS)
+            records = [each for each in page.records if isinstance(each, dict)]
+            self._ids += [repr(each["id"]) for each in records if "id" in each]
+        self.total = page.number(_TOTALS) or self.total
+        if is_first:
+            self._next_starts = {name for name in page.fields if _says_the_next_start(page, name)}
+        is_whole = 0 < self.total <= (self.received or 0)
+        for plain in self._next_starts & page.fields.keys():
+            name, value = page.fields.pop(plain)
+            if not is_whole and str(value) != page.query.get(name):
+                page.fields[f"next{plain}"] = (name, value)
+        if is_first:
+            counter = self.counter(page)
+            self._first_number = counter.number if counter else None
         self.says_more = False
+        self._is_led = not is_first and not (self.asked or LAST).counts
         for statement in self._statements():
             self.asked = statement(page)
             if self.asked is not None:
@@ -286,7 +341,7 @@ class PageList:
 
     def has_seen(self, page: Page) -> bool:
         """Return whether an earlier page had the same records."""
-        return bool(page.records) and _content(page) in self._seen
+        return bool(page.content) and _content(page) in self._seen
 
     def ignores_the_number(self, page: Page) -> bool:
         """Return whether the service ignored a number, and sent records that came before.
@@ -310,10 +365,20 @@ class PageList:
         return _address(page) or _token(page)
 
     @property
+    def repeated(self) -> int:
+        """How many records came with the id of one before."""
+        return len(self._ids) - len(set(self._ids))
+
+    @property
     def is_short(self) -> bool:
-        """Whether fewer records came than the list has, from its start on."""
+        """Whether fewer records came than the list has, from its start on.
+
+        What the caller's parameter led to may have no list of records that is recognised.
+        """
+        if self.received is None:
+            return self.total > 0 and not (self.page or self.offset)
         start = self._first_number or 0
-        return self.received is not None and start <= 1 and self.received < self.total
+        return start <= 1 and self.received < self.total
 
     def _statements(self) -> tuple[Callable[[Page], Next | None], ...]:
         if self.cursor:
@@ -322,13 +387,16 @@ class PageList:
             return (_flag, self._counted)
         return (_flag, _address, _token, self._counted)
 
-    def _named_token(self, page: Page) -> Next:
+    def _named_token(self, page: Page) -> Next | None:
         """Return the token that the caller named."""
         path = (self.cursor or "").split(".")
         token = dict(leaves(page.body)).get(tuple(path))
         if not token:
-            return LAST
-        return Next(parameter=_parameter_of(path[-1]), value=token)
+            # Under another name, there is another page.
+            has_more = True in page.flags() or _address(page) or _token(page)
+            return None if has_more else LAST
+        parameter = self.cursor_parameter or _parameter_of(path[-1])
+        return Next(parameter=parameter, value=token, member=self.cursor or "")
 
     def _counted(self, page: Page) -> Next | None:
         """Return the next number of a page or a record, if there are more."""
@@ -336,8 +404,13 @@ class PageList:
         counter = self.counter(page)
         more = self._has_more(page, counter)
         self.says_more = bool(more)
-        if page.records == []:
+        if not page.content and (page.records is not None or counter):
             return LAST
+        if page.records is None and (self.page or self.offset):
+            count = page.size
+            more = True
+        if more is None and self._is_led:  # the last page has no address, or no token
+            more = False
         if more is None and (counter is None or counter.is_guess):
             is_full = 0 < page.size <= count or self._may_be_full(page)
             return None if is_full or uncertain_token(page) else LAST
@@ -426,7 +499,20 @@ class PageList:
 
 
 def _content(page: Page) -> int:
-    return hash(repr(page.records))
+    return hash(repr(page.content))
+
+
+def _says_the_next_start(page: Page, plain: str) -> bool:
+    """Return whether a first page's ``"offset": 10`` is the next page's, after ten records.
+
+    Its request had no such parameter, so a start that is neither 0 nor 1, or no number, is one:
+    ``"offset": "itr8f/rec2"``.
+    """
+    name, value = page.fields[plain]
+    if plain not in _OFFSETS or name in page.query:
+        return False
+    is_token = plain == "offset" and isinstance(value, str) and not value.isdecimal()
+    return is_token or (type(value) is int and value > 1)
 
 
 def _flag(page: Page) -> Next | None:
@@ -447,7 +533,7 @@ def _token(page: Page) -> Next | None:
             continue
         parameter = _parameter_of(name)
         if plain.removeprefix("next") in _TOKENS or parameter in page.query:
-            return Next(parameter=parameter, value=value)
+            return Next(parameter=parameter, value=value, member=name)
     return None
 
 

@@ -21,7 +21,6 @@ from ..display import CONTROLS, plural, utc_time, whole_html
 from ..errors import CassetteError, CassetteFormatError, DirectMailLabError
 from ..exchange.bodies import declared_charset, decode_text, read_json, shown_missing, unpack
 from ..exchange.httpx_values import httpx, httpx_response
-from ..exchange.next_page import only_list
 from ..exchange.operations import query_of
 from ..exchange.values import (
     Interaction,
@@ -397,8 +396,8 @@ def table(recording: Recording, number: int) -> dict[str, Any]:
     from ..sessions.frames import frame  # imported here: it imports pandas
 
     response = response_of(recording, number)
-    body, _ = read_json(response.content, response.charset_encoding)
-    whole = frame(response, record_path=only_list(body) or "auto", on_error="keep")
+    response.extensions[EXTENSION] = Received(is_page=True)  # without a warning of other pages
+    whole = frame(response, on_error="keep")
     shown = whole.iloc[:_TABLE_ROWS, :_TABLE_COLUMNS]
     values = shown.to_numpy(object, na_value="")
     return {

@@ -1,7 +1,6 @@
-"""A small HTTP/1.1 server on loopback, and two servers built on it.
+"""A small HTTP/1.1 server on loopback, and one that passes requests to sessions.
 
-`CassetteServer` replays cassettes for curl, a browser or any other program. `ClientServer` passes
-requests to a session, for tests of HTTP libraries other than httpx.
+So curl, a browser and other HTTP libraries than httpx get recorded responses.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import re
 import socket
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from email.errors import FirstHeaderLineIsContinuationDefect, MissingHeaderBodySeparatorDefect
@@ -25,16 +24,11 @@ from string import hexdigits
 from typing import TYPE_CHECKING, Any, Self
 
 from ..arguments import Repeat
-from ..cassettes import Cassette
-from ..errors import (
-    AddressError,
-    CassetteError,
-    CassetteFormatError,
-    DirectMailLabError,
-    NotRecordedError,
-)
-from ..exchange.bodies import MAX_UNPACKED_BYTES, TooLargeError
-from ..exchange.httpx_values import httpx, parse_url, response_value
+from ..cassettes import read_cassette
+from ..errors import CassetteError, DirectMailLabError, NotRecordedError
+from ..exchange.bodies import MAX_UNPACKED_BYTES
+from ..exchange.httpx_values import httpx, response_value
+from ..exchange.operations import base_path
 from ..exchange.values import (
     TOKEN,
     Headers,
@@ -44,6 +38,7 @@ from ..exchange.values import (
     normalize_headers,
     without_headers,
 )
+from ..sessions.current import replaying_session
 from ..settings import is_loopback
 from .rewriting import Rewriting
 
@@ -81,11 +76,7 @@ class Handler(BaseHTTPRequestHandler):
         try:
             self._check_headers()
             body = self._body()
-        except TooLargeError as error:
-            self.close_connection = True
-            self.send(error_response(413, f"The body is {error}.", reason="too_large"))
-            return
-        except ValueError:  # it is not clear where the request ends
+        except ValueError:  # it is not clear where the request ends, or it is too large
             self.send_error(HTTPStatus.BAD_REQUEST)
             return
         # `self.path` is the address as it was sent: /v1/users/me?verbose=1.
@@ -100,10 +91,8 @@ class Handler(BaseHTTPRequestHandler):
         # The parser stops at a line such as "Transfer-Encoding : chunked". (It also looks for the
         # parts of a multipart body, which is not there yet.)
         is_cut = any(isinstance(each, _NO_HEADER) for each in self.headers.defects)
-        if is_cut or not all(map(TOKEN.fullmatch, self.headers)):
-            raise ValueError("a header is malformed")
-        if len(self.headers.get_all("Host", ())) > 1:
-            raise ValueError("Host is given twice")
+        if is_cut or len(self.headers.get_all("Host", ())) > 1:
+            raise ValueError("a header is malformed, or Host is given twice")
 
     def _body(self) -> bytes:
         codings = [each.lower() for each in self.headers.get_all("Transfer-Encoding", ())]
@@ -129,7 +118,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def _read(self, size: int, *, before: int = 0) -> bytes:
         if before + size > MAX_UNPACKED_BYTES:
-            raise TooLargeError("larger than 64 MB")
+            raise ValueError("larger than 64 MB")
         data = self.rfile.read(size)
         if len(data) < size:
             raise ConnectionError("The client has disconnected.")
@@ -160,7 +149,11 @@ class Handler(BaseHTTPRequestHandler):
     def send_error(self, code: int, *_: object) -> None:
         """Send an error for data that is not HTTP. The standard library calls this, too."""
         self.close_connection = True
-        self.send(error_response(code, "This is not an HTTP request.", reason="malformed"))
+        self.send(
+            error_response(
+                code, "This is not an HTTP request, or it is too large.", reason="malformed"
+            )
+        )
 
     def log_message(self, *_: object) -> None:
         """Print nothing. The standard library would print each request."""
@@ -177,6 +170,8 @@ class LoopbackServer:
     ----------
     port
         The port on 127.0.0.1; 0 takes a free one.
+    path
+        The path of ``base_url``, which is below ``origin``.
 
     Attributes
     ----------
@@ -191,7 +186,7 @@ class LoopbackServer:
 
     handler: type[Handler] = Handler
 
-    def __init__(self, port: int = 0) -> None:
+    def __init__(self, port: int = 0, path: str = "") -> None:
         try:
             self._server = _Server((HOST, port), self.handler)
         except OSError as error:
@@ -199,7 +194,8 @@ class LoopbackServer:
             advice = "Choose another port, or 0 for a free one."
             raise OSError(error.errno, f"{reason} {advice}") from None
         self._server.owner = self
-        self.base_url = f"http://{HOST}:{self._server.server_address[1]}"
+        self.origin = f"http://{HOST}:{self._server.server_address[1]}"
+        self.base_url = f"{self.origin}{path}"
         serve = self._server.serve_forever
         self._thread = threading.Thread(target=serve, args=(_POLL_S,), daemon=True)
         self._thread.start()
@@ -282,43 +278,47 @@ def error_response(status: int, message: str, headers: Headers = (), **more: str
     return json_response(status, {"error": error}, headers)
 
 
-class CassetteServer(LoopbackServer):
-    """Replays cassettes at its own address. It never forwards a request.
+class ClientServer(LoopbackServer):
+    """Passes each request to a session, which sends it to the same path of its own server.
 
-    If several cassettes have a response, it uses the first one that has not played its response
-    yet, or else the first one. The body of an error is JSON:
+    The first session that has a response decides. The body of an error is JSON:
     ``{"error": {"status", "message", "reason"}}``.
 
     Parameters
     ----------
-    paths
-        The files of the cassettes.
+    sessions
+        The sessions that replay or record the responses. ``base_url`` has the path of the first
+        one's base address.
     port
         The port on 127.0.0.1; 0 takes a free one.
-    repeat
-        As in `replay`: ``"last"`` or ``"strict"``.
+    on_refusal
+        Called with the message of each error that a client gets instead of a response.
     """
 
-    def __init__(self, paths: Sequence[Path], *, port: int = 0, repeat: Repeat = "last") -> None:
-        self.cassettes = [Cassette(path, repeat=repeat) for path in paths]
-        for cassette in self.cassettes:
-            if not len(cassette):
-                raise CassetteError(f"Cassette {cassette.name} has no interactions. Record some.")
-        super().__init__(port)
+    def __init__(
+        self,
+        *sessions: Session,
+        port: int = 0,
+        on_refusal: Callable[[str], object] = lambda _: None,
+    ) -> None:
+        self.sessions = sessions
+        self._on_refusal = on_refusal
+        super().__init__(port, base_path(sessions[0].base_url))
 
     def response_to(self, request: Request) -> Response:
-        """Return the recorded response to a request, or an error that says why there is none."""
+        """Return the response of a session, or an error that says why there is none."""
         problem = _problem(request)
         if problem:
             return error_response(403, problem, reason="refused")
         try:
-            response = self._rewriting.to_client(self._played(request))
-        except (AddressError, ValueError) as error:
-            response = error_response(400, str(error), reason="invalid")
-        except CassetteFormatError as error:  # an interaction that cannot be read
-            response = error_response(502, str(error), reason="unreadable")
-        except DirectMailLabError as error:
-            response = error_response(502, str(error), reason="refused")
+            response = self._rewriting.to_client(self._received(request))
+        except httpx.RequestError as error:
+            self._on_refusal(str(error))
+            raise ConnectionAbortedError from None  # the client's connection breaks, too
+        except (DirectMailLabError, httpx.InvalidURL, ValueError) as error:
+            self._on_refusal(str(error))
+            reason = getattr(error, "reason", "refused")
+            response = error_response(502, str(error), reason=reason)
         if header(request.headers, "sec-fetch-mode") == "navigate":
             # A recorded web page is shown, but its scripts must not run with JupyterLab's cookies.
             # It keeps its origin, so that it can load its own images and styles from here.
@@ -328,91 +328,39 @@ class CassetteServer(LoopbackServer):
 
     @cached_property
     def _rewriting(self) -> Rewriting:
-        bases = [cassette.base_url or "" for cassette in self.cassettes]
-        recorded: list[str] = []
-        for cassette in self.cassettes:
-            recorded += [each.request.uri for each in cassette.recording()]
-        return Rewriting(self.base_url, bases, recorded)
+        return Rewriting(self.origin, [each.base_url for each in self.sessions])
 
-    def _played(self, request: Request) -> Response:
-        refusals: list[NotRecordedError] = []
-        for each in _with_substitutes(request):
-            candidates = []
-            for cassette in self.cassettes:
-                sent = self._rewriting.to_service(each, cassette.base_url or "")
-                # Spelled as httpx records addresses: %22 for a quotation mark.
-                uri = str(parse_url(f"{cassette.base_url}{sent.uri}"))
-                candidates.append((cassette, replace(sent, uri=uri)))
-            candidates.sort(key=lambda pair: not pair[0].has_unplayed(pair[1]))
-            # The response to a GET that is used for a HEAD can still be played for a GET.
-            marks = each.method == request.method
-            for cassette, sent in candidates:
-                try:
-                    response = cassette.play(sent, marks=marks)[-1].response
-                except NotRecordedError as error:
-                    refusals.append(error)
-                    continue
-                if response.no_response:  # which closes the connection
-                    raise ConnectionAbortedError(response.reason)
-                return response
-        nearest = max(refusals, key=lambda refusal: refusal.similarity)
-        return error_response(404, str(nearest), reason=nearest.reason)
-
-
-def _with_substitutes(request: Request) -> Iterator[Request]:
-    """Yield a request, then others whose responses HTTP allows for it (RFC 9110, 9.3.2 and 14.2).
-
-    A request for a part of a body may get the whole body, and HEAD the headers of a GET.
-    """
-    yield request
-    headers = without_headers(request.headers, ["range"])
-    if headers != request.headers:
-        yield replace(request, headers=headers)
-    if request.method == "HEAD":
-        yield replace(request, method="GET", headers=headers)
-
-
-class ClientServer(LoopbackServer):
-    """Passes each request to a session, which sends it to the same path of its base address.
-
-    Parameters
-    ----------
-    session
-        The session that replays or records the response.
-    on_refusal
-        Called with the message of each error that a client gets instead of a response.
-    """
-
-    def __init__(self, session: Session, on_refusal: Callable[[str], object]) -> None:
-        self._session = session
-        self._on_refusal = on_refusal
-        super().__init__()
-
-    def response_to(self, request: Request) -> Response:
-        """Return the session's response, or an error that says why there is none."""
-        problem = _problem(request)
-        if problem:
-            return error_response(403, problem, reason="refused")
+    def _received(self, request: Request) -> Response:
         own = {"host", "accept-encoding", *_NOT_PASSED_ON}
         headers = without_headers(request.headers, own)
-        request = self._rewriting.to_service(request, self._session.base_url)
-        try:
-            response = self._session.client.request(
-                request.method, request.uri, headers=headers, content=request.body
-            )
-            plain = normalize_headers(response_value(response), method=request.method)
-            return self._rewriting.to_client(plain)
-        except (DirectMailLabError, httpx.RequestError, httpx.InvalidURL, ValueError) as error:
-            self._on_refusal(str(error))
-            return error_response(502, str(error), reason="refused")
+        refusals = []
+        for session in self.sessions:
+            origin = "/".join(session.base_url.split("/", 3)[:3])
+            sent = self._rewriting.to_service(request, origin)
+            try:
+                response = session.client.request(
+                    sent.method, sent.uri, headers=headers, content=sent.body
+                )
+            except NotRecordedError as error:
+                refusals.append(error)
+                continue
+            return normalize_headers(response_value(response), method=request.method)
+        raise refusals[0]
 
-    @cached_property
-    def _rewriting(self) -> Rewriting:
-        cassette = self._session.open_cassette
-        recorded: list[str] = []
-        if cassette is not None and not cassette.records:
-            recorded = [each.request.uri for each in cassette.recording()]
-        return Rewriting(self.base_url, [self._session.base_url], recorded)
+
+def cassette_server(
+    paths: Sequence[Path], *, port: int = 0, repeat: Repeat = "last"
+) -> ClientServer:
+    """Return a server that replays cassettes to any client, and forwards nothing."""
+    sessions = []
+    for path in paths:
+        recording = read_cassette(path)
+        if not len(recording):
+            raise CassetteError(f"Cassette {recording.name} has no interactions. Record some.")
+        opened = replaying_session(recording)
+        opened.replay(path, repeat=repeat)
+        sessions.append(opened)
+    return ClientServer(*sessions, port=port)
 
 
 def _problem(request: Request) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import math
+import re
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,13 +18,25 @@ from ..arguments import check_choice
 from ..credentials import known_keys
 from ..display import plural, utc_time
 from ..errors import DirectMailLabError, NotJSONError
-from ..exchange.bodies import Path, decode_text, leaves, plain_text, read_json, unwrap
+from ..exchange.bodies import (
+    Path,
+    decode_text,
+    leaves,
+    path_of_records,
+    plain_text,
+    read_json,
+    separators_of,
+    unwrap,
+)
 from ..exchange.httpx_values import httpx
-from ..exchange.next_page import only_list
+from ..exchange.next_page import LAST, PageList, only_list, page_of
 from ..redaction.key import KeySearch
 from ..tracebacks import hide_frames, warn_caller
 from .clients.refusals import outcome, service_error
 from .transports.extensions import received_of
+
+MOST_COLUMNS = 10_000
+"""The number of columns of the widest frame."""
 
 MOST_CELLS = 50_000_000
 """The number of cells (rows times columns) of the largest frame."""
@@ -42,12 +55,11 @@ _LARGEST = {"Int64": 2**63 - 1, "Float64": 2**53 - 1}
 """For each dtype, the largest integer up to which it represents every integer exactly."""
 
 
-_SEPARATORS = {
-    "application/csv": ",;\t|",
-    "text/csv": ",;\t|",
-    "text/tab-separated-values": "\t",
-}
-"""For each content type of a table in text, the characters that may separate its columns."""
+# Their numbers are names: "00123" and "123" are two.
+_NAME_COLUMN = re.compile(r"(?:^|[^a-z])(?:id|zip|post(?:al_?)?code|phone)$|[a-z]I[dD]$", re.ASCII)
+_NUMBER = r"(?=.{1,15}$)-?(?:0|[1-9]\d*)(?:\.\d+)?"
+_SAMPLE = 65_536
+_TITLE_LINES = 10
 
 _TEXT = "print(response.text)"
 _FILE = 'pathlib.Path("body").write_bytes(response.content)'
@@ -68,7 +80,7 @@ _READ_BY = {
 def frame(
     response_or_json: object,
     *,
-    record_path: Literal["auto"] | str | None = "auto",
+    rows_at: Literal["auto"] | str | None = "auto",
     on_error: Literal["raise", "keep"] = "raise",
 ) -> pd.DataFrame:
     """Return any JSON body, or a table in CSV, as a DataFrame.
@@ -88,7 +100,9 @@ def frame(
     If a response or the bytes of a body contain the API key, ``<API_KEY>``
     replaces it.
 
-    A table in CSV has the dtype ``string``: each cell is text, as it was sent.
+    In a table in CSV, each cell is text, as it was sent. A column is numeric if
+    all its cells are plain numbers without leading zeros, but not one of ids,
+    postcodes or phone numbers.
 
     Parquet has one type per column, so ``to_parquet`` refuses some columns with
     the dtype ``object``: mixed values, empty objects, integers beyond 64 bits.
@@ -104,12 +118,12 @@ def frame(
         JSON string, not a body. A list of responses (from `get_many`) or an
         iterator of them (from `pages`) gives one frame of all their records,
         and a warning names those that failed.
-    record_path
+    rows_at
         ``"auto"`` unwraps an envelope: an object whose ``data`` is an array, or
-        an object without an ``id`` whose ``data`` is an object. It warns of
-        another list, such as ``items``, with nothing but page data beside it.
-        None never unwraps. Any other text is the name of a member, or a dotted
-        path to one.
+        an object without an ``id`` whose ``data`` is an object; or one with a
+        list, such as ``items``, and nothing but page data beside it. A warning
+        says if a response is only one page of a list. None never unwraps. Any
+        other text is the name of a member, or a dotted path to one.
     on_error
         What to do with a response that has an error status: ``"raise"`` an
         error, or ``"keep"`` it and return a frame of its body.
@@ -133,8 +147,8 @@ def frame(
         The body is neither JSON nor CSV, or is empty. The message has the call
         that reads it.
     DirectMailLabError
-        ``record_path`` is not in the body, or the frame would have more than 50
-        million cells.
+        ``rows_at`` is not in the body, or the frame would have more than 10,000
+        columns or 50 million cells.
 
     Examples
     --------
@@ -150,24 +164,28 @@ def frame(
     given = response_or_json
     first = given[0] if isinstance(given, list | tuple) and given else None
     if isinstance(given, Iterator) or isinstance(first, httpx.Response | Exception):
-        return _frame_of_many(given, record_path, on_error)
+        return _frame_of_many(given, rows_at, on_error)
     body = _read(given, on_error)
-    if isinstance(body, pd.DataFrame):
+    if isinstance(body, pd.DataFrame) and isinstance(given, httpx.Response):
+        body = _with_numbers(body)
         body.attrs.update(_describe(given))
+        _warn_of_more(given, len(body))
         return body
-    _warn_of_list(body, record_path)
-    records, envelope = unwrap(body, record_path)
+    records, envelope = unwrap(body, _place_of_rows(body, rows_at))
     table = _table(records if isinstance(records, list | tuple) else [records], given)
+    if isinstance(records, list) and isinstance(given, httpx.Response):
+        _warn_of_more(given, len(records))
     if envelope is not None:
         table.attrs["envelope"] = envelope
     return table
 
 
-def _frame_of_many(results: Any, record_path: str | None, on_error: str) -> pd.DataFrame:
+def _frame_of_many(results: Any, rows_at: str | None, on_error: str) -> pd.DataFrame:
     """Return one frame of several responses: pages, or the results of `get_many` with errors."""
     records: list[object] = []
     good: list[object] = []
     failures: list[str] = []
+    tables = 0
     for position, result in enumerate(results):
         try:
             body = _read(result, on_error)
@@ -177,10 +195,9 @@ def _frame_of_many(results: Any, record_path: str | None, on_error: str) -> pd.D
             continue
         if isinstance(body, pd.DataFrame):
             body = body.to_dict("records")
+            tables += 1
         is_page = isinstance(result, httpx.Response) and received_of(result).is_page
-        if not is_page:
-            _warn_of_list(body, record_path)
-        found, _ = unwrap(body, record_path, is_page=is_page)
+        found, _ = unwrap(body, _place_of_rows(body, rows_at, is_page=is_page))
         records += found if isinstance(found, list) else [found]
         good.append(result)
     if failures:
@@ -190,19 +207,32 @@ def _frame_of_many(results: Any, record_path: str | None, on_error: str) -> pd.D
             stacklevel=4,
         )
     table = _table(records, good[0] if good else None)
+    if tables and tables == len(good):
+        table = _with_numbers(table)
     table.attrs["pages"] = len(good)
     return table
 
 
-def _warn_of_list(body: object, record_path: str | None) -> None:
-    """Warn if a body becomes one row, and all but a list in it is about the page."""
-    member = only_list(body) if record_path == "auto" else None
-    if member is not None:
-        name = _without_key(member)
+def _place_of_rows(body: object, rows_at: str | None, *, is_page: bool = False) -> str | None:
+    """Return where the rows of a body are: also in a list with nothing but page data beside it."""
+    if rows_at != "auto":
+        return rows_at
+    return path_of_records(body, is_page=True) if is_page else only_list(body) or "auto"
+
+
+def _warn_of_more(response: httpx.Response, count: int) -> None:
+    """Warn if a response that was not requested by `pages` says that it is only one page."""
+    if received_of(response).is_page:
+        return
+    found = PageList()
+    page = page_of(response, dict(response.url.params))
+    following = found.next_of(page) or LAST
+    if found.is_short or following.address or following.member or True in page.flags():
+        of_all = f" of {found.total:,}" if found.total > count else ""
+        path = _without_key(str(_describe(response)["path"]))
         warn_caller(
-            f"This body is one row of the frame, and {name!r} in it seems to be a list of "
-            f'records. For a row each: frame(…, record_path="{name}"). If one row is right: '
-            "record_path=None."
+            f"This is one page of a list: {count:,}{of_all} records. For all: "
+            f'frame(pages("{path}")).'
         )
 
 
@@ -223,7 +253,7 @@ def _read(value: Any, on_error: str) -> Any:
             if read_json(response.content, response.charset_encoding)[1] is None:
                 error.add_note('frame(…, on_error="keep") makes a frame of its body.')
             raise error
-        separators = _SEPARATORS.get(_media_type(response))
+        separators = separators_of(tuple(response.headers.items()), response.url.path)
         if separators and response.content.strip():
             return _table_of_csv(response, separators)
         value = response.content
@@ -283,28 +313,54 @@ def _media_type(response: httpx.Response) -> str:
 
 
 def _table_of_csv(response: httpx.Response, separators: str) -> pd.DataFrame:
+    content = response.content
+    text = decode_text(content, response.charset_encoding)
+    if "\ufffd" in text and "\ufffd".encode() not in content:
+        text = content.decode("cp1252", "replace")
+        warn_caller("This table is not in the character set that it says: it is read as cp1252.")
     try:
-        text = _without_key(decode_text(response.content, response.charset_encoding))
-        return read_csv(text, separators)
-    except pd.errors.ParserError as error:  # it has numbers of lines and fields
-        problem = f"is not a table of CSV ({_without_key(str(error)).strip()})"
+        return read_csv(_without_key(text), separators)
+    except pd.errors.ParserError as error:
+        numbers = re.findall(r"\d+", str(error))
+    expected, line, seen = numbers if len(numbers) == 3 else "???"
+    problem = f"is not a table of CSV: line {line} has {seen} fields, where {expected} are expected"
     raise _not_json(problem, response)
 
 
 def read_csv(text: str, separators: str = ",;\t|") -> pd.DataFrame:
     """Return a table in CSV as a frame of text: ``"01234"`` and ``"NA"`` stay as they are.
 
-    The separator is the one of these characters that is most frequent in the first line.
+    The separator is the one of these characters that is most frequent in the header. Lines above
+    the header, without a separator, are left out with a warning; ``sep=;`` is one that Excel reads.
     """
-    first_line = text.lstrip().partition("\n")[0]
-    separator = max(separators, key=first_line.count)
-    return pd.read_csv(
-        io.StringIO(text),
-        sep=separator,
-        dtype="string",
-        index_col=False,
-        keep_default_na=False,
+    stated = re.match(r"sep=(.)\r?\n", text)
+    if stated:
+        separators = stated[1]
+        text = text[stated.end() :]
+    lines = re.sub('"[^"]*"', "", text[:_SAMPLE]).splitlines()[:_TITLE_LINES]
+    header = next((at for at, line in enumerate(lines) if set(separators) & set(line)), 0)
+    separator = max(separators, key=lines[header].count)
+    counts = {line.count(separator) for line in lines[header:]}
+    if header and len(counts) == 1:
+        warn_caller(f"The table begins in line {header + 1}: the lines above are left out.")
+        text = text.split("\n", header)[header]
+    _refuse_wide(max(counts) + 1)
+    table = pd.read_csv(
+        io.StringIO(text), sep=separator, header=None, dtype="string", keep_default_na=False
     )
+    names = _unique_names([(name,) for name in table.iloc[0]])
+    return table.iloc[1:].set_axis(names, axis=1).reset_index(drop=True)
+
+
+def _with_numbers(table: pd.DataFrame) -> pd.DataFrame:
+    """Return a table of texts with numbers in the columns that have nothing else."""
+    for name in table:
+        filled = table[name].where(table[name] != "")
+        known = filled.dropna()
+        is_text = known.empty or _NAME_COLUMN.search(str(name))
+        if not is_text and known.str.fullmatch(_NUMBER).all():
+            table[name] = pd.to_numeric(filled)
+    return table
 
 
 def _target(response: httpx.Response) -> str:
@@ -344,6 +400,7 @@ def _fields(rows: Sequence[object]) -> dict[Path, list[object]]:
             values = fields.setdefault(path, [])
             values.extend([None] * (number - len(values)))
             values[number:] = [value]
+        _refuse_wide(len(fields))
         if len(fields) * len(rows) > MOST_CELLS:
             raise DirectMailLabError(
                 f"A frame of these {plural(len(rows), 'record')} would have more than "
@@ -355,6 +412,14 @@ def _fields(rows: Sequence[object]) -> dict[Path, list[object]]:
     for values in fields.values():
         values.extend([None] * (len(rows) - len(values)))
     return fields
+
+
+def _refuse_wide(count: int) -> None:
+    if count > MOST_COLUMNS:
+        raise DirectMailLabError(
+            f"A frame of this body would have more than {MOST_COLUMNS:,} columns.",
+            "Name the part with the records: frame(…, rows_at=…).",
+        )
 
 
 def _unique_names(paths: Iterable[Path]) -> list[str]:

@@ -5,17 +5,19 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from json import dumps, loads
 from typing import TYPE_CHECKING, Any
 
 from ..arguments import argument_error, check_number
 from ..display import ProgressBar, plural
 from ..errors import AddressError, DirectMailLabError
-from ..exchange.bodies import read_json
+from ..exchange.bodies import plain_json
 from ..exchange.httpx_values import httpx, parse_url
-from ..exchange.next_page import Next, Page, PageList, read_page, uncertain_token
+from ..exchange.next_page import Next, Page, PageList, page_of, uncertain_token
 from ..settings import origin_of
 from ..tracebacks import hide_frames, is_deliberate, warn_caller, without_traceback
 from .transports.extensions import EXTENSION, Call, received_of
+from .transports.writes import IF_SENT
 
 if TYPE_CHECKING:
     from .session import Session
@@ -73,6 +75,9 @@ def pages(
     *,
     params: Mapping[str, Any] | None,
     max_pages: int | None,
+    method: str,
+    json: Mapping[str, Any] | None,
+    cursor: str | tuple[str, str] | None,
     **names: str | None,
 ) -> Pages:
     """Request the pages of a list; see `Session.pages`, which has these parameters."""
@@ -80,25 +85,29 @@ def pages(
     for option, name in given.items():
         if not isinstance(name, str):
             raise argument_error(
-                f'{option} is the name of a parameter, such as {option}="{option}". Its first '
-                f'value is given as params={{"{option}": …}}.'
+                f'{option}= is the name of a parameter, such as {option}="{option}". To start '
+                f'elsewhere: params={{"{option}": {name!r}}}.'
             )
-    if len(given) > 1:
+    if len(given) > 1 or (given and cursor is not None):
         raise argument_error("pages() takes only one of page=, offset= and cursor=.")
     check_number("max_pages", 1 if max_pages is None else max_pages, least=1)
+    member, parameter = cursor if isinstance(cursor, tuple) else (cursor, None)
+    found = PageList(given.get("page"), given.get("offset"), member, parameter)
+    pager = _Pager(session, method, found)
     url = session.client.build_request("GET", path, params=params).url
-    counter = given.get("page") or given.get("offset")
-    if counter and counter not in url.params:
-        url = url.copy_set_param(counter, 1 if "page" in given else 0)
-    found = PageList(given.get("page"), given.get("offset"), given.get("cursor"))
-    return Pages(_Pager(session, url, found), max_pages)
+    start = (url, "" if json is None else dumps(plain_json(json)))
+    counter = found.page or found.offset
+    if counter and counter not in _query(start):
+        start = _moved(start, counter, 1 if found.page else 0)
+    pager.place = start
+    return Pages(pager, max_pages)
 
 
 class Pages(Iterator[httpx.Response]):
     """The pages of a list. Each is requested when it is asked for, and is yielded once."""
 
     def __init__(self, pager: _Pager, max_pages: int | None) -> None:
-        self._title = f"GET {pager.path}"
+        self._title = pager.title
         self._pages = _pages(pager, max_pages)
 
     def __next__(self) -> httpx.Response:
@@ -119,19 +128,38 @@ def _pages(pager: _Pager, max_pages: int | None) -> Iterator[httpx.Response]:
                 return
             bar.update()
             yield response
-    if max_pages is None and pager.url is not None:
+    if max_pages is None and pager.place is not None:
         warn_caller(f"Stopped after {_MOST_PAGES} pages. For more: pages(…, max_pages=…).")
 
 
-class _Pager:
-    """Requests one page after the other. ``url`` leads to the next page; None after the last."""
+Place = tuple[httpx.URL, str]
+"""What leads to a page: an address, and the JSON of a search by POST, or an empty text."""
 
-    def __init__(self, session: Session, url: httpx.URL, pages: PageList) -> None:
-        self.session = session
-        self.url: httpx.URL | None = url
-        self.path = session.recording.redactor.text(url.path)
+
+def _query(place: Place) -> dict[str, str]:
+    """Return the parameters of a page: those of its address and of its JSON."""
+    url, content = place
+    found = {name: str(value) for name, value in loads(content or "{}").items()}
+    return dict(url.params) | found
+
+
+def _moved(place: Place, parameter: str, value: object) -> Place:
+    """Return the place with another value of a parameter."""
+    url, content = place
+    if content:
+        return url, dumps({**loads(content), parameter: value})
+    return url.copy_set_param(parameter, value), ""
+
+
+class _Pager:
+    """Requests one page after the other. ``place`` is the next page's; None after the last."""
+
+    def __init__(self, opened: Session, method: str, pages: PageList) -> None:
+        self.session = opened
+        self.method = method
+        self.place: Place | None = None
         self._pages = pages
-        self._requested: set[httpx.URL] = set()
+        self._requested: set[Place] = set()
         # Why records may be missing, and what to do.
         self._problem = ""
         self._advice = ""
@@ -141,22 +169,30 @@ class _Pager:
         """Return the next page that has records, or a first one without; None after the last."""
         for _ in range(_MOST_EMPTY_PAGES):
             is_first = not self._requested
-            url = self.url
-            if url is None or url in self._requested:
+            place = self.place
+            if place is None or place in self._requested:
                 self._warn_if_incomplete()
                 return None
-            self._requested.add(url)
-            response = self.session.client.get(url)
-            page = self._read(url, response)
-            self.url = None if page is None else self._next_url(url, page)
-            if page is not None and (is_first or page.records != []):
+            self._requested.add(place)
+            response = self._sent(place)
+            page = self._read(place, response)
+            self.place = None if page is None else self._next_place(place, page)
+            if page is not None and (is_first or page.content or page.records is None):
                 return response
-        self.url = None
+        self.place = None
         self._problem = f"{_MOST_EMPTY_PAGES} pages without records came one after the other."
         self._warn_if_incomplete()
         return None
 
-    def _read(self, url: httpx.URL, response: httpx.Response) -> Page | None:
+    def _sent(self, place: Place) -> httpx.Response:
+        url, content = place
+        options: dict[str, Any] = {"json": loads(content)} if content else {}
+        # A page is read, also by POST: whoever runs a cell again searches again.
+        return self.session.client.request(
+            self.method, url, extensions={IF_SENT: "send"}, **options
+        )
+
+    def _read(self, place: Place, response: httpx.Response) -> Page | None:
         """Return a page; None if a number that was counted led to no page, or to an earlier one."""
         pages = self._pages
         asked = pages.asked
@@ -171,32 +207,29 @@ class _Pager:
                 self._advice = _NAME_THE_WAY
             return None
         received_of(self.session.check(response)).is_page = True
-        link = None
-        for rel, each in response.links.items():
-            if link is None and "next" in str(rel).lower().split():
-                link = each.get("url")
-        body, _ = read_json(response.content, response.charset_encoding)
-        page = read_page(dict(url.params), response.headers.items(), link, body)
-        if not self._is_repeated(url, page):
+        page = page_of(response, _query(place))
+        if not self._is_repeated(place, page):
             return page
         if len(self._requested) == 2 or pages.says_more:
             self._problem = f"{parameter or 'The next link'} leads to a page that came before."
             self._advice = _NAME_THE_WAY
+            if asked is not None and asked.member:
+                self._advice = f'cursor=("{asked.member}", "…")'
         return None
 
-    def _is_repeated(self, url: httpx.URL, page: Page) -> bool:
+    def _is_repeated(self, place: Place, page: Page) -> bool:
         """Return whether a page came before, and leads to one that did."""
         pages = self._pages
         if pages.ignores_the_number(page):
             return True
         link = pages.link_of(page) if pages.has_seen(page) else None
-        return link is not None and self._url_of(url, link) in self._requested
+        return link is not None and self._place_of(place, link) in self._requested
 
-    def _next_url(self, url: httpx.URL, page: Page) -> httpx.URL | None:
-        """Return the URL of the page after this one; None if it is the last."""
+    def _next_place(self, place: Place, page: Page) -> Place | None:
+        """Return the place of the page after this one; None if it is the last."""
         answer = self._pages.next_of(page)
         if answer is not None:
-            return self._url_of(url, answer)
+            return self._place_of(place, answer)
         if self._pages.says_more:
             self._problem = "The last page says that there are more, but not how to request them."
         else:
@@ -205,15 +238,25 @@ class _Pager:
         self._advice = f'cursor="{token}"' if token else _NAME_THE_WAY
         return None
 
-    def _url_of(self, url: httpx.URL, answer: Next) -> httpx.URL | None:
+    def _place_of(self, place: Place, answer: Next) -> Place | None:
+        url, content = place
         if answer.address:
-            return self._checked(url.join(parse_url(answer.address)))
+            return self._checked(url.join(parse_url(answer.address))), content
         if answer.parameter:
-            return url.copy_set_param(answer.parameter, answer.value)
+            return _moved(place, answer.parameter, answer.value)
         return None
+
+    @property
+    def title(self) -> str:
+        """The method and the path of the list, redacted."""
+        place = self.place or next(iter(self._requested))
+        return f"{self.method} {self.session.recording.redactor.text(place[0].path)}"
 
     def _warn_if_incomplete(self) -> None:
         pages = self._pages
+        if pages.repeated and not self._problem:
+            self._problem = f"{pages.repeated:,} of them have the id of one before."
+            self._advice = _NAME_THE_WAY
         if not self._problem and not pages.is_short:
             return
         if pages.received is None:
@@ -222,9 +265,10 @@ class _Pager:
             came = f"{pages.received:,} of {plural(pages.total, 'record')}"
         else:
             came = plural(pages.received, "record")
-        text = f"GET {self.path}: {came} came. {self._problem}"
+        text = f"{self.title}: {came} came. {self._problem}"
         if self._advice:
-            text += f' For all, name the parameter: pages("{self.path}", {self._advice}).'
+            path = self.title.partition(" ")[2]
+            text += f' For all, name the parameter: pages("{path}", {self._advice}).'
         warn_caller(text.rstrip())
 
     def _checked(self, url: httpx.URL) -> httpx.URL:

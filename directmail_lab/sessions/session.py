@@ -612,8 +612,10 @@ class Session:
         params: Mapping[str, Any] | None = None,
         page: str | None = None,
         offset: str | None = None,
-        cursor: str | None = None,
+        cursor: str | tuple[str, str] | None = None,
         max_pages: int | None = None,
+        method: str = "GET",
+        json: Mapping[str, Any] | None = None,
     ) -> Iterator[httpx.Response]:
         """Request the pages of a list, one after the other.
 
@@ -640,7 +642,8 @@ class Session:
             its value in ``params``, or at 1. As long as a total, a flag or the
             link to the next page announces more, the list goes on. Without any,
             it ends after a page with fewer records than the first. It also ends
-            before an empty page, an earlier page or a 404.
+            before an empty page, an earlier page or a 404: only so, if the list
+            in the pages is not recognised.
         offset
             The name of the query parameter for the number of the first record.
             It starts at its value in ``params``, or at 0. The list ends as with
@@ -648,10 +651,15 @@ class Session:
         cursor
             The name or dotted path of the next page's token in the body:
             ``"next_cursor"`` or ``"meta.next_cursor"``. The query parameter has
-            the same name without ``next``: ``cursor``.
+            the same name without ``next``: ``cursor``. If it has another one,
+            give both: ``("next_cursor", "start_cursor")``.
         max_pages
             How many pages to request at most. By default 1,000, with a warning
             if there are more.
+        method, json
+            For a search by POST: ``method="POST", json={"filter": …}``. Then
+            the place is a member of this object, instead of a parameter. Writes
+            must be allowed. A search is sent again whenever you ask for it.
 
         Yields
         ------
@@ -666,8 +674,9 @@ class Session:
             The link to the next page leads to another server. Nothing is sent
             there.
         ValueError
-            More than one of ``page``, ``offset`` and ``cursor`` is given, or
-            ``max_pages`` is less than 1. Nothing is sent.
+            More than one of ``page``, ``offset`` and ``cursor`` is given, one
+            of them is no name, or ``max_pages`` is less than 1. Nothing is
+            sent.
 
         Examples
         --------
@@ -686,6 +695,8 @@ class Session:
             path,
             params=params,
             max_pages=max_pages,
+            method=method,
+            json=json,
             page=page,
             offset=offset,
             cursor=cursor,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from cassette_samples import answered, get, recorded
 
-from directmail_lab.server.loopback import CassetteServer
+from directmail_lab.server.loopback import cassette_server
 
 from .jupyter import new_context
 
@@ -30,7 +30,7 @@ def test_a_page_of_the_server_may_fetch_from_it_but_runs_no_script(
     path = recorded(
         tmp_path / "a.yaml", page, answered(get("/v1/me"), "me"), answered(LETTER, "sent")
     )
-    with CassetteServer([path]) as server, new_context(browser) as context:
+    with cassette_server([path]) as server, new_context(browser) as context:
         tab = context.new_page()
         tab.goto(f"{server.base_url.replace('127.0.0.1', host)}/page")
         read = tab.evaluate("fetch('/v1/me').then((response) => response.text())")

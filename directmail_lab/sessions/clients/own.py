@@ -7,12 +7,13 @@ contain the key, or a body that may repeat it.
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, Self
 
 from ...arguments import argument_error
 from ...errors import AddressError, DirectMailLabError
+from ...exchange.bodies import is_missing, plain_json
 from ...exchange.httpx_values import NOT_AN_ADDRESS, httpx, parse_url
 from ...exchange.operations import operation_of
 from ...tracebacks import hide_frames, with_brief_traceback
@@ -82,6 +83,12 @@ class _SessionClient(httpx.Client if TYPE_CHECKING else object):  # type: ignore
             # httpx parses a relative address, and then the whole one.
             whole = isinstance(url, str) and _PATH.fullmatch(url)
             target = f"{str(self.base_url).rstrip('/')}{url}" if whole else url
+            if options.get("json") is not None:
+                options["json"] = plain_json(options["json"])
+            params = options.get("params")
+            for name, value in params.items() if isinstance(params, Mapping) else ():
+                if any(map(is_missing, value if isinstance(value, list | tuple) else [value])):
+                    raise ValueError(f"the parameter {name!r} is {value}, so leave it out")
             request: httpx.Request = super().build_request(method, target, **options)
             return request
         except (httpx.InvalidURL, AttributeError, TypeError, ValueError) as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 from ...display import printable, utc_time
 from ...errors import ServiceError, UnauthorizedError
@@ -29,9 +30,23 @@ _EXCERPT = 200
 _SEARCHED_BYTES = 4096
 
 # The members of an error's body that are for people (RFC 9457, RFC 6749 and common use).
-_SAID_IN = ("title", "error", "message", "error_description", "detail", "msg", "errors")
-_LONGEST_SAID = 200
-_MOST_TEXTS = 3
+_SAID_IN = (
+    "title",
+    "error",
+    "message",
+    "error_description",
+    "detail",
+    "msg",
+    "reason",
+    "errors",
+    "invalid-params",
+    "invalid_params",
+)
+# The members that name the field of an error.
+_FIELD_IN = ("field", "param", "name", "pointer", "parameter", "loc")
+_LONGEST_TEXT = 200
+_LONGEST_SAID = 600
+_MOST_ERRORS = 5
 _DEEPEST = 4
 _READ_BYTES = 65_536
 
@@ -102,22 +117,48 @@ def said_in(response: httpx.Response, redacted: Callable[[str], str]) -> str:
     for text in _texts_for_people(body):
         words = redactor.text(redacted(text)).split()
         line = printable(" ".join(words)).replace('"', "'").rstrip(".")
+        line = line if len(line) <= _LONGEST_TEXT else f"{line[: _LONGEST_TEXT - 1]}…"
         if line and line not in lines:
             lines.append(line)
-    said = "; ".join(lines[:_MOST_TEXTS])
+    said = "; ".join(lines)
     return said if len(said) <= _LONGEST_SAID else f"{said[: _LONGEST_SAID - 1]}…"
 
 
-def _texts_for_people(value: object, depth: int = 0, *, is_named: bool = False) -> Iterator[str]:
-    """Yield the texts of the usual members, also of objects and arrays in these."""
-    if isinstance(value, str) and is_named and value.strip():
-        yield value
+def _texts_for_people(value: object, depth: int = 0, field: str | None = None) -> Iterator[str]:
+    """Yield the texts of the usual members, also of objects and arrays in these.
+
+    ``field`` is what a text is about, or empty; None for a value that no usual member has.
+    """
+    if isinstance(value, str) and field is not None and value.strip():
+        yield f"{field}: {value}" if field else value
     elif isinstance(value, dict) and depth < _DEEPEST:
+        about = _field_of(value) or field or ""
+        texts: list[str] = []
         for name in _SAID_IN:
-            yield from _texts_for_people(value.get(name), depth + 1, is_named=True)
+            inner = value.get(name)
+            if name == "errors" and isinstance(inner, dict):  # {"errors": {"zip": ["is missing"]}}
+                for key, each in list(inner.items())[:_MOST_ERRORS]:
+                    texts += _texts_for_people(each, depth + 2, key)
+            else:
+                texts += _texts_for_people(inner, depth + 1, about)
+        code = value.get("code")
+        yield from texts or ([f"{about}: {code}"] if about and isinstance(code, str) else [])
     elif isinstance(value, list) and depth < _DEEPEST:
-        for each in value[:_MOST_TEXTS]:
-            yield from _texts_for_people(each, depth + 1, is_named=is_named)
+        for each in value[:_MOST_ERRORS]:
+            yield from _texts_for_people(each, depth + 1, field)
+
+
+def _field_of(error: dict[str, Any]) -> str:
+    """Return the field that an error is about: ``zip`` of ``{"source": {"pointer": "/zip"}}``."""
+    source = error.get("source")
+    places = {**source, **error} if isinstance(source, dict) else error
+    for name in _FIELD_IN:
+        place = places.get(name)
+        if isinstance(place, list):
+            place = ".".join(map(str, place))
+        if place and isinstance(place, str):
+            return place
+    return ""
 
 
 def _renewal(response: httpx.Response) -> str:

@@ -7,6 +7,7 @@ test has no cells: all that it sends belongs to one execution.
 from __future__ import annotations
 
 import math
+import re
 import sys
 import threading
 import weakref
@@ -32,6 +33,9 @@ from .network import NOT_SENT
 
 IF_SENT = "if_sent"
 """The key of the choice in a request's ``extensions``; `Session.request` has it as a parameter."""
+
+# A search by POST, which people run again: /v1/contacts/search, /v1/letters:query.
+_SEARCH = re.compile(r"[/:_-](?:search|query|find|filter)/?$", re.IGNORECASE)
 
 UNGUARDED = nullcontext()
 """The block for a request that may be sent again."""
@@ -408,6 +412,8 @@ def _advice(request: httpx.Request, write: SentWrite) -> str:
     if IF_SENT not in request.extensions:
         option = 'extensions={{"if_sent": "{}"}}'
     again = f"To send it again: {option.format('send')}."
+    if _SEARCH.search(request.url.path):
+        return f"If it only reads, as its path says: {option.format('send')}."
     if not write.status:
         found = option.format("RESPONSE").replace('"RESPONSE"', "RESPONSE")
         return (
