@@ -70,16 +70,13 @@ def test_the_policy_allows_the_page_s_own_script_alone() -> None:
 def test_the_same_recording_gives_the_same_bytes_without_path_or_address_of_the_author(
     tmp_path: Path,
 ) -> None:
-    """The page tells neither when nor where it was made, even in messages about the file."""
+    """The page tells neither when nor where it was made."""
     home = tmp_path / "home-of-someone"
     path = recorded(home / "cassettes" / "tour.yaml", *[answered(get(f"/v1/{n}")) for n in "abc"])
-    path.write_text(path.read_text().replace('"code": 200', '"code": "x"', 1))
     first = save_page(read_cassette(path), "first.html").read_bytes()
     again = save_page(read_cassette(path), home / "again.html").read_bytes()
 
     assert first == again
-    assert "Interaction 1 of cassette 'tour' cannot be read" in texts(first)
-    assert "was changed after its recording" in texts(first)
     assert home.name not in texts(first)
 
 
