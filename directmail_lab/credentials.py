@@ -6,10 +6,12 @@ import contextlib
 import getpass
 import hmac
 import secrets
+import threading
 import warnings
 import weakref
 from base64 import b64encode
 from collections.abc import Callable, Iterable
+from concurrent.futures import Future
 from typing import Any, NoReturn, final
 
 from .contract import PASSWORD
@@ -220,19 +222,19 @@ def prompt_api_key(prompt: Callable[[str], str] = getpass.getpass) -> ApiKey:
         ) from None
 
 
-def has_keyring() -> bool:
-    """Return whether a keyring works on this machine."""
+def keyring_problem() -> str:
+    """Return why no key can be remembered on this machine, or ``""``."""
     try:
-        _keyring()
-    except Exception:
-        return False
-    return True
+        _ask_keyring(lambda _: None)
+    except CredentialError as error:
+        return error.what
+    return ""
 
 
 def remembered_api_key(entry: str) -> ApiKey | None:
     """Return the key that the keyring keeps in an entry (see `settings.keyring_entry`), or None."""
     try:
-        text = _keyring().get_password(_SERVICE, entry)
+        text = _ask_keyring(lambda ring: ring.get_password(_SERVICE, entry))
     except Exception:
         # With no keyring, or a locked or broken one, login() asks for the key.
         return None
@@ -248,9 +250,10 @@ def remember_api_key(key: ApiKey, *, entry: str) -> None:
     CredentialError
         No keyring works on this machine. The key is not stored anywhere.
     """
-    ring = _keyring()
     try:
-        ring.set_password(_SERVICE, entry, key.reveal())
+        _ask_keyring(lambda ring: ring.set_password(_SERVICE, entry, key.reveal()))
+    except CredentialError:
+        raise
     except Exception as error:
         raise CredentialError(
             f"The keyring did not store the key ({type(error).__name__}).", _INSTEAD
@@ -267,7 +270,7 @@ def forget_api_key(key: ApiKey, *, entry: str) -> None:
     """
     if remembered_api_key(entry) == key:
         with contextlib.suppress(Exception):
-            _keyring().delete_password(_SERVICE, entry)
+            _ask_keyring(lambda ring: ring.delete_password(_SERVICE, entry))
             return
         raise CredentialError(
             "The key could not be removed from the keyring.",
@@ -276,27 +279,47 @@ def forget_api_key(key: ApiKey, *, entry: str) -> None:
 
 
 _INSTEAD = f"Nothing was written. Set {API_KEY_VARIABLE} instead, or sign in each time."
+_LIMIT_S = 3.0
+_is_silent = threading.Event()
+"""Set once the keyring did not respond in time: then it is not asked again."""
 
 
-def _keyring() -> Any:
-    """Return the keyring's backend.
+def _ask_keyring(call: Callable[[Any], Any]) -> Any:
+    """Return what a call of the keyring's backend returns, and raise what it raises.
 
     Raises
     ------
     CredentialError
-        No keyring is installed, or the only one that works stores plain text.
+        No keyring works, the only one that works stores plain text, or none responds within 3 s,
+        such as one that waits for a password where nobody sees the question.
     """
-    try:
+    outcome: Future[Any] = Future()
+
+    def ask() -> None:
+        try:
+            outcome.set_result(call(_backend()))
+        except Exception as error:
+            outcome.set_exception(error)
+
+    no_response = f"The keyring of this machine did not respond within {_LIMIT_S:g} s."
+    if not _is_silent.is_set():
+        threading.Thread(target=ask, daemon=True).start()
+        with contextlib.suppress(TimeoutError):
+            return outcome.result(_LIMIT_S)
+        _is_silent.set()
+        warnings.warn(f"{no_response} It is not used until Python is started again.", stacklevel=2)
+    raise CredentialError(no_response, _INSTEAD)
+
+
+def _backend() -> Any:
+    with contextlib.suppress(Exception):  # none is installed, or it fails as it starts
         import keyring
-    except ImportError:
-        raise CredentialError(
-            'No keyring is installed: pip install "directmail-lab[keyring]".', _INSTEAD
-        ) from None
-    chosen = keyring.get_keyring()
-    # The backends of the chain, not the chain: after a failure, it goes on to a plain text file.
-    for backend in getattr(chosen, "backends", [chosen]):
-        if float(backend.priority) > 0 and "plaintext" not in type(backend).__name__.lower():
-            return backend
+
+        chosen = keyring.get_keyring()
+        # Not the chain of backends: after a failure, it goes on to a plain text file.
+        for backend in getattr(chosen, "backends", [chosen]):
+            if float(backend.priority) > 0 and "plaintext" not in type(backend).__name__.lower():
+                return backend
     raise CredentialError("No keyring works on this machine.", _INSTEAD)
 
 

@@ -61,7 +61,7 @@ def base_address(text: str, *, only_replays: bool = False) -> str:
         user info, which may be the key.
     """
     address = text.strip() if isinstance(text, str) else ""
-    if _BARE_ADDRESS.fullmatch(address):
+    if lacks_scheme(address):
         address = f"https://{address}"
     if "@" in address.partition("://")[2].partition("/")[0]:
         raise AddressError(
@@ -87,6 +87,11 @@ def base_address(text: str, *, only_replays: bool = False) -> str:
     return base
 
 
+def lacks_scheme(address: str) -> bool:
+    """Return whether a text is an address without its scheme, such as ``api.example.com/eu``."""
+    return _BARE_ADDRESS.fullmatch(address) is not None
+
+
 def _check_live_address(base: str, host: str) -> None:
     longer = _WITH_PATH.fullmatch(base)
     if longer:
@@ -108,8 +113,6 @@ def is_loopback(host: str) -> bool:
     except ValueError:
         return host == "localhost" or host.endswith(".localhost")
 
-
-_MOST_USED = 10
 
 Origin = tuple[str, str | None, int | None]
 """Scheme, host and port of an address."""
@@ -212,7 +215,8 @@ def configured_regions() -> dict[str, str]:
 
 
 def choose_address(given: str | None = None) -> str:
-    """Return the base address: the one given, else the environment's, else that of the only region.
+    """Return the base address: the one given, else the environment's, the only region's, or the one
+    that the sign-in form remembers.
 
     A region's name stands for its address.
 
@@ -224,16 +228,23 @@ def choose_address(given: str | None = None) -> str:
         It is not a safe base address.
     """
     regions = configured_regions()
-    address = given if given is not None else variable(BASE_URL_VARIABLE)
+    address = _chosen(given)
     if address is not None:
         return regions.get(address) or base_address(address)
-    if len(regions) == 1:
-        return next(iter(regions.values()))
     raise NotConnectedError(
         "No base address was found.",
         f"Call connect(base_url=…), or set {BASE_URL_VARIABLE}. "
         f"Configured regions: {', '.join(sorted(regions)) or 'none'}.",
     )
+
+
+def _chosen(given: str | None) -> str | None:
+    """Return the address, or the name of a region, that `choose_address` returns the address of."""
+    if given is not None:
+        return given
+    regions = configured_regions()
+    only = next(iter(regions)) if len(regions) == 1 else None
+    return variable(BASE_URL_VARIABLE) or only or remembered_address()
 
 
 # -- what belongs to an address ------------------------------------------------------------------
@@ -246,7 +257,7 @@ def keyring_entry(given: str | None = None) -> str:
     and the name.
     """
     address = choose_address(given)
-    name = given if given is not None else variable(BASE_URL_VARIABLE)
+    name = _chosen(given)
     names = [each for each, own in configured_regions().items() if own == address]
     return f"{address} {name}" if len(names) > 1 and name in names else address
 
@@ -260,27 +271,37 @@ def keyring_entries(address: str | None = None) -> set[str]:
     return entries
 
 
-def used_addresses() -> list[str]:
-    """Return the addresses that a form signed in to before, the last one first."""
-    file = _used_file()
-    if file is None:
-        return []
-    with suppress(OSError, ValueError):
-        return file.read_text(encoding="utf-8").split()
-    return []
+def remembered_address() -> str | None:
+    """Return the address, or the name of a region, that `remember_address` kept last, if any."""
+    with suppress(OSError, ValueError, DirectMailLabError):
+        text = _remembered_file().read_text(encoding="utf-8").strip()
+        if "://" in text or text in configured_regions():
+            return text
+    return None
 
 
-def note_used_address(address: str) -> None:
-    """Keep an address for `used_addresses`, but no stand-in's. It never contains a key."""
-    file = _used_file()
-    if file is None or is_loopback(urlsplit(address).hostname or ""):
+def remember_address(given: str) -> None:
+    """Keep an address, or the name of a region, for later sessions; but no stand-in's.
+
+    A stand-in has another port each time.
+    """
+    if origin_of(choose_address(given)) in stand_ins():
         return
-    addresses = list(dict.fromkeys([address, *used_addresses()]))
-    with suppress(OSError):  # they are only suggestions
+    with suppress(OSError):
+        file = _remembered_file()
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text("\n".join(addresses[:_MOST_USED]), encoding="utf-8")
+        file.write_text(given, encoding="utf-8")
 
 
-def _used_file() -> Path | None:
+def forget_address(address: str) -> None:
+    """Forget the address if `remember_address` kept it."""
+    remembered = remembered_address()
+    if remembered is not None and choose_address(remembered) == address:
+        _remembered_file().unlink(missing_ok=True)
+
+
+def _remembered_file() -> Path:
     regions = regions_file()
-    return regions and regions.with_name("used-addresses.txt")
+    if regions is None:
+        raise FileNotFoundError("There is no folder for settings.")
+    return regions.with_name("remembered.txt")

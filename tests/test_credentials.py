@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import pickle
 import sys
+import threading
 import types
 import warnings
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ from directmail_lab.credentials import (
     as_api_key,
     find_api_key,
     forget_api_key,
+    keyring_problem,
     known_keys,
     prompt_api_key,
     remember_api_key,
@@ -141,24 +143,20 @@ def test_an_argument_wins_over_the_environment_and_that_over_the_keyring(
 
 
 @pytest.mark.parametrize(
-    ("backends", "reason"),
-    [
-        ([], r"No keyring works on this machine\. Nothing was written"),
-        ([PlaintextKeyring()], "No keyring works"),
-        (None, r"directmail-lab\[keyring\]"),
-    ],
+    "backends", [[], [PlaintextKeyring()], None], ids=["none", "plain text", "not installed"]
 )
 def test_no_key_is_stored_without_a_working_keyring(
-    monkeypatch: pytest.MonkeyPatch, keyring: Any, backends: list[Any] | None, reason: str
+    monkeypatch: pytest.MonkeyPatch, keyring: Any, backends: list[Any] | None
 ) -> None:
     """Without a keyring there is an error with advice, and the key is never in a plain file."""
     keyring(*(backends or ()))
     if backends is None:
         monkeypatch.setitem(sys.modules, "keyring", None)
-    with pytest.raises(CredentialError, match=reason):
+    with pytest.raises(CredentialError, match=r"No keyring works .* Nothing was written"):
         remember_api_key(ApiKey(KEY), entry=ADDRESS)
     forget_api_key(ApiKey(KEY), entry=ADDRESS)
 
+    assert keyring_problem() == "No keyring works on this machine."
     assert remembered_api_key(ADDRESS) is None
     assert not any(getattr(backend, "kept", None) for backend in backends or ())
 
@@ -175,6 +173,36 @@ def test_a_keyring_failure_is_reported_without_the_key(keyring: Any) -> None:
 
     assert KEY not in str(kept.value)
     assert kept.value.__context__ is None
+
+
+def test_a_keyring_that_hangs_is_given_up_once_with_one_notice(
+    keyring: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It waits for a password in a window that nobody sees, as over ssh."""
+    asked: list[tuple[str, ...]] = []
+    goes_on = threading.Event()
+
+    def wait(*given: str) -> None:
+        asked.append(given)
+        goes_on.wait()
+
+    hanging = MemoryKeyring()
+    vars(hanging)["get_password"] = wait
+    keyring(hanging)
+    monkeypatch.setattr(credentials, "_LIMIT_S", 0.1)
+    monkeypatch.setattr(credentials, "_is_silent", threading.Event())
+    with (
+        pytest.warns(UserWarning, match=r"did not respond within 0\.1 s") as notices,
+        pytest.raises(CredentialError, match="No API key was found"),
+    ):
+        connect(ADDRESS)
+    with pytest.raises(CredentialError, match=r"did not respond .* Nothing was written"):
+        remember_api_key(ApiKey(KEY), entry=ADDRESS)
+    goes_on.set()
+
+    assert len(notices) == 1
+    assert asked == [("directmail-lab", ADDRESS)]
+    assert "did not respond" in keyring_problem()
 
 
 def test_the_user_is_prompted_for_the_key_unless_it_would_be_echoed() -> None:

@@ -315,7 +315,7 @@ async def stream(session: Session, *request: str, **options: Any) -> None:
     [
         lambda _, path, body: dm.post(path, json=body),
         lambda _, path, body: dm.request("PUT", path, json=body),
-        lambda _, path, body: list(dm.pages("/v1/nowhere", params=body)),
+        lambda _, _path, body: list(dm.pages("/v1/nowhere", params=body)),
         lambda session, path, body: session.delete(path, headers=body),
         lambda session, path, body: session.client.patch(path, json=body),
         lambda session, path, body: session.client.request("POST", path, json=body),

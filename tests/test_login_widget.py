@@ -21,7 +21,7 @@ from directmail_lab.cassettes import Cassette
 from directmail_lab.credentials import ApiKey
 from directmail_lab.errors import CredentialError, NotConnectedError
 from directmail_lab.notebook.login import LoginWidget, SignInRequest, explain, login
-from directmail_lab.sessions.current import make_current, replaying_session
+from directmail_lab.sessions import current
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from directmail_lab.server.standin import StandIn
 
-TYPED = ("mode", "address", "cassette", "key", "remember")
+TYPED = ("address", "key", "remember")
 SECRET = "k-7Qf2-not-to-be-seen"
 
 
@@ -39,8 +39,7 @@ class Page:
 
     def __init__(self, service: StandIn, **options: Any) -> None:
         self.form = LoginWidget(SignInRequest(**options))
-        self.defaults = {"mode": "live", "address": service.base_url, "cassette": ""}
-        self.defaults |= {"key": service.api_key, "remember": ""}
+        self.defaults = {"address": service.base_url, "key": service.api_key, "remember": ""}
         self.received: list[dict[str, Any]] = []
         self.form.send = lambda content, **_: self.received.append(content)
 
@@ -58,6 +57,13 @@ class Page:
 def show(service: StandIn) -> Callable[..., Page]:
     """Show a form with these options on a page."""
     return lambda **options: Page(service, **options)
+
+
+@pytest.fixture
+def as_in_jupyter(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let `login` show its form, as in a notebook of marimo."""
+    marimo = types.SimpleNamespace(running_in_notebook=lambda: True)
+    monkeypatch.setitem(sys.modules, "marimo", marimo)
 
 
 @pytest.fixture
@@ -93,8 +99,6 @@ def test_signing_in_opens_the_current_session(page: Page) -> None:
         ({"address": ""}, "address", "Type the service's address"),
         ({"address": "https://k-7Qf2-not-to-be-seen@h"}, "address", "user name or password"),
         ({"address": "http://127.0.0.1:1"}, "address", "No server responds at http://127.0.0.1:1"),
-        ({"mode": "replay", "cassette": "../up"}, "cassette", "There is no cassette 'up'"),
-        ({"mode": "replay", "cassette": "none"}, "cassette", "There is no cassette 'none'"),
     ],
 )
 def test_a_problem_is_shown_at_its_field(
@@ -127,16 +131,8 @@ def test_a_failing_service_is_distinguished_from_a_wrong_key(
         problem = show(options={"timeout_s": 0.5}).sign_in()["problem"]
 
     assert re.search(words, problem["text"] + problem["hint"])
+    assert "interactions(" not in problem["hint"]  # no session has the response
     assert problem["field"] != "key"
-
-
-def test_a_refusal_quotes_the_response_that_no_session_keeps(page: Page, service: StandIn) -> None:
-    """Nobody is signed in after it, so that `interactions` cannot show the response."""
-    with service.fault(status=502, html=True):
-        hint = page.sign_in()["problem"]["hint"]
-
-    assert "The response begins: <" in hint
-    assert "interactions(" not in hint
 
 
 def test_an_unexpected_error_is_reported_without_its_own_text() -> None:
@@ -145,7 +141,7 @@ def test_an_unexpected_error_is_reported_without_its_own_text() -> None:
 
     assert "unexpected error (ZeroDivisionError)" in problem["text"]
     assert SECRET not in str(problem)
-    assert "Interrupted" in explain(KeyboardInterrupt())["text"]
+    assert "(KeyboardInterrupt)" in explain(KeyboardInterrupt())["text"]
 
 
 def test_a_failed_sign_in_keeps_the_session_and_signing_out_ends_it(page: Page) -> None:
@@ -172,7 +168,7 @@ def test_the_form_says_when_its_session_is_no_longer_the_current_one(page: Page)
     page.sign_in()
     dm.replay("first-look")
     replaying = page.received[-1]
-    make_current(replaying_session("first-look"))
+    current.make_current(current.replaying_session("first-look"))
 
     assert after_logout["notice"] == "Signed out: no session is open."
     assert replaying["account"] is not None
@@ -232,6 +228,7 @@ def test_signing_in_records_what_was_replayed_without_a_key(
 
     assert before == {}
     assert account["detail"] == f"{service.base_url} · recording to tour"
+    assert account["note"] == "The cells below replayed what was recorded: run them again."
     assert recorded == ["/v1/users/me", "/v1/lists"]
     assert service.api_key not in tour.read_text()
 
@@ -284,16 +281,6 @@ def test_a_recording_that_cannot_begin_is_told_and_the_sign_in_succeeds(
     assert dm.session().mode == "live"
 
 
-def test_a_cassette_is_replayed_without_a_key(page: Page) -> None:
-    """The form lists the cassettes, and opening one plays nothing yet."""
-    offered = page.send("hello")["choices"]["cassettes"]
-    account = page.sign_in(mode="replay", cassette="first-look", key="")["account"]
-
-    assert "first-look" in offered
-    assert account["title"] == "Replaying first-look"
-    assert (dm.session().mode, len(dm.session().recording)) == ("replay", 0)
-
-
 def test_the_regions_are_offered(
     show: Callable[..., Page], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -334,7 +321,10 @@ def keyring(monkeypatch: pytest.MonkeyPatch) -> dict[tuple[str, str], str]:
 def test_a_key_is_remembered_on_request_until_one_signs_out(
     show: Callable[..., Page], service: StandIn, keyring: dict[tuple[str, str], str]
 ) -> None:
-    """The box in the form stores the key in the keyring, unless the service refuses it."""
+    """The box in the form stores the key in the keyring, unless the service refuses it.
+
+    The address is a stand-in's, which has another one tomorrow, so it is not remembered.
+    """
     page = show(address=service.base_url)
     offered = page.send("hello")["choices"]
     page.sign_in(key="wrong", remember="yes")
@@ -342,17 +332,77 @@ def test_a_key_is_remembered_on_request_until_one_signs_out(
     after_sign_in = dict(keyring)
     page.sign_in(remember="yes")
     remembered = dict(keyring)
+    of_new_form = show().send("hello")["choices"]["address"]
     sources = page.send("hello")["choices"]["key_sources"]
     without_typing = page.sign_in(address=f"{service.base_url}/", key="")
     page.send("sign_out")
 
-    assert (offered["has_keyring"], offered["remember"]) == (True, False)
+    assert (offered["keyring_problem"], offered["remember"]) == ("", False)
     assert show(remember=True).send("hello")["choices"]["remember"]
     assert after_sign_in == {}
     assert remembered == {("directmail-lab", service.base_url): service.api_key}
+    assert of_new_form == ""
     assert sources == {service.base_url: "the keyring"}
     assert without_typing["account"]["title"] == "Signed in as Stand-in User"
     assert keyring == {}
+
+
+@pytest.fixture
+def elsewhere(service: StandIn, monkeypatch: pytest.MonkeyPatch) -> StandIn:
+    """A service that is no stand-in of this process, whose address would not be remembered."""
+    monkeypatch.setattr(settings, "_stand_ins", set())
+    return service
+
+
+def restart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Begin as in a new process, where no session is open and no form was shown."""
+    dm.session().close()
+    monkeypatch.setattr(current._current, "session", None)
+    monkeypatch.setattr(current._current, "asked", {})
+
+
+@pytest.mark.usefixtures("keyring", "as_in_jupyter")
+def test_after_a_restart_the_remembered_key_and_address_sign_in(
+    show: Callable[..., Page], elsewhere: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One click signs in and says as whom, and the calls need no click; logging out ends that."""
+    show().sign_in(remember="yes")
+    restart(monkeypatch)
+    page = show()
+    address = page.send("hello")["choices"]["address"]
+    account = page.sign_in(address=address, key="")["account"]
+    restart(monkeypatch)
+    connected = dm.connect().base_url
+    restart(monkeypatch)
+    dm.record("tour")
+    dm.me()
+    restart(monkeypatch)
+    dm.me()
+    dm.logout()
+
+    assert (address, connected) == (elsewhere.base_url, elsewhere.base_url)
+    assert account["title"] == "Signed in as Stand-in User"
+    assert dm.interactions("tour")["source"].tolist() == ["recorded"]
+    with pytest.raises(NotConnectedError, match="No session is open"):
+        dm.me()
+    assert show().send("hello")["choices"]["address"] == ""
+
+
+@pytest.mark.usefixtures("keyring", "as_in_jupyter")
+def test_on_day_two_the_cells_below_the_form_need_no_click(
+    show: Callable[..., Page], service: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Run All opens the session that the form asks for, with its options, and the form shows it."""
+    show().sign_in(remember="yes")
+    restart(monkeypatch)
+    form = login(base_url=service.base_url, allow_writes=True)
+    sent: list[dict[str, Any]] = []
+    monkeypatch.setattr(form, "send", sent.append)
+    dm.record("report")
+    dm.me()
+
+    assert (dm.session().mode, dm.session().allow_writes) == ("record", True)
+    assert sent[-1]["account"] == {"title": "Signed in", "detail": service.base_url}
 
 
 def test_two_accounts_at_one_address_have_two_keys(
@@ -379,20 +429,6 @@ def test_two_accounts_at_one_address_have_two_keys(
     assert keyring == {}
 
 
-def test_addresses_that_were_used_are_offered_and_a_stand_ins_is_not(
-    show: Callable[..., Page], tmp_path: Path
-) -> None:
-    """The newest is first, and a file has nothing but the addresses."""
-    for name in ("eu", "us", "eu"):
-        settings.note_used_address(f"https://{name}.example.com")
-    show().sign_in()
-    used = show().send("hello")["choices"]["used"]
-
-    assert used == ["https://eu.example.com", "https://us.example.com"]
-    files = [path for path in tmp_path.rglob("*") if path.is_file()]
-    assert [path.read_text().split() for path in files] == [used]
-
-
 def test_a_key_that_no_keyring_stores_is_reported_after_signing_in(
     show: Callable[..., Page], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -400,10 +436,10 @@ def test_a_key_that_no_keyring_stores_is_reported_after_signing_in(
     fail = types.SimpleNamespace(priority=0)
     monkeypatch.setitem(sys.modules, "keyring", types.SimpleNamespace(get_keyring=lambda: fail))
     page = show()
-    offered = page.send("hello")["choices"]["has_keyring"]
+    problem = page.send("hello")["choices"]["keyring_problem"]
     account = page.sign_in(remember="yes")["account"]
 
-    assert not offered
+    assert problem == "No keyring works on this machine."
     assert "No keyring works on this machine" in account["note"]
 
 
@@ -411,7 +447,7 @@ def test_no_form_shows_or_keeps_the_key(page: Page, service: StandIn) -> None:
     """The key is not in its state, repr, attributes or messages, and no trait names the user."""
     form = page.form
     before = form.get_state()
-    parts = [text.encode() for text in ("live", service.base_url, "", service.api_key, "")]
+    parts = [text.encode() for text in (service.base_url, service.api_key, "")]
     form._handle_custom_msg({"type": "sign_in"}, parts)
     seen = [form.get_state(), vars(form), repr(form), form._repr_mimebundle_(), page.received]
 
@@ -420,6 +456,7 @@ def test_no_form_shows_or_keeps_the_key(page: Page, service: StandIn) -> None:
     assert service.api_key not in repr(seen)
     assert parts == []
     assert "Run this cell" in repr(form)
+    assert "No form? Install anywidget and ipywidgets where JupyterLab runs" in repr(form)
     with pytest.raises((CredentialError, TypeError, AttributeError, pickle.PicklingError)):
         pickle.dumps(form)
 
@@ -447,9 +484,7 @@ def test_login_in_a_script_without_a_terminal_says_what_to_do(
         login()
 
 
-def test_marimo_shows_the_form(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("as_in_jupyter")
+def test_marimo_shows_the_form() -> None:
     """marimo has no IPython kernel, but it shows widgets."""
-    marimo = types.SimpleNamespace(running_in_notebook=lambda: True)
-    monkeypatch.setitem(sys.modules, "marimo", marimo)
-
     assert isinstance(login(), LoginWidget)

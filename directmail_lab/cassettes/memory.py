@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..display import utc_time
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
 _MAX_KEPT_BYTES = 64 * 1024**2
 # The memory that the addresses and headers of a usual response take.
 _HEADERS_BYTES = 4096
-_KEPT_BYTES = attrgetter("_kept_bytes")
 
 RawHeaders = Sequence[tuple[bytes, bytes]]
 
@@ -66,15 +64,12 @@ class MemoryRecording(Recording):
     ----------
     redactor
         Removes the key. After `redact_for_good`, it knows no key.
-    history
-        All recordings of this account in this process. They share the 64 MB.
     """
 
     def __init__(self, name: str, base_url: str, *, reset_unit: ResetUnit | None = None) -> None:
         self.name = name
         self.base_url = base_url
         self.redactor = Redactor()
-        self.history: Iterable[MemoryRecording] = ()
         self._readings: list[Reading] = []
         self._exchanges: dict[int, RawInteraction] = {}
         self._kept_bytes = 0
@@ -159,18 +154,11 @@ class MemoryRecording(Recording):
         self._kept_bytes += _size(exchange)
 
     def _drop_oldest(self) -> None:
-        """Drop the oldest messages, those of the oldest session first, until 64 MB are left."""
-        recordings = list(self.history)
-        if self not in recordings:  # there is no account, or it has had many sessions since
-            recordings.insert(0, self)
-        if sum(map(_KEPT_BYTES, recordings)) <= _MAX_KEPT_BYTES:
-            return
-        # Not while this recording is locked: two sessions may do this at the same time.
-        for each in recordings:
-            with each._lock:
-                while each._exchanges and sum(map(_KEPT_BYTES, recordings)) > _MAX_KEPT_BYTES:
-                    oldest = next(iter(each._exchanges))
-                    each._kept_bytes -= _size(each._exchanges.pop(oldest))
+        """Drop the oldest messages until 64 MB are left."""
+        with self._lock:
+            while self._exchanges and self._kept_bytes > _MAX_KEPT_BYTES:
+                oldest = next(iter(self._exchanges))
+                self._kept_bytes -= _size(self._exchanges.pop(oldest))
 
     @property
     def evidence(self) -> Evidence:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import contextlib
 import json
 import threading
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from ..arguments import argument_error
-from ..cassettes import MemoryRecording, Recording, read_cassette
+from ..cassettes import Recording, read_cassette
 from ..cassettes.library import find_cassette, is_folder
 from ..errors import CassetteError, DirectMailLabError
 from ..exchange.httpx_values import httpx
@@ -21,14 +20,11 @@ from ..sessions.current import session
 from ..sessions.session import Session
 from . import browser_data
 from .composer import Composer
-from .history import History, locate, with_history
-from .widget import Follower, Widget, can_show_widgets, describe_mode, nothing_played
+from .widget import Follower, Widget, describe_mode, nothing_played
 
 _UPDATE_S = 0.2
 _STATIC_S = 0.5
 """The static output is updated this long after a selection. Rendering it takes a while."""
-_READ_S = 1.0
-"""If reading a file takes longer than this, a notebook shows the widget meanwhile."""
 
 
 def browse(source: Source = None) -> BrowserWidget:
@@ -45,8 +41,8 @@ def browse(source: Source = None) -> BrowserWidget:
     inserts a cell that sends it. A request is sent as `request` would send it:
     below the base address, paced, and recorded if the session records. You
     confirm each write before it is sent. A pasted curl command fills in the
-    form, without its credentials. The list begins with what earlier sessions of
-    this kernel sent to the same address with the same key, until `logout`.
+    form, without its credentials. Without a source, the panel follows the
+    current session.
 
     Parameters
     ----------
@@ -61,8 +57,7 @@ def browse(source: Source = None) -> BrowserWidget:
     CassetteNotFoundError
         The cassette does not exist.
     CassetteError
-        The cassette or the file cannot be read. For a large file, the error
-        appears in the widget.
+        The cassette or the file cannot be read.
 
     Examples
     --------
@@ -75,46 +70,10 @@ def browse(source: Source = None) -> BrowserWidget:
     record-and-replay, 2 interactions, recorded on 21 November 2026.
     """
     if source is None or isinstance(source, Session):
-        return BrowserWidget(source or session())
+        return BrowserWidget(source or session(), is_fixed=source is not None)
     if not isinstance(source, str | Path) or is_folder(source):
         raise argument_error("browse() shows one cassette. Give its name or its path.")
-    path = find_cassette(source)
-    opening = Opening(path)
-    timeout_s = _READ_S if can_show_widgets() else None
-    with contextlib.suppress(TimeoutError):
-        opening.result(timeout_s)
-    return BrowserWidget(opening, path.stem)
-
-
-class Opening(Future[Recording]):
-    """Reads a cassette in a thread, which does not keep the kernel from exiting.
-
-    Attributes
-    ----------
-    part
-        How much of the cassette is read, from 0 to 1.
-    on_progress
-        Called whenever another hundredth is read.
-    """
-
-    def __init__(self, path: Path) -> None:
-        super().__init__()
-        self.part = 0.0
-        self.on_progress: Callable[[], object] = lambda: None
-        threading.Thread(target=self._read, args=[path], daemon=True).start()
-
-    def _read(self, path: Path) -> None:
-        on_progress = self._note_progress if can_show_widgets() else None
-        try:
-            self.set_result(read_cassette(path, on_progress))
-        except Exception as error:
-            self.set_exception(error)
-
-    def _note_progress(self, part: float) -> None:
-        before = self.part
-        self.part += part
-        if int(100 * self.part) > int(100 * before):
-            self.on_progress()
+    return BrowserWidget(read_cassette(find_cassette(source)))
 
 
 class BrowserWidget(Widget):
@@ -131,29 +90,18 @@ class BrowserWidget(Widget):
 
     _esm, _css = browser_data.read_page("browser")
     _selected: tuple[Recording, int] | None = None
-    _session_recording: MemoryRecording | None = None
     _composer: Composer | None = None
     _static: threading.Timer | None = None
 
-    def __init__(self, source: Session | Opening, name: str = "") -> None:
-        self._name = name
-        self._opening: Future[Recording]
+    def __init__(self, source: Session | Recording, *, is_fixed: bool = True) -> None:
         super().__init__()
         if isinstance(source, Session):
-            self._show_recording(source.recording)
-            follower = Follower(self, source, interval_s=_UPDATE_S)
+            self._recording: Recording = source.recording
+            follower = Follower(self, source, interval_s=_UPDATE_S, is_fixed=is_fixed)
             self.follower = follower
-            self._composer = Composer(lambda: follower.session, lambda: self._opening.result())
+            self._composer = Composer(lambda: follower.session, lambda: self._recording)
         else:
-            self._opening = source
-            source.on_progress = self._show_progress
-            source.add_done_callback(lambda _: self.update_static_output())
-
-    def _show_recording(self, recording: MemoryRecording) -> None:
-        self._session_recording = recording
-        self._selected = None
-        self._opening = Future()
-        self._opening.set_result(with_history(recording))
+            self._recording = source
 
     def __repr__(self) -> str:
         return str(self.static_output()[0]["text/plain"])
@@ -179,9 +127,10 @@ class BrowserWidget(Widget):
         """Tell the page that the session's recording has grown, or that it was replaced."""
         assert self.follower is not None
         recording = self.follower.session.recording
-        is_new = recording is not self._session_recording
+        is_new = recording is not self._recording
         if is_new:
-            self._show_recording(recording)
+            self._recording = recording
+            self._selected = None
         self.send({"type": "changed", "restart": is_new})
 
     def receive(self, kind: str, buffers: Sequence[bytes | memoryview] = ()) -> None:
@@ -193,36 +142,22 @@ class BrowserWidget(Widget):
         if kind == "hello":
             self.send({"type": "ready"})
         if kind == "request" and buffers:
-            self._show_progress()
             with contextlib.suppress(*MALFORMED):  # without an id, nobody waits for a response
                 request = json.loads(bytes(buffers[0]))
-                own_id = request.pop("request_id")
-                self._opening.add_done_callback(
-                    lambda _: self._handle(request, own_id, buffers[1:])
-                )
+                self._handle(request, request.pop("request_id"), b"".join(map(bytes, buffers[1:])))
 
-    def _show_progress(self) -> None:
-        if isinstance(self._opening, Opening) and not self._opening.done():
-            self.send({"type": "reading", "title": self._name, "part": self._opening.part})
-
-    def _handle(
-        self, request: dict[str, Any], request_id: object, files: Sequence[bytes | memoryview]
-    ) -> None:
+    def _handle(self, request: dict[str, Any], request_id: object, body: bytes) -> None:
         def respond(response: dict[str, Any], bodies: Sequence[bytes] = ()) -> None:
-            if isinstance(recording, History) and response.get("number"):
-                response["number"] += recording.last_head
             about = {"type": "response", "request_id": request_id}
             self.send({**about, "response": response}, bodies)
 
-        recording: Recording | None = None
+        recording = self._recording
         bodies: list[bytes] = []
         try:
-            recording = self._opening.result()
             if request["action"] == "select":
-                self._select(*locate(recording, request["number"]))
+                self._select(recording, request["number"])
                 respond({})
                 return
-            body = b"".join(map(bytes, files))
             if self._composer and self._composer.handle(request, body, respond):
                 return
             response, bodies = browser_data.handle_request(recording, request)
@@ -232,7 +167,7 @@ class BrowserWidget(Widget):
             response = browser_data.UNKNOWN_REQUEST
         if self.follower is not None and "title" in response:
             response["title"] = describe_mode(self.follower.session)
-            response["note"] = nothing_played(self.follower.session.recording)
+            response["note"] = nothing_played(recording)
             response["sends"] = True
         respond(response, bodies)
 
@@ -259,15 +194,9 @@ class BrowserWidget(Widget):
         """
         from ..share.cassette_page import save_page  # imported on demand: it imports the audit
 
-        return save_page(self._session_recording or self._opening.result(), target)
+        return save_page(self._recording, target)
 
     def static_output(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the first rows and the selected interaction, as HTML and as text."""
-        if not self._opening.done():
-            return {"text/plain": f"Reading {self._name} …"}, {}
-        try:
-            recording = self._session_recording or self._opening.result()
-            table, text = browser_data.static_table(recording, self._selected)
-        except CassetteError as error:
-            return {"text/plain": str(error)}, {}
+        table, text = browser_data.static_table(self._recording, self._selected)
         return {"text/html": table, "text/plain": text}, {}

@@ -35,7 +35,6 @@ from ..questions.snippets import copy_as
 from ..readings.reading import Reading, is_exhausted, no_response_text, problem_of
 from ..readings.reset_unit import renewal_time
 from ..sessions.transports.extensions import EXTENSION, Received
-from .history import History, locate
 
 Reply = tuple[dict[str, Any], list[bytes]]
 Message = Request | Response
@@ -51,7 +50,7 @@ _TABLE_CHARACTERS = 200
 _TABLE_COLUMNS = 50
 _STATIC_ROWS = 10
 UNKNOWN_REQUEST = {"problem": "The page sent an unknown request. Reload the page."}
-_NOT_STATIC = ["attempt", "number", "replayed"]
+_NOT_STATIC = ["number", "replayed"]
 
 
 class Row(NamedTuple):
@@ -69,12 +68,9 @@ class Row(NamedTuple):
         The size of its body.
     mark
         See `mark_of`. It is ``"unreadable"`` if the interaction cannot be read; then ``path`` says
-        why. It is ``"session"`` for the head of a session; then ``path`` is the head's text and
-        ``number`` is 0.
-    attempt
-        Counts the attempts of one call from 1 on.
+        why.
     number
-        The number of the interaction in its own recording.
+        The number of the interaction.
     replayed
         Whether a session that can send replayed it.
     """
@@ -87,15 +83,14 @@ class Row(NamedTuple):
     ms: float | None = None
     bytes: int | None = None
     mark: str = ""
-    attempt: int = 1
     number: int = 0
     replayed: bool = False
 
 
-def handle_request(recording: Recording, request: object) -> Reply:
+def handle_request(recording: Recording, request: Any) -> Reply:
     """Return the response to a request of the page. It never raises an exception.
 
-    The page identifies an interaction by its number, from 1 on; in a `History`, by its place.
+    The page identifies an interaction by its number, from 1 on.
 
     Parameters
     ----------
@@ -104,8 +99,8 @@ def handle_request(recording: Recording, request: object) -> Reply:
         "whole": False}``; ``{"action": "copy", "number": 1, "format": "curl"}``, with
         ``"has_key": False`` for code without the key; ``{"action": "body", "number": 1, "message":
         "response"}``; ``{"action": "table", "number": 1}``, see `table`; ``{"action": "search",
-        "words": ["basel"], "headers": ["x-a=1"], "first": 1, "limit": 1000}``, which searches
-        bodies and headers; ``{"action": "editor"}``, which returns the script of the editor.
+        "words": ["basel"], "first": 1, "limit": 1000}``, which searches bodies; ``{"action":
+        "editor"}``, which returns the script of the editor.
 
     Returns
     -------
@@ -114,8 +109,7 @@ def handle_request(recording: Recording, request: object) -> Reply:
         ``{"problem": …}``, with a sentence for the reader.
     """
     try:
-        recording, asked = _located(recording, request if isinstance(request, dict) else {})
-        match asked:
+        match request:
             case {"action": "list", "first": int(first), "limit": int(limit)}:
                 return {
                     "title": recording.title,
@@ -129,14 +123,14 @@ def handle_request(recording: Recording, request: object) -> Reply:
             case {"action": "editor"}:
                 return {}, [read_static("codemirror.js").encode()]
             case {"action": "detail", "number": int(number)}:
-                return detail(recording, number, whole=asked.get("whole") is True)
+                return detail(recording, number, whole=request.get("whole") is True)
             case {"action": "copy", "number": int(number), "format": str(kind)}:
                 code = copy_as(
                     recording.interaction(number),
                     kind,
                     base_url=recording.base_url or "",
                     has_bodies=recording.has_bodies(number),
-                    has_key=asked.get("has_key") is not False,
+                    has_key=request.get("has_key") is not False,
                 )
                 return {"text": code}, []
             case {"action": "body", "number": int(number), "message": "request" | "response" as of}:
@@ -147,8 +141,7 @@ def handle_request(recording: Recording, request: object) -> Reply:
                 return table(recording, number), []
             case {"action": "search", "words": [*words], "first": int(first), "limit": int(limit)}:
                 numbers = _numbers(recording, first, limit)
-                headers = [*map(str, asked.get("headers", ()))]
-                return {"found": _search(recording, [*map(str, words)], headers, numbers)}, []
+                return {"found": _search(recording, [*map(str, words)], numbers)}, []
     except DirectMailLabError as error:
         return {"problem": str(error)}, []
     except (ValueError, RecursionError, httpx.InvalidURL):
@@ -160,15 +153,6 @@ def _note(recording: Recording) -> str | None:
     """Return a sentence about a file that is being recorded, or that has a problem."""
     problem = recording.problem
     return problem and f"{problem[0].upper()}{problem[1:]}."
-
-
-def _located(recording: Recording, asked: dict[Any, Any]) -> tuple[Recording, dict[Any, Any]]:
-    """Return the recording that a request is about, and the request with that one's number."""
-    match asked:
-        case {"number": int(place)}:
-            own, number = locate(recording, place)
-            return own, {**asked, "number": number}
-    return recording, asked
 
 
 def read_page(name: str) -> tuple[str, str]:
@@ -210,7 +194,8 @@ def static_table(
     count = len(recording)
     more = f": the first {_STATIC_ROWS}" if count > _STATIC_ROWS else ""
     name = "".join(each if each.isprintable() else " " for each in recording.title)
-    note = f"{name}, {plural(count, 'interaction')}{recording.recorded_note}{more}."
+    recorded = recording.recorded_note if recording.path or recording.is_replay else ""
+    note = f"{name}, {plural(count, 'interaction')}{recorded}{more}."
     frame.attrs["notes"] = [note]
     frame = frame.loc[:, (frame.notna() & (frame != "")).any()]
     table = whole_html(frame)
@@ -241,11 +226,6 @@ def _numbers(recording: Recording, first: int, limit: int) -> range:
 
 
 def _row(recording: Recording, number: int) -> Row:
-    if isinstance(recording, History):
-        own, own_number = recording.locate(number)
-        if own_number == 0:
-            return Row(path=recording.head_of(own), mark="session")
-        return _row(own, own_number)
     try:
         reading = recording.reading(number)
         interaction = recording.interaction(number)
@@ -267,7 +247,6 @@ def _row(recording: Recording, number: int) -> Row:
         ms=None if reading.elapsed_s is None else round(reading.elapsed_s * 1000, 3),
         bytes=None if is_missing else len(interaction.response.body),
         mark=mark_of(reading),
-        attempt=interaction.attempt,
         number=number,
         replayed=_is_replayed(recording, reading),
     )
@@ -399,6 +378,8 @@ def _classify_body(
         return "none", b""
     if len(body) <= _MAX_WHOLE_BYTES and media_type in _IMAGE_TYPES:
         return "image", body
+    if media_type == "application/pdf":
+        return "binary", b""
     if len(body) <= most and read_json(body, charset)[1] is None:
         return "json", decode_text(body, charset).encode("utf-8", "replace")
     text = decode_text(body[:most], charset)
@@ -411,24 +392,20 @@ def _classify_body(
 def table(recording: Recording, number: int) -> dict[str, Any]:
     """Return the first 100 rows of the `frame` of a response, with every value as text.
 
-    ``columns`` has at most 50 names; columns with differing values come first. ``rows`` has their
-    values, ``shape`` is the shape of the whole frame, and ``left_out`` counts the other columns.
+    ``columns`` has the first 50 names, ``rows`` has their values, and ``shape`` is the shape of the
+    whole frame.
     """
     from ..sessions.frames import frame  # imported here, like `view_of` above
 
     response = response_of(recording, number)
     body, _ = read_json(response.content, response.charset_encoding)
     whole = frame(response, record_path=only_list(body) or "auto", on_error="keep")
-    values = whole.iloc[:_TABLE_ROWS].to_numpy(object, na_value="")
-    columns = [list(map(_cell, column)) for column in values.T]
-    order = sorted(range(len(columns)), key=lambda at: len(set(columns[at])) == 1)
-    shown = order[:_TABLE_COLUMNS]
-    rows_of_cells = zip(*[columns[at] for at in shown], strict=True)
+    shown = whole.iloc[:_TABLE_ROWS, :_TABLE_COLUMNS]
+    values = shown.to_numpy(object, na_value="")
     return {
-        "columns": [str(whole.columns[at]) for at in shown],
-        "rows": list(map(list, rows_of_cells)),
+        "columns": list(map(str, shown.columns)),
+        "rows": [list(map(_cell, row)) for row in values],
         "shape": whole.shape,
-        "left_out": len(columns) - len(shown),
     }
 
 
@@ -470,37 +447,18 @@ def response_of(recording: Recording, number: int) -> httpx.Response:
 _ESCAPED = re.compile(r"(?:\\u[0-9a-fA-F]{4})+")
 
 
-def _search(
-    recording: Recording, words: list[str], headers: list[str], numbers: range
-) -> list[list[int]]:
-    """Return the numbers of the matching interactions for each word, then for each header.
-
-    A word is searched in the bodies of request and response. A header is ``name``, or
-    ``name=part of its value``.
-    """
-    with_word: list[list[int]] = [[] for _ in words]
-    with_header: list[list[int]] = [[] for _ in headers]
+def _search(recording: Recording, words: list[str], numbers: range) -> list[list[int]]:
+    """Return, for each word, the numbers of the interactions with it in one of their bodies."""
+    found: list[list[int]] = [[] for _ in words]
     for number in numbers:
         with suppress(CassetteFormatError):
             interaction = recording.interaction(number)
-            messages: tuple[Message, ...] = (interaction.request, interaction.response)
-            text = _lowered("\n".join(map(text_of, messages))) if words else ""
-            for word, hits in zip(words, with_word, strict=True):
+            bodies = [text_of(interaction.request), text_of(interaction.response)]
+            text = _lowered("\n".join(bodies))
+            for word, hits in zip(words, found, strict=True):
                 if word.lower() in text:
                     hits.append(number)
-            for wanted, hits in zip(headers, with_header, strict=True):
-                if _has_header(messages, wanted):
-                    hits.append(number)
-    return with_word + with_header
-
-
-def _has_header(messages: tuple[Message, ...], wanted: str) -> bool:
-    name, _, value = wanted.lower().partition("=")
-    return any(
-        name == own.lower() and value in text.lower()
-        for message in messages
-        for own, text in message.headers
-    )
+    return found
 
 
 def text_of(message: Message) -> str:

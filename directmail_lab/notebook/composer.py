@@ -15,14 +15,14 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import unquote, urlsplit
 
 from ..cassettes import Recording
 from ..display import plural
 from ..errors import CassetteError, DirectMailLabError, WriteRefusedError
 from ..exchange.bodies import declared_charset
 from ..exchange.httpx_values import httpx, is_write, parse_url, request_value
-from ..exchange.operations import operation_of, query_of
+from ..exchange.operations import operation_of
 from ..exchange.values import Headers, Interaction, Request, Response, header
 from ..questions.snippets import copy_as
 from ..readings.reset_unit import renewal_time
@@ -30,15 +30,13 @@ from ..redaction.key import has_placeholder
 from ..sessions.session import Session
 from ..sessions.transports.extensions import Sent, call_of
 from ..sessions.transports.writes import IF_SENT, SentWrite, sent_when, that_counts
-from ..settings import origin_of
+from ..settings import lacks_scheme, origin_of
 from .browser_data import MAX_SHOWN_BYTES, describe_message, digest_of
 from .curl import read_curl
-from .history import locate
 
 Respond = Callable[..., None]
 _Sending = tuple[Session, httpx.Request]
 
-_MOST_INTERACTIONS = 200
 _SET_BY_SESSION = {
     "authorization",
     "connection",
@@ -69,7 +67,6 @@ class Composer:
         self._task: asyncio.Future[httpx.Response] | None = None
         self._to_confirm: dict[str, tuple[_Sending, int]] = {}
         self._refused: dict[str, Session] = {}
-        self._seen = _Seen(None)
         self._loop: _LoopThread | None = None
 
     def close(self) -> None:
@@ -90,9 +87,8 @@ class Composer:
             "token": "…"}`` allows writes, with the token of a refused one. ``{"action":
             "waiting"}`` returns how long the request still waits. ``{"action": "abort"}`` closes
             its connection. ``{"action": "cell", "request": {…}}`` returns the request as Python
-            code. ``{"action": "hint", "method": "GET", "path": "/v1"}`` returns what is left of the
-            allowance, and suggestions for the fields. ``{"action": "curl"}`` returns the request of
-            a curl command.
+            code. ``{"action": "left", "method": "GET", "path": "/v1"}`` returns what is left of the
+            allowance. ``{"action": "curl"}`` returns the request of a curl command.
         body
             The body of the request to send, or the curl command.
         """
@@ -112,8 +108,8 @@ class Composer:
                 respond({})
             case {"action": "cell", "request": form}:
                 respond({"text": self._cell(form, body)})
-            case {"action": "hint", "method": str(method), "path": str(path)}:
-                respond(self._hint(method, path))
+            case {"action": "left", "method": str(method), "path": str(path)}:
+                respond({"left": self._left(method, path)})
             case {"action": "curl"}:
                 respond(*self._from_curl(body.decode()))
             case _:
@@ -214,7 +210,7 @@ class Composer:
         until = session.allowances.waiting_until.get(f"{method} {operation_of(request.url.path)}")
         return None if until is None else max(0.0, until - time.time())
 
-    # -- code for a cell, curl commands, suggestions ----------------------------------------
+    # -- code for a cell, curl commands, the allowance --------------------------------------
 
     def _cell(self, form: Any, body: bytes) -> str:
         session = self._session()
@@ -264,59 +260,16 @@ class Composer:
             "notes": redactor.text(" ".join(note for note, applies in notes.items() if applies)),
         }, [shown]
 
-    def _hint(self, method: str, address: str) -> dict[str, Any]:
-        """Return suggestions from the shown recording, and what is left for the operation."""
-        session = self._session()
-        shown = self._shown()
-        if self._seen.recording is not shown:
-            self._seen = _Seen(shown)
-        seen = self._seen.learned()
+    def _left(self, method: str, address: str) -> str:
+        """Return what the last reading left of an operation's allowance, if it has not renewed."""
+        recording = self._session().recording
         path = urlsplit(address).path if "://" in address else address.partition("?")[0]
         operation = operation_of(f"/{path.lstrip('/')}")
-        return {
-            "left": _left(session.recording, method, operation),
-            "operations": sorted({*seen.parameters, *session.templates}),
-            "parameters": sorted(seen.parameters.get(operation, ())),
-            "headers": sorted(seen.headers),
-        }
-
-
-def _left(recording: Recording, method: str, operation: str) -> str:
-    """Return what the last reading left of an operation's allowance, unless that has renewed."""
-    for each in reversed(recording.readings()):
-        if (each.method, each.operation) == (method, operation) and each.remaining is not None:
-            renews_at = renewal_time(each, recording.evidence.unit) or math.inf
-            return f"{each.remaining} of {each.limit} left" if time.time() < renews_at else ""
-    return ""
-
-
-class _Seen:
-    """The operations, their parameters and the headers of the interactions that are shown."""
-
-    def __init__(self, recording: Recording | None) -> None:
-        self.recording = recording
-        self.parameters: dict[str, set[str]] = {}
-        self.headers: set[str] = set()
-        self._count = 0
-
-    def learned(self) -> _Seen:
-        """Learn from the interactions since the last call, except those with status 404."""
-        assert self.recording is not None
-        count = len(self.recording)
-        known = max(self._count, count - _MOST_INTERACTIONS)
-        self._count = count
-        for number in range(known + 1, count + 1):
-            if locate(self.recording, number)[1] == 0:  # the head of a session
-                continue
-            interaction = self.recording.interaction(number)
-            if interaction.response.status != 404:
-                path = self.recording.path_of(interaction.request)
-                query = parse_qsl(query_of(interaction.request.uri), keep_blank_values=True)
-                parameters = self.parameters.setdefault(operation_of(path), set())
-                parameters.update(name for name, _ in query)
-                names = {name.lower() for name, _ in interaction.request.headers}
-                self.headers |= names - _SET_BY_SESSION
-        return self
+        for each in reversed(recording.readings()):
+            if (each.method, each.operation) == (method, operation) and each.remaining is not None:
+                renews_at = renewal_time(each, recording.evidence.unit) or math.inf
+                return f"{each.remaining} of {each.limit} left" if time.time() < renews_at else ""
+        return ""
 
 
 class _LoopThread:
@@ -401,6 +354,11 @@ def _written(session: Session, shown: Recording, form: Any, body: bytes) -> http
 
 def _below(session: Session, address: str) -> str:
     """Check an address, and return it. It is a path below the base address, or a whole URL."""
+    if lacks_scheme(address):
+        scheme = httpx.URL(session.base_url).scheme
+        raise DirectMailLabError(
+            f"{address} has no scheme.", f"Type {scheme}://{address}, or /{address} for a path."
+        )
     url = parse_url(address)
     if url.scheme not in ("", "http", "https"):  # httpx would drop it
         raise DirectMailLabError(
@@ -410,9 +368,6 @@ def _below(session: Session, address: str) -> str:
     if url.host and not url.scheme:
         raise _elsewhere(session, url)
     path = address.partition("?")[0]
-    if "{" in path or "}" in path:
-        template = path[path.find("{") :].partition("/")[0]
-        raise DirectMailLabError(f"{template} is a placeholder.", "Replace it with a value.")
     if "\\" in path or {".", ".."} & set(unquote(path).split("/")):
         raise DirectMailLabError(
             "A path with a backslash, or with . or .. as a segment, would be sent as another path.",

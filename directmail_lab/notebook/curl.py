@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import chain
 from typing import NamedTuple
 from urllib.parse import quote_plus
 
@@ -32,8 +31,7 @@ _CREDENTIALS = _words(
     "user u proxy-user U cookie b oauth2-bearer cert E key pass aws-sigv4 proxy-pass proxy-header "
     "tlsuser tlspassword"
 )
-_FORM = _words("form form-string")
-_READ = _DATA | _FORM | {"", "url", "request", "header", "get", "head"}
+_READ = _DATA | {"", "url", "request", "header", "get", "head", "form"}
 # Options that only change what curl shows, or that ask for what the session does anyway.
 _WITHOUT_EFFECT = _words(
     "silent s show-error S verbose v include i globoff g path-as-is compressed fail f no-buffer N "
@@ -66,7 +64,6 @@ _BARE = r"(?:[^\s'\"\\;|&<>$]|\$(?!['\"]))+"
 _PART = re.compile(
     rf"""
       (?P<joined>\\(?:\r?\n|\Z))
-    | (?P<comment>(?<!\S)\#[^\r\n]*)
     | (?P<space>[ \t]+|\s+(?=-))
     | '(?P<plain>[^']*)'
     | \$'(?P<ansi>(?:[^'\\]|\\.)*)'
@@ -81,40 +78,9 @@ _PART = re.compile(
 """The parts of a command for bash. A line that begins with an option belongs to the line before it,
 although a backslash is missing there. A torn part is a quotation mark without its pair."""
 _IN_DOUBLE_QUOTES = re.compile(r"\\(?:\r?\n|([$`\"\\]))")
-_ANSI_ESCAPE = re.compile(
-    r"""\\(?:
-      u(?P<high>d[89ab][\da-f]{2})\\u(?P<low>d[c-f][\da-f]{2})
-    | (?-i:u)(?P<short>[\da-f]{1,4})
-    | (?-i:U)(?P<long>[\da-f]{1,8})
-    | (?-i:x)(?P<hex>[\da-f]{1,2})
-    | (?P<octal>[0-7]{1,3})
-    | (?P<letter>.)
-    )""",
-    re.DOTALL | re.IGNORECASE | re.VERBOSE,
-)
-"""An escape between $' and ': two halves of one character, a character, a byte, or a letter."""
-_LETTERS = {
-    "a": "\a",
-    "b": "\b",
-    "e": "\x1b",
-    "E": "\x1b",
-    "f": "\f",
-    "n": "\n",
-    "r": "\r",
-    "t": "\t",
-    "v": "\v",
-    "\\": "\\",
-    "'": "'",
-    '"': '"',
-    "?": "?",
-}
-# The content of a field of a form, which may be quoted, and what follows: `"a;b";type=text/csv`.
-_FIELD = re.compile(
-    r'(?:"(?P<quoted>(?:[^"\\]|\\.)*)"|(?P<plain>[^;]*))'
-    r"(?P<about>(?:;\s*(?:type|filename|headers|encoder)=[^;]*)*)",
-    re.DOTALL,
-)
-_TYPE = re.compile(r";\s*type=([^;]*)")
+# Escapes between $' and ', as web browsers write them: a character, bytes, or a letter.
+_ANSI_ESCAPE = re.compile(r"\\u([\da-fA-F]{4})|((?:\\x[\da-fA-F]{2})+)|\\(.)", re.DOTALL)
+_LETTERS = {"n": "\n", "r": "\r", "t": "\t", "\\": "\\", "'": "'", '"': '"', "!": "!"}
 
 
 class _Option(NamedTuple):
@@ -131,8 +97,7 @@ class _Option(NamedTuple):
             return "@" in self.value.partition("=")[0]
         if self.name == "form":
             return self.value.partition("=")[2][:1] in ("@", "<")
-        names = _DATA - {"data-raw"} | {"header"}
-        return self.name in names and self.value.startswith("@")
+        return self.name in _DATA | {"header"} and self.value.startswith("@")
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,31 +128,22 @@ def read_curl(text: str) -> CurlCommand:
     DirectMailLabError
         The text is not a curl command for bash, or its quotes do not match.
     """
-    try:
-        command = _read(text)
-        texts = chain([command.method, command.url], command.left_out, *command.headers)
-        "".join(texts).encode()
-    except UnicodeEncodeError:  # a byte that is not UTF-8, and in no body
-        raise _unreadable() from None
-    return command
-
-
-def _read(text: str) -> CurlCommand:
     words, rest = _split(text)
     # A command for Windows has carets before its quotes, and carets or backticks at the ends of its
     # lines.
     is_for_windows = any(word.startswith(("^", "`")) for word in words)
     if words[:1] != ["curl"] or is_for_windows:
-        raise _unreadable()
+        raise DirectMailLabError(
+            "This curl command cannot be read.", "Copy it again as a command for bash."
+        )
     options = list(_options(iter(words[1:])))
     names = {option.name for option in options}
     sent = [option for option in options if not option.is_of_file]
-    known = _READ | _CREDENTIALS | _WITHOUT_EFFECT
     left_out = []
     for option in options:
         if option.is_of_file:
             left_out.append(f"{option.written} {option.value}")
-        elif option.name not in known:
+        elif option.name not in _READ | _CREDENTIALS | _WITHOUT_EFFECT:
             left_out.append(option.written)
     if rest:
         left_out.append("the text after the command")
@@ -196,20 +152,24 @@ def _read(text: str) -> CurlCommand:
     addresses.sort(key=lambda address: "://" not in address)
     if len(addresses) > 1:
         left_out.append("another address")
-    lines = [option.value for option in sent if option.name == "header"]
-    if any(":" not in line and not line.endswith(";") for line in lines):
-        left_out.append("a header without a colon")
-    headers = list(_headers(lines))
+    lines = [option.value.partition(":") for option in sent if option.name == "header"]
+    headers = [(name.strip(), value.strip()) for name, _, value in lines if value.strip()]
+    if len(headers) < len(lines):
+        left_out.append("a header without a value")
     query, body, types = _body(sent, names)
-    if "multipart/" in types.get("Content-Type", ""):  # a given one has no boundary, or another one
-        headers = [pair for pair in headers if pair[0].lower() != "content-type"]
     given = {name.lower() for name, _ in headers}
     headers += [(name, value) for name, value in types.items() if name.lower() not in given]
     url = addresses[0] if addresses else ""
     if query:
         url += f"{'&' if '?' in url else '?'}{query}"
-    has_credentials = not names.isdisjoint(_CREDENTIALS)
-    return CurlCommand(_method(options, names), url, headers, body, has_credentials, left_out)
+    return CurlCommand(
+        method=_method(options, names),
+        url=url,
+        headers=headers,
+        body=body,
+        has_credentials=not names.isdisjoint(_CREDENTIALS),
+        left_out=left_out,
+    )
 
 
 def _method(options: list[_Option], names: set[str]) -> str:
@@ -219,7 +179,7 @@ def _method(options: list[_Option], names: set[str]) -> str:
         return given[-1].upper()
     if "head" in names:
         return "HEAD"
-    has_data = not names.isdisjoint(_DATA | _FORM)
+    has_data = not names.isdisjoint(_DATA | {"form"})
     return "POST" if has_data and "get" not in names else "GET"
 
 
@@ -235,7 +195,7 @@ def _split(text: str) -> tuple[list[str], str]:
             return [], ""
         if kind == "end" and words:
             return ["".join(parts) for parts in words], text[part.end() :].strip()
-        if kind in ("space", "comment", "end"):
+        if kind in ("space", "end"):
             is_new = True
         elif kind != "joined":
             if is_new:
@@ -248,33 +208,21 @@ def _split(text: str) -> tuple[list[str], str]:
 
 def _word(part: re.Match[str]) -> str:
     if part["ansi"] is not None:
-        return _unescape(part["ansi"])
+        text = _ANSI_ESCAPE.sub(_unescaped, part["ansi"])
+        # Two escapes may be the halves of one character.
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if part["double"] is not None:
         return _IN_DOUBLE_QUOTES.sub(lambda found: found[1] or "", part["double"])
     return str(part[part.lastgroup or 0])
 
 
-def _unescape(text: str) -> str:
-    """Decode the escapes of a bash string that is written between $' and '."""
-    data: list[bytes] = []
-    at = 0
-    for found in _ANSI_ESCAPE.finditer(text):
-        data += [text[at : found.start()].encode(), _escaped(found)]
-        at = found.end()
-    return b"".join([*data, text[at:].encode()]).decode(errors="surrogateescape")
-
-
-def _escaped(found: re.Match[str]) -> bytes:
-    if found["high"]:
-        return bytes.fromhex(found["high"] + found["low"]).decode("utf-16-be").encode()
-    point = found["short"] or found["long"]
+def _unescaped(found: re.Match[str]) -> str:
+    point, data, letter = found.groups()
     if point:
-        return chr(min(int(point, 16), 0x10FFFF)).encode(errors="replace")
-    if found["hex"]:
-        return bytes([int(found["hex"], 16)])
-    if found["octal"]:
-        return bytes([int(found["octal"], 8) & 0xFF])
-    return _LETTERS.get(found["letter"], found[0]).encode()
+        return chr(int(point, 16))
+    if data:
+        return bytes.fromhex(data.replace("\\x", "")).decode(errors="replace")
+    return _LETTERS.get(letter, found[0])
 
 
 def _options(words: Iterator[str]) -> Iterator[_Option]:
@@ -298,33 +246,24 @@ def _options(words: Iterator[str]) -> Iterator[_Option]:
                 yield _Option(f"-{letter}", name)
 
 
-def _headers(values: list[str]) -> Iterator[tuple[str, str]]:
-    """Yield the headers. As in curl, ``X-Note;`` adds an empty one, and ``Accept:`` adds none."""
-    for value in values:
-        name, colon, content = value.partition(":")
-        if content.strip():
-            yield name.strip(), content.strip()
-        elif not colon and name.endswith(";"):
-            yield name[:-1].strip(), ""
-
-
 def _body(options: list[_Option], names: set[str]) -> tuple[str, bytes, dict[str, str]]:
     """Return what the data adds to the query, the body, and the headers that describe the body."""
     data = [_data(option) for option in options if option.name in _DATA]
-    fields = [_field(option) for option in options if option.name in _FORM]
+    fields = [option.value.partition("=") for option in options if option.name == "form"]
     is_json = "json" in names
     joined = ("" if is_json else "&").join(data)
     if "get" in names:
         return joined, b"", {}
     if fields:
-        form = httpx.Request("POST", "http://form", files=fields)
+        files = [(name, (None, value)) for name, _, value in fields]
+        form = httpx.Request("POST", "http://form", files=files)
         return "", form.read(), {"Content-Type": form.headers["Content-Type"]}
     types = {}
     if is_json:
         types = dict.fromkeys(["Content-Type", "Accept"], "application/json")
     elif data:
         types = {"Content-Type": "application/x-www-form-urlencoded"}
-    return "", joined.encode(errors="surrogateescape"), types
+    return "", joined.encode(), types
 
 
 def _data(option: _Option) -> str:
@@ -332,26 +271,5 @@ def _data(option: _Option) -> str:
         return option.value
     name, sign, content = option.value.partition("=")
     if not sign:
-        return quote_plus(name, errors="surrogateescape")
-    quoted = quote_plus(content, errors="surrogateescape")
-    return f"{name.strip()}={quoted}" if name else quoted
-
-
-def _field(option: _Option) -> tuple[str, tuple[None, bytes, str | None]]:
-    """Return a field of a form. After its value, which may be quoted, its type may follow."""
-    name, _, value = option.value.partition("=")
-    types = []
-    match = _FIELD.fullmatch(value)
-    if option.name == "form" and match:
-        types = _TYPE.findall(match["about"])
-        value = match["plain"]
-        if value is None:
-            value = re.sub(r"\\(.)", r"\1", match["quoted"], flags=re.DOTALL)
-    kind = types[0] if types else None
-    return name.strip(), (None, value.encode(errors="surrogateescape"), kind)
-
-
-def _unreadable() -> DirectMailLabError:
-    return DirectMailLabError(
-        "This curl command cannot be read.", "Copy it again as a command for bash."
-    )
+        return quote_plus(name)
+    return f"{name}={quote_plus(content)}" if name else quote_plus(content)

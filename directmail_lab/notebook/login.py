@@ -11,28 +11,24 @@ from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakKeyDictionary
 
 from .. import credentials, errors, settings
-from ..cassettes import MemoryRecording, cassettes_by_name
+from ..cassettes import MemoryRecording
 from ..credentials import ApiKey, typed_api_key
-from ..display import plural
 from ..exchange.httpx_values import httpx
 from ..sessions.clients.refusals import SEE_WHOLE
 from ..sessions.current import (
     connect,
     current_session,
+    expect_sign_in,
     logout,
-    make_current,
     record_without_key,
-    replaying_session,
 )
 from ..sessions.session import Session, SessionOptions
 from ..sessions.transports.allowance import Pace
 from ..tracebacks import hide_frames
 from .browser_data import read_page
-from .widget import Widget, can_show_widgets
+from .widget import NO_WIDGETS, Widget, can_show_widgets, name_in
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from ..readings.reset_unit import ResetUnit
 
 _MAX_TIMEOUT_S = 15.0
@@ -41,23 +37,17 @@ _WITHOUT_KEY = "Without a key, record(…) in a cell below replays what was reco
 
 _signing_in = threading.Lock()
 
-# service.md part 2 leaves the record's fields open, so the first of these that exists is used.
-_NAME_FIELDS = ("name", "full_name", "email", "login", "username", "user_name", "id")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignInRequest:
     """How to sign in.
 
     If ``address`` is empty or ``key`` is None, it is looked up in the environment and the keyring.
-    ``mode`` is ``"live"`` or ``"replay"``, and only a replay has a cassette. ``options`` are those
-    of `Session`.
+    ``options`` are those of `Session`.
     """
 
-    mode: str = "live"
     address: str = ""
     key: ApiKey | None = None
-    cassette: str = ""
     remember: bool = False
     options: SessionOptions = field(default_factory=SessionOptions)
 
@@ -78,19 +68,20 @@ def login(
     """Show the sign-in form. Signing in opens the current session.
 
     If ``record("tour")`` replays because there was no key, signing in begins to
-    record. While you are signed in, the same call shows the account again. At a
-    terminal, `login` asks for the address and the key instead, unless they are
-    configured.
+    record. With a remembered key, the cells below need no form: they sign in by
+    themselves, with these options. While you are signed in, the same call shows
+    the account again. At a terminal, `login` asks for the address and the key
+    instead, unless they are configured.
 
     Parameters
     ----------
     base_url
         The address that the form shows first: a base address, or the name of a
-        configured region. By default ``DIRECTMAIL_BASE_URL``, or else the first
-        configured region.
+        configured region. By default ``DIRECTMAIL_BASE_URL``, or else the one
+        that is remembered, or else the first configured region.
     remember
-        Keep the key in the operating system's keyring after the service has
-        accepted it. `logout` removes it.
+        Keep the key in the operating system's keyring, and the address in a
+        file, after the service has accepted them. `logout` removes both.
     timeout_s, pace, max_wait_s, reset_unit, allow_writes, retry, templates
         See `connect`.
 
@@ -110,6 +101,7 @@ def login(
     )
     request = SignInRequest(address=base_url, remember=remember, options=options)
     if can_show_widgets():
+        expect_sign_in(base_url or None, **options)
         return LoginWidget(request)
     session, account = sign_in(_ask_at_terminal(request))
     sys.stdout.write(f"{account['title']}\n{account['note']}".rstrip() + "\n")
@@ -124,16 +116,17 @@ def _ask_at_terminal(request: SignInRequest) -> SignInRequest:
     NotConnectedError, CredentialError
         One is missing, and the input is not a terminal.
     """
-    address = request.address or settings.variable(settings.BASE_URL_VARIABLE)
-    if not address and len(settings.configured_regions()) != 1:
+    address = request.address
+    try:
+        address = address or settings.choose_address()
+    except errors.NotConnectedError:
         if not sys.stdin.isatty():
             raise errors.NotConnectedError(
                 "login() needs a notebook or a terminal.",
                 "Use connect(base_url=…, api_key=…) or "
                 f"replay(…), or set {settings.BASE_URL_VARIABLE} and {settings.API_KEY_VARIABLE}.",
-            )
+            ) from None
         address = input("Service address: ")
-    address = address or settings.choose_address()
     key = None if key_source(address) else credentials.prompt_api_key()
     return replace(request, address=address, key=key)
 
@@ -159,7 +152,7 @@ class LoginWidget(Widget):
         super().__init__()
 
     def __repr__(self) -> str:
-        return f"Run this cell to get the sign-in form. {_WITHOUT_KEY}"
+        return f"Run this cell to get the sign-in form. {_WITHOUT_KEY} {NO_WIDGETS}"
 
     def receive(self, kind: str, buffers: Sequence[bytes | memoryview]) -> None:
         """Show the form, sign in, or sign out. It never raises: nobody would see the error."""
@@ -176,7 +169,7 @@ class LoginWidget(Widget):
             self._problem = None
             self._notice = ""
             if kind == "sign_in":
-                self._sign_in(*typed[:5])
+                self._sign_in(*typed[:3])
             else:
                 if current_session() is self._session:
                     logout()
@@ -215,38 +208,42 @@ class LoginWidget(Widget):
         if current is None or current.api_key is None:
             return
         request, account = _accounts.get(current, (None, None))
-        if request == self._request:
-            self._session = current
-            self._account = account
-            self._notice = ""
-        else:
+        if request is None and self._is_for(current):
+            account = {"title": "Signed in", "detail": current.base_url}
+        elif request != self._request:
             self._notice = f"A session with {current.base_url} is open. Signing in replaces it."
+            return
+        self._session = current
+        self._account = account
+        self._notice = ""
+
+    def _is_for(self, session: Session) -> bool:
+        """Return whether a session was opened, by a cell, at the address that the form shows."""
+        with contextlib.suppress(errors.DirectMailLabError):
+            return settings.choose_address(self._request.address or None) == session.base_url
+        return False
 
     def follow_current(self) -> None:
-        """Stop showing an account as signed in when its session is no longer the current one."""
-        if self._account is not None and not self._busy.locked():
+        """Show the current session's account, if it is no longer the one that is shown."""
+        if not self._busy.locked():
+            if self._account is None and not _signing_in.locked():  # another form may sign in
+                self._show_current()
             self.update_page()
 
-    def _sign_in(self, mode: str, address: str, cassette: str, key: str, remember: str) -> None:
-        if mode != "replay":
-            if not address:
-                raise errors.NotConnectedError("Type the service's address.")
-            if not key and not key_source(address):
-                raise errors.CredentialError("Type your API key.")
-        typed_key = typed_api_key(key) if key else None
+    def _sign_in(self, address: str, key: str, remember: str) -> None:
+        if not address:
+            raise errors.NotConnectedError("Type the service's address.")
+        if not key and not key_source(address):
+            raise errors.CredentialError("Type your API key.")
         request = replace(
             self._request,
-            mode=mode,
             address=address,
-            cassette=cassette,
-            key=typed_key,
+            key=typed_api_key(key) if key else None,
             remember=remember == "yes",
         )
         with _signing_in:
             self._session, self._account = sign_in(request)
             _accounts[self._session] = self._request, self._account
-        if mode != "replay":
-            settings.note_used_address(self._session.base_url)
 
     def _choices(self) -> dict[str, object]:
         """Return the form's choices and defaults."""
@@ -256,18 +253,16 @@ class LoginWidget(Widget):
             regions = settings.configured_regions()
         except errors.DirectMailLabError as error:
             self._problem = self._problem or explain(error)
-        given = request.address or settings.variable(settings.BASE_URL_VARIABLE) or ""
+        variable = settings.variable(settings.BASE_URL_VARIABLE)
+        given = request.address or variable or settings.remembered_address() or ""
         named = [name for name, address in regions.items() if given in (name, address, "")]
         address = given if given in regions else next(iter(named), given)
-        used = settings.used_addresses()
         return {
             "regions": list(regions.items()),
             "address": address,
-            "used": [each for each in used if each not in regions.values()],
-            "cassettes": list(cassettes_by_name()),
-            "key_sources": {each: key_source(each) for each in {address, *regions, *used}},
+            "key_sources": {each: key_source(each) for each in {address, *regions}},
             "remember": request.remember,
-            "has_keyring": credentials.has_keyring(),
+            "keyring_problem": credentials.keyring_problem(),
         }
 
 
@@ -277,7 +272,7 @@ class LoginWidget(Widget):
 def sign_in(request: SignInRequest) -> tuple[Session, dict[str, Any]]:
     """Try the key with one request, then open a session and make it the current one.
 
-    If that fails, the current session stays unchanged. To replay, nothing is sent.
+    If that fails, the current session stays unchanged.
 
     Returns
     -------
@@ -289,14 +284,6 @@ def sign_in(request: SignInRequest) -> tuple[Session, dict[str, Any]]:
     DirectMailLabError, httpx.TransportError
         The errors of `Session` and `Session.me`; `explain` turns them into texts for the form.
     """
-    if request.mode == "replay":
-        session = replaying_session(request.cassette)
-        session.replay(request.cassette)
-        make_current(session)
-        count = plural(len(session.open_cassette or ()), "recorded response")
-        recorded = session.recording.recorded_note
-        detail = f"{count} from {session.base_url}{recorded}. No key, no network."
-        return session, {"title": f"Replaying {session.cassette}", "detail": detail, "note": ""}
     address = settings.choose_address(request.address or None)
     entry = settings.keyring_entry(request.address or None)
     key = credentials.find_api_key(request.key, entry=entry)
@@ -308,11 +295,13 @@ def sign_in(request: SignInRequest) -> tuple[Session, dict[str, Any]]:
     if waiting is not None:
         try:
             waiting.enter_again()
+            notes.append("The cells below replayed what was recorded: run them again.")
         except errors.CassetteError as error:
             notes.append(f"Nothing is recorded. {error}")
     if request.key is not None and request.remember:
         try:
             credentials.remember_api_key(request.key, entry=entry)
+            settings.remember_address(request.address or address)
         except errors.CredentialError as error:
             notes.append(str(error))
     first = tried.reading(1)
@@ -348,41 +337,27 @@ def _try(address: str, key: ApiKey, options: SessionOptions) -> tuple[str, Memor
     timeout_s = min(options.get("timeout_s", _MAX_TIMEOUT_S), _MAX_TIMEOUT_S)
     trial_options: SessionOptions = {**options, "pace": "off", "timeout_s": timeout_s}
     with Session(address, key, **trial_options) as trial:
-        name = _find_name(trial.me())
-        return name, trial.recording
-
-
-def _find_name(record: pd.DataFrame) -> str:
-    """Return the account's name from its record, or ``"the account"``."""
-    row: dict[Any, Any] = next(iter(record.to_dict("records")), {})
-    names = [row[field].strip() for field in _NAME_FIELDS if isinstance(row.get(field), str)]
-    return next(filter(None, names), "the account")[:80]
+        record = next(iter(trial.me().to_dict("records")), {})
+        return name_in(record) or "the account", trial.recording
 
 
 def explain(error: BaseException) -> dict[str, str]:
     """Return an error as what happened (``text``), what to do (``hint``) and the form's ``field``.
 
-    The field is ``"address"``, ``"key"``, ``"cassette"`` or empty.
+    The field is ``"address"``, ``"key"`` or empty.
     """
-    fields = {
-        "key": errors.CredentialError | errors.UnauthorizedError,
-        "cassette": errors.CassetteError,
-        "address": errors.AddressError | errors.NotConnectedError | httpx.TransportError,
-    }
     text = getattr(error, "what", "")
-    hint = getattr(error, "advice", "")
-    if isinstance(error, errors.ServiceError) and SEE_WHOLE in hint:
-        # Nobody is signed in: `interactions` would fail, or show another session's request.
-        excerpt = " ".join(error.excerpt.split())
-        hint = f"{hint.partition(SEE_WHOLE)[0]} The response begins: {excerpt}"
-    if isinstance(error, KeyboardInterrupt):
-        text = "Interrupted: nobody is signed in."
-    elif isinstance(error, errors.UnauthorizedError):
-        said = f': "{error.said}"' if error.said else ""
-        text = f"The service did not accept this key (status {error.status}){said}."
-    elif not isinstance(error, errors.DirectMailLabError | httpx.TransportError):
-        text = f"Signing in failed with an unexpected error ({type(error).__name__})."
+    # Nobody is signed in: `interactions` would fail, or show another session's request.
+    hint = getattr(error, "advice", "").partition(SEE_WHOLE)[0]
+    field = ""
+    if isinstance(error, errors.CredentialError | errors.UnauthorizedError):
+        field = "key"
+    elif isinstance(error, errors.AddressError | errors.NotConnectedError | httpx.TransportError):
+        field = "address"
+    if isinstance(error, errors.UnauthorizedError):
+        text = f"The service did not accept this key (status {error.status})."
+    elif not text:
         # The error's own text may have anything. A key that is typed in a cell would be saved.
+        text = f"Signing in failed with an unexpected error ({type(error).__name__})."
         hint = "To see where: set DIRECTMAIL_API_KEY, start Python again, and run connect()."
-    field = next((name for name, kinds in fields.items() if isinstance(error, kinds)), "")
     return {"text": text, "hint": hint, "field": field}

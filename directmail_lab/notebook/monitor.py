@@ -10,18 +10,17 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..display import plural
-from ..questions.sources import describe
+from ..questions.sources import Source, describe, recording_of
 from ..readings.reading import Reading
 from ..readings.reset_unit import renewal_time
 from ..readings.sharing import SharedAllowances, name_of_shared
 from ..sessions.current import current_session, session
+from ..sessions.session import Session
 from .browser_data import mark_of, read_page
 from .widget import Follower, Widget, describe_mode, nothing_played
 
 if TYPE_CHECKING:
     from ..cassettes import Recording
-    from ..sessions.session import Session
-
 
 MAX_POINTS = 400
 """How many responses of an operation are drawn: somewhat more than a typical window allows."""
@@ -29,7 +28,7 @@ _MAX_SHOWN = 8
 _UPDATE_S = 0.1
 
 
-def monitor() -> MonitorWidget:
+def monitor(source: Source = None) -> MonitorWidget:
     """Show how many requests remain of each allowance, live.
 
     Requests may come from any loop, thread or task; the page is updated at most
@@ -39,12 +38,23 @@ def monitor() -> MonitorWidget:
     a PNG with all readings of the first recording that the monitor showed, even
     if it follows another session or replay later.
 
+    Parameters
+    ----------
+    source
+        By default, the monitor follows the current session. A `Session` is the
+        only one that it follows. A cassette's name or path shows what was
+        recorded, and nothing moves.
+
     Raises
     ------
     NotConnectedError
-        No session is open.
+        No source is given and no session is open.
+    CassetteError, ValueError
+        As in `rate_limits`; several sources are refused.
     """
-    return MonitorWidget(session())
+    if source is None:
+        return MonitorWidget(session(), is_fixed=False)
+    return MonitorWidget(source if isinstance(source, Session) else recording_of(source))
 
 
 class Operation:
@@ -118,13 +128,16 @@ class MonitorWidget(Widget):
 
     _esm, _css = read_page("monitor")
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, source: Session | Recording, *, is_fixed: bool = True) -> None:
+        recording = source.recording if isinstance(source, Session) else source
         self._lock = threading.Lock()
+        self._is_fixed = is_fixed
         self._is_stopped = False
-        self._history = History(session.recording)
-        self._pictured: Recording = session.recording
+        self._history = History(recording)
+        self._pictured: Recording = recording
         super().__init__()
-        self.follower: Follower = Follower(self, session, interval_s=_UPDATE_S)
+        if isinstance(source, Session):
+            self.follower = Follower(self, source, interval_s=_UPDATE_S, is_fixed=is_fixed)
 
     def __repr__(self) -> str:
         return f"Rate-limit monitor, {plural(len(self._pictured), 'response')}."
@@ -134,32 +147,42 @@ class MonitorWidget(Widget):
 
     def snapshot(self) -> dict[str, object]:
         """Return what the page shows. Its size does not grow with the readings."""
-        followed = self.follower.session
-        is_live = current_session() is followed and not self._is_stopped
-        waits_s = [until - time.time() for until in followed.allowances.waiting_until.values()]
+        followed = self._followed()
+        waits_s = []
         with self._lock:
-            if is_live and followed.recording is not self._history.recording:
-                self._history = History(followed.recording)
-                if not len(self._pictured):
-                    self._pictured = followed.recording
+            if followed is not None:
+                waits_s = [
+                    until - time.time() for until in followed.allowances.waiting_until.values()
+                ]
+                if followed.recording is not self._history.recording:
+                    self._history = History(followed.recording)
+                    if not len(self._pictured):
+                        self._pictured = followed.recording
             shown = self._history.update()
-            source, note = self._describe_state()
+            source, note = self._describe_state(followed)
             return {
-                "live": is_live,
+                "live": followed is not None,
                 "source": source,
                 "note": note,
                 # A wait that is over is left out: the request now waits for another's response.
-                "waits_s": min((each for each in waits_s if is_live and each > 0), default=None),
+                "waits_s": min((each for each in waits_s if each > 0), default=None),
                 "responses": self._history.responses,
-                "operations": [self._describe(operation, is_live=is_live) for operation in shown],
+                "operations": [self._describe(operation, followed) for operation in shown],
             }
 
-    def _describe(self, operation: Operation, *, is_live: bool) -> dict[str, object]:
-        latest = operation.latest
+    def _followed(self) -> Session | None:
+        """Return the session that the monitor follows now, if any."""
+        if self.follower is None or self._is_stopped:
+            return None
         followed = self.follower.session
-        renews_at = renewal_time(latest, followed.recording.evidence.unit)
-        if not is_live or followed.mode == "replay":  # the windows of a replay renewed long ago
-            renews_at = None
+        return followed if self._is_fixed or current_session() is followed else None
+
+    def _describe(self, operation: Operation, followed: Session | None) -> dict[str, object]:
+        latest = operation.latest
+        renews_at = None
+        # The windows of a replay renewed long ago.
+        if followed is not None and followed.mode != "replay":
+            renews_at = renewal_time(latest, followed.recording.evidence.unit)
         return {
             "name": operation.name,
             **operation.counts,
@@ -170,14 +193,15 @@ class MonitorWidget(Widget):
             "points": list(operation.points),
         }
 
-    def _describe_state(self) -> tuple[str, str]:
+    def _describe_state(self, followed: Session | None) -> tuple[str, str]:
         """Return what the monitor follows, and advice if there is nothing to see."""
-        followed = self.follower.session
+        if followed is not None:
+            return describe_mode(followed), nothing_played(followed.recording)
+        if self.follower is None:
+            return f"{self._pictured.title}{self._pictured.recorded_note}", ""
         if self._is_stopped:
             return "Stopped", "Run this cell again to follow the current session."
-        if current_session() is not followed:
-            return "No session is open", "Sign in with login(). The monitor follows your session."
-        return describe_mode(followed), nothing_played(followed.recording)
+        return "No session is open", "Sign in with login(). The monitor follows your session."
 
     def receive(self, kind: str, _buffers: Sequence[bytes | memoryview] = ()) -> None:
         """Send what the page shows, or stop."""
@@ -191,7 +215,8 @@ class MonitorWidget(Widget):
         if self._is_stopped:
             return
         self._is_stopped = True
-        self.follower.stop()
+        if self.follower is not None:
+            self.follower.stop()
         with contextlib.suppress(Exception):
             self.update_page()
             self.update_static_output()

@@ -17,7 +17,9 @@ from weakref import WeakSet
 
 import anywidget
 
+from ..contract import ME_PATH
 from ..display import running_ipython
+from ..exchange.bodies import read_json
 from ..questions.sources import describe
 from ..sessions.current import current_session, on_current_change
 
@@ -35,12 +37,40 @@ def can_show_widgets() -> bool:
 
 
 def describe_mode(session: Session) -> str:
-    """Return ``Live``, ``Recording to tour`` or ``Replaying tour, recorded on 1 May 2026``."""
-    if session.mode == "live":
-        return "Live"
-    if session.mode == "record":
-        return f"Recording to {session.cassette}"
-    return f"Replaying {session.cassette}{session.recording.recorded_note}"
+    """Return what a session does, and whose it is.
+
+    For example ``Live at api.example.com as Jane Doe``, ``Recording to tour at api.example.com`` or
+    ``Replaying tour, recorded on 1 May 2026``.
+    """
+    if session.mode == "replay":
+        return f"Replaying {session.cassette}{session.recording.recorded_note}"
+    does = "Live" if session.mode == "live" else f"Recording to {session.cassette}"
+    host = session.base_url.partition("://")[2]
+    name = _user_of(session.recording)
+    return f"{does} at {host} as {name}" if name else f"{does} at {host}"
+
+
+# service.md part 2 leaves the record's fields open, so the first of these that exists is used.
+_NAME_FIELDS = ("name", "full_name", "email", "login", "username", "user_name", "id")
+_MOST_SEARCHED = 20
+
+
+def _user_of(recording: Recording) -> str:
+    """Return the user's name if one of the first responses is the user's record, or ``""``."""
+    for number in range(1, min(len(recording), _MOST_SEARCHED) + 1):
+        reading = recording.reading(number)
+        if reading.path == ME_PATH and reading.status == 200:
+            record, _ = read_json(recording.interaction(number).response.body or b"", None)
+            return name_in(record)
+    return ""
+
+
+def name_in(record: Any) -> str:
+    """Return the name in a user's record, which an envelope may contain, or ``""``."""
+    fields = record.get("data", record) if isinstance(record, dict) else {}
+    names = map(fields.get, _NAME_FIELDS) if isinstance(fields, dict) else ()
+    texts = [name.strip() for name in names if isinstance(name, str)]
+    return next(filter(None, texts), "")[:80]
 
 
 def nothing_played(recording: Recording) -> str:
@@ -49,7 +79,17 @@ def nothing_played(recording: Recording) -> str:
     return " ".join(describe(recording)["notes"]) if is_new else ""
 
 
+NO_WIDGETS = (
+    "No form? Install anywidget and ipywidgets where JupyterLab runs, or use connect(address, key)."
+)
+
 _shown: WeakSet[Widget] = WeakSet()
+
+
+def _somebody_watches() -> bool:
+    """Return whether a person runs the notebook: a program that runs it has nobody to ask."""
+    kernel = getattr(running_ipython(), "kernel", None)
+    return kernel is not None and kernel.get_parent("shell")["content"].get("allow_stdin", False)
 
 
 def update_static_outputs() -> None:
@@ -72,12 +112,19 @@ class Widget(anywidget.AnyWidget):
     """
 
     follower: Follower | None = None
+    _awaits_page = False
 
     def __init__(self) -> None:
         self._unwatch = on_current_change(self.follow_current)
         self._display_id: str | None = None
         super().__init__()
-        self.on_msg(lambda _, content, buffers: self.receive(content.get("type", ""), buffers))
+        self.on_msg(lambda _, content, buffers: self._receive(content.get("type", ""), buffers))
+
+    def _receive(self, kind: str, buffers: Sequence[bytes | memoryview]) -> None:
+        if self._awaits_page:
+            self._awaits_page = False
+            threading.Thread(target=self.update_static_output, daemon=True).start()
+        self.receive(kind, buffers)
 
     def receive(self, kind: str, buffers: Sequence[bytes | memoryview]) -> None:
         """Handle a message from the page. The first is ``"hello"``; ignore unknown ones."""
@@ -102,7 +149,17 @@ class Widget(anywidget.AnyWidget):
 
     def update_static_output(self) -> None:
         """Update the static output in the notebook."""
-        self._show("static", *self.static_output(), update=True)
+        self._show("static", *self._saved_output(), update=True)
+
+    def _saved_output(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return the static output; until a page shows the widget, it says what may be missing."""
+        data, metadata = self.static_output()
+        if self._awaits_page:
+            data.pop("image/png", None)  # it would look live
+            if "text/html" in data:
+                data["text/html"] = f"<p>{NO_WIDGETS}</p>{data['text/html']}"
+            data["text/plain"] = f"{NO_WIDGETS}\n{data['text/plain']}"
+        return data, metadata
 
     def close(self) -> None:
         """Close the widget."""
@@ -118,10 +175,11 @@ class Widget(anywidget.AnyWidget):
         the notebook is opened later without this kernel, or without widgets.
         """
         self._display_id = uuid.uuid4().hex
+        self._awaits_page = _somebody_watches()
         data, metadata = cast("Any", self._repr_mimebundle_())
         del data["text/plain"]  # the static output has it
         self._show("live", data, metadata)
-        self._show("static", *self.static_output())
+        self._show("static", *self._saved_output())
         _shown.add(self)
 
     def _show(self, output: str, data: Any, metadata: Any, *, update: bool = False) -> None:
@@ -134,7 +192,8 @@ class Widget(anywidget.AnyWidget):
 
 
 class Follower:
-    """Updates a widget while a session is used. A new current session replaces the old one.
+    """Updates a widget while a session is used. A new current session replaces the old one, unless
+    ``is_fixed``.
 
     One thread updates the widget, however many threads send requests. It updates the page after a
     response, a change of the mode or the start of a wait, at most once in ``interval_s`` seconds.
@@ -142,9 +201,16 @@ class Follower:
     """
 
     def __init__(
-        self, widget: Any, session: Session, *, interval_s: float, quiet_s: float = 1.0
+        self,
+        widget: Any,
+        session: Session,
+        *,
+        interval_s: float,
+        quiet_s: float = 1.0,
+        is_fixed: bool = False,
     ) -> None:
         self._widget = widget
+        self._is_fixed = is_fixed
         self._interval_s = interval_s
         self._quiet_s = quiet_s
         self._news = threading.Event()
@@ -160,7 +226,7 @@ class Follower:
 
     def follow_current(self) -> None:
         """Follow the current session. If none is open, stay with the last one."""
-        current = current_session()
+        current = None if self._is_fixed else current_session()
         if current is not None and current is not self.session:
             self._unsubscribe()
             self._follow(current)
@@ -173,9 +239,9 @@ class Follower:
         self._news.set()
 
     def _state(self) -> tuple[object, ...]:
-        recording = self.session.recording
-        waits = bool(self.session.allowances.waiting_until)
-        return describe_mode(self.session), recording, len(recording), waits
+        session = self.session
+        waits = bool(session.allowances.waiting_until)
+        return session.mode, session.cassette, session.recording, len(session.recording), waits
 
     def _run(self) -> None:
         while True:

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import sys
 import weakref
-from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import update_wrapper
 from inspect import signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack
 
 from ..arguments import RecordMode
 from ..cassettes import (
     FileRecording,
-    MemoryRecording,
     find_cassette,
     new_cassette_path,
     read_cassette,
@@ -30,13 +28,14 @@ from ..settings import (
     LIVE_VARIABLE,
     NO_ADDRESS,
     choose_address,
+    forget_address,
     keyring_entries,
     keyring_entry,
     variable,
 )
 from ..tracebacks import hide_frames
 from .modes import Entered, ModeChange, check_live, is_live_asked, write_warning
-from .session import Session
+from .session import Session, SessionOptions
 from .transports.allowance import Pace
 
 if TYPE_CHECKING:
@@ -46,21 +45,18 @@ if TYPE_CHECKING:
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
-_MOST_SESSIONS = 20
-
 
 class _Current:
     """The session that the module-level calls use, and the callbacks for when it changes.
 
-    It also keeps the recordings of the sessions that were opened, by account, the newest last, the
-    last mode of `record` that replays because there was no key, and the sessions that somebody
-    still has, such as IPython in ``Out``.
+    It also keeps what the last form of `login` asked for, the last mode of `record` that replays
+    because there was no key, and the sessions that somebody still has, such as IPython in ``Out``.
     """
 
     def __init__(self) -> None:
         self.session: Session | None = None
         self.callbacks: dict[object, Callable[[], object]] = {}
-        self.histories: dict[bytes, deque[MemoryRecording]] = {}
+        self.asked: dict[str, Any] = {}
         self.without_key: ModeChange[Session] | None = None
         self.opened: weakref.WeakSet[Session] = weakref.WeakSet()
 
@@ -98,7 +94,8 @@ def connect(
     ----------
     base_url
         The base address, or the name of a configured region. By default
-        ``DIRECTMAIL_BASE_URL``, or else the region, if just one is configured.
+        ``DIRECTMAIL_BASE_URL``, or else the region, if just one is configured,
+        or else the address that `login` remembers.
     api_key
         The API key. By default ``DIRECTMAIL_API_KEY``, or else the key that
         ``login(remember=True)`` put in the keyring.
@@ -156,18 +153,8 @@ def connect(
             retry=retry,
             templates=templates,
         )
-    _join_history(opened)
     make_current(opened)
     return opened
-
-
-def _join_history(opened: Session) -> None:
-    """Add a session's recording to the history of its account."""
-    if opened.api_key is not None:
-        account = opened.api_key.account(opened.base_url)
-        history = _current.histories.setdefault(account, deque(maxlen=_MOST_SESSIONS))
-        history.append(opened._sent)
-        opened._sent.history = history
 
 
 def make_current(opened: Session | None) -> None:
@@ -192,44 +179,36 @@ def on_current_change(callback: Callable[[], object]) -> Callable[[], object]:
 
 
 def session() -> Session:
-    """Return the current session, or open one from the environment.
+    """Return the current session, or open one with a key that is found.
 
     Raises
     ------
     NotConnectedError
-        No session is open, and the environment does not have both an address
-        and a key.
+        No session is open, and neither the environment nor `login` has an
+        address and a key.
     """
-    if _current.session is not None:
-        return _current.session
-    if not (variable(API_KEY_VARIABLE) and variable(BASE_URL_VARIABLE)):
+    if _current.session is None and not _connect_with_key():
         raise NotConnectedError(
             "No session is open.",
             "Sign in with login() or connect(base_url=…, api_key=…), or replay a recording with "
             f'replay("first-look"). You can also set {BASE_URL_VARIABLE} and {API_KEY_VARIABLE}.',
         )
-    return connect()
+    assert _current.session is not None, "it is open now"
+    return _current.session
 
 
 def logout() -> None:
-    """Close the current session and forget its key, also in the keyring.
-
-    A panel of `browse` that is opened later does not show the earlier sessions
-    of this account.
-    """
+    """Close the current session and forget its key, also in the keyring."""
     closing = _current.session
     make_current(None)
     if closing is None:
         return
-    for account, history in list(_current.histories.items()):
-        if closing._sent in history:
-            del _current.histories[account]
-            history.clear()
     key = closing.api_key
     closing.close()
     if key is not None:
         for entry in keyring_entries(closing.base_url):
             forget_api_key(key, entry=entry)
+        forget_address(closing.base_url)
 
 
 # -- the calls of a session ------------------------------------------------------------------------
@@ -407,10 +386,15 @@ def _connect_with_key() -> bool:
         return True
     if not variable(API_KEY_VARIABLE):
         try:
-            entry = keyring_entry()
+            entry = keyring_entry(_current.asked.get("base_url"))
         except NotConnectedError:  # without an address, the keyring cannot be searched
             return False
         if remembered_api_key(entry) is None:
             return False
-    connect()
+    connect(**_current.asked)
     return True
+
+
+def expect_sign_in(base_url: str | None, **options: Unpack[SessionOptions]) -> None:
+    """Note what a form of `login` asks for, in case a key is found without it."""
+    _current.asked = {"base_url": base_url, **options}

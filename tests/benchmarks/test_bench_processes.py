@@ -138,7 +138,7 @@ def test_the_first_rows_of_ten_thousand(benchmark: BenchmarkFixture, tmp_path: P
     def first_rows() -> int:
         widget = browse(path)
         request = {"action": "list", "first": 1, "limit": 1000}
-        response, _ = browser_data.handle_request(widget._opening.result(), request)
+        response, _ = browser_data.handle_request(widget._recording, request)
         return len(response["rows"])
 
     assert benchmark.pedantic(first_rows, rounds=5) == 1000

@@ -103,6 +103,13 @@ class Server:
     def restore_settings(self) -> None:
         """Give pages that are opened from now on the settings of a new user."""
         shutil.rmtree(self.home / "settings", ignore_errors=True)
+        self.disable_extensions()
+
+    def disable_extensions(self, *names: str) -> None:
+        """Leave extensions out of pages that are opened from now on. The news are always out."""
+        names = ("@jupyterlab/apputils-extension:announcements", *names)
+        config = self.home / "config" / "labconfig" / "page_config.json"
+        _write_json(config, {"disabledExtensions": dict.fromkeys(names, True)})
 
     def _set(self, name: str, **settings: object) -> None:
         _write_json(self.home / "settings" / f"{name}.jupyterlab-settings", settings)
@@ -125,8 +132,6 @@ def running_server(home: Path) -> Iterator[Server]:
     (profile / "ipython_kernel_config.py").write_text(
         "c.IPKernelApp.log_level = 10\nc.InteractiveShell.xmode = 'Verbose'\n"
     )
-    # This turns off JupyterLab's news.
-    news = {"disabledExtensions": {"@jupyterlab/apputils-extension:announcements": True}}
     arguments = [
         *("--debug", "--no-browser", "--allow-root", "--ip=127.0.0.1"),
         f"--port={free_port()}",
@@ -136,8 +141,8 @@ def running_server(home: Path) -> Iterator[Server]:
         "--MappingKernelManager.kernel_info_timeout=600",  # on a busy machine, 60 s are too few
         "--JupyterNotebookApp.expose_app_in_browser=True",
     ]
-    _write_json(home / "config" / "labconfig" / "page_config.json", news)
     with started(home, "jupyterlab", *arguments, at=work) as server:
+        server.restore_settings()
         yield server
 
 

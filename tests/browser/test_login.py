@@ -8,9 +8,6 @@ from typing import TYPE_CHECKING
 import pytest
 from playwright.sync_api import expect
 
-from directmail_lab import Session
-from directmail_lab.cassettes import read_cassette
-
 from .form import Form
 from .jupyter import (
     App,
@@ -18,6 +15,7 @@ from .jupyter import (
     command,
     reopen_notebook,
     restart_kernel,
+    run_all,
     run_cells,
     run_notebook,
     save,
@@ -30,6 +28,23 @@ if TYPE_CHECKING:
     from playwright.sync_api import Page
 
 KEY_OF_NOBODY = "k-refused-0000"
+
+# Makes a file the machine's keyring.
+KEYRING = """
+import json, pathlib, keyring, keyring.backend
+kept = pathlib.Path("ring.json")
+class Ring(keyring.backend.KeyringBackend):
+    priority = 9
+    def _all(self):
+        return json.loads(kept.read_text()) if kept.exists() else {}
+    def get_password(self, service, name):
+        return self._all().get(name)
+    def set_password(self, service, name, password):
+        kept.write_text(json.dumps({**self._all(), name: password}))
+    def delete_password(self, service, name):
+        kept.unlink()
+keyring.set_keyring(Ring())
+"""
 
 
 def login_cell(service: FaultyService) -> str:
@@ -120,49 +135,65 @@ def test_the_form_works_by_keyboard_and_triggers_no_jupyterlab_commands(
     expect(form.problem).to_contain_text("Type your API key")
     expect(form.key).to_be_focused()
     page.keyboard.type("ddaabxzm0")
-    for control in (form.root.get_by_role("radio", name="Live"), form.button):
-        control.focus()
-        page.keyboard.type("aabddx")
+    form.button.focus()
+    page.keyboard.type("aabddx")
 
     expect(form.key).to_have_value("ddaabxzm0")
     expect(page.locator(".jp-Notebook .jp-Cell")).to_have_count(2)
     assert not service.requests
 
 
-def test_replaying_needs_no_key_and_no_service(form: Form, service: FaultyService) -> None:
-    """The offline choice lists the cassettes, and clears an earlier problem."""
-    form.button.click()
-    expect(form.problem).to_contain_text("Type your API key")
-    form.root.get_by_text("Replay").first.click()
-    expect(form.problem).to_be_hidden()
-    expect(form.key).to_be_hidden()
-    form.root.get_by_role("combobox", name="Cassette").select_option("first-look")
-    form.button.click()
-
-    expect(form.account).to_contain_text("Replaying first-look")
-    expect(form.account).to_contain_text("No key, no network")
-    assert not service.requests
-
-
-def test_a_reader_who_signs_in_records_from_then_on(
+def test_a_remembered_key_signs_in_by_one_click_and_needs_none_for_run_all(
     page: Page, server: Server, service: FaultyService
 ) -> None:
-    """Without a key, the notebook shows the cassette. With one, it shows the service of today."""
-    path = server.notebooks / "cassettes" / "days.yaml"
-    with Session(service.base_url, service.api_key) as session, session.record(path):
-        session.me()
-    cells = ('dm.record("days")', 'dm.me()["name"].item()')
-    form = opened(page, server, login_cell(service), *cells, "")
-    name = page.locator(".jp-Notebook .jp-Cell").nth(2).locator(".jp-OutputArea-output")
-    expect(name).to_have_text("'Stand-in User'")
-    with service.fault(body='{"name": "Of Today"}'):
-        form.sign_in(service.api_key)
-        expect(form.account).to_contain_text("recording to days")
-        run_cells(page, 2)
+    """After a restart, the address is filled in. The form shows what the cells below opened."""
+    (server.notebooks / "ring.py").write_text(KEYRING)
+    first = "import ring\nimport directmail_lab as dm\ndm.login()"
+    form = opened(page, server, first, "dm.record('day')\ndm.me()")
+    form.address.fill(service.base_url)
+    form.root.get_by_label("Remember this key and address").check()
+    expect(form.root).to_contain_text("Kept in this computer's keyring")
+    form.sign_in(service.api_key)
+    expect(form.account).to_contain_text("Signed in as Stand-in User")
+    restart_kernel(page)
+    run_cells(page, 0)
+    form.ready()
+    expect(form.address).to_have_value(service.base_url)
+    expect(form.root).to_contain_text("Leave it empty to use the key in the keyring.")
+    form.button.click()
+    expect(form.account).to_contain_text("Signed in as Stand-in User")
+    restart_kernel(page)
+    run_all(page)
+    expect(form.account).to_contain_text("Signed in")
+    form.sign_out()
 
-        expect(name).to_have_text("'Of Today'")
-    recorded = [each.response.body for each in read_cassette(path).interactions]
-    assert recorded == [b'{"name": "Of Today"}']
+    assert not (server.notebooks / "ring.json").exists()
+    assert not list(server.home.rglob("remembered.txt"))
+    assert service.requests["GET /v1/users/me"] == 3
+
+
+def test_a_form_that_cannot_remember_says_so_before_anything_is_typed(form: Form) -> None:
+    """No keyring works for the kernels of these tests."""
+    expect(form.root).to_contain_text("No keyring works on this machine.")
+    expect(form.root.get_by_label("Remember")).to_be_hidden()
+
+
+@pytest.mark.parametrize("missing", ["anywidget", "@jupyter-widgets/jupyterlab-manager"])
+def test_without_the_widgets_extension_the_outputs_say_what_to_install(
+    new_page: Callable[..., Page], server: Server, service: FaultyService, missing: str
+) -> None:
+    """JupyterLab runs in one environment, and the kernel in another."""
+    server.disable_extensions(missing)
+    page = new_page()
+    connect = f"dm.connect({service.base_url!r}, {service.api_key!r})\ndm.me()"
+    cells = (login_cell(service), connect, "dm.browse()", "dm.monitor()")
+    run_notebook(page, server, "no-widgets", *cells)
+    outputs = page.locator(".jp-Notebook .jp-Cell")
+    for number in (0, 2, 3):
+        expect(outputs.nth(number).get_by_text("No form? Install anywidget")).to_be_visible()
+
+    expect(outputs.nth(2).locator("td", has_text="/v1/users/me")).to_be_visible()
+    expect(outputs.nth(3).locator("img")).to_have_count(0)
 
 
 def test_two_forms_show_the_same_state(page: Page, server: Server, service: FaultyService) -> None:

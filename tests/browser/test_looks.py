@@ -167,9 +167,6 @@ def test_a_screen_reader_announces_each_part(
         """
         - form "Sign in to the direct mail service":
           - heading "Sign in to the direct mail service" [level=2]
-          - group "Where responses come from":
-            - radio "Live" [checked]
-            - radio "Replay"
           - combobox "Service address"
           - textbox "Another service address"
           - textbox "API key"

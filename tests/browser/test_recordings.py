@@ -217,7 +217,9 @@ def test_the_launchers_cards_open_notebooks(
         run_cells(page, 3, 5, 7)
         explorer = page.locator(".jp-Notebook:visible .dml-browser")
         expect(rows(explorer)).to_have_count(2)  # signing in sends one
-        expect(explorer.locator(".dml-title").first).to_have_text(f"Recording to {name}")
+        expect(explorer.locator(".dml-title").first).to_contain_text(
+            f"Recording to {name} at 127.0.0.1"
+        )
     command(page, "launcher:create")
     page.locator(".jp-Launcher:visible").get_by_text("Tutorials").click()
     page.wait_for_function("n => jupyterapp.shell.currentWidget.title.label === n", arg=FIRST)

@@ -6,11 +6,13 @@ import { layOutJson } from "./json";
 import type { Body } from "./protocol";
 
 const NOT_TEXT = "This body is not text. Save it to open it elsewhere.";
+/* What another program shows better. The page never does: it could fetch from a network. */
+const FILES: Record<string, string> = { "application/pdf": "a PDF file", "text/html": "a web page" };
 const NOTHING_SHOWN: Record<string, string> = { none: "No body.", absent: "This body was not kept.", binary: NOT_TEXT };
 
 export interface BodyOptions {
   label: string;
-  loadEditor: LoadEditor | null;
+  loadEditor: LoadEditor;
   /** Called to load the whole of a large body. */
   onWhole: () => void;
   onSave: () => void;
@@ -57,15 +59,18 @@ export function createBody({ label, loadEditor, onWhole, onSave, onCopy }: BodyO
     clear();
     const isText = kind === "json" || kind === "text";
     isJson = kind === "json";
-    for (const tool of [folding, unfolding]) tool.hidden = !isJson || !loadEditor;
+    for (const tool of [folding, unfolding]) tool.hidden = !isJson;
     raw.hidden = !isJson;
     box.hidden = !isText;
-    finding.hidden = !isText || !loadEditor;
+    finding.hidden = !isText;
     saving.hidden = kind === "none" || kind === "absent";
-    if (kind in NOTHING_SHOWN) said.append(soft(NOTHING_SHOWN[kind]));
+    if (mediaType in FILES && size) {
+      const opening = makeButton("Save as a file", onSave);
+      said.append(soft(`This is ${FILES[mediaType]}. To see it, save it and open the file.`), opening);
+    } else if (kind in NOTHING_SHOWN) said.append(soft(NOTHING_SHOWN[kind]));
     if (kind === "image") picture.append(makePicture(bytes!, mediaType));
     if (truncated) {
-      const whole = makeButton("Show all", onWhole, { ariaLabel: `Show all of the ${label.toLowerCase()}`, hidden: !loadEditor });
+      const whole = makeButton("Show all", onWhole, { ariaLabel: `Show all of the ${label.toLowerCase()}` });
       said.append(soft(`Only the start of ${plural(size, "byte")} is shown.`), whole);
     }
     if (!isText) return;

@@ -15,7 +15,7 @@ function render({ model, el }: Context) {
   let listener: (change: Change) => void;
   const kernel = connect(model, {
     onMessage: (message, buffers) => {
-      listener(["changed", "reading"].includes(message.type) ? message : { silence: "" });
+      listener(message.type === "changed" ? message : { silence: "" });
       const bodies = buffers?.map((part) => new Uint8Array(part.buffer as ArrayBuffer, part.byteOffset, part.byteLength));
       pending.get(message.request_id)?.({ ...message.response, buffers: bodies });
       pending.delete(message.request_id);

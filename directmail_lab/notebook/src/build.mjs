@@ -20,4 +20,3 @@ const editor = createHash("sha256").update(await readFile("../static/codemirror.
 const entryPoints = ["browser", "login", "monitor"].flatMap((name) => [`${name}.ts`, `${name}.css`]);
 const define = { EDITOR: JSON.stringify(editor) };
 await build({ ...options, entryPoints, define });
-await build({ ...options, entryPoints: ["page.ts", "page.css"], define, format: "iife", globalName: "directmailLab" });

@@ -1,7 +1,7 @@
 /* The editor of bodies: CodeMirror 6, in a separate bundle that a page loads when it first shows a body. */
 
 import { defaultKeymap, history, historyKeymap, isolateHistory } from "@codemirror/commands";
-import { json } from "@codemirror/lang-json";
+import { json, jsonParseLinter } from "@codemirror/lang-json";
 import {
   bracketMatching,
   codeFolding,
@@ -13,7 +13,7 @@ import {
   syntaxTree,
   unfoldAll,
 } from "@codemirror/language";
-import { type Diagnostic, linter, lintGutter } from "@codemirror/lint";
+import { linter, lintGutter } from "@codemirror/lint";
 import {
   closeSearchPanel,
   findNext,
@@ -40,11 +40,9 @@ import { classHighlighter } from "@lezer/highlight";
 import { div, formatCount, make, makeButton, plural, setText } from "./dom";
 import type { Editor, EditorOptions, Language, Place } from "./editor";
 
-type Tree = ReturnType<typeof syntaxTree>;
-type SyntaxNode = ReturnType<Tree["resolveInner"]>;
+type SyntaxNode = ReturnType<ReturnType<typeof syntaxTree>["resolveInner"]>;
 
 const PATIENCE_MS = 200;
-const MOST_ERRORS = 20;
 const MOST_MATCHES = 1000;
 const COUNT_MS = 200; // a count of 3 MB takes half a second, so count once the typing pauses
 const LONGEST_WRAPPED = 5000; // wrapping a line of a megabyte is slow
@@ -69,35 +67,8 @@ const THEME = EditorView.theme({
   ".cm-panels, .cm-tooltip": { backgroundColor: "var(--dml-paper)", borderColor: "var(--dml-edge)", color: "inherit" },
 });
 
-/** Return the first error of each line. If only a part is parsed, the error at its end is ignored. */
-function errorsIn(tree: Tree, { doc }: EditorState): Map<number, Diagnostic> {
-  const found = new Map<number, Diagnostic>();
-  tree.iterate({
-    enter: ({ type, from, to }) => {
-      if (!type.isError || found.size === MOST_ERRORS || (to >= tree.length && tree.length < doc.length)) return;
-      const { number } = doc.lineAt(from);
-      if (!found.has(number)) found.set(number, { from, to, severity: "error", message: "This is not valid JSON." });
-    },
-  });
-  return found;
-}
-
-/** Return where the text is not valid JSON, at most once for each line. */
-function findErrors({ state }: EditorView): Diagnostic[] {
-  const text = state.doc.toString();
-  if (!text.trim()) return [];
-  try {
-    JSON.parse(text);
-    return [];
-  } catch (error) {
-    // Look first at what is parsed already: parsing all of a large text would block typing.
-    const known = errorsIn(syntaxTree(state), state);
-    const found = known.size ? known : errorsIn(ensureSyntaxTree(state, text.length, PATIENCE_MS) ?? syntaxTree(state), state);
-    const place = Number(/position (\d+)/.exec((error as Error).message)?.[1] ?? text.length);
-    const from = Math.min(place, Math.max(0, text.trimEnd().length - 1));
-    return found.size ? [...found.values()] : [{ from, to: from, severity: "error", message: (error as Error).message }];
-  }
-}
+/** Return where the text is not valid JSON; an empty one is no error yet. */
+const findErrors = (view: EditorView) => (view.state.doc.toString().trim() ? jsonParseLinter()(view) : []);
 
 const members = (node: SyntaxNode): SyntaxNode[] => {
   const found = [];
@@ -137,7 +108,7 @@ function placeAt(state: EditorState, position: number): Place | null {
 
 function languageOf(language: Language, readOnly: boolean): Extension {
   if (language !== "json") return [];
-  return [json(), readOnly ? [] : [linter(findErrors, { delay: 300, needsRefresh: ({ startState, state }) => syntaxTree(startState) !== syntaxTree(state) }), lintGutter()]];
+  return [json(), readOnly ? [] : [linter(findErrors, { delay: 300 }), lintGutter()]];
 }
 
 const folding = codeFolding({

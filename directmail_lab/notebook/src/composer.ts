@@ -9,16 +9,17 @@ import { activeElement, div, make, makeButton, makeSelect, newId, plural, setTex
 import { createEditor, type LoadEditor } from "./editor";
 import { layOutJson } from "./json";
 import { createPairs } from "./pairs";
-import type { Details, Pair, Response, Send } from "./protocol";
+import type { Details, Pair, Response, Row, Send } from "./protocol";
 import { createTabs } from "./tabs";
 
 const METHODS = ["GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"];
 const WAITING_MS = 500;
 const COUNTING_MS = 100;
-const HINT_MS = 200;
+const LEFT_MS = 200;
 const FORM_TYPE = "application/x-www-form-urlencoded";
 const TYPES: Record<string, string> = { json: "application/json", form: FORM_TYPE, text: "text/plain; charset=utf-8" };
 const KINDS: Record<string, string> = { none: "No body", json: "JSON", form: "Form", text: "Text", file: "File", recorded: "As recorded" };
+const MOST_SUGGESTED = 200;
 const HEADERS = "Accept Accept-Language Cache-Control Content-Type Idempotency-Key If-Match If-Modified-Since If-None-Match Prefer Range X-Request-Id".split(" ");
 // Headers that the session sets itself.
 const SET_ANEW = /^((host|content-length|transfer-encoding|connection|accept-encoding|user-agent):|accept: \*\/\*$)/i;
@@ -33,7 +34,7 @@ interface Question {
 
 export interface ComposerOptions {
   send: Send;
-  loadEditor: LoadEditor | null;
+  loadEditor: LoadEditor;
   /** Called when a request has ended, with its number if it has one. */
   onSent: (number: number | null) => void;
   onInsert: (code: string) => void;
@@ -59,6 +60,7 @@ export function createComposer({ send, loadEditor, onSent, onInsert, onLeave }: 
   const method = makeSelect("Method", Object.fromEntries(METHODS.map((name) => [name, name])));
   const address = make("input", { ariaLabel: "Address", className: "dml-e-path", spellcheck: false, autocomplete: "off", placeholder: "/v1/…, or paste a curl command" });
   const [paths, names, headerNames] = ["paths", "names", "headers"].map((name) => make("datalist", { id: `${id}-${name}` }));
+  headerNames.append(...options(HEADERS));
   address.setAttribute("list", paths.id);
   const sending = make("button", { type: "submit", className: "dml-primary", title: "Send (Ctrl+Enter)" });
   const aborting = makeButton("Abort", () => abort(), { hidden: true, title: "Abort (Escape)" });
@@ -97,8 +99,8 @@ export function createComposer({ send, loadEditor, onSent, onInsert, onLeave }: 
     event.preventDefault();
     submit();
   });
-  root.addEventListener("input", ({ target, inputType }: any) => {
-    if (target === address) onAddress(inputType);
+  root.addEventListener("input", ({ target }) => {
+    if (target === address) parameters.fill(new URLSearchParams(queryOf(address.value)));
     if (target === kind) onKind();
     dirty = true;
     mark();
@@ -155,15 +157,7 @@ export function createComposer({ send, loadEditor, onSent, onInsert, onLeave }: 
     put(null); // the question was about the request before this change
     show();
     clearTimeout(typing);
-    typing = setTimeout(hint, HINT_MS);
-  }
-
-  function onAddress(inputType?: string) {
-    parameters.fill(new URLSearchParams(queryOf(address.value)));
-    // Select the id of a suggested path, so that typing replaces it.
-    const found = /\{\w+\}/.exec(address.value);
-    const isChosen = inputType !== "deleteContentBackward" && !inputType?.startsWith("insertText");
-    if (found && isChosen) address.setSelectionRange(found.index, found.index + found[0].length);
+    typing = setTimeout(showLeft, LEFT_MS);
   }
 
   function onKind() {
@@ -208,7 +202,7 @@ export function createComposer({ send, loadEditor, onSent, onInsert, onLeave }: 
     put(null);
     tabs.show(kind.value === "none" ? "parameters" : "body");
     show();
-    hint();
+    showLeft();
   }
 
   async function fillFromCurl(text: string) {
@@ -222,15 +216,19 @@ export function createComposer({ send, loadEditor, onSent, onInsert, onLeave }: 
     say(notes, undefined, true);
   }
 
-  /** Show suggestions, and what is left of this operation's allowance. */
-  async function hint() {
-    const asking = (turn += 1);
-    const seen = await send({ action: "hint", method: method.value, path: address.value });
-    if (asking !== turn) return;
-    if (!busy) setText(left, seen.left ?? "");
-    paths.replaceChildren(...options(seen.operations ?? []));
-    names.replaceChildren(...options(seen.parameters ?? []));
-    headerNames.replaceChildren(...options([...new Set([...HEADERS, ...(seen.headers ?? [])])]));
+  /** Suggest the paths and the parameters' names of the last interactions. */
+  function suggest(rows: Row[]) {
+    const seen = rows.slice(-MOST_SUGGESTED).filter(({ status }) => status !== 404).map(({ path }) => path.split("?"));
+    const namesOf = ([, query = ""]: string[]) => [...new URLSearchParams(query).keys()];
+    paths.replaceChildren(...options([...new Set(seen.map(([path]) => path))]));
+    names.replaceChildren(...options([...new Set(seen.flatMap(namesOf))]));
+  }
+
+  /** Show what is left of this operation's allowance. */
+  async function showLeft() {
+    const own = (turn += 1);
+    const { left: found } = await send({ action: "left", method: method.value, path: address.value });
+    if (own === turn && !busy) setText(left, found ?? "");
   }
 
   /* Sending. A write needs a confirmation. Its token sends the write, once. */
@@ -310,7 +308,7 @@ export function createComposer({ send, loadEditor, onSent, onInsert, onLeave }: 
     else dirty = false;
     mark();
     onSent(number);
-    hint();
+    showLeft();
   }
 
   async function waitingFor(): Promise<string> {
@@ -352,7 +350,7 @@ export function createComposer({ send, loadEditor, onSent, onInsert, onLeave }: 
     editor.destroy();
   };
   const setSilent = (is: boolean) => (isSilent = is);
-  return { root, fill, insert, onKey, abort, destroy, setSilent, focus: () => address.focus(), isBusy: () => busy, isDirty: () => dirty };
+  return { root, fill, suggest, insert, onKey, abort, destroy, setSilent, focus: () => address.focus(), isBusy: () => busy, isDirty: () => dirty };
 }
 
 export type Composer = ReturnType<typeof createComposer>;

@@ -40,14 +40,10 @@ export interface EditorModule {
 export type LoadEditor = () => Promise<string>;
 
 const MOST_PLAIN = 50_000;
-/* What a web browser lays out at once: about 200 lines, as in page.css. A block ends with a line if possible, or else where a
- * word hardly does. */
-const BLOCK = /[^]{1,8000}$|[^]{0,7999}\n|[^]{0,7999}[\s,]|[^]{1,8000}/gu;
 declare const EDITOR: string; // a hash of the bundle, set by build.mjs
 const loaded: Record<string, Promise<EditorModule> | undefined> = ((globalThis as Record<string, any>)["directmail-lab"] ??= {});
 
-export function createEditor(options: EditorOptions, load: LoadEditor | null): Editor {
-  if (!load) return createText(options);
+export function createEditor(options: EditorOptions, load: LoadEditor): Editor {
   const plain = createPlain(options);
   let editor: Editor = plain;
   let text = "";
@@ -93,19 +89,6 @@ export function createEditor(options: EditorOptions, load: LoadEditor | null): E
 }
 
 const nothing = () => undefined;
-
-/* Text to read, for which the web browser's own search is enough. It is made of blocks, which the browser lays out when
- * they get visible: all at once would take seconds for megabytes, and minutes if these are one line. */
-function createText({ parent, label }: EditorOptions): Editor {
-  const props = { role: "textbox", ariaLabel: label, ariaReadOnly: "true", ariaMultiLine: "true", className: "dml-b-plain", tabIndex: 0 };
-  const box = parent.appendChild(make("pre", props));
-  const fill = (text: string) => {
-    box.replaceChildren(...(text.match(BLOCK) ?? []).map((textContent) => make("div", { textContent })));
-  };
-  const focus = () => box.focus();
-  const destroy = () => box.remove();
-  return { text: () => box.textContent!, fill, replace: fill, focus, destroy, setLanguage: nothing, find: nothing, fold: nothing, unfold: nothing };
-}
 
 function createPlain({ parent, label, readOnly = false, onChange }: EditorOptions): Editor {
   const box = make("textarea", { ariaLabel: label, className: "dml-b-plain", readOnly, spellcheck: false });

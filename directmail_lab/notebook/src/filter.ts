@@ -8,8 +8,6 @@ type Test = (row: Row, value: string) => boolean | undefined;
 export interface Filter {
   /** Searched in the bodies too. */
   words: string[];
-  /** The values of `header:name=value`. Python searches for these. */
-  headers: string[];
   unknown: string[];
   passes: (row: Row, number: number, found: (term: string, number: number) => boolean) => boolean;
 }
@@ -45,11 +43,10 @@ const FIELDS: Record<string, Test> = {
 };
 const NOTHING = { method: "", path: "" } as Row;
 
-export const KNOWN = [...Object.keys(FIELDS), "header"].join(", ");
+export const KNOWN = Object.keys(FIELDS).join(", ");
 
 export function parseFilter(text: string): Filter {
   const words: string[] = [];
-  const headers: string[] = [];
   const unknown: string[] = [];
   const tests = text.toLowerCase().split(/\s+/).filter(Boolean).map((typed): Filter["passes"] => {
     const wanted = !/^-./.test(typed);
@@ -57,14 +54,10 @@ export function parseFilter(text: string): Filter {
     const [, name = "", value = ""] = /^(\w+):(?!\/\/)(.+)$/.exec(term) ?? [];
     const has = Object.hasOwn(FIELDS, name) ? FIELDS[name] : undefined;
     if (has?.(NOTHING, value) !== undefined) return (row) => has!(row, value) === wanted;
-    if (name === "header" && /^[^=]+(=|$)/.test(value)) {
-      headers.push(value);
-      return (_, number, found) => found(`header:${value}`, number) === wanted;
-    }
     if (name) unknown.push(term);
     if (term.length > 1) words.push(term);
     const isShown = (row: Row) => `${row.method} ${row.path} ${row.status}`.toLowerCase().includes(term);
     return (row, number, found) => (isShown(row) || found(term, number)) === wanted;
   });
-  return { words, headers, unknown, passes: (...row) => tests.every((test) => test(...row)) };
+  return { words, unknown, passes: (...row) => tests.every((test) => test(...row)) };
 }

@@ -1,9 +1,5 @@
 /* The list of interactions. Only visible rows have nodes. A hidden row with the widest cell of each column sets the
- * columns' widths. A number here is a row's place, from 1 on. The head of a session has a place too, but is never
- * selected.
- *
- * The attempts of one call are shown as one row, the last attempt. It can be expanded to show all of them.
- */
+ * columns' widths. */
 
 import { COLUMNS, formatSpan, isMarked } from "./columns";
 import { div, make, makeButton, newId, scheduler, setText } from "./dom";
@@ -26,21 +22,12 @@ export interface ListOptions {
   onOpen: () => void;
   /** Called when the selected row is to be compared with the one that was selected before. */
   onCompare: () => void;
-  /** Called when attempts of a call are shown or hidden, so that the rows are to be arranged again. */
-  onToggle: () => void;
 }
 
-export function createList({ passes, onSelect, onOpen, onCompare, onToggle }: ListOptions) {
+export function createList({ passes, onSelect, onOpen, onCompare }: ListOptions) {
   const id = newId();
   const rows: Row[] = [];
   const widest: (number | undefined)[] = [];
-  // From the number of a last attempt to all attempts of its call; and from each other attempt to the last.
-  const attempts = new Map<number, number[]>();
-  const lastOf = new Map<number, number>();
-  const unanswered = new Map<string, number>();
-  const opened = new Set<number>();
-  // Of a file: the numbers of the first rows of a later day.
-  const days = new Map<number, string>();
   const nodes: ReturnType<typeof makeRow>[] = [];
   let shown: number[] = [];
   let selected: number | null = null;
@@ -73,24 +60,15 @@ export function createList({ passes, onSelect, onOpen, onCompare, onToggle }: Li
   const textOf = (column: number, number: number | undefined) =>
     number ? COLUMNS[column].text(rows[number - 1], spansDays) : "";
 
-  const isHead = (number: number) => rows[number - 1].mark === "session";
-
   function makeRow() {
     const cells = makeCells("gridcell");
     const path = make("span");
     const pathEnd = make("span", { className: "dml-c-end" });
-    const again = make("span", { className: "dml-c-again dml-soft" });
-    const folding = makeButton("", (event) => {
-      event.stopPropagation();
-      toggle(node.number);
-      grid.focus({ preventScroll: true }); // this button's node may belong to another row now
-    }, { className: "dml-b-attempts", tabIndex: -1 });
-    cells[PATH].append(path, pathEnd, folding, again);
+    cells[PATH].append(path, pathEnd);
     const bar = cells[TIMELINE].appendChild(make("div"));
     const root = make("div", { className: "dml-b-row", role: "row" }, ...cells);
-    const node = { root, cells, bar, path, pathEnd, again, folding, number: 0 };
+    const node = { root, cells, bar, path, pathEnd, number: 0 };
     root.addEventListener("click", ({ ctrlKey, metaKey }) => {
-      if (isHead(node.number)) return;
       select(node.number);
       if (ctrlKey || metaKey) onCompare();
       else onOpen();
@@ -99,27 +77,18 @@ export function createList({ passes, onSelect, onOpen, onCompare, onToggle }: Li
   }
 
   function showRow(node: ReturnType<typeof makeRow>, position: number) {
-    const { root, cells, bar, path, pathEnd, again, folding } = node;
+    const { root, cells, bar, path, pathEnd } = node;
     const number = (node.number = shown[position]);
     const row = rows[number - 1];
-    const tries = attempts.get(number);
     root.id = `${id}-${number}`;
     root.dataset.mark = row.mark;
-    root.classList.toggle("dml-is-part", lastOf.has(number));
     root.setAttribute("aria-rowindex", String(position + 2));
     root.setAttribute("aria-selected", String(number === selected || number === compared));
     cells.forEach((cell, i) => i !== PATH && i !== TIMELINE && setText(cell, textOf(i, number)));
     const wholePath = textOf(PATH, number);
-    const end = wholePath.length > LONG_PATH && !isHead(number) ? wholePath.length - PATH_END : wholePath.length;
+    const end = wholePath.length > LONG_PATH ? wholePath.length - PATH_END : wholePath.length;
     setText(path, wholePath.slice(0, end));
     setText(pathEnd, wholePath.slice(end));
-    setText(again, days.get(number) ?? "");
-    folding.hidden = !tries;
-    if (tries) {
-      root.setAttribute("aria-expanded", String(opened.has(number)));
-      setText(folding, `${opened.has(number) ? "▾" : "▸"} ${tries.length}×`);
-      folding.title = folding.ariaLabel = `${tries.length} attempts`;
-    } else root.removeAttribute("aria-expanded");
     cells[PATH].title = row.path;
     const status = row.status ?? (row.mark === "failed" ? "no response," : "");
     cells[STATUS].ariaLabel = row.mark === "aborted" ? "aborted" : `${status} ${row.mark}${row.replayed ? " replayed" : ""}`.trim();
@@ -138,17 +107,10 @@ export function createList({ passes, onSelect, onOpen, onCompare, onToggle }: Li
     const tracks: Record<string, string> = { path: `minmax(8em, ${rest})`, timeline: "minmax(60px, 1fr)" };
     const template = NAMES.filter((_, i) => has[i]).map((name) => tracks[name] ?? "max-content").join(" ");
     if (grid.style.gridTemplateColumns !== template) grid.style.gridTemplateColumns = template;
-    widestCells.forEach((cell, i) => i !== TIMELINE && setText(cell, i === PATH ? widestPath() : textOf(i, widest[i])));
+    widestCells.forEach((cell, i) => i !== TIMELINE && setText(cell, textOf(i, widest[i])));
     for (const cells of [heads, widestCells, ...nodes.map((node) => node.cells)]) {
       cells.forEach((cell, i) => (cell.hidden = !has[i]));
     }
-  }
-
-  /* The widest path, with what stands after it, as text. */
-  function widestPath() {
-    const texts = [textOf(PATH, widest[PATH]), ...[...days].map(([number, day]) => `${textOf(PATH, number)}   ${day}`)];
-    const longest = texts.reduce((longest, text) => (text.length > longest.length ? text : longest));
-    return attempts.size ? `${longest} ▾ 9×` : longest;
   }
 
   function draw() {
@@ -170,19 +132,9 @@ export function createList({ passes, onSelect, onOpen, onCompare, onToggle }: Li
     grid.setAttribute("aria-activedescendant", isDrawn ? `${id}-${selected}` : "");
   }
 
-  /** Return whether a row is an attempt that its call's row stands for. */
-  function isFolded(number: number) {
-    const last = lastOf.get(number);
-    return last !== undefined && !opened.has(last);
-  }
-
   /** Filter and sort the rows, and draw them. */
   function arrange() {
-    const isShown = (number: number) => {
-      if (isHead(number) && (sorted || descending)) return false;
-      return !isFolded(number) && passes(rows[number - 1], number);
-    };
-    shown = rows.map((_, i) => i + 1).filter(isShown);
+    shown = rows.map((_, i) => i + 1).filter((number) => passes(rows[number - 1], number));
     if (sorted || descending) {
       const keys = rows.map((row, i) => COLUMNS[sorted].key(row, i + 1));
       const sign = descending ? -1 : 1;
@@ -203,46 +155,14 @@ export function createList({ passes, onSelect, onOpen, onCompare, onToggle }: Li
     arrange();
   }
 
-  function toggle(number: number, isOpen = !opened.has(number)) {
-    if (!attempts.has(number)) return;
-    if (isOpen) opened.add(number);
-    else opened.delete(number);
-    onToggle();
-  }
-
-  function addAttempt({ method, path, attempt }: Row, number: number) {
-    const key = `${method} ${path}`;
-    const before = attempt > 1 ? unanswered.get(`${key} ${attempt - 1}`) : undefined;
-    unanswered.set(`${key} ${attempt}`, number);
-    if (before === undefined) return;
-    unanswered.delete(`${key} ${attempt - 1}`);
-    const all = [...(attempts.get(before) ?? [before]), number];
-    attempts.delete(before);
-    attempts.set(number, all);
-    if (opened.delete(before)) opened.add(number);
-    for (const each of all.slice(0, -1)) lastOf.set(each, number);
-  }
-
-  /* An interaction that was recorded on a later day than those before says so. */
-  function addDay(row: Row, number: number) {
-    const day = row.time !== null && Math.floor(row.time / 864e5);
-    if (day === false || day <= Math.floor(until / 864e5) || until === -Infinity) return;
-    const text = new Date(row.time!).toLocaleDateString("en-GB", { day: "numeric", month: "long", year: "numeric", timeZone: "UTC" });
-    days.set(number, `recorded again on ${text}`);
-  }
-
-  function add(added: Row[], isFile: boolean) {
-    // If the list begins with earlier sessions, scroll down to the last one.
-    const follows = rows.length === 0 ? added[0]?.mark === "session" : grid.scrollTop + grid.clientHeight >= grid.scrollHeight - ROW_PX;
+  function add(added: Row[]) {
+    const follows = rows.length > 0 && grid.scrollTop + grid.clientHeight >= grid.scrollHeight - ROW_PX;
     for (const row of added) {
       const number = rows.push(row);
-      if (isHead(number)) continue;
-      addAttempt(row, number);
       NAMES.forEach((_, i) => {
         const least = widest[i] === undefined ? 0 : textOf(i, widest[i]).length;
         if (textOf(i, number).length > least) widest[i] = number;
       });
-      if (isFile) addDay(row, number);
       if (row.time === null) continue;
       since = Math.min(since, row.time - (row.ms ?? 0));
       until = Math.max(until, row.time);
@@ -256,7 +176,6 @@ export function createList({ passes, onSelect, onOpen, onCompare, onToggle }: Li
 
   function clear() {
     rows.length = widest.length = shown.length = 0;
-    for (const each of [attempts, lastOf, unanswered, opened, days]) each.clear();
     selected = null;
     before = null;
     compared = null;
@@ -266,8 +185,6 @@ export function createList({ passes, onSelect, onOpen, onCompare, onToggle }: Li
   }
 
   function select(number: number) {
-    const last = lastOf.get(number);
-    if (last !== undefined && !opened.has(last)) toggle(last, true);
     const top = shown.indexOf(number) * ROW_PX;
     const room = grid.clientHeight - 2 * ROW_PX;
     const isNew = number !== selected;
@@ -280,17 +197,12 @@ export function createList({ passes, onSelect, onOpen, onCompare, onToggle }: Li
 
   /** Move the selection by a key, and return whether the key does so. */
   function move(key: string): boolean {
-    if (selected !== null && (key === "ArrowRight" || key === "ArrowLeft")) {
-      toggle(selected, key === "ArrowRight");
-      return attempts.has(selected);
-    }
     const page = Math.max(1, Math.floor(grid.clientHeight / ROW_PX) - 2);
     const steps: Record<string, number> = { ArrowUp: -1, ArrowDown: 1, PageUp: -page, PageDown: page, Home: -Infinity, End: Infinity };
     if (!(key in steps)) return false;
-    const places = shown.filter((number) => !isHead(number));
-    const last = places.length - 1;
-    const at = selected === null ? -1 : places.indexOf(selected);
-    if (last >= 0) select(places[Math.min(last, Math.max(0, at + steps[key]))]);
+    const last = shown.length - 1;
+    const at = selected === null ? -1 : shown.indexOf(selected);
+    if (last >= 0) select(shown[Math.min(last, Math.max(0, at + steps[key]))]);
     return true;
   }
 
@@ -308,8 +220,7 @@ export function createList({ passes, onSelect, onOpen, onCompare, onToggle }: Li
   return {
     grid, rows, add, arrange, clear, draw, select, move, compare, destroy,
     selected: () => selected,
-    markedCount: (mark: string) => rows.filter((row, i) => isMarked(row, mark) && !isFolded(i + 1)).length,
-    count: () => rows.filter(({ mark }) => mark !== "session").length,
-    shownCount: () => shown.filter((number) => !isHead(number)).length,
+    markedCount: (mark: string) => rows.filter((row) => isMarked(row, mark)).length,
+    shownCount: () => shown.length,
   };
 }

@@ -4,16 +4,13 @@ import { div, keepKeys, make, makeButton, newId, setText } from "./dom";
 import { connect, type Context, type Message, SILENT_KERNEL } from "./kernel";
 
 type Form = ReturnType<typeof makeForm>;
-type Mode = keyof typeof MODES;
-
 interface Choices {
   regions: [string, string][];
-  cassettes: string[];
   address?: string;
-  used: string[];
   key_sources: Record<string, string>;
   remember: boolean;
-  has_keyring: boolean;
+  /** Why no key can be remembered, or "". */
+  keyring_problem: string;
 }
 
 interface View {
@@ -27,15 +24,11 @@ interface View {
   key: string;
 }
 
-const MODES = {
-  live: { label: "Live", about: "Requests go to the service. To record them, run record(…) in a cell." },
-  replay: { label: "Replay", about: "Responses come from a cassette: no key, no network." },
-};
 const OTHER = "";
-const NO_CHOICES: Choices = { regions: [], cassettes: [], used: [], key_sources: {}, remember: false, has_keyring: false };
+const NO_CHOICES: Choices = { regions: [], key_sources: {}, remember: false, keyring_problem: "" };
 const REMEMBER =
   "Once the service has accepted the key, this computer's keyring keeps it: the password manager of the system. " +
-  "You then sign in without typing it. Signing out removes it.";
+  "You then sign in without typing it, and the address is filled in. Signing out removes both.";
 
 function makeField<Control extends HTMLElement>(id: string, name: string, label: string, control: Control) {
   const hint = make("div", { className: "dml-hint dml-soft", id: `${id}-${name}-hint` });
@@ -45,24 +38,13 @@ function makeField<Control extends HTMLElement>(id: string, name: string, label:
   return { row, control, hint };
 }
 
-function makeModes(id: string) {
-  const about = make("div", { className: "dml-hint dml-soft", id: `${id}-about` });
-  const modes = Object.entries(MODES).map(([mode, { label }]) => {
-    const radio = make("input", { type: "radio", name: `${id}-mode`, value: mode, id: `${id}-${mode}` });
-    radio.setAttribute("aria-describedby", about.id);
-    return [radio, make("label", { htmlFor: radio.id, textContent: label })] as const;
-  });
-  const legend = make("legend", { textContent: "Where responses come from" });
-  const row = make("fieldset", {}, legend, div("dml-modes", ...modes.flat()), about);
-  return { row, about, radios: modes.map(([radio]) => radio) };
-}
-
 function makeRemember(id: string) {
   const box = make("input", { type: "checkbox", id: `${id}-remember` });
-  const label = make("label", { htmlFor: box.id, textContent: "Remember this key" });
+  const label = make("label", { htmlFor: box.id, textContent: "Remember this key and address" });
   const row = make("div", { className: "dml-remember", title: REMEMBER }, box, label);
+  const problem = div("dml-hint dml-soft");
   box.setAttribute("aria-description", REMEMBER);
-  return { row, box };
+  return { row, box, problem };
 }
 
 function makeTitle(id: string, textContent: string) {
@@ -72,24 +54,21 @@ function makeTitle(id: string, textContent: string) {
 function makeForm(id: string) {
   const text = (props: object) => make("input", { autocomplete: "off", spellcheck: false, ...props });
   const title = makeTitle(`${id}-title`, "Sign in to the direct mail service");
-  const modes = makeModes(id);
   const typed = text({ type: "text", inputMode: "url", placeholder: "https://…" });
   const fields = {
     region: makeField(id, "region", "Service address", make("select")),
     address: makeField(id, "address", "Service address", typed),
     key: makeField(id, "key", "API key", text({ type: "password" })),
-    played: makeField(id, "played", "Cassette", make("select")),
   };
-  const submit = make("button", { type: "submit", className: "dml-primary" });
+  const submit = make("button", { type: "submit", className: "dml-primary", textContent: "Sign in" });
   const status = make("div", { className: "dml-status dml-soft", role: "status" });
   const problem = make("div", { className: "dml-problem", role: "alert", id: `${id}-problem` });
   const root = make("form", { className: "dml-box dml-form", noValidate: true, "aria-labelledby": title.id });
-  const used = make("datalist", { id: `${id}-used` });
   const remember = makeRemember(id);
-  fields.key.row.append(remember.row);
+  fields.key.row.append(remember.row, remember.problem);
   const rows = Object.values(fields).map(({ row }) => row);
-  root.append(title, modes.row, ...rows, used, problem, div("dml-actions", submit, status));
-  return { root, modes, ...fields, used, remember, submit, status, problem };
+  root.append(title, ...rows, problem, div("dml-actions", submit, status));
+  return { root, ...fields, remember, submit, status, problem };
 }
 
 function makeAccount(id: string, onSignOut: () => void) {
@@ -109,38 +88,30 @@ function makeAccount(id: string, onSignOut: () => void) {
 /* Signed in: the account, and what is left of its allowance. */
 function showAccount(view: View, account: Message) {
   const { title, detail, allowance, fill, left, note } = view.account;
-  const { limit = null, remaining = null } = account;
+  const { limit = null, remaining = null, note: warning = "" } = account;
   title.textContent = account.title;
   detail.textContent = account.detail;
-  note.textContent = account.note;
-  note.hidden = !account.note;
+  note.textContent = warning;
+  note.hidden = !warning;
   allowance.hidden = remaining === null || limit === null;
   left.textContent = `${remaining} of ${limit} left at sign-in`;
   fill.style.width = `${limit > 0 ? Math.min(100, (100 * remaining) / limit) : 0}%`;
 }
 
-/* The form, with the fields that the mode needs. */
-const selectedMode = (form: Form) => form.modes.radios.find((radio) => radio.checked)!.value as Mode;
-
+/* The form, with a field for the address only if no region is chosen. */
 function arrange(view: View) {
   const { form, choices } = view;
-  const mode = selectedMode(form);
   const hasRegions = choices.regions.length > 0;
-  const needsKey = mode !== "replay";
-  form.modes.about.textContent = MODES[mode].about;
-  form.region.row.hidden = !needsKey || !hasRegions;
-  form.address.row.hidden = !needsKey || (hasRegions && form.region.control.value !== OTHER);
+  form.region.row.hidden = !hasRegions;
+  form.address.row.hidden = hasRegions && form.region.control.value !== OTHER;
   form.address.row.classList.toggle("dml-below", hasRegions);
   form.address.control.ariaLabel = hasRegions ? "Another service address" : null;
-  form.key.row.hidden = !needsKey;
   const source = choices.key_sources[fieldOf(form, "address")?.value.trim() ?? ""];
   const kept = form.remember.box.checked ? "this computer's keyring" : "the kernel's memory";
   form.key.hint.textContent = source ? `Leave it empty to use the key in ${source}.` : `Kept in ${kept}, and not in the notebook.`;
   form.key.control.placeholder = source ? `the key in ${source}` : "";
-  form.played.row.hidden = needsKey;
-  const labels = needsKey ? ["Sign in", "Signing in…"] : ["Replay", "Opening…"];
-  form.submit.textContent = labels[Number(view.busy)];
-  form.submit.disabled = view.busy || !view.connected || (!needsKey && !choices.cassettes.length);
+  form.submit.textContent = view.busy ? "Signing in…" : "Sign in";
+  form.submit.disabled = view.busy || !view.connected;
 }
 
 function fillSelect(select: HTMLSelectElement, options: [string, string][], selected = "") {
@@ -149,18 +120,14 @@ function fillSelect(select: HTMLSelectElement, options: [string, string][], sele
 }
 
 function showChoices(view: View, choices: Choices) {
-  const { region, address, used, remember, played } = view.form;
+  const { region, address, remember } = view.form;
   const isFirst = view.choices === NO_CHOICES;
   view.choices = choices;
   const regions = choices.regions.map(([name, url]): [string, string] => [name, `${name} — ${url}`]);
   const selected = isFirst ? choices.address : region.control.value;
   fillSelect(region.control, [...regions, [OTHER, "Another address…"]], selected);
-  const cassettes = choices.cassettes.map((name): [string, string] => [name, name]);
-  fillSelect(played.control, cassettes, played.control.value);
-  played.hint.textContent = cassettes.length ? "The cassettes that were found." : "No cassette was found. Record one first.";
-  used.replaceChildren(...choices.used.map((url) => new Option(url, url)));
-  if (choices.used.length) address.control.setAttribute("list", used.id);
-  remember.row.hidden = !choices.has_keyring;
+  remember.row.hidden = Boolean(choices.keyring_problem);
+  remember.problem.textContent = choices.keyring_problem && `${choices.keyring_problem} You type the key each time.`;
   if (!isFirst) return;
   remember.box.checked = choices.remember;
   if (!regions.some(([name]) => name === choices.address)) {
@@ -170,8 +137,8 @@ function showChoices(view: View, choices: Choices) {
 }
 
 /* A problem is shown below the fields, and its field is marked. */
-function fieldOf({ played, address, region, key }: Form, name: string): HTMLInputElement | HTMLSelectElement | undefined {
-  const fields: Record<string, { row: HTMLElement; control: HTMLInputElement | HTMLSelectElement }[]> = { cassette: [played], address: [address, region], key: [key] };
+function fieldOf({ address, region, key }: Form, name: string): HTMLInputElement | HTMLSelectElement | undefined {
+  const fields: Record<string, { row: HTMLElement; control: HTMLInputElement | HTMLSelectElement }[]> = { address: [address, region], key: [key] };
   return fields[name]?.find(({ row }) => !row.hidden)?.control;
 }
 
@@ -225,9 +192,8 @@ function receive(view: View, state: Message) {
 function signIn(view: View) {
   if (view.busy || !view.connected) return;
   const { form } = view;
-  const mode = selectedMode(form);
   const valueOf = (name: string) => fieldOf(form, name)?.value.trim() ?? "";
-  const texts = [mode, valueOf("address"), valueOf("cassette"), valueOf("key"), form.remember.box.checked ? "yes" : ""];
+  const texts = [valueOf("address"), valueOf("key"), form.remember.box.checked ? "yes" : ""];
   // The field is emptied before anything is sent, so that a saved page does not contain the key.
   view.key = form.key.control.value;
   form.key.control.value = "";
@@ -256,16 +222,12 @@ function render({ model, el }: Context) {
     onMessage: (state) => receive(view, state),
     onSilence: () => setText(form.status, SILENT_KERNEL),
   });
-  form.modes.radios[0].checked = true;
   form.root.addEventListener("submit", (event) => {
     event.preventDefault();
     signIn(view);
   });
   form.root.addEventListener("input", () => arrange(view));
-  form.root.addEventListener("change", ({ target }) => {
-    if ((target as HTMLInputElement).type === "radio") showProblem(form, null);
-    arrange(view);
-  });
+  form.root.addEventListener("change", () => arrange(view));
   const root = div("dml dml-login dml-hides-next", form.root, account.root);
   keepKeys(root);
   el.append(root);

@@ -18,19 +18,16 @@ const MAX_ROWS = 5000;
 const MAX_SEARCHED = 2000;
 const INSERT = "directmail-lab:insert-cell";
 
-/** With `restart`, everything is new; with `title`, a file is being read; `silence` says that Python does not respond. */
+/** With `restart`, everything is new; `silence` says that Python does not respond. */
 export interface Change {
   restart?: boolean;
-  title?: string;
-  part?: number;
   silence?: string;
 }
 
 export interface BrowserOptions {
   /** Sends a request to Python's `browser_data.handle_request`, and resolves to the response. */
   send: Send;
-  /** Without it, bodies are shown as plain text. */
-  loadEditor: LoadEditor | null;
+  loadEditor: LoadEditor;
   /** Takes a callback for changes. */
   onChange?: (callback: (change: Change) => void) => void;
   /** Called with the number of the selected interaction. Without it, no cell can be inserted. */
@@ -74,7 +71,7 @@ export function createBrowser(root: HTMLElement, { send, loadEditor, onChange, o
   const count = make("div", { className: "dml-soft", role: "status" });
   const marks = Object.keys(SYMBOLS).map((mark) =>
     makeButton("", () => toggle(`is:${mark}`), { className: `dml-secondary dml-b-mark dml-is-${mark}`, hidden: true, title: `Filter: is:${mark}` }));
-  const placeholder = "Filter: text  status:4xx  ms:>100  bytes:>10k  path:/v1  header:name=value";
+  const placeholder = "Filter: text  status:4xx  ms:>100  bytes:>10k  path:/v1";
   const searching = make("input", { type: "search", ariaLabel: "Filter", placeholder });
   const progress = make("progress", { hidden: true, ariaLabel: "Reading" });
   const writing = makeButton("New request ", () => write(), { title: "Write a request (n)", hidden: true });
@@ -82,11 +79,10 @@ export function createBrowser(root: HTMLElement, { send, loadEditor, onChange, o
   const status = make("div", { className: "dml-soft dml-b-note", role: "status", textContent: "Reading …" });
 
   const list = createList({
-    passes: (row, number) => row.mark === "session" ? !searching.value.trim() : filter.passes(row, number, (term, at) => bodies.get(term)?.found.has(at) ?? false),
+    passes: (row, number) => filter.passes(row, number, (term, at) => bodies.get(term)?.found.has(at) ?? false),
     onSelect: (number) => onSelect?.(number),
     onOpen: () => open(),
     onCompare: () => told(compare()),
-    onToggle: () => arrange(),
   });
   const response = createResponse({
     send,
@@ -143,7 +139,7 @@ export function createBrowser(root: HTMLElement, { send, loadEditor, onChange, o
     clearTimeout(slow);
     progress.hidden = true;
     isLoading = false;
-    if (filter.words.length || filter.headers.length) onFilter();
+    if (filter.words.length) onFilter();
   }
 
   async function loadParts() {
@@ -156,7 +152,7 @@ export function createBrowser(root: HTMLElement, { send, loadEditor, onChange, o
     }
   }
 
-  function show(part: { title: string; base_url: string | null; note: string | null; total: number; fields: string[]; rows: unknown[][]; sends?: boolean; is_file?: boolean }) {
+  function show(part: { title: string; base_url: string | null; note: string | null; total: number; fields: string[]; rows: unknown[][]; sends?: boolean }) {
     const rows = rowsOf(part.fields, part.rows);
     baseUrl = part.base_url ?? "";
     sends = Boolean(part.sends);
@@ -165,7 +161,8 @@ export function createBrowser(root: HTMLElement, { send, loadEditor, onChange, o
     note = part.note || "";
     response.inserting.hidden = sends || !onSelect; // the form has such a button
     writing.hidden = response.editing.hidden = composer.root.hidden = lower.hidden = !sends;
-    list.add(rows, Boolean(part.is_file));
+    list.add(rows);
+    if (sends) composer.suggest(list.rows);
     // An empty part is the last one, even if the total is greater.
     total = rows.length ? part.total : list.rows.length;
     whole.style.setProperty("--dml-rows", String(total));
@@ -197,10 +194,9 @@ export function createBrowser(root: HTMLElement, { send, loadEditor, onChange, o
 
   function showCount() {
     const { rows } = list;
-    const heads = rows.length - list.count();
-    const parts = [plural(total - heads, "interaction")];
-    if (rows.length < total) parts[0] = `${formatCount(list.count())} of ${parts[0]} read`;
-    if (list.shownCount() < list.count() && searching.value) parts.unshift(`${formatCount(list.shownCount())} shown`);
+    const parts = [plural(total, "interaction")];
+    if (rows.length < total) parts[0] = `${formatCount(rows.length)} of ${parts[0]} read`;
+    if (list.shownCount() < rows.length && searching.value) parts.unshift(`${formatCount(list.shownCount())} shown`);
     Object.entries(SYMBOLS).forEach(([mark, symbol], i) => {
       const marked = list.markedCount(mark);
       marks[i].hidden = !marked;
@@ -236,24 +232,21 @@ export function createBrowser(root: HTMLElement, { send, loadEditor, onChange, o
     typing = setTimeout(() => told(searchBodies()), 250);
   }
 
-  /* Python searches bodies and headers, one part of the recording after the other. */
+  /* Python searches bodies, one part of the recording after the other. */
   async function searchBodies() {
     const own = (searches += 1);
     const searched = (term: string) => bodies.get(term) ?? { found: new Set<number>(), until: 0 };
     const missing = (terms: string[]) => terms.filter((term) => searched(term).until < list.rows.length);
     for (;;) {
       const words = missing(filter.words);
-      const headers = missing(filter.headers.map((each) => `header:${each}`));
-      const terms = [...words, ...headers];
-      isSearching = terms.length > 0;
+      isSearching = words.length > 0;
       arrange();
       if (!isSearching) return;
-      const first = Math.min(...terms.map((term) => searched(term).until)) + 1;
-      const asked = { words, headers: headers.map((term) => term.slice("header:".length)) };
-      const { found } = await ask(send, "search", { ...asked, first, limit: MAX_SEARCHED });
+      const first = Math.min(...words.map((term) => searched(term).until)) + 1;
+      const { found } = await ask(send, "search", { words, first, limit: MAX_SEARCHED });
       if (own !== searches || isDestroyed) return;
       const until = Math.min(first + MAX_SEARCHED - 1, list.rows.length);
-      terms.forEach((term, i) => bodies.set(term, { found: new Set([...searched(term).found, ...found[i]]), until }));
+      words.forEach((term, i) => bodies.set(term, { found: new Set([...searched(term).found, ...found[i]]), until }));
     }
   }
 
@@ -404,11 +397,7 @@ export function createBrowser(root: HTMLElement, { send, loadEditor, onChange, o
       composer.setSilent(Boolean(silence));
       showCount();
     }
-    if (change.silence !== undefined) return;
-    if (!change.title) return void load(change);
-    setText(title, change.title);
-    progress.hidden = false;
-    if (change.part) progress.value = change.part;
+    if (change.silence === undefined) load(change);
   });
   load();
   return {

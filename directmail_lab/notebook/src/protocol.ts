@@ -1,7 +1,7 @@
 /* The types of what Python's `browser_data` and `composer` send; see there. */
 
-/** The outcome of an interaction. `"session"` marks the head of a session, above its interactions. */
-export type Mark = "" | "exhausted" | "failed" | "aborted" | "unreadable" | "session";
+/** The outcome of an interaction. */
+export type Mark = "" | "exhausted" | "failed" | "aborted" | "unreadable";
 
 /** The fields of Python's `Row`. A value that is not known is null. */
 export interface Row {
@@ -13,8 +13,6 @@ export interface Row {
   ms: number | null;
   bytes: number | null;
   mark: Mark;
-  attempt: number;
-  /** The number of the interaction in its session or file. Everything else uses its place in the list. */
   number: number;
   /** Whether it was replayed from a cassette while the session could send. */
   replayed: boolean;
@@ -37,7 +35,6 @@ export interface Message {
 }
 
 export interface Details {
-  /** The place in the list. */
   number: number;
   row: Row;
   uri: string;

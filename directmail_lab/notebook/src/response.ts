@@ -13,7 +13,7 @@ const FORMATS: Record<string, string> = { curl: "curl", httpx: "httpx", request:
 
 export interface ResponseOptions {
   send: Send;
-  loadEditor: LoadEditor | null;
+  loadEditor: LoadEditor;
   /** Returns what to show when there is no response. */
   hint: () => HTMLElement;
   onWhole: () => void;
@@ -121,7 +121,7 @@ export function createResponse({ send, loadEditor, hint, onWhole, onEdit, onInse
     if (!shown || tabled === shown.number) return;
     const { number } = shown;
     table.replaceChildren(soft("Reading …"));
-    const { columns, rows, shape, left_out: leftOut } = await ask(send, "table", { number }).catch((error) => {
+    const { columns, rows, shape } = await ask(send, "table", { number }).catch((error) => {
       table.replaceChildren(soft(error.message));
       return {};
     });
@@ -130,7 +130,7 @@ export function createResponse({ send, loadEditor, hint, onWhole, onEdit, onInse
     const cells = (tag: "th" | "td", texts: string[]) => make("tr", {}, ...texts.map((textContent) => make(tag, { textContent })));
     const caption = [`frame(): ${plural(shape[0], "row")}, ${plural(shape[1], "column")}`];
     if (rows.length < shape[0]) caption.push(`the first ${rows.length} rows`);
-    if (leftOut) caption.push(`${plural(leftOut, "column")} not shown`);
+    if (columns.length < shape[1]) caption.push(`the first ${columns.length} columns`);
     const content = make("table", {}, make("caption", { className: "dml-soft", textContent: caption.join("; ") }));
     content.append(make("thead", {}, cells("th", columns)), make("tbody", {}, ...rows.map((row: string[]) => cells("td", row))));
     table.replaceChildren(content);
