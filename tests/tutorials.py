@@ -24,7 +24,7 @@ from nbclient import NotebookClient
 from nbformat.v4 import new_output
 
 from directmail_lab.cassettes import read_cassette
-from directmail_lab.cassettes.writer import write_cassette
+from directmail_lab.cassettes.files import write_cassette
 from directmail_lab.credentials import ApiKey
 from directmail_lab.redaction import Redactor
 from directmail_lab.sessions import session as sessions
