@@ -75,6 +75,12 @@ class ApiKey(Hidden):
         """Return the key itself. Call it only where it is sent or removed."""
         return self.__reveal()
 
+    @property
+    def hint(self) -> str:
+        """The first and the last character, ``k…9``; empty for a short key."""
+        key = self.reveal()
+        return f"{key[0]}…{key[-1]}" if len(key) >= 8 else ""
+
     def account(self, base_url: str) -> bytes:
         """Return a value for this key at an address. Only equal keys and addresses have it.
 
@@ -333,9 +339,6 @@ HEADER = "Authorization"
 
 IN_CURL = f'--user "${API_KEY_VARIABLE}:{PASSWORD}"'
 """The option of curl that sends the key of the environment."""
-
-IN_PYTHON = f'auth=(os.environ["{API_KEY_VARIABLE}"], "{PASSWORD}")'
-"""The argument of httpx and of requests that sends the key of the environment."""
 
 IN_OPENAPI = {
     "basic": {"type": "http", "scheme": "basic", "description": "The key is the user name."}

@@ -33,9 +33,17 @@ def plural(number: int, noun: str) -> str:
     return f"{number:,} {noun}{ending}"
 
 
-def escape_controls(text: str) -> str:
-    """Return a text with an escape such as ``\\x1b`` for each control character."""
+def printable(text: str) -> str:
+    """Return a text from outside that is safe to print, with escapes such as ``\\x1b``.
+
+    Line breaks stay. Every message and every table at a terminal calls this function.
+    """
     return CONTROLS.sub(lambda control: ascii(control[0])[1:-1], text)
+
+
+def printable_line(text: str) -> str:
+    """Return such a text on one line: a path with a line break must not look like two messages."""
+    return printable(text).replace("\n", "\\n")
 
 
 def shell_word(text: str) -> str:
@@ -92,12 +100,12 @@ def with_whole_cells(frame: pd.DataFrame) -> pd.DataFrame:
     return frame
 
 
-def whole_html(frame: pd.DataFrame) -> str:
+def whole_html(frame: pd.DataFrame, most_rows: int = _MOST_ROWS) -> str:
     """Return pandas' HTML of a frame with whole cells, and ``attrs["notes"]`` as a paragraph."""
     import pandas as pd
 
     with pd.option_context("display.max_colwidth", None):
-        table = frame.to_html(max_rows=_MOST_ROWS, na_rep="", border=0)
+        table = frame.to_html(max_rows=most_rows, na_rep="", border=0)
     # JupyterLab aligns cells right, which suits numbers.
     for cell in ("th", "td"):
         table = table.replace(f"<{cell}>", f'<{cell} style="text-align: left">')

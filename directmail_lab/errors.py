@@ -32,18 +32,14 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import Any, Literal, NoReturn
 
+from .display import printable
 from .tracebacks import brief_traceback
-
-
-def printable(text: str) -> str:
-    """Return a text with a space in place of each control character, except line breaks."""
-    return "".join(c if c.isprintable() or c == "\n" else " " for c in text)
 
 
 class DirectMailLabError(Exception):
     """The base of every error that directmail_lab raises on purpose.
 
-    Control characters in both texts become spaces: a message may quote a
+    Control characters in the texts are escaped: a message may quote a
     stranger's cassette, and a terminal would execute them.
 
     Parameters
@@ -60,7 +56,8 @@ class DirectMailLabError(Exception):
         self.what = printable(what)
         self.advice = printable(advice)
         super().__init__(self.what)
-        vars(self).update(attributes)
+        for name, value in attributes.items():
+            setattr(self, name, printable(value) if isinstance(value, str) else value)
 
     def __str__(self) -> str:
         return " ".join(filter(None, [self.what, self.advice]))

@@ -1,6 +1,6 @@
 """Settings with which vcrpy records the clients that a session does not have, without credentials.
 
-One line in a ``conftest.py`` gives them to pytest-recording or pytest-vcr::
+One line in a ``conftest.py`` gives them to pytest-recording::
 
     from directmail_lab.vcrpy import vcr_config
 
@@ -27,9 +27,9 @@ from .redaction import Redactor
 with suppress(ImportError):  # vcrpy needs no pytest
     import pytest
 
-    @pytest.fixture(scope="session")
+    @pytest.fixture
     def vcr_config() -> dict[str, Any]:
-        """Return the settings of pytest-recording: those of `vcr_settings`."""
+        """Return the settings of pytest-recording: those of `vcr_settings`, new for each test."""
         return vcr_settings()
 
 

@@ -240,7 +240,7 @@ def test_the_table_in_a_notebook_is_small_and_escaped() -> None:
     assert len(shown) < 10_000
     assert "<script>" not in shown
     assert "<b>" not in shown
-    assert html.escape("/<script> [2J</script>") in shown
+    assert html.escape("/<script>%1B[2J</script>") in shown
     assert "1,200 interactions, recorded on 21 November 2026: the first 10." in shown
     assert "\x1b" not in text
     assert "0 interactions." in repr(dm.browse("empty.yaml"))

@@ -129,7 +129,7 @@ def test_after_an_interrupt_nothing_more_is_sent(pace: str, most: int) -> None:
     with stand_in(limit=2, window_s=1.0, limits={}) as service:
         with interrupted_after(2, session_of(service, pace=pace, retry=False)):
             got = dm.get_many(["/v1/users/me"] * 500, concurrency=3)
-        while any(thread.name.endswith("(send_each)") for thread in threading.enumerate()):
+        while any(thread.name.startswith("ThreadPool") for thread in threading.enumerate()):
             time.sleep(0.01)  # a thread that was interrupted while starting cannot be joined
 
         assert service.requests.total() <= most

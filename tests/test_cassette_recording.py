@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import re
 import signal
 import subprocess
 import sys
@@ -23,7 +22,6 @@ from vcr.serializers import yamlserializer
 
 from directmail_lab.cassettes import Cassette, read_cassette
 from directmail_lab.cassettes.convert import repair
-from directmail_lab.display import plural
 from directmail_lab.errors import CassetteError, CassetteInUseError
 from directmail_lab.exchange.values import Headers, Interaction, Request, Response
 from directmail_lab.redaction import Redactor

@@ -7,7 +7,7 @@ import json
 import pickle
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import httpx
 import pandas as pd
@@ -26,12 +26,6 @@ if TYPE_CHECKING:
     from directmail_lab.sessions.session import Session
 
 
-def printed(frame: pd.DataFrame, capsys: pytest.CaptureFixture[str], **options: Any) -> list[str]:
-    """Return the lines that a command prints of a frame, without spaces at their end."""
-    show(frame, **options)
-    return [line.rstrip() for line in capsys.readouterr().out.splitlines()]
-
-
 def test_a_notebook_shows_whole_sentences_and_the_notes() -> None:
     """The frame stays a plain one, and its values and notes are escaped."""
     plain = pd.DataFrame({"seen": ["word " * 40 + "<b>"], "n": [1]})
@@ -47,58 +41,26 @@ def test_a_notebook_shows_whole_sentences_and_the_notes() -> None:
     pd.testing.assert_frame_equal(pickle.loads(pickle.dumps(frame)), plain)
 
 
-def test_a_terminal_shows_long_texts_wrapped_in_80_columns(
+def test_a_terminal_shows_texts_wrapped_and_escaped_in_80_columns(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """No text is cut, and columns without a value are left out."""
-    frame = pd.DataFrame({"a": ["word " * 40, "x" * 90], "b": ["y", "z"], "gone": [None, ""]})
-    lines = printed(frame, capsys)
-
-    assert lines[0].split() == ["a", "b"]
-    assert max(map(len, lines)) <= 80
-    assert "".join(lines).count("word") == 40
-    assert "".join(lines).count("x") == 90
-
-
-def test_columns_that_do_not_fit_are_named(capsys: pytest.CaptureFixture[str]) -> None:
-    """Hidden columns are neither shown nor named."""
-    wide = {f"field_{n}": [f"a value of some length {n}"] * 2 for n in range(9)}
-    lines = printed(pd.DataFrame(wide), capsys, hidden=["field_0"])
-
-    assert lines[0].split() == ["field_1", "field_2", "field_3", "field_4", "field_5"]
-    assert lines[-1] == "Not shown here, but in --csv: field_6, field_7, field_8."
-
-
-def test_a_single_row_has_a_line_for_each_field(capsys: pytest.CaptureFixture[str]) -> None:
-    """A record has more fields than fit side by side."""
-    frame = pd.DataFrame({"id": ["usr_1"], "tags": [["a", "b"]], "balance": [0.0165481]})
-
-    assert printed(frame, capsys) == [
-        "field    value",
-        "id       usr_1",
-        'tags     ["a", "b"]',
-        "balance  0.0165481",
-    ]
-
-
-def test_times_are_to_the_second_and_durations_to_the_millisecond(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    """The user's own numbers are not rounded."""
+    """No word and no time is cut, columns without a value are left out, and notes follow."""
     at = pd.to_datetime(["2026-11-21T04:00:00.066803Z"] * 2)
-    frame = pd.DataFrame({"at": at, "elapsed_s": 0.0165481, "balance": 0.0165481})
-
-    assert "2026-11-21 04:00:00Z      0.017  0.0165481" in printed(frame, capsys)
-
-
-def test_no_control_character_reaches_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    """Names and values come from a service, or from a stranger's cassette."""
     evil = "[bold]\x1b[2J\r\n\u202e"
-    frame = pd.DataFrame({evil: [evil, evil], "b": [[evil, "\ud800"], {evil: 1}]})
-    lines = printed(frame, capsys)
+    texts = ["word " * 30, evil]
+    frame = pd.DataFrame({"a": texts, "b": [[evil], "\ud800"], "gone": [None, ""], "at": at})
+    frame.attrs["notes"] = ["One.", "Two."]
+    show(frame, ["a", "b", "gone", "at"])
+    printed = capsys.readouterr().out
+    lines = printed.splitlines()
 
-    assert {"\x1b", "\r", "\u202e", "\ud800"}.isdisjoint("".join(lines))
-    assert lines[0].startswith("[bold]")
+    assert lines[0].split() == ["a", "b", "at"]
+    assert max(map(len, lines)) <= 80
+    assert printed.count("word") == 30
+    assert printed.count("2026-11-21 04:00:00") == 2
+    assert printed.count(r"[bold]\x1b[2J\r\n\u202e") == 1
+    assert {"\x1b", "\r", "\u202e", "\ud800"}.isdisjoint(printed)
+    assert lines[-1] == "One. Two."
 
 
 def test_a_cell_shows_the_facts_and_the_first_lines_of_a_response(

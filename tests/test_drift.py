@@ -18,12 +18,15 @@ from faulty_service import FaultyService
 from hypothesis import given, strategies as st
 from test_findings import current_session as live_session
 
+import directmail_lab as dm
 from directmail_lab import Session
 from directmail_lab.cassettes.recording import age_problem
+from directmail_lab.display import plural
 from directmail_lab.errors import NotConnectedError, UnauthorizedError
 from directmail_lab.exchange.bodies import missing_body
+from directmail_lab.exchange.changes import changes, shape_change
 from directmail_lab.exchange.values import Interaction, Request, Response
-from directmail_lab.questions.drift import Difference, compare, drift
+from directmail_lab.questions.drift import drift
 from directmail_lab.server.standin import STAND_IN_RECORD
 from directmail_lab.sessions import current
 from directmail_lab.sessions.transports.network import NetworkTransport
@@ -45,13 +48,14 @@ def response(
     return replace(given, response=replace(given.response, headers=tuple(merged.items())))
 
 
-def changes(was: object, is_now: object, **options: Any) -> str:
-    """Return path and change of each difference between two bodies, such as ``a removed``."""
-    return words(compare(response(was), response(is_now), **options))
+def words(was: Interaction, now: Interaction) -> str:
+    """Return path and change of each difference between two responses, such as ``a removed``."""
+    found = changes({("/v1", ""): was}, {("/v1", ""): now})
+    return ", ".join(f"{each.path} {each.change}" for each in found)
 
 
-def words(found: list[Difference]) -> str:
-    return ", ".join(f"{difference.path} {difference.change}" for difference in found)
+def of_bodies(was: object, now: object) -> str:
+    return words(response(was), response(now))
 
 
 # -- bodies ------------------------------------------------------------------------------------
@@ -59,7 +63,7 @@ def words(found: list[Difference]) -> str:
 
 @pytest.mark.parametrize("path", ["name", "phone", "company", "company.address.city"])
 def test_each_change_of_each_field_is_named_by_its_path(path: str) -> None:
-    """A field is removed, added, renamed, turned null, filled, retyped or changed."""
+    """A field is removed, added, turned null, filled, retyped or changed."""
     *parents, name = path.split(".")
     before = functools.reduce(operator.getitem, [*parents, name], RECORD)
 
@@ -72,13 +76,12 @@ def test_each_change_of_each_field_is_named_by_its_path(path: str) -> None:
 
     filled = "null-filled" if before is None else "retyped"
     changed = "changed" if isinstance(before, str) else filled
-    assert changes(RECORD, record_with()) == f"{path} removed"
-    assert changes(record_with(), RECORD) == f"{path} added"
-    assert changes(RECORD, record_with(zzz=before)) == f"{path} possibly renamed"
-    assert changes(RECORD, record_with(**{name: 5})) == f"{path} {filled}"
-    assert changes(RECORD, record_with(**{name: "another"})) == f"{path} {changed}"
+    assert of_bodies(RECORD, record_with()) == f"{path} removed"
+    assert of_bodies(record_with(), RECORD) == f"{path} added"
+    assert of_bodies(RECORD, record_with(**{name: 5})) == f"{path} {filled}"
+    assert of_bodies(RECORD, record_with(**{name: "another"})) == f"{path} {changed}"
     turned = "" if before is None else f"{path} null-turned"
-    assert changes(RECORD, record_with(**{name: None})) == turned
+    assert of_bodies(RECORD, record_with(**{name: None})) == turned
 
 
 JSON = st.recursive(
@@ -91,23 +94,23 @@ JSON = st.recursive(
 
 
 @given(JSON, JSON)
-def test_two_bodies_differ_exactly_where_they_are_not_equal(was: Any, is_now: Any) -> None:
+def test_two_bodies_differ_exactly_where_they_are_not_equal(was: Any, now: Any) -> None:
     """Every difference is found, and none is invented."""
-    are_equal = json.dumps(was, sort_keys=True) == json.dumps(is_now, sort_keys=True)
+    are_equal = json.dumps(was, sort_keys=True) == json.dumps(now, sort_keys=True)
 
-    assert (changes(was, is_now) == "") == are_equal
+    assert (of_bodies(was, now) == "") == are_equal
 
 
 @pytest.mark.parametrize(
-    ("was", "is_now", "expected"),
+    ("was", "now", "expected"),
     [
-        ({"postcode": "1"}, {"postal_code": "2"}, "postcode possibly renamed"),
         ({"a": None, "b": 1}, {"y": None, "z": 1}, "a removed, b removed, y added, z added"),
-        ({"name": "x"}, {"email": "y"}, "name removed, email added"),
         # Arrays are compared by id, or else by position.
-        (["a", "b"], ["a", "c"], "[1] changed"),
-        ([{"id": 1, "n": 1}, {"id": 2}], [{"id": 2}, {"id": 1, "n": 2}], "[id=1].n changed"),
-        ([{"id": 1}, {"id": 1}], [{"id": 1}], "[1] removed"),
+        (["a", "b"], ["a", "c"], "[] changed"),
+        ([{"id": 1, "n": 1}, {"id": 2}], [{"id": 2}, {"id": 1, "n": 2}], "[].n changed"),
+        ([{"id": 1}, {"id": 1}], [{"id": 1}], "[] removed"),
+        ({"items": [{"id": 1}]}, {"items": []}, "items[] removed"),
+        ([[1, 2]], [[1]], "[][] removed"),
         # Whole bodies, if they are not of the same kind or not JSON.
         (1, 1.0, ""),
         ({}, None, "$ null-turned"),
@@ -117,9 +120,9 @@ def test_two_bodies_differ_exactly_where_they_are_not_equal(was: Any, is_now: An
         ({"serverTime": "x"}, {"serverTime": 1}, "serverTime retyped"),
     ],
 )
-def test_a_body_is_compared_by_path(was: object, is_now: object, expected: str) -> None:
+def test_a_body_is_compared_by_path(was: object, now: object, expected: str) -> None:
     """Each difference has a path and a kind of change; ``$`` is the whole body."""
-    assert changes(was, is_now) == expected
+    assert of_bodies(was, now) == expected
 
 
 # -- statuses and headers ----------------------------------------------------------------------
@@ -127,48 +130,131 @@ def test_a_body_is_compared_by_path(was: object, is_now: object, expected: str) 
 
 def test_only_the_status_of_an_error_response_is_compared() -> None:
     """An error has another body, so its fields would all be listed; a HEAD has no body."""
-    created = compare(response(), response({**RECORD, "name": "x"}, status=201))
-    failed = compare(response(), response({"error": "x"}, status=500))
+    created = response({**RECORD, "name": "x"}, status=201)
 
-    assert words(created) == "status changed, name changed"
-    assert failed == [Difference("status", "status", "changed", 200, 500)]
-    assert compare(response(b"", method="HEAD"), response({}, method="HEAD")) == []
+    assert words(response(), created) == "status code changed, name changed"
+    assert words(response(), response({"error": "x"}, status=500)) == "status code changed"
+    assert words(response(b"", method="HEAD"), response({}, method="HEAD")) == ""
 
 
 def test_a_body_that_was_not_recorded_is_not_compared() -> None:
     """The missing body would differ from any other. Status and headers are still compared."""
     was = response(missing_body(5000))
 
-    assert words(compare(was, response({"name": "x"}, status=201))) == "status changed"
-    assert words(compare(was, response(b""))) == ""
+    assert words(was, response({"name": "x"}, status=201)) == "status code changed"
+    assert words(was, response(b"")) == ""
 
 
 def test_headers_are_compared_by_name() -> None:
     """Names and types always count, values only for some headers, and order never."""
     more = {"X-RateLimit-Reset": "soon", "X-RateLimit-Limit": "100", "Age": "5", "Set-Cookie": "x"}
-    found = compare(response(Age="4"), response(**more))
+    found = words(response(Age="4"), response(**more))
 
-    assert words(found) == "x-ratelimit-limit changed, x-ratelimit-reset retyped"
-    assert {each.part for each in found} == {"header"}
-
-
-# -- volatile values ---------------------------------------------------------------------------
+    assert found == "header.x-ratelimit-limit changed, header.x-ratelimit-reset retyped"
 
 
-@pytest.mark.parametrize(
-    ("ignore", "left"),
-    [
-        ([], "x-new, name, company.name"),
-        (["name"], "x-new, company.name"),
-        (["header.x-new", "*.name"], "name"),
-    ],
-)
-def test_ignored_paths_are_left_out(ignore: list[str], left: str) -> None:
-    """``ignore`` takes a path, with or without its part, and ``*`` as a wildcard."""
-    record = {**RECORD, "name": "x", "company": {**RECORD["company"], "name": "y"}}
-    now = response(record, **{"X-New": "1"})
+# -- two recordings ----------------------------------------------------------------------------
 
-    assert ", ".join(each.path for each in compare(response(), now, ignore=ignore)) == left
+
+def letters(name: str, *prices: dict[str, Any], per_page: int = 2) -> Path:
+    """Record a list of letters, page by page, with a count that differs; return its path."""
+    rows = [{"id": 7 + number, **price} for number, price in enumerate(reversed(prices))][::-1]
+    pages = [rows[at : at + per_page] for at in range(0, len(rows), per_page)]
+    responses = []
+    for number, page in enumerate(pages):
+        body = {"items": page, "status": len(rows), "next": number + 1 < len(pages)}
+        responses.append(answered(get(f"/v1/letters?page={number}"), json.dumps(body)))
+    return recorded(name, *responses)
+
+
+def rows_of(table: pd.DataFrame) -> list[tuple[object, ...]]:
+    columns = table[["operation", "path", "change", "count", "of"]].astype(object)
+    return list(columns.itertuples(index=False, name=None))
+
+
+def test_a_field_of_a_list_is_one_row_whatever_its_pages() -> None:
+    """The row counts the elements, and the values of fields are listed on request."""
+    october = letters("october.yaml", *[{"price_cents": 5, "status": "sent"}] * 5)
+    november = letters("november.yaml", *[{"price": 5, "status": "gone"}] * 5)
+    table = dm.drift(october, against=november)
+    with_values = dm.drift(october, against=november, values=True, ignore="*price*")
+
+    operation = "GET /v1/letters"
+    assert rows_of(table) == [
+        (operation, "items[].price_cents", "removed", 5, 5),
+        (operation, "items[].price", "added", 5, 5),
+    ]
+    assert rows_of(with_values) == [(operation, "items[].status", "changed", 5, 5)]
+    assert list(with_values[["was", "now"]].iloc[0]) == ["sent", "gone"]
+    assert table.attrs["notes"] == ["3 requests compared."]
+
+
+@pytest.mark.parametrize("before", [3, 4])
+def test_a_new_letter_is_one_row_though_all_others_move(before: int) -> None:
+    """The last page has one more, or there is one more page."""
+    october = letters("october.yaml", *[{"price": 5}] * before)
+    november = letters("november.yaml", *[{"price": 5}] * (before + 1))
+    table = dm.drift(october, against=november)
+
+    assert rows_of(table) == [("GET /v1/letters", "items[]", "added", 1, before + 1)]
+    assert table["now"].tolist() == [{"id": 7 + before, "price": 5}]
+
+
+def test_elements_that_are_all_new_still_show_a_changed_field() -> None:
+    """Letters of another month have other ids, and perhaps ids of another type."""
+    path = letters("october.yaml", *[{"price_cents": 5, "to": None}] * 2)
+    text = path.read_text().replace("price_cents", "price").replace('id\\": ', 'id\\": 1000')
+    november = Path("november.yaml")
+    november.write_text(text)
+    rows = rows_of(dm.drift(path, against=november))
+    november.write_text(text.replace("1000", '\\"a').replace("7,", '7\\",').replace("8,", '8\\",'))
+    retyped = rows_of(dm.drift(path, against=november))
+
+    operation = "GET /v1/letters"
+    assert rows == [
+        (operation, "items[]", "removed", 2, 4),
+        (operation, "items[]", "added", 2, 4),
+        (operation, "items[].price_cents", "removed", 2, 2),
+        (operation, "items[].price", "added", 2, 2),
+    ]
+    assert (operation, "items[].id", "retyped", 4, 4) in retyped
+
+
+def test_any_two_sources_are_compared(service: FaultyService) -> None:
+    """A folder, a file and two sessions, without a request; what only one has is named."""
+    path = record_tour(service)
+    Path("old").mkdir()
+    path.rename("old/tour.yaml")
+    with live_session(service) as one, FaultyService(limit=100) as later:
+        one.get("/v1/users/me")
+        one.client.get("/v1/lists/a")
+        with live_session(later) as other:
+            other.get("/v1/users/me")
+            before = later.requests.total()
+            tables = [
+                dm.drift(each, against=other) for each in (one, "old", [Path("old/tour.yaml")])
+            ]
+
+    row = ("GET /v1/users/me", "header.x-ratelimit-limit", "changed", 1, 1)
+    assert [rows_of(table) for table in tables] == [[row]] * 3
+    assert later.requests.total() == before
+    assert "GET /v1/lists/a (in one of them only)" in tables[0].attrs["notes"][-1]
+
+
+def test_what_is_gone_from_a_shape_is_said_in_a_line() -> None:
+    """Values, elements and what only some elements lack are no change of shape; nor is an error."""
+    letter = {"id": 1, "price_cents": 5, "to": None}
+
+    def said(*letters: dict[str, Any], status: int = 200) -> str:
+        was = response({"items": [letter, letter | {"id": 2}], "total": 2})
+        return shape_change(was, response({"items": list(letters), "total": 3}, status=status))
+
+    changed = "items[].id has another type, items[].price_cents is gone, items[].price is new"
+    assert said({"id": "a", "price": 5, "to": None}, {"id": "b", "price": 5, "to": 1}) == changed
+    assert said(letter | {"price_cents": 7, "to": "x"}, letter | {"id": 3}) == ""
+    assert said({"id": 1, "to": None}, letter | {"id": 2}) == ""
+    assert said({"error": 1}, status=500) == ""
+    assert shape_change(response(), response(dict.fromkeys("abcdefg"))).endswith(" more")
 
 
 # -- a cassette and today's service ------------------------------------------------------------
@@ -187,8 +273,9 @@ def record_tour(service: FaultyService, **options: Any) -> Path:
 def drift_later(path: Path, **behaviour: Any) -> pd.DataFrame:
     """Return the drift of a recording from another stand-in, which is the later service."""
     with FaultyService(**behaviour) as later, live_session(later):
-        table = drift(path)
-        assert later.requests.total() == table.attrs["sent"]
+        table = drift(path, values=True)
+        count = later.requests.total()
+    assert table.attrs["notes"][0] == f"{plural(count, 'request')} sent."
     return table
 
 
@@ -202,12 +289,11 @@ def test_an_unchanged_service_gives_an_empty_frame(
 
     assert ("Stand-in User" in path.read_text(encoding="utf-8")) != bool(redact)
     assert table.empty
-    notes = ["4 requests sent, all responses as recorded."]
-    assert table.attrs == {"sent": 4, "not_sent": [], "not_compared": {}, "notes": notes}
-    assert notes[0] in table._repr_html_()  # type: ignore[operator]
+    assert table.attrs["notes"] == ["4 requests sent.", "No difference."]
+    assert "4 requests sent." in table._repr_html_()  # type: ignore[operator]
 
 
-def test_each_change_is_listed_with_its_number_and_both_values(service: FaultyService) -> None:
+def test_each_change_is_listed_with_both_values(service: FaultyService) -> None:
     """A field, an allowance and a status are compared with the last response without an error."""
     path = record_tour(service)
     record = {**RECORD, "phone": 5}
@@ -215,11 +301,11 @@ def test_each_change_is_listed_with_its_number_and_both_values(service: FaultySe
         later.fault(path="/v1/lists", status=404)
         table = drift(path, ignore="header.content-*")
 
-    columns = table[["number", "operation", "path", "recorded", "now"]].astype(object)
+    columns = table[["operation", "path", "was", "now"]].astype(object)
     rows = set(columns.itertuples(index=False, name=None))
     me = "GET /v1/users/me"
-    assert {(4, me, "phone", None, 5), (2, "GET /v1/lists", "status", 200, 404)} <= rows
-    assert (4, me, "x-ratelimit-limit", 300, 100) in rows
+    assert {(me, "phone", None, 5), ("GET /v1/lists", "status code", 200, 404)} <= rows
+    assert (me, "header.x-ratelimit-limit", 300, 100) in rows
 
 
 def test_a_refused_key_is_an_error_and_no_drift(service: FaultyService) -> None:
@@ -239,17 +325,17 @@ def test_as_much_of_a_body_is_compared_as_was_read_of_it() -> None:
             next(left.iter_bytes())
         table = drift(Path("left.yaml"))
 
-    assert table.attrs["notes"] == ["1 request sent, all responses as recorded."]
+    assert table.attrs["notes"] == ["1 request sent.", "No difference."]
 
 
 def test_a_body_that_has_become_endless_is_longer_than_recorded() -> None:
     """A body that was recorded whole does not make the comparison endless either."""
     path = recorded("whole.yaml", answered(get("/v1/endless")))
     with ClientService() as service, live_session(service, KEY, timeout_s=1):
-        table = drift(path, ignore=["status", "header.*"])
+        table = drift(path, ignore=["status code", "header.*"])
 
     [found] = table[["path", "change", "now"]].itertuples(index=False)
-    assert found == ("$", "changed", "longer than recorded, and not read to its end")
+    assert found == ("$", "longer", "longer than recorded, and not read to its end")
 
 
 def test_parts_of_a_file_are_compared_by_their_range(service: FaultyService) -> None:
@@ -257,23 +343,22 @@ def test_parts_of_a_file_are_compared_by_their_range(service: FaultyService) -> 
     parts = [replace(get(), headers=(("Range", f"bytes={at}"),)) for at in ("0-9", "10-19")]
     path = recorded("parts.yaml", *map(answered, parts))
     with live_session(service):
-        assert drift(path).attrs["sent"] == 2
+        assert drift(path).attrs["notes"][0] == "2 requests sent."
 
 
 def test_a_refused_request_is_not_compared_and_the_others_are(service: FaultyService) -> None:
-    """Each is listed with the reason: perhaps the service has another scheme for it."""
+    """Each is listed with the status that it got."""
     paths = ("/v1/letters", "/v1/no", "/v1/users/me")
     path = recorded("several.yaml", *(answered(get(each)) for each in paths))
-    service.fault(path="/v1/letters", status=401, headers={"WWW-Authenticate": "Bearer realm=x"})
+    service.fault(path="/v1/letters", status=401)
     service.fault(path="/v1/no", status=403)
     with live_session(service):
         table = drift(path)
 
-    reason = "for the key, which is sent with HTTP Basic"
-    assert table.attrs["not_compared"] == {
-        "GET /v1/letters": f"401 {reason}, and the service asks for Bearer",
-        "GET /v1/no": f"403 {reason}",
-    }
+    assert table.attrs["notes"] == [
+        "1 request sent.",
+        "Not compared: GET /v1/letters (401 for the key), GET /v1/no (403 for the key).",
+    ]
     assert set(table["operation"]) == {"GET /v1/users/me"}
 
 
@@ -289,7 +374,10 @@ def test_only_reads_that_redaction_did_not_change_are_sent(service: FaultyServic
         table = drift(path)
 
     assert service.api_key not in path.read_text(encoding="utf-8")
-    assert table.attrs["not_sent"] == ["POST /v1/letters", "GET /v1/users/me"]
+    assert table.attrs["notes"][-1] == (
+        "Not compared: POST /v1/letters (it may write), "
+        "GET /v1/users/me (its address was redacted)."
+    )
     assert (service.requests - before) == {"GET /v1/users/me": 1}
 
 
@@ -367,5 +455,5 @@ def test_a_key_that_another_program_recorded_is_neither_sent_nor_shown() -> None
     path = theirs("foreign.yaml", *(Interaction(each, answer) for each in requests))
     table = drift_later(path, user={"id": "another"})
 
-    assert table.set_index("part")["recorded"]["body"] == "<REDACTED>"
-    assert table.attrs["not_sent"] == ["GET /v1/users/me"]
+    assert table.set_index("path")["was"]["id"] == "<REDACTED>"
+    assert "GET /v1/users/me (its address was redacted)" in table.attrs["notes"][-1]

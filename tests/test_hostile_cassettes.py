@@ -19,7 +19,6 @@ from cassette_samples import BASE_URL
 import directmail_lab as dm
 from directmail_lab.cassettes import read_cassette
 from directmail_lab.cassettes.convert import convert, redact, repair
-from directmail_lab.redaction.key import KeySearch
 from directmail_lab.share.audit import audit
 from directmail_lab.share.cassette_page import make_page
 
@@ -140,6 +139,11 @@ def replayed(path: Path) -> None:
         dm.me()
 
 
+def page_of(path: Path) -> None:
+    recording = read_cassette(path)
+    make_page(recording, list(recording))
+
+
 ENTRY_POINTS: dict[str, Callable[[Path], object]] = {
     "interactions": dm.interactions,
     "rate_limits": dm.rate_limits,
@@ -153,7 +157,7 @@ ENTRY_POINTS: dict[str, Callable[[Path], object]] = {
     "drift": dm.drift,
     "redact": lambda path: redact(path, ["personal"]),
     "audit": audit,
-    "page": lambda path: make_page(read_cassette(path), KeySearch()),
+    "page": page_of,
 }
 LAYOUTS = {"yaml": in_lines, "yml": in_yaml, "json": in_json, "har": in_har}
 

@@ -10,7 +10,8 @@ import pytest
 from cassette_samples import NOON, answered, get
 
 from directmail_lab.exchange.values import Interaction
-from directmail_lab.questions.interactions import InteractionView, interactions
+from directmail_lab.questions.interaction_view import InteractionView
+from directmail_lab.questions.interactions import interactions
 
 if TYPE_CHECKING:
     from faulty_service import FaultyService

@@ -158,6 +158,7 @@ def test_threads_that_read_while_record_is_run_again_lose_nothing(items: StandIn
     recorded = read_cassette(Path("cassettes/tour.yaml"))
 
     assert len(responses) == len(paths)
-    found = sorted(each.request.uri for each in recorded)
-    assert found == [items.base_url + path for path in paths]
+    assert sorted(each.request.uri for each in recorded) == [
+        items.base_url + path for path in paths
+    ]
     assert times > 1

@@ -353,8 +353,7 @@ def answers(recording: Recording, haul: Haul) -> None:
     for number in range(1, len(recording) + 1):
         asked += [{"action": "detail", "number": number}]
         asked += [
-            {"action": "copy", "number": number, "format": kind}
-            for kind in ("curl", "httpx", "request")
+            {"action": "copy", "number": number, "format": kind} for kind in ("curl", "request")
         ]
     for each in asked:
         told, bodies = handle_request(recording, each)

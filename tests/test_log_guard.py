@@ -56,7 +56,7 @@ def failing(logger: logging.Logger) -> None:
         # Redacted by the header's name, although the guard does not know these values.
         (lambda log: log.debug("%r", [(b"Set-Cookie", b"s=1; Path=/")]), "b'<REDACTED>')]"),
         (lambda log: log.debug("%r", [(b"Authorization", b"Bearer x")]), "b'<REDACTED>')]"),
-        (lambda log: log.debug("%r", [(b"X-Vault-Token", b"x")]), "b'<REDACTED>')]"),
+        (lambda log: log.debug("%r", [(b"X-Api-Key", b"x")]), "b'<REDACTED>')]"),
         # logging would print arguments that do not fit the format to stderr.
         (lambda log: log.debug("%d", KEY), f"%d ('{PLACEHOLDER}',)"),
         # The first guard turns a traceback into text, from which the second removes its own key.

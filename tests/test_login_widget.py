@@ -242,7 +242,7 @@ def test_the_recording_of_another_user_is_named_as_soon_as_it_begins(
     is_waiting: bool,
 ) -> None:
     """The form has asked who signs in, so no cell needs to ask again."""
-    service.record = {"id": "usr_other"}
+    service.user = {"id": "usr_other"}
     if is_waiting:
         dm.record("tour")
     page.sign_in()

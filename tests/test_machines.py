@@ -6,12 +6,12 @@
 from __future__ import annotations
 
 import os
+from concurrent.futures import wait
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from queue import Queue
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import nbformat
 import pytest
@@ -22,7 +22,7 @@ from directmail_lab import settings
 from directmail_lab.cassettes import Cassette, read_cassette
 from directmail_lab.cli import programs
 from directmail_lab.display import shell_word, utc_time
-from directmail_lab.share.running import run_notebooks
+from directmail_lab.share.run import run_notebooks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -181,11 +181,10 @@ def test_a_command_that_is_shown_is_quoted_for_the_system(monkeypatch: pytest.Mo
 def test_get_many_waits_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """On Windows before Python 3.14, Ctrl-C does not end a wait without a timeout."""
 
-    class Steps(Queue[None]):
-        def get(self, block: bool = True, timeout: float | None = None) -> None:
-            assert timeout is not None
-            return super().get(block, timeout)
+    def in_steps(futures: Any, timeout: float | None, return_when: str) -> Any:
+        assert timeout is not None
+        return wait(futures, timeout, return_when)
 
-    monkeypatch.setattr("directmail_lab.sessions.pages.SimpleQueue", Steps)
+    monkeypatch.setattr("directmail_lab.sessions.pages.wait", in_steps)
 
     assert [each.status_code for each in dm.get_many(["/v1/users/me"] * 2)] == [200, 200]

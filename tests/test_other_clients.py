@@ -6,6 +6,7 @@ The clients are those of `CLIENTS`, with plain vcrpy and with pytest-recording.
 from __future__ import annotations
 
 import asyncio
+import http.client
 import subprocess
 import sys
 import textwrap
@@ -14,6 +15,7 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import aiohttp
 import httpx
@@ -185,7 +187,7 @@ def test_vcrpy_loads_whatever_we_write_at_any_moment(tmp_path: Path) -> None:
 def test_no_credential_that_a_client_sends_or_gets_is_written(
     send: Send, service: Echo, tmp_path: Path
 ) -> None:
-    """Neither the key that this process knows, nor what its place shows, nor where it is repeated."""
+    """Neither the key that this process knows, nor what its place shows, nor a copy of it."""
     path = tmp_path / "clean.yaml"
     key = ApiKey(KEY)
     query = f"api_key={UNKNOWN}&key={key.reveal()}"
@@ -290,7 +292,7 @@ def test_a_write_is_refused_before_it_is_sent(
 ) -> None:
     """The service gets no request. Reads are recorded."""
     with vcr.VCR(**vcr_settings(record_mode=mode)).use_cassette(str(tmp_path / "tape.yaml")):
-        with pytest.raises(WriteRefusedError, match="nothing was sent.*allow_writes=True"):
+        with pytest.raises(WriteRefusedError, match=r"nothing was sent.*allow_writes=True"):
             send("POST", f"{service.base_url}/v1/rows", {"a": 1})
         send("GET", f"{service.base_url}/v1/users/me")
 
@@ -341,14 +343,23 @@ def test_a_write_that_is_replayed_is_free(
     assert service.counts == {"POST /v1/rows": 1}
 
 
-def test_a_write_to_a_host_that_vcrpy_ignores_is_sent(service: Echo, tmp_path: Path) -> None:
-    """The suite says that it is not the service. Its cassette ends, and so does the guard."""
-    path = str(tmp_path / "tape.yaml")
+class OwnConnection(http.client.HTTPConnection):
+    """A connection that vcrpy does not lead, such as one to Docker."""
+
+
+def test_only_what_vcrpy_would_record_is_refused(service: Echo, tmp_path: Path) -> None:
+    """Another cassette, a host that the suite ignores, and a connection of its own are not."""
     url = f"{service.base_url}/v1/rows"
-    with vcr.VCR(**vcr_settings(ignore_localhost=True)).use_cassette(path):
+    with vcr.VCR(**vcr_settings(ignore_localhost=True)).use_cassette(str(tmp_path / "a.yaml")):
         assert by_requests("POST", url)[0] == 201
-    with vcr.use_cassette(path):
-        assert by_requests("POST", url)[0] == 201
+    with vcr.VCR(**vcr_settings()).use_cassette(str(tmp_path / "b.yaml")):
+        connection = OwnConnection(urlsplit(url).netloc)
+        connection.request("POST", "/v1/rows")
+        assert connection.getresponse().status == 201
+        connection.close()
+        with vcr.use_cassette(str(tmp_path / "c.yaml")):
+            assert by_requests("POST", url)[0] == 201
+    assert by_requests("POST", url)[0] == 201
 
 
 # -- in pytest -------------------------------------------------------------------------------------

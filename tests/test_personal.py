@@ -216,9 +216,9 @@ def test_a_notice_after_recording_counts_personal_data_and_says_what_to_do() -> 
 
 
 def test_a_notice_names_what_looks_like_a_credential_and_the_command_that_removes_it() -> None:
-    """A recording keeps it, because it may also be the token of a next page."""
-    assert notices(answered(body='{"api_token": "tok_3f9aK2xQ9zLr7T"}')) == [
-        "Cassette 'tour' contains what looks like a credential: a key or password in api_token. "
+    """A recording keeps it, because only its form shows what it may be."""
+    assert notices(answered(body='{"note": "prod_3f9aK2xQ9zLr7Tb4"}')) == [
+        "Cassette 'tour' contains what looks like a credential: a service's key, by its prefix. "
         "To remove it: directmail-lab cassette redact tour."
     ]
 

@@ -14,7 +14,6 @@ from directmail_lab.cli import app
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-GUIDE = (ROOT / "notebooks" / "pytest-settings.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```(\S+)([^\n]*)\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
 
 
@@ -77,85 +76,6 @@ def test_the_links_lead_somewhere(page: Path) -> None:
     """Every relative link leads to a file in the repository."""
     for path in re.findall(r"\[[^]]*\]\(([^)]+)\)", page.read_text(encoding="utf-8")):
         assert (page.parent / path).exists(), path
-
-
-def recipe(tag: str) -> str:
-    """Return a block of the guide by what follows its language."""
-    (code,) = re.findall(rf"^```python {tag}\n(.*?)^```$", GUIDE, re.MULTILINE | re.DOTALL)
-    return str(code)
-
-
-MARKED = recipe("conftest.py")
-THE_SUITES_OWN = """
-@pytest.fixture(scope="module")
-def vcr_cassette_dir():
-    return "tapes"
-"""
-CHANGED = """
-def changed(request):
-    request.uri = request.uri.partition("?")[0]
-    return request
-"""
-(MATCH_ON,) = re.findall(r'"match_on": \["method", lambda [^\]]*\]', GUIDE)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("conftest", "mark", "cassette"),
-    [
-        (MARKED, "@pytest.mark.vcr", "cassettes/test_account/test_it"),
-        (recipe("notest blocks"), '@vcr.use_cassette("tapes/it.yaml")', "tapes/it"),
-        (recipe("notest folder"), "", "cassettes/test_it"),
-        (recipe("notest mixed"), "", "cassettes/test_account/test_it"),
-        (MARKED + THE_SUITES_OWN + recipe("notest named"), "@pytest.mark.vcr", "tapes/test_it"),
-        (
-            MARKED.replace('"patch"', f'{MATCH_ON}, "patch"') + CHANGED,
-            "@pytest.mark.vcr",
-            "cassettes/test_account/test_it",
-        ),
-    ],
-    ids=["marks", "blocks", "folder", "mixed", "named", "before_record_request"],
-)
-def test_the_guides_recipes_replay_a_vcrpy_suite(
-    pytester: pytest.Pytester, conftest: str, mark: str, cassette: str
-) -> None:
-    """With each conftest of the guide, a suite of vcrpy replays its cassettes, offline."""
-    pytester.makeconftest(conftest)
-    pytester.makeini("[pytest]\nmarkers = vcr: vcrpy's")
-    now = "later" if CHANGED in conftest else "now"
-    pytester.makepyfile(test_account=_A_TEST_OF_VCRPY.format(mark=mark, now=now))
-    path = pytester.path / f"{cassette}.yaml"
-    path.parent.mkdir(parents=True)
-    path.write_text(_A_CASSETTE_OF_VCRPY)
-
-    ran = pytester.runpytest_subprocess("-p", "no:recording", "--directmail-block-network")
-
-    ran.assert_outcomes(passed=1)
-
-
-_A_TEST_OF_VCRPY = """
-import httpx, pytest, vcr
-
-{mark}
-def test_it():
-    with httpx.Client(headers={{"Authorization": "Bearer a-token"}}) as client:
-        sent = client.post("https://api.example.test/v1/names?key={now}", json={{"at": "now"}})
-    assert sent.json() == {{"name": "Ada"}}
-"""
-
-_A_CASSETTE_OF_VCRPY = """
-interactions:
-- request:
-    body: '{"at": "then"}'
-    headers: {}
-    method: POST
-    uri: https://api.example.test/v1/names?key=now
-  response:
-    body: {string: '{"name": "Ada"}'}
-    headers: {Content-Type: [application/json]}
-    status: {code: 200, message: OK}
-version: 1
-"""
 
 
 def test_the_first_result_is_near_the_top() -> None:

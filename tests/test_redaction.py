@@ -12,16 +12,18 @@ import random
 import time
 import traceback
 import zlib
-from dataclasses import astuple, replace
+from dataclasses import astuple
+from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING
 from urllib.parse import quote
+from xml.etree import ElementTree
 
 import pytest
 from hypothesis import assume, given, settings, strategies as st
 from key_search import traces
 
-from directmail_lab.cassettes.files import Foreign
+from directmail_lab.cassettes.files import foreign_recording
 from directmail_lab.cassettes.layout import interaction_text
 from directmail_lab.credentials import ApiKey
 from directmail_lab.errors import CassetteError, CredentialError
@@ -139,6 +141,7 @@ def test_each_form_of_a_key_is_replaced_in_each_place(form: str, place: str) -> 
 
 
 SECRET = "s3cret-of-another-service"
+LONG = "t0k3nOf16Ch4rs9Z"
 
 
 ME = "https://a.test/"
@@ -248,7 +251,7 @@ def test_a_credential_of_any_letters_is_known_by_its_place() -> None:
         Request("GET", ME, (("X-Api-Key", secret),)),
     ):
         echo = Response(200, "", (), json.dumps([secret, quote(secret)]).encode())
-        redacted = Foreign([Interaction(request, echo)])[0]
+        redacted = foreign_recording([Interaction(request, echo)], Path("x.yaml")).interactions[0]
 
         assert redacted.response.body == f'["{REDACTED}", "{REDACTED}"]'.encode()
 
@@ -327,14 +330,55 @@ def test_redacted_json_is_json_of_the_same_shape(
 
 
 NEVER_RECORDED = ("Authorization", "Proxy-Authorization", "Cookie", "Cookie2")
+# With a short value.
 OF_CREDENTIALS = (
     *("X-Api-Key", "api_key", "DD-APPLICATION-KEY", "X-Auth-Token", "X-Amz-Security-Token"),
-    *("Ocp-Apim-Subscription-Key", "X-Functions-Key", "X-Auth-Key", "X-Client-Secret"),
-    *("X-Password", "X-Forwarded-Authorization"),
+    *("Ocp-Apim-Subscription-Key", "X-Functions-Key", "X-Auth-Key", "X-Client-Secret", "X-JWT"),
+    *("X-Password", "X-Forwarded-Authorization", "X-Session-Id", "X-Auth", "apiToken", "APIKEY"),
+    *("access_token", "accessToken", "refresh_token", "id_token", "auth_token", "session_token"),
+    *("bearerToken", "oauth_token", "oauth_signature", "X-Amz-Signature", "X-Goog-Signature"),
+    *("private_key", "secret_key", "aws_secret_access_key", "AccountKey", "master-key"),
+    *("signing_key", "stripe_api_key", "client_secret", "clientSecret", "secret", "webhook_secret"),
+    *("client_assertion", "code_verifier", "password", "passwd", "pwd", "Passwort"),
+    *("newPassword", "current_password", "password_confirmation", "password2", "j_password"),
+    *("app_token", "resetToken", "encryption_key", "license-key", "SharedKey"),
+    *("passcode", "passphrase", "PHPSESSID", "JSESSIONID", "sessionid", "ASP.NET_SessionId"),
 )
+# With a long and random value.
+OF_RANDOM_VALUES = (
+    *("token", "Token", "X-Vault-Token", "user_token", "key", "X-Key", "auth", "session"),
+    *("signature", "sig", "X-Hub-Signature-256", "credential", "laravel_session"),
+)
+# Even with a long and random value.
 NOT_OF_CREDENTIALS = (
-    *("X-CSRFToken", "X-Next-Page-Token", "Idempotency-Key", "x-ms-continuationtoken"),
-    *("X-RateLimit-Remaining-Tokens", "Access-Control-Allow-Credentials", "Sec-WebSocket-Key"),
+    *("X-CSRFToken", "X-CSRF-Token", "xsrf_token", "Next-Page-Token", "next_page_token"),
+    *("nextPageToken", "pageToken", "nextToken", "x-ms-continuationtoken", "continuation_token"),
+    *("continuation", "cursor", "next_cursor", "sync_token", "syncToken", "cursor_token"),
+    *("Idempotency-Key", "idempotencyKey", "Sec-WebSocket-Key", "public_key", "publishable_key"),
+    *("sort_key", "primary_key", "foreign_key", "cache-key", "object_key", "partitionKey"),
+    *("issue_key", "key_id", "keyName", "api_key_id", "keyboard", "monkey", "turkey", "keys"),
+    *("token_count", "max_tokens", "X-RateLimit-Remaining-Tokens", "token_type", "tokens"),
+    *(
+        "tokenizer",
+        "expires_token_at",
+        "author",
+        "Author",
+        "authority",
+        "authenticated",
+        "auth_url",
+    ),
+    *("X-Session-Name", "sessions", "session_count", "password_changed_at", "passwordless", "pass"),
+    *(
+        "compass",
+        "secretary",
+        "signatures",
+        "design",
+        "sign",
+        "jwtAlgorithm",
+        "ETag",
+        "X-Request-Id",
+    ),
+    *("Access-Control-Allow-Origin", "id"),
 )
 
 
@@ -342,9 +386,9 @@ def headers_of(names: tuple[str, ...], value: str) -> tuple[tuple[str, str], ...
     return tuple((name, value) for name in names)
 
 
-def test_only_credential_headers_are_dropped_or_masked_on_both_sides() -> None:
+def test_headers_of_credentials_are_dropped_or_masked_on_both_sides() -> None:
     """A replay has no key, but may write a cassette, so names must be enough."""
-    others = headers_of(NOT_OF_CREDENTIALS, "a value")
+    others = headers_of(NOT_OF_CREDENTIALS, LONG)
     headers = (*headers_of((*NEVER_RECORDED, *OF_CREDENTIALS), SECRET), *others)
     given = answered_with(ME, b"", *headers)
     redacted = Redactor().interaction(given)
@@ -353,6 +397,40 @@ def test_only_credential_headers_are_dropped_or_masked_on_both_sides() -> None:
     assert redacted.response.headers == redacted.request.headers
     assert Redactor().interaction(redacted) == redacted
     assert Redactor([SECRET]).interaction(given) == redacted
+
+
+IN_PLACES: dict[str, str] = {
+    "query": "https://a.test/?n=1&{name}={value}",
+    "form": "n=1&{name}={value}",
+    "multipart": '--b\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{value}\r\n--b--',
+    "JSON": '{{"a": [{{"{name}": "{value}", "n": 1}}]}}',
+    "JSON in JSON": '{{"a": "{{\\"{name}\\": \\"{value}\\"}}"}}',
+    "element": "<a><{name}>{value}</{name}></a>",
+    "attribute": '<a {name}="{value}"/>',
+}
+
+
+@pytest.mark.parametrize("place", IN_PLACES)
+def test_one_table_of_names_counts_in_all_places(place: str) -> None:
+    """The same names as in headers, and the same names are none."""
+    form = IN_PLACES[place]
+    wrong = []
+    for names, value, is_replaced in (
+        (OF_CREDENTIALS, "s3", True),
+        (OF_RANDOM_VALUES, LONG, True),
+        (OF_RANDOM_VALUES, "color", False),
+        (OF_RANDOM_VALUES, "en", False),
+        (NOT_OF_CREDENTIALS, LONG, False),
+    ):
+        for name in names:
+            redacted = written_response(form.format(name=name, value=value).encode()).body.decode()
+            written = html.unescape(redacted) if "<a" in form else redacted
+            if written != form.format(name=name, value=REDACTED if is_replaced else value):
+                wrong.append((name, value, redacted))
+
+    assert wrong == []
+    assert len(OF_CREDENTIALS) >= 60
+    assert len(NOT_OF_CREDENTIALS) >= 60
 
 
 def test_a_header_is_redacted_by_its_name_on_both_sides() -> None:
@@ -364,9 +442,6 @@ def test_a_header_is_redacted_by_its_name_on_both_sides() -> None:
     assert redacted.request.headers == redacted.response.headers
     assert customer.startswith("<xcustomer-")
     assert other == "x"
-
-
-LONG = "t0ken-of-16-char"
 
 
 @pytest.mark.parametrize(
@@ -484,31 +559,6 @@ def test_a_cookie_is_written_with_its_name_and_attributes_but_not_its_value(
     assert Redactor().interaction(redacted) == redacted
 
 
-ISSUED, OTHER = "s3ss1on-Of-Account-A", "s3ss1on-Of-Account-B"
-
-
-def test_a_token_that_the_service_issues_gets_a_stand_in_of_its_own_where_it_is_used() -> None:
-    """In an address, a path, a header and a body: so a replay tells two accounts apart."""
-    redactor = Redactor()
-    for token, expected in ((ISSUED, "<REDACTED>"), (OTHER, "<REDACTED-2>")):
-        issued = redactor.interaction(answered_with(ME, f'{{"access_token": "{token}"}}'.encode()))
-        assert issued.response.body.decode() == f'{{"access_token": "{expected}"}}'
-        used = Request(
-            "POST", f"{ME}/{token}?session={token}", (("x-own", token),), f'["{token}"]'.encode()
-        )
-        written = redactor.request(used)
-        assert written.uri == f"{ME}/{expected}?session={expected}"
-        assert (written.headers, written.body) == (
-            (("x-own", expected),),
-            f'["{expected}"]'.encode(),
-        )
-        # The client of a replay sends the stand-in back, escaped or not.
-        quoted = Request(
-            "POST", f"{ME}/{quote(expected)}?session={quote(expected)}", *astuple(written)[2:]
-        )
-        assert Redactor().request(quoted) == written
-
-
 def test_a_credential_that_a_request_carries_is_removed_at_the_other_end_too() -> None:
     """A form of S3 sends what an earlier response had: other names, the same values."""
     redactor = Redactor()
@@ -585,11 +635,11 @@ def test_a_compressed_body_with_the_key_is_recorded_decompressed(
     compress: Callable[[bytes], bytes], coding: str, torn: int
 ) -> None:
     """The headers then describe the unpacked body, also if the compressed data is cut off."""
-    body = compress(b'{"key": "' + KEY.encode() + b'"}' + b" " * 50)
+    body = compress(b'{"is": "' + KEY.encode() + b'"}' + b" " * 50)
     headers = (("Content-Encoding", coding), ("Content-Length", str(len(body))), ("A", "b"))
     redacted = written_response(body[: -torn or None], *headers)
 
-    assert redacted.body.startswith(b'{"key": "<API_KEY>"}')
+    assert redacted.body.startswith(b'{"is": "<API_KEY>"}')
     assert redacted.headers == (("Content-Length", str(len(redacted.body))), ("A", "b"))
 
 
@@ -663,13 +713,13 @@ def test_a_key_that_occurs_everywhere_is_removed_only_from_credentials(key: str)
     """A key such as ``200`` must neither make texts unreadable nor block the recording."""
     redactor = Redactor([key])
     request = Request(
-        "GET", f"https://{key}:@a.test/?api_key={key}&n=200", (("A", key), ("X-Token", key))
+        "GET", f"https://{key}:@a.test/?api_key={key}&n=200", (("A", key), ("X-Api-Token", key))
     )
     redacted = redactor.request(request)
     redactor.refuse_leak(json.dumps({"code": 200, "method": "GET"}))
 
     assert redacted.uri == "https://<REDACTED>@a.test/?api_key=<REDACTED>&n=200"
-    assert redacted.headers == (("A", key), ("X-Token", REDACTED))
+    assert redacted.headers == (("A", key), ("X-Api-Token", REDACTED))
 
 
 def test_keys_of_every_session_are_removed_also_of_one_opened_later(
@@ -759,16 +809,71 @@ def test_redact_accepts_a_string_as_a_single_name() -> None:
     assert Redactor(redact="email").redact == ("email",)
 
 
-def test_only_a_cookie_that_is_repeated_is_learned() -> None:
-    """A load balancer sets a new cookie with each response, and each key slows each search."""
+def test_a_cookie_is_removed_elsewhere_if_its_name_is_one_of_a_credential() -> None:
+    """A load balancer sets a new cookie with each response, and each value slows each search."""
     redactor = Redactor()
-    cookies = [f"server-{number:032x}" for number in range(20)]
-    for cookie in cookies:
-        response = Response(200, "", (("Set-Cookie", f"lb={cookie}; Path=/"),), b"{}")
-        redactor.interaction(Interaction(Request("GET", ME), response))
+    for number in range(20):
+        cookies = f"lb=server-{number:032x}; Path=/", f"PHPSESSID={SECRET}{number}"
+        headers = tuple(("Set-Cookie", each) for each in cookies)
+        redactor.response(Response(200, "", headers, b"{}"))
 
-    assert redactor.learned == 0
+    assert redactor.learned == 20
+    assert redactor.text(f"server-{1:032x} {SECRET}1") == f"server-{1:032x} <REDACTED>"
 
-    redactor.interaction(Interaction(Request("GET", ME), replace(response, body=cookie.encode())))
 
-    assert redactor.text(" ".join(cookies[-2:])) == f"{cookies[-2]} <REDACTED>"
+REPEATED = "hk8fK2xQ9zLr7TtVb3n"
+
+
+@pytest.mark.parametrize(
+    ("text", "written"),
+    [
+        (f"it is {REPEATED}, and x{REPEATED}y", "it is <REDACTED>, and x<REDACTED>y"),
+        ("letters-2026a or letters-2026ab", "<REDACTED> or letters-2026ab"),
+        ("?next=%2Fa%3Dletters-2026a%26", "?next=%2Fa%3D<REDACTED>%26"),
+        ("invalid_token, 20261121, en", "invalid_token, 20261121, en"),
+    ],
+)
+def test_a_value_is_removed_where_it_is_repeated(text: str, written: str) -> None:
+    """A random one anywhere, another one where it stands whole; no words and no numbers."""
+    redactor = Redactor()
+    names = [REPEATED, "letters-2026a", "invalid_token", "20261121", "en"]
+    redactor.request(Request("POST", ME, (), json.dumps([{"password": n} for n in names]).encode()))
+
+    assert redactor.text(text) == written
+
+
+JWT = f"{base64.urlsafe_b64encode(b'{"alg": "HS256"}').decode().rstrip('=')}.eyJzdWIiOiIxIn0.c2ln"
+
+
+def test_a_jwt_stays_one_without_its_claims() -> None:
+    """So code that decodes it runs, with no claim to see."""
+    redacted = written_response(json.dumps({"id_token": JWT, "t": JWT}).encode()).body
+    header, claims, _ = json.loads(redacted)["id_token"].split(".")
+
+    assert json.loads(redacted)["t"] == json.loads(redacted)["id_token"]
+    assert header == JWT.partition(".")[0]
+    assert base64.urlsafe_b64decode(claims + "=") == b"{}"
+    assert written_response(redacted).body == redacted
+
+
+@pytest.mark.parametrize(
+    "markup",
+    [
+        '<a xmlns:n="x"><n:password>{0}</n:password><b api-key="{0}">{0}</b></a>',
+        '<Secret type="x"><![CDATA[{0}]]></Secret>',
+        '<form><input type="hidden" name="access_token" value="{0}"/></form>',
+        '<a href="?api_key={0}">x</a>',
+        "<a>{1}</a>",
+    ],
+)
+@pytest.mark.parametrize("media_type", ["text/xml", "text/html", ""])
+def test_what_is_replaced_in_markup_is_escaped(markup: str, media_type: str) -> None:
+    """A parser reads it, and redaction changes it once."""
+    text = markup.format(SECRET, KEY)
+    redacted = written_response(text.encode(), ("Content-Type", media_type)).body
+    parsed = "".join(ElementTree.fromstring(redacted).itertext())
+
+    assert SECRET.encode() not in redacted
+    assert (parsed + redacted.decode()).count(">") >= 2
+    assert b"&lt;REDACTED&gt;" in redacted or b"&lt;API_KEY&gt;" in redacted
+    assert written_response(redacted, ("Content-Type", media_type)).body == redacted

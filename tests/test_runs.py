@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import re
 import shutil
 import signal
 import subprocess
@@ -15,7 +14,6 @@ from collections import Counter
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest import mock
@@ -44,7 +42,6 @@ from directmail_lab.credentials import ApiKey
 from directmail_lab.errors import (
     AlreadySentError,
     CassetteError,
-    CassetteFormatError,
     CassetteInUseError,
     OutcomeUnknownError,
     WriteRefusedError,
@@ -52,7 +49,6 @@ from directmail_lab.errors import (
 from directmail_lab.exchange.values import Interaction, Request, Response, no_response
 from directmail_lab.questions.interactions import interactions
 from directmail_lab.sessions.session import Session
-from directmail_lab.share.audit import audit
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -986,38 +982,6 @@ def test_a_notebook_that_connects_again_records_again(service: FaultyService) ->
     assert len(read_cassette(TOUR)) == 1
     assert service.requests.total() == 2
     assert interactions("tour")["at"].tolist() == interactions(second)["at"].tolist()
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(
-    tuple(map(int, version("filelock").split(".")[:2])) < (3, 30),
-    reason="an older filelock empties the file of a lock that another one has",
-)
-def test_a_name_in_use_says_by_whom_and_since_when(tmp_path: Path) -> None:
-    """Another kernel is named by its process and notebook."""
-    path, code = tmp_path / "tour.yaml", "import sys; from cassette_samples import *\n"
-    code += "held = opened(Path(sys.argv[1]), 'update'); print('', flush=True); input()"
-    with opened(path), pytest.raises(CassetteInUseError) as same:
-        opened(path)
-    process = subprocess.Popen(
-        [sys.executable, "-c", code, path],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        env={
-            **os.environ,
-            "PYTHONPATH": str(Path(__file__).parent),
-            "JPY_SESSION_NAME": "/home/ada/reports/Day 2.ipynb",
-        },
-    )
-    with process:
-        assert process.stdout is not None
-        process.stdout.readline()
-        with pytest.raises(CassetteInUseError) as other:
-            opened(path)
-        process.communicate(b"\n")
-
-    assert re.search(r"another session of this process, since \d\d:\d\d on \d", str(same.value))
-    assert f"process {process.pid} (Day 2.ipynb), since " in str(other.value)
 
 
 @pytest.mark.posix("forks")

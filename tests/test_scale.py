@@ -97,19 +97,19 @@ def test_four_workers_use_one_key_and_read_many_cassettes(
     for read, frame in zip(READERS, given["together"], strict=True):
         together = frame.reset_index(drop=True)
         pd.testing.assert_frame_equal(together, read(many).reset_index(drop=True))
-        assert together["cassette"].nunique() == CASSETTES
+        assert together["recording"].nunique() == CASSETTES
 
 
 @pytest.mark.parametrize("read", READERS)
 def test_a_folder_is_read_into_one_frame(read: Reader, tmp_path: Path) -> None:
-    """The cassette column has names relative to the folder, or the paths as given."""
+    """The column ``recording`` has names relative to the folder, or the paths as given."""
     exchanges = answered(get("/1")), answered(get("/2"))
     one, two = (recorded(tmp_path / name, *exchanges) for name in ("one.yaml", "parts/two.yaml"))
     frame, given = read(tmp_path), read(iter([one, str(two)]))
 
-    assert frame["cassette"].tolist() == ["one"] * 2 + ["parts/two"] * 2
+    assert frame["recording"].tolist() == ["one"] * 2 + ["parts/two"] * 2
     assert frame.index.tolist() == given.index.tolist() == [1, 2, 1, 2]
-    assert given["cassette"].unique().tolist() == [
+    assert given["recording"].unique().tolist() == [
         str(each).removesuffix(".yaml") for each in (one, two)
     ]
     assert frame["path"][2:].tolist() == read(two)["path"].tolist()
@@ -123,7 +123,7 @@ def test_a_damaged_cassette_among_many_is_left_out_and_named(read: Reader, tmp_p
     (tmp_path / "odd.yaml").write_text(text.replace('{"code": 200', "{code: ["))
     (tmp_path / "torn.yaml").write_text(text.partition("# end")[0])
     with pytest.warns(UserWarning, match="1 of 3 cassettes cannot be read.*: odd"):
-        assert read(tmp_path)["cassette"].unique().tolist() == ["torn", "whole"]
+        assert read(tmp_path)["recording"].unique().tolist() == ["torn", "whole"]
     with pytest.warns(UserWarning, match="1 of 1 cassette"):
         assert len(read([whole, tmp_path / "odd.yaml"])) == 2
 

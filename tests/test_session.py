@@ -216,7 +216,7 @@ def test_writes_can_be_allowed_and_refused_on_an_open_session(service: FaultySer
         with pytest.raises(dm.errors.WriteRefusedError):
             session.post("/v1/letters")
         advice = "Run pytest --directmail-allow-writes."
-        session.bind_to_test(folders=[], matching=Matching(), advice=advice, redirect_advice="")
+        session.bind_to_test(folders=[], matching=Matching(), advice=advice)
         with pytest.raises(dm.DirectMailLabError, match=r"Run pytest --directmail-allow-writes\."):
             session.allow_writes = True
 

@@ -21,7 +21,7 @@ import directmail_lab as dm
 from directmail_lab.credentials import header_value
 from directmail_lab.errors import CassetteError
 from directmail_lab.exchange.values import Request, Response, header
-from directmail_lab.questions.interactions import InteractionView
+from directmail_lab.questions.interaction_view import InteractionView
 from directmail_lab.questions.snippets import copy_as
 from directmail_lab.server.loopback import LoopbackServer
 from directmail_lab.settings import origin_of, trusted_origins
@@ -74,22 +74,21 @@ REQUESTS = {
 }
 
 
-@pytest.mark.parametrize("kind", ["curl", "httpx"])
+def run_in_shell(code: str) -> None:
+    if not shutil.which("curl"):
+        pytest.skip("no curl is installed")
+    subprocess.run(["sh", "-c", f"{code} --silent"], check=True)
+
+
 @pytest.mark.parametrize("name", REQUESTS)
-def test_copied_curl_and_httpx_code_sends_the_same_request(
-    echo: Echo, kind: str, name: str, monkeypatch: pytest.MonkeyPatch
+def test_copied_curl_code_sends_the_same_request(
+    echo: Echo, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A real shell with curl, and httpx, send the same method, target, headers, body and key."""
+    """A real shell with curl sends the same method, target, headers, body and key."""
     request = REQUESTS[name]
     request = replace(request, uri=echo.base_url + request.uri.removeprefix(BASE_URL))
     monkeypatch.setenv("DIRECTMAIL_BASE_URL", echo.base_url)
-    code = copied(request, kind)
-    if kind == "httpx":
-        exec(code, {})
-    elif shutil.which("curl"):
-        subprocess.run(["sh", "-c", f"{code} --silent"], check=True)
-    else:
-        pytest.skip("no curl is installed")
+    run_in_shell(copied(request))
     sent = {(key.lower(), value) for key, value in echo.seen.headers}
     expected = {(key.lower(), value) for key, value in request.headers} - {("accept", "*/*")}
 
@@ -98,9 +97,8 @@ def test_copied_curl_and_httpx_code_sends_the_same_request(
     assert expected | {("authorization", header_value(KEY))} <= sent
 
 
-@pytest.mark.parametrize("kind", ["curl", "httpx"])
 def test_copied_code_and_openapi_have_the_key_where_a_session_sends_it(
-    echo: Echo, kind: str, monkeypatch: pytest.MonkeyPatch
+    echo: Echo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If the scheme changes, it changes in all of them: a module of its own knows it."""
     monkeypatch.setenv("DIRECTMAIL_BASE_URL", echo.base_url)
@@ -108,13 +106,7 @@ def test_copied_code_and_openapi_have_the_key_where_a_session_sends_it(
         session.get("/v1/users/me")
         asked = echo.seen
         (scheme,) = dm.openapi(session)["components"]["securitySchemes"].values()
-    code = copied(replace(get(), uri=f"{echo.base_url}/v1/users/me"), kind)
-    if kind == "httpx":
-        exec(code, {})
-    elif shutil.which("curl"):
-        subprocess.run(["sh", "-c", f"{code} --silent"], check=True)
-    else:
-        pytest.skip("no curl is installed")
+    run_in_shell(copied(replace(get(), uri=f"{echo.base_url}/v1/users/me")))
     by_session, by_code = (header(each.headers, "Authorization") for each in (asked, echo.seen))
 
     assert by_session == by_code
@@ -186,21 +178,20 @@ def test_a_copied_directmail_call_reads_like_handwritten_code(
 def test_copied_code_is_printable_and_quoted(path: str, value: str, body: bytes) -> None:
     """Pasted text must not move the cursor or end the paste, and the shell sees plain words."""
     request = Request("POST", f"{BASE_URL}/{path}", (("X-V", value),), body)
-    curl, httpx = copied(request), copied(request, "httpx")
+    curl = copied(request)
     ours = copied(replace(request, body=json.dumps({path: value}).encode()), "request")
     command = curl[curl.index("curl ") :]
     words = shlex.split(command.replace("\\\n", " "))
 
-    assert (curl + httpx + ours).replace("\n", "").isprintable()
+    assert (curl + ours).replace("\n", "").isprintable()
     assert (words[0], words[-2], words[-1][: len(BASE_URL)]) == ("curl", "--url", BASE_URL)
     assert set(words[3::2]) <= {
         *("--request", "--user", "--header", "--url", "--data-raw", "--data-binary")
     }
-    for code in (httpx, ours):
-        compile(code, "copied", "exec")
+    compile(ours, "copied", "exec")
 
 
-@pytest.mark.parametrize("kind", ["curl", "httpx", "request"])
+@pytest.mark.parametrize("kind", ["curl", "request"])
 def test_a_comment_says_that_a_value_was_replaced(kind: str) -> None:
     """The user must replace a placeholder or a pseudonym in the address, a header or the body."""
     note = "# A value was replaced when this was recorded: put in your own.\n"
@@ -245,10 +236,9 @@ def test_an_address_that_is_not_of_http_is_refused(uri: str) -> None:
         ("https://api.example.te\tst/", False),
     ],
 )
-@pytest.mark.parametrize("kind", ["curl", "httpx"])
-def test_the_key_goes_to_a_trusted_origin_alone(kind: str, uri: str, has_key: bool) -> None:
+def test_the_key_goes_to_a_trusted_origin_alone(uri: str, has_key: bool) -> None:
     """A redirect, or a stranger's recording, may contain any address."""
-    code = copied(replace(get(), uri=uri), kind)
+    code = copied(replace(get(), uri=uri))
 
     assert ("DIRECTMAIL_API_KEY" in code) == has_key
     assert ("# The key is left out" in code) != has_key
@@ -261,7 +251,6 @@ def test_a_view_trusts_what_this_process_connected_to() -> None:
         assert "--user" not in view.as_curl()
     with dm.Session("https://only-here.example.test/eu", KEY):
         assert "--user" in view.as_curl()
-        assert "auth=" in view.as_httpx()
 
 
 def test_an_origin_in_a_setting_is_trusted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

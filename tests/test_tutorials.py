@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -89,27 +88,6 @@ def test_the_tutorials_are_copied_once_and_changes_are_kept(tmp_path: Path) -> N
     assert first_tutorial(tmp_path) == copied
     assert copied == tmp_path / "directmail-lab-tutorials" / "notebooks" / FIRST
     assert (copied.read_text(), recording.is_file()) == ("changed", True)
-
-
-def test_a_tutorial_is_not_copied_beside_an_earlier_copy_with_another_number(copy: Path) -> None:
-    """The order of the tutorials has changed, and a reader should not have each of them twice."""
-    folder = copy / "notebooks"
-    (folder / "05-rate-limits.ipynb").rename(folder / "02-rate-limits.ipynb")
-    (folder / "06-test-with-recordings.ipynb").unlink()
-    before = {path.name for path in folder.glob("*.ipynb")}
-    copy_tutorials(copy)
-
-    assert {path.name for path in folder.glob("*.ipynb")} - before == {
-        "06-test-with-recordings.ipynb"
-    }
-
-
-def test_a_copy_names_the_python_that_runs_it(copy: Path) -> None:
-    """JupyterLab would write the version on opening, and ask whether to save the change."""
-    new = read(copy / "notebooks" / FIRST)
-
-    assert new.metadata.language_info.version == sys.version.split()[0]
-    assert new.cells == read(ROOT / "notebooks" / FIRST).cells
 
 
 @pytest.mark.slow

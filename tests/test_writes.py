@@ -140,7 +140,7 @@ def test_a_write_that_was_not_sent_may_be_sent(run: Run, account: FaultyService)
 
 @pytest.mark.parametrize("mode", ["dm.live()", "dm.record('tour')"])
 def test_keep_returns_the_earlier_response_and_sends_only_what_was_never_sent(
-    run: Run, account: FaultyService, mode: str
+    run: Run, account: FaultyService, mode: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The letters that a loop sent before it broke are kept, and `interactions` shows which."""
     letters = (
@@ -153,14 +153,16 @@ def test_keep_returns_the_earlier_response_and_sends_only_what_was_never_sent(
     with pytest.raises(KeyError):
         run(f"{letters}    if name == 'Cid': raise KeyError(name)")
     broken = run("ids")
-    with pytest.warns(UserWarning, match=r"sent before, on .* UTC \(201\)\. Its response"):
-        run(letters)
+    capsys.readouterr()
+    run(letters)
+    said = capsys.readouterr().out
     again = run("ids")
     sources = run("dm.interactions()['source']").tolist()
 
     sent = "recorded" if "record" in mode else "live"
     assert account.requests[LETTERS] == 5
     assert again[:4] == broken
+    assert said == "5 writes: 4 kept, 1 sent. interactions() lists them.\n"
     assert sources == [*[sent] * 4, *["kept"] * 4, sent]
 
 
@@ -171,11 +173,9 @@ def test_keep_returns_what_an_earlier_run_recorded(run: Run, account: FaultyServ
     run("dm.record('tour')")
     first = run(letters.format("send", ["Ann", "Bob"]))
     run("dm.record('tour')")
-    with pytest.warns(UserWarning, match="Nothing was sent"):
-        second = run(letters.format("send", ["Ann", "Bob", "Cid", "Dan"]))
+    second = run(letters.format("send", ["Ann", "Bob", "Cid", "Dan"]))
     run("dm.live()")
-    with pytest.warns(UserWarning, match="Nothing was sent"):
-        third = run(letters.format("send", ["Cid"]))
+    third = run(letters.format("send", ["Cid"]))
 
     assert account.requests[LETTERS] == 4
     assert second[:2] == first
@@ -199,8 +199,7 @@ def test_keep_sends_a_letter_once_within_a_cell_too(run: Run, account: FaultySer
     with account.fault(drop="reset", times=1, path="/v1/letters"):
         run(tries)
     run("dm.post('/v1/letters', json={'to': 'Ann'}, if_sent='send')")
-    with pytest.warns(UserWarning, match="Nothing was sent"):
-        run(tries)
+    run(tries)
 
     assert run("sent") == ["Ann", "Bob", "Cid"] * 3
     assert account.requests[LETTERS] == 4
@@ -242,8 +241,7 @@ def test_a_whole_response_is_kept_if_a_later_one_broke_off(
     run(f"{mode}\n{POST}")
     with account.fault(cut_after=3):
         run(f"try:\n    {SEND}\nexcept {LOST}:\n    pass")
-    with pytest.warns(UserWarning, match=r"\(201\)\. Its response"):
-        kept = run(KEEP)
+    kept = run(KEEP)
 
     assert kept.json()["state"] == "accepted"
 
@@ -261,14 +259,136 @@ def test_a_recorded_letter_is_sent_once_if_its_body_is_made_while_it_is_sent(
     assert account.requests[LETTERS] == 1
 
 
-def test_a_kept_failure_is_named_as_one(run: Run, account: FaultyService) -> None:
-    """The warning has its status and when it came."""
+def test_a_kept_failure_is_named_as_one(
+    run: Run, account: FaultyService, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The cell's line has its status and when it came; `check` says how to send it again."""
     with account.fault(status=503):
         run(POST)
-    with pytest.warns(UserWarning, match=r"UTC \(503\), and failed\. Its response is returned"):
-        kept = run(KEEP)
+    kept = run(KEEP)
+    said = capsys.readouterr().out
 
     assert kept.status_code == 503
+    assert re.search(r"sent before, on .* UTC \(503\), and failed\. Its response is ret", said)
+    with pytest.raises(dm.errors.ServiceError, match='To send it again: if_sent="send"'):
+        dm.session().check(kept)
+
+
+def test_a_cell_says_at_its_end_what_became_of_its_letters(
+    run: Run, account: FaultyService, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A failure in a loop that goes on is in the line; a cell that only sent says nothing."""
+    loop = "for to in {}:\n    dm.post('/v1/letters', json={{'to': to}}, if_sent='keep')"
+    run(loop.format(["Ann", "Bob"]))
+    silent = capsys.readouterr().out
+    with account.fault(status=500, times=1):
+        run(loop.format(["Cid", "Ann", "Dan"]))
+    said = capsys.readouterr().out
+
+    assert silent == ""
+    assert said == "3 writes: 1 kept, 1 sent, 1 failed (500). interactions() lists them.\n"
+
+
+@pytest.mark.parametrize("mode", ["dm.live()", "dm.record('tour')"])
+def test_an_unknown_outcome_that_turned_out_counts_from_then_on(
+    run: Run, account: FaultyService, mode: str
+) -> None:
+    """The response that found the letter is the letter's: in this run, the next one, a replay."""
+    run(mode)
+    with account.fault(drop="reset"):
+        run(f"try:\n    {POST}\nexcept {LOST}:\n    pass")
+    with pytest.raises(AlreadySentError, match=r"if_sent=RESPONSE"):
+        run(KEEP)
+    run("found = dm.get('/v1/lists/lst_stand_in_1')")
+    counted = run("dm.post('/v1/letters', json={'to': 'Ann'}, if_sent=found)")
+    found = run("found")
+    kept = [run(f"{mode}\n{KEEP}")]
+    if "record" in mode:
+        kept.append(run(f"dm.replay('tour')\n{POST}"))
+
+    assert account.requests[LETTERS] == 1
+    assert {each.text for each in (counted, *kept)} == {found.text}
+
+
+@pytest.mark.parametrize("found", ["dm.get('/v1/nowhere')", "dm.session().client.stream"])
+def test_only_a_success_that_was_read_counts_as_a_letters_response(
+    run: Run, account: FaultyService, found: str
+) -> None:
+    """Nothing is sent, recorded or noted."""
+    with pytest.raises(ValueError, match="if_sent"):
+        run(f"dm.post('/v1/letters', json={{'to': 'Ann'}}, if_sent={found})")
+    run(POST)
+
+    assert account.requests[LETTERS] == 1
+
+
+OTHER_KEY = "other-key-of-the-account"
+
+
+def test_a_letter_is_known_under_another_key_and_spelling_of_this_machine(
+    run: Run, account: FaultyService
+) -> None:
+    """A new key may be the same account's. The error says under which key the letter was sent."""
+    own_key = account.api_key
+    run(POST)
+    errors = []
+    for base_url, key in (
+        (account.base_url, OTHER_KEY),
+        (account.base_url.replace("127.0.0.1", "localhost"), own_key),
+    ):
+        account.api_key = key
+        dm.connect(base_url, key, allow_writes=True, pace="off")
+        with pytest.raises(AlreadySentError) as refused:
+            run(POST)
+        errors.append(str(refused.value))
+
+    assert account.requests[LETTERS] == 1
+    assert "with the key" in errors[0]
+    assert "with the key" not in errors[1]
+
+
+@pytest.mark.parametrize("mode", ["dm.live()", "dm.record('tour')"])
+@pytest.mark.parametrize("choice", ["keep", "refuse"])
+def test_a_kept_redirect_is_not_followed_by_a_second_letter(
+    run: Run, account: FaultyService, mode: str, choice: str
+) -> None:
+    """What a redirect leads to belongs to the write that led there, however often the cell runs."""
+    follow = (
+        "dm.request('POST', '/v1/letters', json={'to': 'Ann'}, follow_redirects=True, "
+        f"if_sent={choice!r})"
+    )
+    run(mode)
+    with account.fault(redirect_to=f"{account.base_url}/v1/other", status=307, path="/v1/letters"):
+        for cell in (follow, follow, f"{mode}\n{follow}"):
+            with pytest.raises(dm.errors.WriteRefusedError):
+                run(cell)
+
+    assert account.requests[LETTERS] == 1
+    assert account.requests["POST /v1/other"] == 0
+
+
+@pytest.mark.parametrize("record_mode", ["new_episodes", "any"])
+def test_a_played_redirect_is_not_followed_by_a_second_letter(
+    run: Run, account: FaultyService, record_mode: str
+) -> None:
+    """The recorded redirect is played, and nothing is sent to the address that it names."""
+    follow = "dm.request('POST', '/v1/letters', json={'to': 'Ann'}, follow_redirects=True)"
+    run("dm.record('tour')")
+    other = f"{account.base_url}/v1/other"
+    with (
+        account.fault(redirect_to=other, status=307, path="/v1/letters"),
+        pytest.raises(dm.errors.WriteRefusedError),
+    ):
+        run(follow)
+    run(f"dm.record('tour', record_mode={record_mode!r})")
+    with (
+        pytest.warns(UserWarning, match="Nothing was sent: this POST is replayed"),
+        pytest.raises(dm.errors.WriteRefusedError),
+    ):
+        run(follow)
+
+    assert account.requests[LETTERS] == 1
+    assert account.requests["POST /v1/other"] == 0
 
 
 @pytest.mark.parametrize("mode", ["dm.live()", "dm.record('tour')"])
@@ -325,25 +445,29 @@ def test_keep_sends_nothing_again_in_the_mode_that_sends_everything(
     """What the call says comes before what the mode says."""
     run("dm.record('tour', record_mode='all')")
     run(KEEP)
-    with pytest.warns(UserWarning, match="Nothing was sent"):
-        run(KEEP)
+    run(KEEP)
     run(POST)
 
     assert account.requests[LETTERS] == 2
 
 
-def test_the_guides_mailing_goes_on_where_it_broke(run: Run, account: FaultyService) -> None:
-    """Its cell is run again as it stands, and the frame says which letters were kept."""
+def test_the_guides_mailing_goes_on_where_it_broke(
+    run: Run, account: FaultyService, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its cell is run again as it stands, and the frame has the id of each recipient's letter."""
     mailing = re.findall(r"^```python\n(.*?)^```$", GUIDE, re.MULTILINE | re.DOTALL)[0]
-    loop, _, _ = mailing.partition("letters =")
+    loop, _, _ = mailing.partition("mailing =")
     run(loop.replace("recipients.to_dict", "recipients.head(2).to_dict"))
-    with pytest.warns(UserWarning, match="Nothing was sent"):
-        run(mailing)
-    frame = run("recipients")
+    first = run("[letter['id'] for letter in letters]")
+    capsys.readouterr()
+    failed = run(mailing)
+    frame = run("mailing")
 
     assert account.requests[LETTERS] == 3
-    assert frame["source"].tolist() == ["kept", "kept", "recorded"]
-    assert frame["status"].tolist() == [201] * 3
+    assert "3 writes: 2 kept, 1 sent." in capsys.readouterr().out
+    assert frame["id"].tolist()[:2] == first
+    assert frame["id"].nunique() == 3
+    assert failed.empty
 
 
 def test_a_mode_that_replays_a_letter_does_not_send_it_when_its_cell_is_run_again(
@@ -368,13 +492,11 @@ def test_a_kept_response_says_nothing_new(run: Run, account: FaultyService) -> N
     left = "[each['remaining'] for each in dm.monitor().snapshot()['operations']]"
     run(POST)
     seen = run(findings)
-    with pytest.warns(UserWarning, match="Nothing was sent"):
-        run(KEEP)
+    run(KEEP)
     seen_again = run(findings)
     run("dm.post('/v1/letters', json={'to': 'Bob'})")
     left_before = run(left)
-    with pytest.warns(UserWarning, match="Nothing was sent"):
-        run(KEEP)
+    run(KEEP)
 
     assert seen_again == seen
     assert run(left) == left_before

@@ -118,8 +118,8 @@ class Cassette:
     before_record
         Called with each interaction before it is redacted; see `directmail_lab.record`.
     aside
-        Whether a recording in mode ``"all"`` of an old cassette is written to another file. It goes
-        on until `close` gets an ``ending``.
+        Whether a new cassette, and a recording in mode ``"all"`` of an old one, only count if
+        `close` gets an ``ending`` that says so.
     notice
         Called with a sentence if a recording was not closed, if it cannot go on, or if it contains
         personal data when it ends.
@@ -191,7 +191,7 @@ class Cassette:
         # For requests in which something was replaced: a hash of the original, by what is recorded.
         self._replaced: dict[tuple[str, str, bytes | None], int] = {}
         self.updates = record_mode in ("update", "all")
-        self._aside = aside and record_mode == "all"
+        self._aside = aside and (record_mode == "all" or not self.path.exists())
         if self.records:
             with _opening:
                 self._recorder = self._open_recorder()
@@ -203,7 +203,6 @@ class Cassette:
             self._recording = name if isinstance(name, FileRecording) else read_cassette(self.path)
         if self._recorder is None or self.updates:
             self._redactor = self._redactor.extended(self._recording.redact)
-            self._redactor.join(self._recording.redactor)
             # An update plays nothing.
             played = FileRecording(self.name) if self.updates else self._recording
             index = Index(
@@ -305,7 +304,7 @@ class Cassette:
 
     @property
     def redactor(self) -> Redactor:
-        """The redactor, which also knows the secrets in the file."""
+        """The redactor, with the file's rules."""
         return self._redactor
 
     def interaction_of(self, played: Played) -> Interaction:
@@ -394,17 +393,17 @@ class Cassette:
                 raise self._not_written(error) from None
             if recorded is None:
                 return None
-            self._warn_if_alike(request, recorded.request)
+            if (recorded.request.uri, recorded.request.body) != (request.uri, request.body):
+                self._warn_if_alike(request, recorded.request)
         if shows_user(interaction):
             self.compare_user(recorded.body)
-        self._report_missing_body(recorded, header(response.headers, "content-encoding"))
+        if isinstance(recorded.body, MissingBody):
+            self._report_missing_body(recorded, header(response.headers, "content-encoding"))
         return recorded
 
     def _report_missing_body(self, recorded: Written, coding: str | None) -> None:
         """Call ``notice``, or raise `CassetteError` in a test, if a body could not be stored."""
         missing = shown_missing(recorded.body)
-        if missing is None:
-            return
         title = f"{recorded.request.method} {self._recording.path_of(recorded.request)}"
         what = f"Cassette {self.name!r} has {title} without the body of its response {missing}"
         what += f", whose Content-Encoding is {coding!r}." if coding else "."
@@ -458,20 +457,10 @@ class Cassette:
         """Return the recording so far; of a recording ``aside``, only the new interactions."""
         return self._recording if self._recorder is None else self._recorder.current()
 
-    def unplayed(self) -> list[Request]:
-        """Return the recorded requests whose responses were not played."""
+    def unplayed(self) -> list[int]:
+        """Return the numbers of the recorded responses that were not played."""
         with self._lock:
-            return self._player.unplayed()
-
-    def played(self) -> list[int]:
-        """Return the indexes of the recorded responses that were played."""
-        with self._lock:
-            return [index for index, is_played in enumerate(self._player.played) if is_played]
-
-    def rewind(self) -> None:
-        """Play all recorded responses again."""
-        with self._lock:
-            self._player.rewind()
+            return [number for number, count in enumerate(self._player.played, 1) if not count]
 
     def __len__(self) -> int:
         return len(self.recording())
@@ -621,8 +610,6 @@ class Cassette:
 
     def _warn_if_alike(self, request: Request, written: Request) -> None:
         """Call ``notice`` if two recorded requests differ only by a replaced value."""
-        if (written.uri, written.body) == (request.uri, request.body):
-            return
         what = hash((request.uri, request.body))
         recorded_as = written.method, written.uri, written.body
         if self._replaced.setdefault(recorded_as, what) != what:

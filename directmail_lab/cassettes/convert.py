@@ -13,11 +13,10 @@ from ..display import plural, shell_word
 from ..errors import CassetteError
 from ..exchange.bodies import missing_bytes
 from ..redaction import Redactor
-from ..redaction.key import REDACTED
 from ..redaction.personal import count_personal, personal_notice
 from ..redaction.suspects import credentials_in, secrets_of, texts_of
 from .files import FileRecording, read_cassette, redacted_metadata, write_cassette
-from .journal import journal_of
+from .journal import journal_of, remove_journal
 from .library import Version, command_name, create, locked, version_of
 from .recorder import fold_left_journal
 
@@ -59,7 +58,7 @@ def convert(
     recording = read_cassette(source)
     with locked(target) as path:
         _write(path, version, to, recording, _redactor(recording))
-        journal_of(path).unlink(missing_ok=True)  # of a killed recording of the replaced file
+        remove_journal(journal_of(path))  # of a killed recording of the replaced file
     if recording.layout == "har":
         if recording.problem:
             notice(f"{source.name}: {recording.problem}.")
@@ -93,9 +92,10 @@ def _write(
     metadata = {**recording.metadata, "base_url": recording.base_url}
     metadata.pop("recorded_with", None)
     if to == "lines":
-        write_cassette(path, metadata, recording.interactions, redactor, version=version)
+        redacted = redactor.interactions(recording.interactions)
+        write_cassette(path, metadata, redacted, redactor, version=version)
         return
-    redacted = list(map(redactor.interaction, recording))
+    redacted = redactor.interactions(recording)
     try:
         if to == "har":
             from .har import har_text
@@ -131,7 +131,7 @@ def redact(path: Path, rules: Sequence[str]) -> bool:
         redactor = _redactor(recording).extended(rules)
         secrets = set(chain.from_iterable(map(secrets_of, recording)))
         # The longest first: another one may be its beginning.
-        redactor.learn(sorted(secrets, key=len, reverse=True), REDACTED)
+        redactor.learn(sorted(secrets, key=len, reverse=True))
         before = file.read_bytes()
         # A file without a suffix may be JSON.
         to = "json" if recording.layout == "json" else layout_of(file)
@@ -176,5 +176,4 @@ def notice_of_contents(path: Path, name: str) -> str:
 
 def _redactor(recording: FileRecording) -> Redactor:
     """Return a redactor for the keys of this process, and the keyring's for the base addresses."""
-    recording.redactor.learn(known_keys(remembered_for=recording.base_urls))
-    return recording.redactor.extended(recording.redact)
+    return Redactor(known_keys(remembered_for=recording.base_urls), redact=recording.redact)

@@ -1,4 +1,4 @@
-"""Recordings in files: `read_cassette` reads a cassette of any layout, `write_cassette` writes ours.
+"""Recordings in files: `read_cassette` reads any layout, and `write_cassette` writes ours.
 
 Another program's file goes through vcrpy's loader or `har`, and loses its credentials.
 """
@@ -28,11 +28,12 @@ from ..exchange.values import (
     normalize_headers,
 )
 from ..readings.reading import Reading
-from ..redaction import Redactor, redact_foreign
+from ..redaction import Redactor, with_schemes
 from ..settings import VERSION
 from . import layout
 from .journal import Journal, journal_of, parse_journal
 from .library import Version, create, is_locked, version_of
+from .lines import OtherLayoutError, read_interactions
 from .recording import Recording, uncollected
 
 _ForeignLayout = Literal["vcrpy", "json", "har"]
@@ -64,8 +65,6 @@ class FileRecording(Recording):
         The number of bytes of the file.
     fallbacks
         The indexes of interactions that are played only if there is no other: see `Interaction`.
-    redactor
-        Knows the credentials in another program's file.
     version
         The file's version (`library.version_of`) before it was read; None if there is no file.
     """
@@ -78,7 +77,6 @@ class FileRecording(Recording):
     layout: _ForeignLayout | Literal["lines", "empty"] = "empty"
     metadata: dict[str, Any] = field(default_factory=dict, repr=False)
     size: int = field(default=0, repr=False)
-    redactor: Redactor = field(default_factory=Redactor, repr=False)
     version: Version | None = field(default=None, repr=False)
 
     @property
@@ -197,7 +195,9 @@ def addresses(
     uris = [each.request.uri for each in kept]
     named = [each for each in recording.base_urls if any(uri.startswith(each) for uri in uris)]
     known = list(dict.fromkeys([*named, *([base_url] if base_url else [])]))
-    first, *others = known or [recording.base_url]
+    if not known:
+        return {"base_url": recording.base_url}
+    first, *others = known
     return {"base_url": first, **({"other_base_urls": others} if others else {})}
 
 
@@ -214,7 +214,11 @@ def read_if_ours(path: Path) -> FileRecording | None:
 
     This is quick. Reading another file takes up to a millisecond for each interaction.
     """
-    return _parse_ours(_read_bytes(path)[0], path)
+    journal = read_journal(path)
+    recording = _parse_ours(_read_bytes(path)[0], path)
+    if recording is None or journal is None:
+        return recording
+    return _with_journal(recording, journal, path)
 
 
 def _read_bytes(path: Path) -> tuple[bytes, Version | None]:
@@ -266,8 +270,8 @@ def _parse_ours(data: bytes, path: Path) -> FileRecording | None:
     about, start = head
     try:
         with uncollected():
-            found = layout.read_interactions(text, start)
-    except layout.OtherLayoutError:
+            found = read_interactions(text, start)
+    except OtherLayoutError:
         return None
     except CassetteFormatError as error:
         raise CassetteFormatError(f"{path}: {error.what}", error.advice) from None
@@ -284,7 +288,7 @@ def _parse_ours(data: bytes, path: Path) -> FileRecording | None:
 
 
 def read_as_written(data: bytes, path: Path) -> tuple[Sequence[Interaction], str | None]:
-    """Return the interactions and the base address in the bytes of a file, unchanged.
+    """Return the interactions and the base address in a file and its journal, unchanged.
 
     Another program's interactions still contain their credentials. The errors are those of
     `read_cassette`.
@@ -294,7 +298,9 @@ def read_as_written(data: bytes, path: Path) -> tuple[Sequence[Interaction], str
         return (), None
     ours = _parse_ours(data, path)
     if ours is not None:
-        return ours.interactions, ours.base_url
+        journal = read_journal(path)
+        more = [] if journal is None else journal.interactions
+        return [*ours.interactions, *more], ours.base_url
     _, metadata, interactions, _ = _load_whole(data, path)
     return interactions, _about(metadata, interactions, path)[1]
 
@@ -317,10 +323,9 @@ def foreign_recording(
 ) -> FileRecording:
     """Return the recording of another program's interactions."""
     redactor = Redactor()
-    redactor.learn_all(interactions)  # first, since the service may have echoed them elsewhere
     redacted = [
-        replace(redactor.interaction(each), request=redact_foreign(each.request, redactor))
-        for each in interactions
+        replace(written, request=with_schemes(written.request, sent.request))
+        for sent, written in zip(interactions, redactor.interactions(interactions), strict=True)
     ]
     about, base_url = _about(metadata, redacted, path)
     return FileRecording(
@@ -330,7 +335,6 @@ def foreign_recording(
         path=path,
         layout=kind,
         metadata={name: redactor.text(v) if isinstance(v, str) else v for name, v in about.items()},
-        redactor=redactor,
     )
 
 
@@ -412,15 +416,14 @@ def write_cassette(
     about |= {name: value for name, value in others.items() if name not in about}
     head = layout.header_text(about, is_empty=not parts)
     redactor.refuse_leak(head)
-    with create(path, version) as new:
-        with new.open("wb") as file:
-            file.write(head.encode())
-            for part in parts:
-                if isinstance(part, Interaction):
-                    part = redactor.redacted_text(part, layout.interaction_text)[0].encode()
-                file.write(part)
-            file.flush()
-            os.fsync(file.fileno())
+    with create(path, version) as new, new.open("wb") as file:
+        file.write(head.encode())
+        for part in parts:
+            if isinstance(part, Interaction):
+                part = redactor.redacted_text(part, layout.interaction_text)[0].encode()
+            file.write(part)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def redacted_metadata(metadata: Mapping[str, object], redactor: Redactor) -> dict[str, object]:

@@ -29,6 +29,8 @@ from typing import Any
 
 from ..exchange.values import MALFORMED, Interaction
 from . import layout
+from .library import patiently
+from .lines import read_interactions
 
 _FSYNC_EVERY_S = 1.0
 _FLAGS = os.O_RDWR | os.O_APPEND | getattr(os, "O_BINARY", 0)
@@ -38,6 +40,15 @@ def journal_of(path: Path) -> Path:
     """Return the journal of a cassette, which stands beside the file that a link leads to."""
     file = path.resolve()
     return file.with_name(f"{file.name}.part")
+
+
+def remove_journal(file: Path) -> None:
+    """Remove a journal whose interactions are in its cassette.
+
+    On Windows, it stays if somebody reads it just then. It adds nothing to the cassette.
+    """
+    with suppress(PermissionError):
+        patiently(lambda: file.unlink(missing_ok=True))
 
 
 def digest_of(text: bytes) -> str:
@@ -102,7 +113,7 @@ def parse_journal(data: bytes) -> Journal:
                 continue
             request = int(about["request"])
             if text:
-                (journal.by_request[request],) = layout.read_interactions(text)
+                (journal.by_request[request],) = read_interactions(text)
             else:
                 journal.by_request.pop(request, None)
             journal.replaced.update(map(str, about["replaces"]))
@@ -130,7 +141,7 @@ class JournalWriter:
         self._about = about
         self._mode = mode
         self._synced_at = 0.0
-        path.unlink(missing_ok=True)
+        patiently(lambda: path.unlink(missing_ok=True))
         self._begin(path)
 
     def _begin(self, path: Path) -> None:
@@ -176,7 +187,7 @@ class JournalWriter:
         for number, text in texts.items():
             self.write(number, text)
         self.close()
-        new.replace(self._path)
+        patiently(lambda: new.replace(self._path))
         self._file = os.open(self._path, _FLAGS)
 
     def close(self) -> None:
@@ -186,8 +197,8 @@ class JournalWriter:
         os.close(self._file)
 
     def remove(self) -> None:
-        """Remove the file, once its interactions are in the cassette."""
-        self._path.unlink(missing_ok=True)
+        """Remove the file: see `remove_journal`."""
+        remove_journal(self._path)
 
     def _append(self, about: Mapping[str, object], text: bytes) -> None:
         record = json.dumps(about).encode() + b"\n" + text

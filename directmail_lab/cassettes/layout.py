@@ -18,14 +18,11 @@ from typing import Any
 from ..errors import CassetteFormatError
 from ..exchange.bodies import MissingBody, is_like_missing
 from ..exchange.values import (
-    MALFORMED,
     Headers,
     Interaction,
     Request,
     Response,
-    check_interaction,
     no_response,
-    unreadable,
 )
 
 NO_RESPONSE_STATUS = 599
@@ -43,12 +40,6 @@ Address = tuple[str, str]
 WRITER = "directmail-lab"
 _START = f'version: 1\nrecording: {{"recorded_with": "{WRITER}'.encode()
 _HEADER = re.compile(rb"version: 1\nrecording: ([^\n]*)\ninteractions:(?: \[\])?\n")
-# An interaction: time, latency, attempt, no_response, fallback, request and response.
-_INTERACTION = re.compile(
-    rb"- recorded_at: ([^\n]*)\n  elapsed_s: ([^\n]*)\n(?:  attempt: (\d{1,3})\n)?"
-    rb"(?:  no_response: ([a-z_]{1,20})\n)?(?:  fallback: (true)\n)?  request: "
-    rb"([^\n]*)\n  response: ([^\n]*)\n"
-)
 
 # JSON allows these characters unescaped. YAML forbids them, or reads them as line breaks or a byte
 # order mark (YAML 1.1, section 5.1, `c-printable`, and 5.4, line breaks).
@@ -63,11 +54,6 @@ _MAX_NAME_CHARACTERS = 1000 // 6
 _encode = json.JSONEncoder(ensure_ascii=False, default=str).encode
 # This quotes a text as the JSON encoder does. Joining quoted texts takes a third of its time.
 _quoted = json.encoder.encode_basestring
-_read_json = json.JSONDecoder().raw_decode
-
-
-class OtherLayoutError(CassetteFormatError):
-    """A text is not in this layout, although it may be in vcrpy's."""
 
 
 def header_text(metadata: Mapping[str, object], *, is_empty: bool = False) -> str:
@@ -110,60 +96,6 @@ def read_header(data: bytes) -> tuple[dict[str, Any], int] | None:
         with suppress(ValueError, RecursionError):
             return json.loads(match[1]), match.end()
     return None
-
-
-def read_interactions(data: bytes, start: int = 0) -> list[Interaction]:
-    """Return the interactions of a text in this layout, from a position on.
-
-    Raises
-    ------
-    OtherLayoutError
-        There is other text than this module writes.
-    CassetteFormatError
-        A value is malformed. The message names the line.
-    """
-    found: list[Interaction] = []
-    while start < len(data):
-        match = _INTERACTION.match(data, start)
-        if match is None:
-            raise OtherLayoutError("It is not in the layout of directmail-lab.")
-        try:
-            found.append(check_interaction(_interaction_of(match)))
-        except MALFORMED as error:
-            line = data.count(b"\n", 0, start) + 1
-            raise unreadable(f"The interaction in line {line}", error) from None
-        start = match.end()
-    return found
-
-
-def _interaction_of(match: re.Match[bytes]) -> Interaction:
-    at, elapsed_s, attempt, kind, fallback, request, response = match.groups()
-    return Interaction(
-        request_of(_value_of(request)),
-        response_of(_value_of(response), kind and kind.decode()),
-        recorded_at_of(at.decode("ascii", "replace")),
-        elapsed_s_of(elapsed_s),
-        int(attempt or 1),
-        fallback is not None,
-    )
-
-
-def _value_of(line: bytes) -> Any:
-    text = line.decode()
-    # `json.loads` takes half as long again: it looks for space around the value.
-    try:
-        value, end = _read_json(text)
-    except (ValueError, RecursionError):
-        end = -1
-    if end == len(text):
-        return value
-    # A binary body, or a line that a person wrote.
-    from .vcr_files import load_yaml
-
-    try:
-        return load_yaml(text)
-    except CassetteFormatError:  # which counts the lines of this text
-        raise CassetteFormatError("a line of it is neither JSON nor safe YAML") from None
 
 
 def request_of(value: Mapping[str, Any]) -> Request:

@@ -9,8 +9,7 @@ import time
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from datetime import datetime
-from itertools import chain, islice, takewhile
+from itertools import chain, islice
 from pathlib import Path
 from typing import TypeVar
 
@@ -21,15 +20,12 @@ from ..settings import CASSETTES_VARIABLE, variable
 SUFFIXES = (".yaml", ".yml", ".json")
 _NEVER_RECORDED = (".json", ".har")
 _FOLDER = "cassettes"
-# File systems allow 255 and 4,096; a lock file and an unfinished recording have longer names.
+# File systems allow 255 and 4,096; a lock file and a journal have longer names.
 _MAX_NAME_BYTES = 230
 _MAX_PATH_BYTES = 4000
 _TRIES = 20
 _T = TypeVar("_T")
 _ANY_WRITE = 0o222
-_NO_LINK = getattr(os, "O_NOFOLLOW", 0)
-_NOTEBOOK = r"[\w .-]{1,100}\.ipynb"
-_HOLDER = re.compile(rf"process (\d{{1,10}})(?: \({_NOTEBOOK}\))?, since ([\w: ]{{1,40}})")
 _ROOT_MARKS = ("pyproject.toml", ".git", "notebooks")
 
 
@@ -54,8 +50,7 @@ def find_cassette(name: str | Path, first: Sequence[Path] = ()) -> Path:
     CassetteNotFoundError
         There is no such cassette.
     CassetteError
-        The name leads out of the folder, no file can have it, a folder is closed to this user, or
-        a file in the working directory and a cassette have this name and suffix.
+        The name leads out of the folder, no file can have it, or a folder is closed to this user.
     """
     if isinstance(name, str) and (Path(name).is_absolute() or name.startswith(("./", "../"))):
         name = Path(name)
@@ -65,20 +60,11 @@ def find_cassette(name: str | Path, first: Sequence[Path] = ()) -> Path:
     folders = dict.fromkeys(own)
     # Unlike Path.is_file, it raises nothing for a name that is too long.
     file = Path(name) if os.path.isfile(name) else None  # noqa: PTH113
-    path = _find_in(folders, name)
-    if path is None:
-        path = file
-    elif file is not None and file.suffix and not first and path.resolve() != file.resolve():
-        raise CassetteError(
-            f"{str(name)!r} is a cassette in {path.parent}, and a file in this folder.",
-            f"Give {title!r} or './{name}'.",
-        )
+    path = _find_in(folders, name) or file
     if path is not None:
         return path
     names = cassettes_by_name() if isinstance(name, str) else ()
     hint = did_you_mean(repr(title), map(repr, names))
-    skipped = [] if isinstance(name, Path) else _skipped_folders()
-    note = f" {_not_trusted(skipped[0])}" if skipped else ""
     places = " or ".join(map(str, folders)) or "any folder"
     advice = "Name one that `directmail-lab cassette list` shows."
     if Path(name).suffix.lower() not in _NEVER_RECORDED:
@@ -86,7 +72,7 @@ def find_cassette(name: str | Path, first: Sequence[Path] = ()) -> Path:
     if isinstance(name, str) and Path(name).suffix:
         places += f", and no such file in {Path.cwd()}"
     raise CassetteNotFoundError(
-        f"There is no cassette {title!r} in {places}.{note}",
+        f"There is no cassette {title!r} in {places}.",
         f"{hint}{advice}",
     )
 
@@ -123,23 +109,18 @@ def new_cassette_path(name: str | Path, first: Sequence[Path] = ()) -> Path:
     Raises
     ------
     CassetteError
-        The name leads out of the folder, no file can have it, the nearest folder is another user's
-        and none is named, the cassette is new and Windows refuses its name, or the name ends in
-        .json or .har: nothing can be appended to such files.
+        The name leads out of the folder, no file can have it, the cassette is new and Windows
+        refuses its name, or the name ends in .json or .har.
     """
     suffix = Path(name).suffix.lower()
     if suffix in _NEVER_RECORDED:
         raise CassetteError(
-            "A recording is YAML, written line by line.",
+            "A recording is YAML.",
             f"Name it without {suffix}, and convert it "
             f"afterwards: directmail-lab cassette convert NAME NAME{suffix}.",
         )
     if isinstance(name, Path):
         return _portable(file_of(name), name.parent)
-    is_named = first or variable(CASSETTES_VARIABLE)
-    skipped = [] if is_named else _skipped_folders()
-    if skipped:
-        raise CassetteError(_not_trusted(skipped[0]), "Or name a folder of your own.")
     folder = next(chain(first, _own_folders()), Path.cwd() / _FOLDER)
     return _portable(_path_in(folder, name), folder)
 
@@ -240,19 +221,6 @@ def _nearest_folders(start: Path) -> Iterator[Path]:
         # Unlike Path's, these functions raise no error in a folder that is closed to this user.
         if os.path.isdir(folder) and not os.path.lexists(folder / "__init__.py"):  # noqa: PTH112
             yield folder
-
-
-def _skipped_folders() -> list[Path]:
-    """Return the folders of other users that the search for a cassette leaves out."""
-    start = Path.cwd()
-    return list(takewhile(lambda each: not _is_trusted(each, start), _nearest_folders(start)))
-
-
-def _not_trusted(folder: Path) -> str:
-    return (
-        f"{folder} was skipped, since another user owns it. If you trust that user, set "
-        f"{CASSETTES_VARIABLE} to it."
-    )
 
 
 def _project_folders(start: Path) -> list[Path]:
@@ -384,8 +352,10 @@ def _real_path(path: Path) -> Path:
 
 
 @contextmanager
-def locked(path: Path) -> Iterator[Path]:
+def locked(path: Path, *, patience_s: float = 0.3) -> Iterator[Path]:
     """Lock a cassette while it is recorded. Yield its file, which a link at ``path`` leads to.
+
+    A reader may have the lock for a moment, to know whether the cassette is being recorded.
 
     Raises
     ------
@@ -406,11 +376,11 @@ def locked(path: Path) -> Iterator[Path]:
         )
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(str(file), timeout=0, thread_local=False)
-        lock.acquire()
+        lock = FileLock(str(file), timeout=patience_s, thread_local=False)
+        lock.acquire(poll_interval=0.02)
     except Timeout:
         raise CassetteInUseError(
-            f"Cassette {path.stem!r} is being recorded by {_holder_of(file)}.",
+            f"Cassette {path.stem!r} is being recorded by another session or program.",
             "Close that one, or record under another name.",
         ) from None
     except OSError as error:
@@ -418,7 +388,6 @@ def locked(path: Path) -> Iterator[Path]:
             f"Cannot record in {path.parent} ({error.strerror}).",
             f"Set {CASSETTES_VARIABLE} to a folder that can be written to.",
         ) from None
-    _sign(file)
     try:
         yield path
     finally:
@@ -430,40 +399,12 @@ def locked(path: Path) -> Iterator[Path]:
             lock.release()
 
 
-def _sign(file: Path) -> None:
-    """Write into a lock's file who has it since when, if nobody else's text is in it.
-
-    Before 3.30, filelock empties the file when another program asks for the lock.
-    """
-    with suppress(OSError), os.fdopen(os.open(file, os.O_RDWR | _NO_LINK), "r+b") as lock:
-        if os.fstat(lock.fileno()).st_nlink == 1 and lock.read(8) in (b"", b"process "):
-            lock.seek(0)
-            lock.truncate()
-            now = datetime.now().astimezone()
-            # Jupyter Server sets this variable to the path of the notebook.
-            notebook = Path(os.environ.get("JPY_SESSION_NAME", "")).name
-            who = f"process {os.getpid()}"
-            who += f" ({notebook})" if re.fullmatch(_NOTEBOOK, notebook) else ""
-            lock.write(f"{who}, since {now:%H:%M} on {now.day} {now:%B}".encode())
-
-
-def _holder_of(file: Path) -> str:
-    """Return who has a lock since when, as its file says."""
-    with suppress(OSError, UnicodeDecodeError):
-        text = file.read_text("utf-8")
-        match = _HOLDER.fullmatch(text)
-        if match:
-            own = "another session of this process" if int(match[1]) == os.getpid() else ""
-            return text if not own else f"{own}, since {match[2]}"
-    return "another session or program"
-
-
 def is_locked(path: Path) -> bool:
     """Return whether a cassette is being recorded, here or by another program."""
     if not Path(f"{path.resolve()}.lock").exists():
         return False
     try:
-        with locked(path):  # a killed process has left the file
+        with locked(path, patience_s=0):  # a killed process has left the file
             return False
     except CassetteError as error:
         return isinstance(error, CassetteInUseError)

@@ -1,23 +1,29 @@
-"""Which requests are the same: those with equal canonical forms."""
+"""Which requests are the same: those with equal canonical forms.
+
+A form is a list of names and values: ``("query", "page"): "2"``. Two spellings of one request have
+one form: the order of parameters with different names, escapes of a path, the case of a host, a
+default port, the layout of JSON and the boundary of a multipart body do not count.
+"""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
-from typing import Any
-from urllib.parse import parse_qsl, unquote_plus, urlencode
+from decimal import Decimal
+from typing import Any, NamedTuple
+from urllib.parse import parse_qsl, quote, unquote_plus
 
 from ..arguments import argument_error, check_names
-from ..exchange.bodies import declared_charset, read_json, read_multipart, unpack
-from ..exchange.values import SAFE_METHODS, Request, header
+from ..exchange.bodies import plain_text, read_multipart, unpack
+from ..exchange.values import SAFE_METHODS, Request, header, media_type_of
+from ..redaction.key import ANY_VALUE
 
 Matcher = Callable[[Any, Any], object]
 
-Form = tuple[Hashable, ...]
-"""The canonical form of a request. Requests with equal forms are the same."""
+Name = tuple[str | int, ...]
+"""The name of a part of a request, such as ``("query", "page")`` or ``("JSON", "to", 0)``."""
 
 ORIGIN = ("scheme", "host", "port")
 MATCHERS = ("method", "path", "query", *ORIGIN, "uri", "url", "headers", "body", "raw_body")
@@ -25,10 +31,32 @@ MATCHERS = ("method", "path", "query", *ORIGIN, "uri", "url", "headers", "body",
 
 DEFAULT_MATCH_ON = ("method", "path", "query", "body")
 """What must be equal: the path below the base address, and the body."""
-_INSIDE = ("headers", "body", "raw_body")
 _KINDS = ("query", "body", "header")
 _DEFAULT_PORTS = {"https": ":443", "http": ":80"}
 _ESCAPE = re.compile("%([0-9A-Fa-f]{2})")
+# In a path, an escaped one of these would mean something else without its escape.
+_DELIMITERS = "/?#%;"
+_NOT_ASCII = re.compile("[^!-~]+")
+_BOUNDARY = re.compile(r'boundary="?([^";,]+)', re.IGNORECASE)
+
+NO_BODY = "no body"
+OTHER = "other bytes"
+
+
+class Form(NamedTuple):
+    """The canonical form of a request: the names of its parts, and their values."""
+
+    shape: tuple[Hashable, ...]
+    values: tuple[Hashable, ...]
+
+
+class Literal(NamedTuple):
+    """A value of JSON that is no string."""
+
+    value: Decimal | str
+
+    def __repr__(self) -> str:
+        return str(self.value)
 
 
 class Matching:
@@ -46,12 +74,8 @@ class Matching:
     ----------
     names
         The matchers that are names.
-    in_address, inside
-        The names of the parts of the two halves of a form, besides the place: see `part`.
     checks
         A person's functions, which vcrpy runs for two requests whose forms are equal.
-    decides_by_address
-        Whether requests to one address without a body and without ``Range`` are the same.
 
     Raises
     ------
@@ -69,23 +93,16 @@ class Matching:
         if match_on is None:
             match_on = DEFAULT_MATCH_ON
         _check_match_on(match_on)
-        rules = [_parsed(rule) for rule in self.ignore]
+        rules = [parse_rule(rule) for rule in self.ignore]
         self._query = {name for kind, name in rules if kind == "query"}
         self._headers = {name.lower() for kind, name in rules if kind == "header"}
-        self._fields = {name for kind, name in rules if kind == "body"}
+        self._fields = [name.split(".") for kind, name in rules if kind == "body"]
         self.names = [each for each in match_on if isinstance(each, str)]
         self.checks = [each for each in match_on if callable(each)]
-        parts = [each for each in self.names if each != "path"]
-        self.in_address = [each for each in parts if each not in _INSIDE]
-        self.inside = [each for each in parts if each in _INSIDE]
         self._has_place = "path" in self.names
         self._has_origin = not {*ORIGIN}.isdisjoint(self.names)
         # "path" alone names no host. The default means the path below the base address.
         self._is_path_alone = self.match_on is not None
-        if self._has_place:
-            self.inside.append("range")
-        has_address = {"method", "path", "query"} <= set(self.names)
-        self.decides_by_address = has_address and not (self.checks or "headers" in self.inside)
 
     def __or__(self, other: Matching | None) -> Matching:
         """Return this one with what the other one gives; None gives nothing."""
@@ -95,94 +112,132 @@ class Matching:
         return Matching(match_on, other.ignore or self.ignore)
 
     @property
-    def compared_parts(self) -> set[str]:
-        """The names of what is compared, for `mismatch.differences`."""
-        knows_place = self._has_place and not self._has_origin
-        return {*self.names, *(ORIGIN if knows_place and not self._is_path_alone else ())}
+    def compares_origin(self) -> bool:
+        """Whether the origin of two requests counts that are not below their base addresses."""
+        return self._has_origin or (self._has_place and not self._is_path_alone)
 
     def form(self, request: Request) -> Form:
-        """Return the canonical form of a request."""
-        compared = self.compared(request)
-        return next(self.address_forms(compared, ())), self.inside_form(compared)
+        """Return the form of a request with its whole address."""
+        return next(self.forms(request, ()))
 
-    def address_forms(self, request: Request, base_urls: Iterable[str]) -> Iterator[Form]:
-        """Yield the forms of a method and an address; what is equal in an earlier one comes first.
+    def forms(self, request: Request, base_urls: Iterable[str]) -> Iterator[Form]:
+        """Yield the forms of a request; what is equal in an earlier one comes first.
 
         The first form has the whole address. The next ones have the path below each base address.
         If a person names the path and no part of the origin, the last one has the path alone.
-
-        The request is one that `compared` returned.
         """
-        rest = tuple([self.part(name, request) for name in self.in_address])
+        parts = self.parts(request)
+        shape = tuple([name for name, _ in parts])
+        values = tuple([value for _, value in parts])
+        for place, path in self._places(request.uri, base_urls):
+            segments = tuple(path.split("/"))
+            yield Form((place, len(segments), *shape), (*segments, *values))
+
+    def _places(self, uri: str, base_urls: Iterable[str]) -> Iterator[tuple[str, str]]:
+        """Yield where a path may be found, and the path."""
         if not self._has_place:
-            yield rest
+            yield "", ""
             return
-        origin, path = split_address(request.uri)
+        origin, path = split_address(uri)
         if self._has_origin:
-            yield path, *rest
+            yield "", path
             return
-        yield origin, path, *rest
+        yield origin, path
         for base_url in base_urls:
             base_origin, base_path = split_address(base_url)
             base_path = base_path.rstrip("/")
             if origin == base_origin and f"{path}/".startswith(f"{base_path}/"):
-                yield "below", path[len(base_path) :] or "/", *rest
+                yield "below", path[len(base_path) :] or "/"
         if self._is_path_alone:
-            yield "anywhere", path, *rest
+            yield "anywhere", path
 
-    def inside_form(self, request: Request) -> Form:
-        """Return the form of what else decides: the body, and some headers."""
-        return tuple([self.part(name, request) for name in self.inside])
+    def parts(self, request: Request) -> list[tuple[Name, Hashable]]:
+        """Return all that is compared of a request besides its path, each with its name."""
+        found: list[tuple[Name, Hashable]] = []
+        for matcher in self.names:
+            match matcher:
+                case "method":
+                    found.append((("method",), request.method.upper()))
+                case "query":
+                    found += [
+                        (("query", name), value)
+                        for name, value in _parameters(request.uri)
+                        if name not in self._query
+                    ]
+                case "scheme" | "host" | "port":
+                    origin = origin_parts(split_address(request.uri)[0])
+                    found.append(((matcher,), origin[matcher]))
+                case "body":
+                    found += self._kept(body_parts(request), request)
+                case "raw_body":
+                    found.append((("body",), _text_or_bytes(request.body or b"")))
+                case "headers":  # of a repeated one, vcrpy compares the first
+                    firsts = {name.lower(): value for name, value in reversed(request.headers)}
+                    found += [
+                        (("header", name), firsts[name])
+                        for name in sorted(firsts.keys() - self._headers)
+                    ]
+                case "uri" | "url":
+                    found.append((("uri",), self._address(request.uri)))
+        if self._has_place and "headers" not in self.names:
+            value = header(request.headers, "range")
+            if value is not None:
+                found.append((("header", "range"), "".join(value.split()).lower()))
+        return found
 
-    def part(self, name: str, request: Request) -> Hashable:
-        """Return the part of a request that a matcher compares, in its canonical form."""
-        match name:
-            case "method":
-                return request.method.upper()
-            case "query":
-                return _parameters(request.uri)
-            case "scheme" | "host" | "port":
-                return origin_parts(split_address(request.uri)[0])[name]
-            case "range":
-                return header(request.headers, "range")
-            case "body":
-                return canonical_body(request)
-            case "raw_body":
-                return request.body or b""
-            case "headers":  # of a repeated one, vcrpy compares the first
-                return frozenset({n.lower(): v for n, v in reversed(request.headers)}.items())
-            case _:
-                return request.uri
-
-    def choice(self, request: Request) -> Hashable:
-        """Return what chooses between several requests of one form; None for the first one.
-
-        For a read, that is what it accepts.
-        """
+    def choice(self, request: Request) -> str | None:
+        """Return what chooses between several reads of one form: the type that they accept."""
         is_read = request.method.upper() in SAFE_METHODS
         return header(request.headers, "accept") if is_read else None
 
-    def address(self, uri: str) -> str:
+    def _address(self, uri: str) -> str:
         """Return an address without the parameters that are left out."""
-        if not self._query:
-            return uri
         path, mark, query = uri.partition("?")
-        if not mark:
+        if not (mark and self._query):
             return uri
         parts = query.partition("#")[0].split("&")
         kept = [each for each in parts if unquote_plus(each.partition("=")[0]) not in self._query]
         return f"{path}?{'&'.join(kept)}" if kept else path
 
-    def compared(self, request: Request) -> Request:
-        """Return a request without the ignored parts; its body is good only for comparing."""
-        if not self.ignore:
-            return request
-        kept = tuple(each for each in request.headers if each[0].lower() not in self._headers)
-        body = request.body
-        if self._fields and body:
-            body = _body_without(self._fields, request)
-            kept = tuple(each for each in kept if each[0].lower() != "content-encoding")
-        return replace(request, uri=self.address(request.uri), headers=kept, body=body)
+    def _kept(
+        self, parts: list[tuple[Name, Hashable]], request: Request
+    ) -> Iterator[tuple[Name, Hashable]]:
+        """Yield the parts of a body that are not left out."""
+        for name, value in parts:
+            if self._fields and "xml" in media_type_of(request.headers):
+                self._refuse_xml(str(value))
+            if not any(_is_below(rule, name[1:]) for rule in self._fields):
+                yield name, value
+
+    def _refuse_xml(self, text: str) -> None:
+        for *_, name in self._fields:
+            if re.search(rf"[<\s:]{re.escape(name)}[\s>=/]", text):
+                raise argument_error(
+                    f'ignore="body:{name}" leaves out a field of JSON or of a form, and the body '
+                    "of this request is XML. Compare it with a function in match_on, or leave "
+                    '"body" out of match_on.'
+                )
+
+
+def _is_below(rule: Sequence[str], name: Sequence[object]) -> bool:
+    """Return whether a part is the field of a rule, or in it.
+
+    In an array, a rule without a number means every element.
+    """
+    if name and name[0] == ".".join(rule):
+        return True
+    left = list(rule)
+    for each in name:
+        if not left:
+            break
+        if str(each) == left[0]:
+            del left[0]
+        elif not isinstance(each, int) or left[0].isdecimal():
+            return False
+    return not left
+
+
+# -- addresses -------------------------------------------------------------------------------------
 
 
 def split_address(uri: str) -> tuple[str, str]:
@@ -211,103 +266,204 @@ def origin_parts(origin: str) -> dict[str, str]:
 
 
 def unescaped(path: str) -> str:
-    """Return a path without needless escapes: ``%3a`` becomes ``:``, and ``%2f`` ``%2F``.
+    """Return a path in one spelling: ``%3a`` becomes ``:``, ``%2f`` ``%2F``, and ``é`` ``%C3%A9``.
 
     Clients differ in what they escape: httpx sends a given ``%3A`` unchanged, aiohttp sends ``:``.
-    A slash, ``?``, ``#`` and ``%`` stay escaped, since they would mean something else.
+    A slash, ``;``, ``?``, ``#`` and ``%`` stay escaped, since they would mean something else.
     """
-    return _ESCAPE.sub(_unescaped, path) if "%" in path else path
+    if "%" in path:
+        path = _ESCAPE.sub(_unescaped, path)
+    if not path.isascii() or " " in path:
+        path = _NOT_ASCII.sub(lambda run: quote(run[0], errors="surrogatepass"), path)
+    return path
 
 
 def _unescaped(escape: re.Match[str]) -> str:
     character = chr(int(escape[1], 16))
-    return character if "!" <= character <= "~" and character not in "/?#%" else escape[0].upper()
+    is_needless = "!" <= character <= "~" and character not in _DELIMITERS
+    return character if is_needless else escape[0].upper()
 
 
-def _parameters(uri: str) -> tuple[tuple[str, str], ...]:
+def _parameters(uri: str) -> list[tuple[str, str]]:
+    """Return the parameters of a query: sorted by name, those of one name in their order."""
     query = uri.partition("#")[0].partition("?")[2]
-    if not query:
-        return ()
-    pairs = parse_qsl(query, keep_blank_values=True, errors="surrogateescape")
-    return tuple(sorted(pairs))
+    return _sorted(parse_qsl(query, keep_blank_values=True, errors="surrogateescape"))
 
 
-def canonical_body(request: Request) -> Hashable:
-    """Return the canonical form of a body, decompressed.
+def _sorted(pairs: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    return sorted(pairs, key=lambda pair: pair[0])
+
+
+# -- bodies ----------------------------------------------------------------------------------------
+
+
+def body_parts(request: Request) -> list[tuple[Name, Hashable]]:
+    """Return the parts of a body, decompressed: the first says of which kind it is.
 
     JSON counts by its values and their types, a form by its fields, also empty ones, and a
     multipart body by its parts. Any other body counts by its bytes.
     """
-    if not request.body:
-        return None
-    kind, value = _read_body(request)
-    match kind:
-        case "multipart":
-            return kind, tuple([(each.head, each.content) for each in value])
-        case "JSON":
-            with suppress(RecursionError):  # Python reads deeper values than it writes
-                return kind, json.dumps(value, sort_keys=True)
-            return request.body
-        case "form":
-            return kind, tuple(value)
-        case _:
-            return bytes(value)
-
-
-def _read_body(request: Request) -> tuple[str, Any]:
-    """Return of which kind a body is, and its parts, value or fields, else its bytes."""
     body = request.body or b""
     with suppress(ValueError):  # it may not be compressed as its header says
         body = unpack(body, header(request.headers, "content-encoding") or "")
-    content_type = (header(request.headers, "content-type") or "").lower()
-    if content_type.startswith("multipart/"):
-        parts = read_multipart(body)
-        return ("multipart", parts) if parts else ("bytes", body)
-    value, problem = read_json(body, declared_charset(content_type), parse_float=_number)
-    if problem is None:
-        return "JSON", value
-    if "x-www-form-urlencoded" in content_type:
-        text = body.decode("latin-1")
-        return "form", parse_qsl(text, keep_blank_values=True, encoding="latin-1")
-    return "bytes", body
+    media_type = media_type_of(request.headers)
+    parts: list[tuple[Name, Hashable]] | None = None
+    if not body:
+        return [(("kind",), NO_BODY)]
+    if media_type.startswith("multipart/"):
+        kind = "a multipart form"
+        parts = _multipart(header(request.headers, "content-type") or "", body)
+    elif media_type == "application/x-www-form-urlencoded":
+        kind = "a form"
+        text = body.decode("utf-8", "surrogateescape")
+        fields = parse_qsl(text, keep_blank_values=True, errors="surrogateescape")
+        parts = [(("form", name), value) for name, value in _sorted(fields)]
+    elif media_type.endswith(("/json", "+json")) or not media_type:
+        kind = "JSON"
+        with suppress(ValueError, ArithmeticError, RecursionError):
+            parts = list(_json_parts(_DECODER.decode(body.decode(json.detect_encoding(body)))))
+    if parts is None:
+        return [(("kind",), OTHER), (("body",), _text_or_bytes(body))]
+    return [(("kind",), kind), *parts]
 
 
-def _number(text: str) -> float | int:
-    """Return a number of JSON, which does not tell 1.0 from 1."""
-    number = float(text)
-    return int(number) if number.is_integer() else number
+def body_kind(parts: Iterable[tuple[Name, Hashable]]) -> Hashable:
+    """Return of which kind the body in a request's parts is; None if it is not compared."""
+    return next((value for name, value in parts if name == ("kind",)), None)
 
 
-def _body_without(fields: Collection[str], request: Request) -> bytes:
-    """Return a body without some fields: of JSON, of a form or of a multipart body."""
-    kind, value = _read_body(request)
-    match kind:
-        case "multipart":
-            kept = [part for part in value if part.name not in fields]
-            lines = [b"--boundary\r\n%s\r\n\r\n%s\r\n" % (p.head, p.content) for p in kept]
-            return b"".join(lines)
-        case "JSON":
-            for field in fields:
-                _remove(value, field.split("."))
-            return json.dumps(value, sort_keys=True).encode()
-        case "form":
-            kept = [pair for pair in value if pair[0] not in fields]
-            return urlencode(kept, encoding="latin-1").encode()
-        case _:
-            return bytes(value)
+def _text_or_bytes(body: bytes) -> str | bytes:
+    text = plain_text(body)
+    return body if text is None else text
 
 
-def _remove(value: Any, path: list[str]) -> None:
-    """Remove a field from JSON. In an array, a path without a number means every element."""
-    first, *more = path
-    if isinstance(value, list):
-        chosen = value[int(first) : int(first) + 1] if first.isdecimal() else value
-        for each in chosen:
-            _remove(each, more if first.isdecimal() else path)
-    elif isinstance(value, dict) and more:
-        _remove(value.get(first), more)
-    elif isinstance(value, dict):
-        value.pop(first, None)
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
+
+
+# Numbers count by their digits, and an object may have a name twice.
+_DECODER = json.JSONDecoder(
+    object_pairs_hook=tuple,
+    parse_int=Decimal,
+    parse_float=Decimal,
+    parse_constant=_refuse_constant,
+)
+
+
+def _json_parts(value: object, name: Name = ("JSON",)) -> Iterator[tuple[Name, Hashable]]:
+    """Yield each value of JSON with its path; an object as ``{}``, then its members by name."""
+    if isinstance(value, tuple):
+        yield name, Literal("{}")
+        counts: dict[str, int] = {}
+        for key, inner in sorted(value, key=lambda member: member[0]):
+            counts[key] = counts.get(key, 0) + 1
+            repeated = (-counts[key],) if counts[key] > 1 else ()
+            yield from _json_parts(inner, (*name, key, *repeated))
+    elif isinstance(value, list):
+        yield name, Literal("[]")
+        for index, inner in enumerate(value):
+            yield from _json_parts(inner, (*name, index))
+    elif isinstance(value, Decimal):
+        yield name, Literal(value)
+    else:
+        yield name, value if isinstance(value, str) else Literal(json.dumps(value))
+
+
+def _multipart(content_type: str, body: bytes) -> list[tuple[Name, Hashable]] | None:
+    """Return the parts of a multipart body; None if it does not begin with its boundary."""
+    boundary = _BOUNDARY.search(content_type)
+    if boundary is None or not body.lstrip().startswith(b"--" + boundary[1].strip().encode()):
+        return None
+    found: list[tuple[Name, Hashable]] = []
+    for part in read_multipart(body):
+        name: Name = ("multipart", part.name)
+        head = part.head.decode("latin-1")
+        if part.file_name is not None:
+            found.append(((*name, "file name"), part.file_name))
+            head = re.sub('filename="[^"]*"', "", head)
+        found.append(((*name, "headers"), head))
+        content = name if part.file_name is None else (*name, "content")
+        found.append((content, _text_or_bytes(part.content)))
+    return sorted(found, key=lambda each: str(each[0][1]))
+
+
+# -- what redaction replaced -----------------------------------------------------------------------
+
+
+class AnyValue:
+    """Finds the forms that equal another one but for values that redaction replaced.
+
+    A value that says ``<REDACTED>``, in a recording or in what is sent, equals any value.
+    """
+
+    def __init__(self, forms: Iterable[Form]) -> None:
+        self._groups: dict[Hashable, dict[tuple[int, ...], list[Form]]] = {}
+        self._indexes: dict[Hashable, dict[Hashable, list[Form]]] = {}
+        for form in forms:
+            groups = self._groups.setdefault(form.shape, {})
+            groups.setdefault(_replaced_in(form), []).append(form)
+
+    def find(self, form: Form) -> list[Form]:
+        """Return the forms that equal a form, of those that have such values where it has them."""
+        groups = self._groups.get(form.shape, {})
+        sent = _replaced_in(form)
+        for recorded in sorted(groups, key=lambda each: len({*each} ^ {*sent})):
+            positions = {*recorded, *sent}
+            key = form.shape, recorded, sent
+            if key not in self._indexes:
+                index = self._indexes[key] = {}
+                for each in groups[recorded]:
+                    index.setdefault(_others(each, positions), []).append(each)
+            equal = self._indexes[key].get(_others(form, positions), [])
+            found = [
+                each
+                for each in equal
+                if all(_fits(each.values[at], form.values[at]) for at in positions)
+            ]
+            if found:
+                return found
+        return []
+
+
+def _replaced_in(form: Form) -> tuple[int, ...]:
+    return tuple(
+        [
+            at
+            for at, value in enumerate(form.values)
+            if isinstance(value, str) and ANY_VALUE.search(value)
+        ]
+    )
+
+
+def _others(form: Form, positions: set[int]) -> Hashable:
+    return tuple([value for at, value in enumerate(form.values) if at not in positions])
+
+
+def _fits(one: Hashable, other: Hashable) -> bool:
+    return one == other or _stands_for(one, other) or _stands_for(other, one)
+
+
+def _stands_for(replaced: Hashable, value: Hashable) -> bool:
+    """Return whether a text whose placeholders may be any text is another value."""
+    if not isinstance(replaced, str):
+        return False
+    first, *between = ANY_VALUE.split(replaced)
+    if not between:
+        return False
+    last = between.pop()
+    if not (first or last or any(between)):
+        return True
+    if not isinstance(value, str) or len(value) < len(first) + len(last):
+        return False
+    at = len(first)
+    for piece in between:
+        at = value.find(piece, at) + len(piece)
+        if at < len(piece):
+            return False
+    return value.startswith(first) and value.endswith(last) and at <= len(value) - len(last)
+
+
+# -- arguments -------------------------------------------------------------------------------------
 
 
 def _check_match_on(match_on: Sequence[str | Matcher]) -> None:
@@ -322,7 +478,8 @@ def _check_match_on(match_on: Sequence[str | Matcher]) -> None:
             )
 
 
-def _parsed(rule: str) -> tuple[str, str]:
+def parse_rule(rule: str) -> tuple[str, str]:
+    """Return the kind and the name of what ``ignore`` leaves out."""
     kind, _, name = rule.partition(":")
     if kind not in _KINDS or not name:
         raise argument_error(

@@ -138,8 +138,6 @@ class MemoryRecording(Recording):
         with self._lock:
             self._is_redacted = True
             plain = {number: self._plain(number) for number in self._exchanges}
-            for each in plain.values():
-                self.redactor.learn_from(each.request)
             for number, each in plain.items():
                 redacted = self.redactor.without_keys(each)
                 if redacted is not each:

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
-from urllib.parse import parse_qsl
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 
-from ..exchange.bodies import leaves, read_form, read_json_body, read_multipart
-from ..exchange.values import Request, header
-from .matching import ORIGIN, origin_parts, split_address, unescaped
+from ..exchange.values import Request
+from ..redaction.names import is_random
+from .matching import Matching, Name, body_kind, origin_parts, split_address, unescaped
 
 Differences = dict[str, tuple[object, object]]
 """For the name of each part that differs: the sent value and the recorded one."""
 
-_MAX_PARSED_BYTES = 1024**2
-_PLACE = ("method", *ORIGIN, "path")
 _LONGEST_PATH = 200
 _ADDRESS = re.compile(r"([^/?#]*//)?(?:[^/?#]*@)?([^/?#]*)([^?#]*)\??([^#]*)")
+# A time, a number of seconds or milliseconds since 1970, or a UUID.
+_CHANGING = re.compile(
+    r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d.{0,30}|1\d{9}(?:\.\d+|\d{3})?"
+    r"|(?i:[0-9a-f]{8}(?:-?[0-9a-f]{4}){3}-?[0-9a-f]{12})"
+)
+_SHORTEST_NONCE = 8
 
 
 def place_of(request: Request, base_url: str) -> tuple[str, str, str]:
@@ -37,82 +40,75 @@ def place_of(request: Request, base_url: str) -> tuple[str, str, str]:
 
 
 def differences(
-    sent: tuple[Request, str], recorded: tuple[Request, str], compared: set[str]
+    matching: Matching, sent: tuple[Request, str], recorded: tuple[Request, str]
 ) -> Differences:
     """Return the parts that differ in two redacted requests, each given with its base address.
 
     If the method or the path differs, only these are returned: the parameters of two different
     operations say nothing.
-
-    Parameters
-    ----------
-    compared
-        The names of vcrpy's matchers in use.
     """
-    kinds = {name.removesuffix("s") for name in compared}
-    origins = place_of(*sent)[0], place_of(*recorded)[0]
-    if origins == ("", ""):  # both are below their bases, and where these are does not count
-        kinds.difference_update(ORIGIN)
-    forms = _form_of(sent[0]), _form_of(recorded[0])
-    has_other_form = "" not in forms and forms[0] != forms[1]
-    if has_other_form:
-        kinds.discard("body")  # they have no fields to compare
-    ours = dict(_parts(*sent))
-    theirs = dict(_parts(*recorded))
-    found: Differences = {}
-    for name in {**ours, **theirs}:
-        pair = ours.get(name), theirs.get(name)
-        # In JSON, true is not 1, and null is not the same as no value.
-        is_equal = (
-            pair[0] == pair[1]
-            and isinstance(pair[0], bool) == isinstance(pair[1], bool)
-            and (name in ours) == (name in theirs)
-        )
-        if name.partition(":")[0] in kinds and not is_equal:
-            found[name] = pair
-    if ours["method"] != theirs["method"] or ours["path"] != theirs["path"]:
-        return {name: pair for name, pair in found.items() if name in _PLACE}
-    if has_other_form and "body" in compared:
-        found["body: {} where {} was recorded".format(*forms)] = forms
-    return found
+    places = place_of(*sent), place_of(*recorded)
+    place: Differences = {}
+    # Where two base addresses are does not count.
+    if matching.compares_origin and (places[0][0] or places[1][0]):
+        origins = [origin_parts(split_address(each.uri)[0]) for each, _ in (sent, recorded)]
+        place |= _differing(*origins)
+    if "path" in matching.names and places[0][1] != places[1][1]:
+        place["path"] = places[0][1], places[1][1]
+    ours = matching.parts(sent[0])
+    theirs = matching.parts(recorded[0])
+    found = _differing(_by_name(ours), _by_name(theirs))
+    if "path" in place or "method" in found:
+        return place | {name: pair for name, pair in found.items() if name == "method"}
+    kinds = body_kind(ours), body_kind(theirs)
+    if kinds[0] != kinds[1]:
+        found = {
+            name: pair for name, pair in found.items() if not name.startswith(("body", "kind"))
+        }
+        found["body: {} where {} was recorded".format(*kinds)] = kinds
+    return place | found
 
 
-def _parts(request: Request, base_url: str) -> Iterator[tuple[str, object]]:
-    """Yield each part of a request by its name."""
-    _, path, query = place_of(request, base_url)
-    yield "method", request.method
-    yield from origin_parts(split_address(request.uri)[0]).items()
-    yield "path", path
-    yield from _by_name("query", sorted(parse_qsl(query, keep_blank_values=True)))
-    yield from _by_name("header", ((name.lower(), value) for name, value in request.headers))
-    body = request.body or b""
-    content_type = header(request.headers, "content-type") or ""
-    value, problem = read_json_body(request.headers, body[:_MAX_PARSED_BYTES])
-    if not problem:
-        fields = leaves(value, into_arrays=True)
-        yield from _by_name("body", ((".".join(map(str, path)), leaf) for path, leaf in fields))
-    elif "form" in content_type and len(body) <= _MAX_PARSED_BYTES:
-        yield from _by_name("body", read_form(content_type, body))
-        parts = read_multipart(body) if "multipart" in content_type else []
-        named = [part for part in parts if part.file_name is not None]
-        yield from _by_name("body", ((f"file name of {p.name}", p.file_name) for p in named))
-    elif body:
-        yield "body", body
+def _differing(ours: Mapping[str, object], theirs: Mapping[str, object]) -> Differences:
+    return {
+        name: (ours.get(name), theirs.get(name))
+        for name in {**ours, **theirs}
+        if name not in ours or name not in theirs or ours[name] != theirs[name]
+    }
 
 
-def _form_of(request: Request) -> str:
-    """Return the format of a request's body, or an empty text if it has no fields to compare."""
-    content_type = header(request.headers, "content-type") or ""
-    if not read_json_body(request.headers, (request.body or b"")[:_MAX_PARSED_BYTES])[1]:
-        return "JSON"
-    if not request.body or "form" not in content_type:
-        return ""
-    return "a multipart form" if "multipart" in content_type else "a form"
-
-
-def _by_name(kind: str, pairs: Iterable[tuple[str, object]]) -> Iterator[tuple[str, object]]:
+def _by_name(parts: Iterable[tuple[Name, Hashable]]) -> dict[str, object]:
+    """Return parts by the names to show; one that is repeated has a list of its values."""
     values: dict[str, list[object]] = {}
-    for name, value in pairs:
-        values.setdefault(f"{kind}: {name}" if name else kind, []).append(value)
-    for name, several in values.items():
-        yield name, several if len(several) > 1 else several[0]
+    for name, value in parts:
+        values.setdefault(_shown(*name), []).append(value)
+    return {name: several if len(several) > 1 else several[0] for name, several in values.items()}
+
+
+def _shown(kind: str | int, *names: str | int) -> str:
+    """Return the name of a part: ``query: page``, ``body: to.name``, ``body: file name of f``."""
+    match kind, *names:
+        case ["multipart", field, what]:
+            return f"body: {what} of {field}"
+        case ["JSON" | "form" | "multipart", *_]:
+            path = ".".join(map(str, names))
+            return f"body: {path}" if path else "body"
+        case _:
+            return ": ".join(map(str, (kind, *names)))
+
+
+def changing_values(differing: Differences) -> list[str]:
+    """Return what to ignore if only times, UUIDs and nonces differ: ``query:timestamp``."""
+    rules = list(_rules(differing))
+    return rules if len(rules) == len(differing) else []
+
+
+def _rules(differing: Differences) -> Iterator[str]:
+    for name, pair in differing.items():
+        kind, colon, field = name.partition(": ")
+        if colon and all(map(_is_changing, map(str, pair))) and None not in pair:
+            yield f"{kind}:{field}"
+
+
+def _is_changing(text: str) -> bool:
+    return bool(_CHANGING.fullmatch(text)) or (len(text) >= _SHORTEST_NONCE and is_random(text))

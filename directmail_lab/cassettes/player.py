@@ -6,22 +6,26 @@ decide between the few that are equal in it. `Player` knows which responses were
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
+from functools import cached_property
 from heapq import nlargest
+from itertools import chain
 from operator import itemgetter
 
-from ..display import plural
+from ..display import plural, printable_line
 from ..errors import NotRecordedError
 from ..exchange.bodies import shown_missing
 from ..exchange.values import Request, fails
 from ..redaction import Redactor
 from .files import FileRecording
-from .matching import Form, Matching
-from .mismatch import Differences, differences, place_of
+from .matching import AnyValue, Form, Matching
+from .mismatch import Differences, changing_values, differences, place_of
+from .recording import uncollected
 
 Attempts = tuple[int, ...]
 """The indexes of a request's attempts."""
@@ -50,20 +54,24 @@ class Index:
         if recording.is_third_party or recording.redact != redactor.redact:
             requests = list(map(redactor.request, requests))  # this session may know another key
         self.requests = requests
+        # What is sent as it was recorded needs neither redaction nor a form.
+        self.by_literal: dict[Hashable, list[Attempts]] = {}
+        with uncollected():
+            self._build()
+
+    def _build(self) -> None:
         indexes: dict[Form, list[int]] = {}
         firsts: dict[Hashable, Form] = {}
-        for index, request in enumerate(requests):
-            forms = list(self._forms(request, recording.base_urls))
+        base_urls = self.recording.base_urls
+        for index, request in enumerate(self.requests):
+            forms = list(self.matching.forms(request, base_urls))
             firsts.setdefault(self.literal(request), forms[0])
             for form in forms:
                 indexes.setdefault(form, []).append(index)
         self._calls = {form: self._as_calls(each) for form, each in indexes.items()}
-        # What is sent as it was recorded needs neither redaction nor a form.
-        self.by_literal: dict[Hashable, list[Attempts]] = {}
-        if not matching.checks:
-            for literal, form in firsts.items():
-                if len(self._calls[form]) == 1:
-                    self.by_literal[literal] = self._calls[form]
+        for literal, form in firsts.items() if not self.matching.checks else ():
+            if len(self._calls[form]) == 1:
+                self.by_literal[literal] = self._calls[form]
 
     def groups(self) -> Iterable[list[Attempts]]:
         """Return the calls of each form."""
@@ -80,29 +88,35 @@ class Index:
         """Return the calls to a redacted request, in the order of the recording.
 
         Those to the same address come first, then those to the same path below each side's base
-        address; never both.
+        address; never both. If there is none, those follow that are equal but for a value that
+        redaction replaced.
         """
-        matching = self.matching
-        compared = matching.compared(request)
-        for form in self._forms(request, [self.base_url]):
-            found = self._calls.get(form, [])
-            if matching.checks:
-                found = [each for each in found if self._passes_checks(compared, each)]
-            choice = matching.choice(compared) if len(found) > 1 else None
-            if choice is not None:
-                chosen = [
-                    each for each in found if matching.choice(self.requests[each[0]]) == choice
-                ]
-                found = chosen or found
+        forms = list(self.matching.forms(request, [self.base_url]))
+        for form in forms:
+            found = self._chosen(self._calls.get(form, []), request)
+            if found:
+                return found
+        for form in forms:
+            equal = [self._calls[each] for each in self._any_value.find(form)]
+            found = self._chosen(sorted(chain.from_iterable(equal)), request)
             if found:
                 return found
         return []
 
-    def _forms(self, request: Request, base_urls: Iterable[str]) -> Iterator[Form]:
-        compared = self.matching.compared(request)
-        inside = self.matching.inside_form(compared)
-        for form in self.matching.address_forms(compared, base_urls):
-            yield form, inside
+    @cached_property
+    def _any_value(self) -> AnyValue:
+        return AnyValue(self._calls)
+
+    def _chosen(self, calls: list[Attempts], request: Request) -> list[Attempts]:
+        """Return the calls that a person's functions accept, of the type that is asked for."""
+        matching = self.matching
+        if matching.checks:
+            calls = [each for each in calls if self._passes_checks(request, each)]
+        choice = matching.choice(request) if len(calls) > 1 else None
+        if choice is None:
+            return calls
+        chosen = [each for each in calls if matching.choice(self.requests[each[0]]) == choice]
+        return chosen or calls
 
     def _as_calls(self, indexes: list[int]) -> list[Attempts]:
         """Return the calls that these interactions are: each with its attempts, in their order."""
@@ -125,8 +139,7 @@ class Index:
     def _passes_checks(self, request: Request, call: Attempts) -> bool:
         from .vcr_files import matches
 
-        recorded = self.matching.compared(self.requests[call[0]])
-        return matches(self.matching.checks, request, recorded)
+        return matches(self.matching.checks, request, self.requests[call[0]])
 
 
 @dataclass(slots=True)
@@ -207,11 +220,6 @@ class Player:
                 if call not in played:
                     self.mark(call)
 
-    def unplayed(self) -> list[Request]:
-        """Return the requests whose responses were not played."""
-        left = [index for index, is_played in enumerate(self.played) if not is_played]
-        return [self._recording.interactions[index].request for index in left]
-
     def refusal(self, request: Request, *, is_played: bool) -> NotRecordedError:
         """Return the error that says why a request has no response, and what to do.
 
@@ -232,6 +240,13 @@ class Player:
             what = f"is not in cassette {cassette} ({count}{others})."
             advice = "Record it with "
             nearest, similarity = self._nearest(request)
+            rules = changing_values(nearest[0][1]) if nearest else []
+            if rules:
+                names = self._redactor.text(json.dumps(rules))
+                advice = (
+                    "It differs only in values that change with each run. Leave them out of the "
+                    f"comparison: ignore={names}. Else record it with "
+                )
         if nearest:
             lines = [f"{other}, which differs in {', '.join(names)}" for other, names in nearest]
             details.append("Nearest: " + ";\n         ".join(lines) + ".")
@@ -296,25 +311,16 @@ class Player:
         """Return the compared parts that differ by name, and the functions of ``match_on``."""
         from .vcr_files import matches
 
-        matching = self._matching
-        sent = matching.compared(request)
-        recorded = matching.compared(self._redactor.request(other))
-        ours = sent, self._base_url
+        recorded = self._redactor.request(other)
+        ours = request, self._base_url
         theirs = recorded, self._recording.base_url or ""
-        differing = differences(ours, theirs, matching.compared_parts)
+        differing = differences(self._matching, ours, theirs)
         if not {"method", "path"}.isdisjoint(differing):
             return differing
-        for name in (*matching.in_address, *matching.inside):
-            shown = "header: range" if name == "range" else name
-            is_named = any(part.startswith(shown.removesuffix("s")) for part in differing)
-            if not is_named and matching.part(name, sent) != matching.part(name, recorded):
-                differing[shown] = None, None
-        for each in matching.checks:
-            name = each if isinstance(each, str) else f"match_on: {getattr(each, '__name__', '')}"
-            is_named = any(part.startswith(name.removesuffix("s")) for part in differing)
+        for check in self._matching.checks:
             with suppress(Exception):  # a function may not expect two such requests
-                if not is_named and not matches([each], sent, recorded):
-                    differing[name] = None, None
+                if not matches([check], request, recorded):
+                    differing[f"match_on: {getattr(check, '__name__', '')}"] = None, None
         return differing
 
     def _left_unplayed(self) -> str:
@@ -329,7 +335,7 @@ class Player:
 
     def _title(self, request: Request, base_url: str) -> str:
         origin, path, _ = place_of(request, base_url)
-        return self._redactor.text(f"{request.method} {origin}{path}")
+        return printable_line(self._redactor.text(f"{request.method} {origin}{path}"))
 
 
 def _names_in(query: str) -> str:

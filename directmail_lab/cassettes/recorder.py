@@ -32,8 +32,9 @@ from .files import (
     read_journal,
     write_cassette,
 )
-from .journal import JournalWriter, digest_of, journal_of, parse_journal
+from .journal import JournalWriter, digest_of, journal_of, parse_journal, remove_journal
 from .library import locked, version_of
+from .lines import read_interactions
 from .matching import Matching
 from .player import Attempts, Index
 
@@ -130,7 +131,6 @@ class Recorder:
         """Begin to count from the cassette's file as it is."""
         self.recording = recording
         self.redactor = redactor.extended(recording.redact)
-        self.redactor.join(recording.redactor)
         self._base_url = str(self._metadata.get("base_url") or recording.base_url or "")
         self.index = Index(
             recording, self._matching, base_url=self._base_url, redactor=self.redactor
@@ -267,7 +267,7 @@ class Recorder:
         known = self.recording.interactions
         return [
             call
-            for call in self.index.find(request)
+            for call in (self.index.find(request) if known else ())
             if (known[call[0]].recorded_at or self._began) <= self._began
         ]
 
@@ -355,15 +355,16 @@ class Recorder:
             **self._addresses(kept, has_new=bool(texts)),
         }
         self._path.parent.mkdir(parents=True, exist_ok=True)  # somebody may have removed it
-        parts = [*kept, *texts]
+        parts: list[Interaction | bytes] = [*kept, *texts]
         write_cassette(self._path, metadata, parts, self.redactor, version=self._version)
         self._version = version_of(self._path)
 
     def _follow_change(self) -> None:
         """Add the whole recording to a file that another program has changed."""
         own = self._new()
+        known = set(own)
         recording = self._read()
-        others = [each for each in recording.interactions if each not in set(own)]
+        others = [each for each in recording.interactions if each not in known]
         self._begin(replace(recording, interactions=others), self.redactor)
         for each in own if self._updates else ():
             self._dropped.update(self._replaced_by(each))
@@ -378,7 +379,7 @@ class Recorder:
         before = self._journal.texts()
         redacted = {}
         for number, text in before.items():
-            (interaction,) = layout.read_interactions(text)
+            (interaction,) = read_interactions(text)
             new, _ = self.redactor.redacted_text(interaction, layout.interaction_text)
             redacted[number] = new.encode()
         if redacted != before:
@@ -435,7 +436,7 @@ class Recorder:
 def fold_left_journal(path: Path, redactor: Redactor, notice: Callable[[str], object]) -> None:
     """Fold the journal that a kill has left beside a locked cassette.
 
-    That of a recording which stood aside is dropped: nobody said that it succeeded.
+    A recording that stood aside is dropped: nobody said that it succeeded.
     """
     journal = read_journal(path)
     if journal is None:
@@ -446,11 +447,10 @@ def fold_left_journal(path: Path, redactor: Redactor, notice: Callable[[str], ob
             recording = read_file(path)
         joined = join(recording, journal)
         redactor = redactor.extended(recording.redact)
-        redactor.join(recording.redactor)
         write_cassette(
             path, joined.metadata, joined.interactions, redactor, version=recording.version
         )
         number = journal.new_to(recording.interactions)
         if number:
             notice(f"Cassette {path.stem!r}: {plural(number, 'interaction')} {RECOVERED}.")
-    journal_of(path).unlink()
+    remove_journal(journal_of(path))

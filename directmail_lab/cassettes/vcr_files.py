@@ -21,7 +21,6 @@ from types import SimpleNamespace
 from typing import Any, NoReturn
 
 import yaml
-from vcr.config import VCR
 from vcr.matchers import get_matchers_results
 from vcr.request import Request as VcrRequest
 from vcr.serialize import serialize
@@ -338,12 +337,10 @@ def vcr_request(request: Request) -> VcrRequest:
     return VcrRequest(request.method, request.uri, request.body, headers)
 
 
-def matches(match_on: Iterable[str | Matcher], request: Request, recorded: Request) -> bool:
-    """Return whether all matchers agree: vcrpy's by name, and functions of two of its requests."""
-    known = VCR().matchers
-    functions = [known[each] if isinstance(each, str) else each for each in match_on]
+def matches(functions: Iterable[Matcher], request: Request, recorded: Request) -> bool:
+    """Return whether all functions of two of vcrpy's requests say that these are the same."""
     # A missing body is an empty one: a request of httpx has no other.
     sent = vcr_request(replace(request, body=request.body or b""))
     kept = vcr_request(replace(recorded, body=recorded.body or b""))
     # Not vcrpy's requests_match, which logs the differences, and so addresses and bodies.
-    return not get_matchers_results(sent, kept, functions)[1]
+    return not get_matchers_results(sent, kept, list(functions))[1]

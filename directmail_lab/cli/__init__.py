@@ -18,16 +18,14 @@ import directmail_lab as dm
 from ..errors import naming_what_is_missing
 from . import cassette as cassette_commands
 from .output import (
-    CASSETTE,
-    CSV,
     FORCE,
     FOUND,
-    JSON,
     NAME,
     complete_cassette,
     error_message,
     print_any_text,
     refuse_existing,
+    say,
     show,
 )
 from .programs import NO_BROWSER, PORT, VERBOSE, demo, lab, open_tutorials, serve
@@ -50,14 +48,14 @@ def main() -> None:
     for number in (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
         if signal.getsignal(number) == signal.SIG_DFL:
             signal.signal(number, lambda number, _: sys.exit(128 + number))
-    warnings.showwarning = lambda message, *_, **__: typer.echo(f"Note: {message}", err=True)
+    warnings.showwarning = lambda message, *_, **__: say(f"Note: {message}", err=True)
     try:
         with naming_what_is_missing():
             app()
     except Exception as error:
         # The errors that IPython also shows briefly: ours, httpx's, and those of arguments.
         if isinstance(error, OSError) or hasattr(error, "_render_traceback_"):
-            sys.stderr.write(f"directmail-lab: {error_message(error)}\n")
+            say(f"directmail-lab: {error_message(error)}", err=True)
         else:  # a bug; Python would exit with 1, which means that something was found
             sys.excepthook(type(error), error, error.__traceback__)
         sys.exit(2)
@@ -65,7 +63,7 @@ def main() -> None:
 
 def _print_version(asked: bool) -> None:
     if asked:
-        typer.echo(f"directmail-lab {dm.__version__}")
+        say(f"directmail-lab {dm.__version__}")
         raise typer.Exit
 
 
@@ -90,56 +88,21 @@ app.command()(serve)
 
 
 @app.command()
-def me(cassette: str | None = CASSETTE, as_json: bool = JSON, as_csv: bool = CSV) -> None:
-    """Print the current user's record."""
-    if cassette is not None:
-        dm.replay(cassette)
-    show(dm.me(), as_json=as_json, as_csv=as_csv)
-
-
-@app.command()
-def rate_limits(cassette: str | None = CASSETTE, as_json: bool = JSON, as_csv: bool = CSV) -> None:
-    """Print the rate-limit readings of a cassette, or of one live request."""
-    readings = dm.rate_limits(_recorded_or_live(cassette))
-    if not (as_json or as_csv):  # so that what remains fits into 80 columns
-        readings["operation"] = readings["method"] + " " + readings["operation"]
-    show(readings, as_json=as_json, as_csv=as_csv, hidden=("method", "path", "cassette_number"))
-
-
-@app.command()
-def check_contract(
-    cassette: str | None = CASSETTE, as_json: bool = JSON, as_csv: bool = CSV
-) -> None:
-    """Check the rate-limit contract; exit with 1 if a rule is violated."""
-    verdicts = dm.check_contract(_recorded_or_live(cassette))
-    show(verdicts, as_json=as_json, as_csv=as_csv, hidden=("statement", "numbers"))
-    if (verdicts["verdict"] == "violated").any():
-        raise FOUND
-
-
-@app.command()
-def findings(cassette: str | None = CASSETTE, as_json: bool = JSON, as_csv: bool = CSV) -> None:
-    """Print what the responses tell about the undocumented parts."""
-    found = dm.findings(_recorded_or_live(cassette))
-    if not (as_json or as_csv):
-        # The longest texts get the rest of the width. find_out has Python calls, which do not help
-        # at a command line.
-        notes = found.attrs.get("notes", [])
-        found = found[["part", "how_sure", "seen"]]
-        found.attrs["notes"] = [*notes, "Which interactions show it: --csv."]
-    show(found, as_json=as_json, as_csv=as_csv)
-
-
-@app.command()
 def drift(
     name: str = NAME,
-    ignore: list[str] = typer.Option([], help="A path or header that may change. Repeatable."),
-    as_json: bool = JSON,
-    as_csv: bool = CSV,
+    against: str | None = typer.Option(
+        None, help="Compare with this cassette instead.", autocompletion=complete_cassette
+    ),
+    ignore: list[str] = typer.Option([], help="A path that may change. Repeatable."),
+    values: bool = typer.Option(False, "--values", help="List changed values of bodies, too."),
 ) -> None:
-    """Send a cassette's reads again and list the differences; exit with 1 if there are any."""
-    changes = dm.drift(name, ignore=ignore)
-    show(changes, as_json=as_json, as_csv=as_csv)
+    """List what changed since a cassette was recorded; exit with 1 if anything has.
+
+    Its reads are sent again with the environment's key. With --against, nothing is sent.
+    """
+    changes = dm.drift(name, against, ignore=ignore, values=values)
+    changes["seen"] = [f"{each.count} of {each.of}" for each in changes.itertuples()]
+    show(changes, ["operation", "path", "change", "seen", "was", "now"])
     if len(changes):
         raise FOUND
 
@@ -156,11 +119,14 @@ def share(
     cassette: list[str] = typer.Option(
         [], help="A cassette to add. Repeatable.", autocompletion=complete_cassette
     ),
+    redact: list[str] = typer.Option(
+        [], "--redact", "-r", help='Replace this in what is packed: "personal", or a field.'
+    ),
     run: bool = typer.Option(
         True, "--run/--no-run", help="Run the notebooks first, without a key."
     ),
+    code: bool = typer.Option(True, "--code/--no-code", help="Show the code in the pages."),
     timeout: float = typer.Option(600, min=1, help="Seconds that all notebooks may run in total."),
-    verbose: bool = typer.Option(False, "--verbose", help="List the files of the zip's wheel."),
     force: bool = FORCE,
 ) -> None:
     """Put notebooks and the cassettes they replay into one zip, and each as a page, too.
@@ -169,7 +135,6 @@ def share(
     zip has the outputs of that run. Nothing is written if a cell fails, or if the
     zip would contain a secret. --to report.html writes the notebook's page alone.
     """
-    from ..share.cassette_page import make_page
     from ..share.packing import share as share_files
 
     refuse_existing(target, force)
@@ -177,16 +142,9 @@ def share(
         notebooks,
         target,
         cassettes=cassette,
+        redact=redact,
         run=run,
+        has_code=code,
         timeout_s=timeout,
-        notice=typer.echo,
-        verbose=verbose,
-        make_page=make_page,
+        notice=say,
     )
-
-
-def _recorded_or_live(cassette: str | None) -> str | None:
-    """Return the cassette; without one, send one request to the live service."""
-    if cassette is None:
-        dm.get("/v1/users/me")
-    return cassette

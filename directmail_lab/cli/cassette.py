@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from contextlib import suppress
@@ -19,18 +20,20 @@ from ..cassettes import (
     read_cassette,
 )
 from ..cassettes.files import read_if_ours
-from ..cassettes.library import SUFFIXES, is_folder, stays_in, typed_path
-from ..display import ProgressBar, plural
-from ..errors import CassetteError
+from ..cassettes.library import SUFFIXES, is_folder, stays_in
+from ..display import ProgressBar, plural, printable
+from ..errors import CassetteError, CassetteFormatError
+from ..exchange.bodies import plain_text
+from ..exchange.changes import varies
+from ..exchange.values import Request, Response
 from .output import (
-    CSV,
     FORCE,
     FOUND,
-    JSON,
     NAME,
     complete_cassette,
     one_of,
     refuse_existing,
+    say,
     show,
 )
 
@@ -39,7 +42,6 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, help="Show, check, repair and convert cassettes.")
 
-_NAMES = typer.Argument(help="Cassettes, or files.", autocompletion=complete_cassette)
 _PLACES = typer.Argument(help="Cassettes, files or folders.", autocompletion=complete_cassette)
 _PLACE = typer.Argument(help="A cassette, a file or a folder.", autocompletion=complete_cassette)
 # The member of each cassette, in YAML and in JSON.
@@ -51,8 +53,6 @@ def list_(
     folder: Path | None = typer.Argument(
         None, exists=True, file_okay=False, help="List what is below this folder, such as tests."
     ),
-    as_json: bool = JSON,
-    as_csv: bool = CSV,
 ) -> None:
     """List the cassettes that can be found by name, or those below a folder.
 
@@ -69,10 +69,10 @@ def list_(
     rows = []
     for name, path in found:
         count, day = _count_and_day(path)
-        rows.append((name, count, day, path.stat().st_size, typed_path(path)))
-    frame = pd.DataFrame(rows, columns=["name", "interactions", "recorded", "bytes", "path"])
+        rows.append((name, count, day, path.stat().st_size))
+    frame = pd.DataFrame(rows, columns=["name", "interactions", "recorded", "bytes"])
     frame["interactions"] = frame["interactions"].astype("Int64")
-    show(frame, as_json=as_json, as_csv=as_csv)
+    show(frame, list(frame.columns))
 
 
 def _count_and_day(path: Path) -> tuple[int | None, str | None]:
@@ -91,47 +91,81 @@ def show_(
     number: int | None = typer.Option(
         None, "--number", "-n", help="Show this interaction in full."
     ),
-    as_json: bool = JSON,
-    as_csv: bool = CSV,
+    full: bool = typer.Option(
+        False, "--full", help="Show all in full, without what differs from run to run: for git."
+    ),
 ) -> None:
     """Show a cassette's interactions, one on each line, or one of them in full."""
     if number is not None:
         typer.echo(repr(dm.interactions(name, number=number)), nl=False)
         return
+    if full:
+        typer.echo(_in_full(find_cassette(name)), nl=False)
+        return
     frame = dm.interactions(name)
-    if as_json or as_csv:
-        frame.insert(0, "number", frame.index)
-    else:  # the columns that fit into 80 characters come first
-        first = ["method", "path", "query", "status", "at"]
-        frame = frame[[*first, *frame.columns.drop([*first, "operation"])]]
-    show(frame, as_json=as_json, as_csv=as_csv)
+    show(frame.reset_index(), ["number", "method", "path", "query", "status", "at"])
     if frame.attrs.get("problem"):
-        typer.echo(f"{name}: {frame.attrs['problem']}.", err=True)
+        say(f"{name}: {frame.attrs['problem']}.", err=True)
+
+
+def _in_full(path: Path) -> str:
+    """Return the text of a cassette that git compares, or its file if that is damaged."""
+    texts = []
+    try:
+        for each in read_cassette(path):
+            status = f"{each.response.status} {each.response.reason}"
+            request = [f"{each.request.method} {each.request.uri}", *_lines_of(each.request)]
+            texts.append("\n".join([*request, status, *_lines_of(each.response), ""]))
+    except CassetteFormatError:  # such as a conflict of git
+        texts = [path.read_text(encoding="utf-8", errors="replace")]
+    texts.sort(key=lambda text: text.partition("\n")[0])
+    return printable("\n".join(texts))
+
+
+def _lines_of(message: Request | Response) -> list[str]:
+    """Return the headers and the whole body of a message, with a ``…`` for values that vary."""
+    lines = []
+    for name, value in sorted(message.headers):
+        lines.append(f"{name}: {'…' if varies(name) else value}")
+    body = message.body or b""
+    text = plain_text(body)
+    if text is None:
+        text = f"({len(body):,} bytes, not text)"
+    with suppress(ValueError, RecursionError):
+        text = json.dumps(json.loads(text), ensure_ascii=False, indent=2)
+    return [*lines, text]
 
 
 @app.command()
-def audit(names: list[str] = _PLACES) -> None:
+def audit(
+    names: list[str] = _PLACES,
+    secrets: bool = typer.Option(False, "--secrets", help="Leave personal data out."),
+) -> None:
     """Look for secrets and personal data; exit with 1 if there are any.
 
     For a folder, the command prints a line for each kind of finding, with its number of files. It
     also says which cassettes cannot be read.
     """
-    from ..share.audit import audit_many
+    from ..share.audit import audited
 
     paths = _files_of(names)
-    audited = []
+    found = []
     with ProgressBar(len(paths), desc="Audit", unit="file") as bar:
-        for each in audit_many(paths):
-            audited.append(each)
+        for path in paths:
+            each = audited(path)
+            wanted = [
+                finding for finding in each.findings if finding.kind == "secret" or not secrets
+            ]
+            found.append(each._replace(findings=wanted))
             bar.update()
-    count = sum(len(each.findings) for each in audited)
+    count = sum(len(each.findings) for each in found)
     if any(map(is_folder, names)):
-        lines = list(_summary(audited))
+        lines = list(_summary(found))
     else:
-        lines = [str(finding) for each in audited for finding in each.findings]
+        lines = [str(finding) for each in found for finding in each.findings]
     for line in lines:
-        typer.echo(line)
-    typer.echo(f"{count} found in {plural(len(paths), 'file')}.", err=True)
+        say(line)
+    say(f"{count} found in {plural(len(paths), 'file')}.", err=True)
     if lines:
         raise FOUND
 
@@ -170,20 +204,20 @@ def redact(
     for path in _files_of([name]):
         try:
             if files.redact(path, rules):
-                typer.echo(f"Changed {path}.")
+                say(f"Changed {path}.")
             else:
                 unchanged += 1
             left += [each for each in findings_of(path) if each.kind == "secret"]
         except CassetteError as error:
             problems.append(error)
     if unchanged:
-        typer.echo(f"Nothing to change in {plural(unchanged, 'file')}.")
+        say(f"Nothing to change in {plural(unchanged, 'file')}.")
     if problems:
         raise CassetteError("\n".join(map(str, problems)))
     for finding in left:
-        typer.echo(finding, err=True)
+        say(finding, err=True)
     if left:
-        typer.echo("To remove what is left, record it with before_record=….", err=True)
+        say("To remove what is left, record it with before_record=….", err=True)
         raise FOUND
 
 
@@ -210,7 +244,7 @@ def _cassettes_below(folder: Path) -> Iterator[Path]:
 def repair(name: str = NAME) -> None:
     """Add what a killed recording left beside a cassette, in NAME.yaml.part, to its file."""
     problems = files.repair(find_cassette(name))
-    typer.echo("\n".join(f"{name}: {problem}" for problem in problems) or f"{name} is clean.")
+    say("\n".join(f"{name}: {problem}" for problem in problems) or f"{name} is clean.")
 
 
 @app.command()
@@ -225,8 +259,8 @@ def convert(
     """Convert a cassette to our layout, to vcrpy's YAML or JSON, or to HAR 1.2."""
     refuse_existing(target, force)
     layout = cast("files.Layout", to) if to else files.layout_of(target)
-    count = files.convert(find_cassette(source), target, layout, notice=typer.echo)
-    typer.echo(f"Wrote {plural(count, 'interaction')} to {target}.")
+    count = files.convert(find_cassette(source), target, layout, notice=say)
+    say(f"Wrote {plural(count, 'interaction')} to {target}.")
 
 
 @app.command()
@@ -247,18 +281,4 @@ def page(
     target = target or Path(f"{path.stem}.html")
     refuse_existing(target, force)
     save_page(read_cassette(path), target)
-    typer.echo(f"Wrote {target} ({target.stat().st_size:,} bytes). Open it in a web browser.")
-
-
-@app.command()
-def openapi(
-    names: list[str] = _NAMES,
-    title: str = typer.Option("Recorded API", help="The name of the API in the document."),
-    version: str = typer.Option("0", help="The version of the API in the document."),
-    paths: list[str] = typer.Option(
-        [], "--path", help='A template such as "/v1/domains/{domain}". Repeatable.'
-    ),
-) -> None:
-    """Print an OpenAPI 3.1 document, in YAML, of what cassettes contain."""
-    document = dm.openapi(names, title=title, version=version, paths=paths)
-    typer.echo(document.text(), nl=False)
+    say(f"Wrote {target} ({target.stat().st_size:,} bytes). Open it in a web browser.")

@@ -15,7 +15,7 @@ from textwrap import shorten
 from typing import Any, Literal, NamedTuple
 from urllib.parse import parse_qsl
 
-from ..display import escape_controls, plural
+from ..display import plural, printable
 from ..errors import DirectMailLabError
 from .values import Headers, header
 
@@ -28,7 +28,7 @@ Path = tuple[str | int, ...]
 MAX_UNPACKED_BYTES = 64 * 1024**2
 """The largest size that a body is expanded to: 1,699 bytes of brotli can expand to 1 GB."""
 _MAX_CODINGS = 2
-_MOST_SHOWN = 4000
+MOST_SHOWN = 4000
 _LAYOUT = json.JSONEncoder(indent=2, ensure_ascii=False)
 # As many as int() reads. An exponent could ask for any number of them.
 _MOST_DIGITS = 4300
@@ -208,7 +208,8 @@ def read_multipart(body: bytes) -> list[Part]:
         pieces[-1] = pieces[-1].removesuffix(b"\r\n")
     parts = []
     for piece in pieces:
-        head, blank_line, content = piece.removeprefix(b"\r\n").partition(b"\r\n\r\n")
+        head, blank_line, content = piece.partition(b"\r\n\r\n")  # there may be no headers
+        head = head.removeprefix(b"\r\n")
         if blank_line:
             name = _parameter(_FIELD_NAME, head) or ""
             parts.append(Part(head, name, _parameter(_FILE_NAME, head), content))
@@ -280,8 +281,11 @@ class MissingBody(bytes):
 _MISSING = re.compile(rb"<not (?:recorded|searched): (\d{1,18}|\?) bytes>")
 
 
-def body_text(body: bytes) -> str:
-    """Return indented JSON, with letters instead of their escapes, or any other text unchanged."""
+def body_text(body: bytes, most: int = MOST_SHOWN) -> str:
+    """Return indented JSON, with letters instead of their escapes, or any other text unchanged.
+
+    It has at most ``most`` characters.
+    """
     missing = shown_missing(body)
     if missing:
         return missing
@@ -292,19 +296,19 @@ def body_text(body: bytes) -> str:
         start = ""
         for piece in _LAYOUT.iterencode(json.loads(text)):
             start += piece
-            if len(start) > _MOST_SHOWN:  # indenting megabytes takes seconds
+            if len(start) > most:  # indenting megabytes takes seconds
                 break
-        return shown_text(start, len(text))
-    return shown_text(text)
+        return shown_text(start, len(text), most)
+    return shown_text(text, most=most)
 
 
-def shown_text(text: str, characters: int = 0) -> str:
+def shown_text(text: str, characters: int = 0, most: int = MOST_SHOWN) -> str:
     """Return a text to show: cut if it is long, with control characters escaped."""
-    if len(text) > _MOST_SHOWN:
+    if len(text) > most:
         count = max(characters, len(text))
-        text = f"{text[:_MOST_SHOWN]}\n… ({count:,} characters in all)"
+        text = f"{text[:most]}\n… ({count:,} characters in all)"
     text = text.replace("\r\n", "\n").expandtabs(4)
-    return escape_controls(text)
+    return printable(text)
 
 
 def missing_body(

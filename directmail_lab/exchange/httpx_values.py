@@ -44,7 +44,7 @@ def parse_url(url: httpx.URL | str) -> httpx.URL:
 
 
 def body_of(request: httpx.Request) -> bytes | None:
-    """Return the body of a request of httpx or httpx2, or None if it has not been read."""
+    """Return the body of a request, or None if it has not been read."""
     try:
         return request.content
     except RuntimeError:  # RequestNotRead, of either library

@@ -12,7 +12,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import cache
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from ..arguments import argument_error
 
@@ -65,13 +65,20 @@ def path_below(uri: str, prefix: str = "") -> str:
     """
     plain = _PLAIN_ADDRESS.match(uri)
     path = plain[1] if plain else urlsplit(uri).path
-    return below(path or "/", prefix)
+    return _encoded(below(path or "/", prefix))
 
 
 def query_of(uri: str) -> str:
     """Return the query of ``uri``, without its question mark."""
     plain = _PLAIN_ADDRESS.match(uri)
-    return plain[2] or "" if plain else urlsplit(uri).query
+    return _encoded((plain[2] or "") if plain else urlsplit(uri).query)
+
+
+def _encoded(text: str) -> str:
+    """Return a part of an address with its control characters as a client sends them."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else quote(c, errors="replace") for c in text)
 
 
 def below(target: str, prefix: str) -> str:

@@ -18,6 +18,7 @@ from ..exchange.values import MALFORMED
 from ..questions.sources import Source
 from ..sessions.current import session
 from ..sessions.session import Session
+from ..share.cassette_page import save_page
 from . import browser_data
 from .composer import Composer
 from .widget import Follower, Widget, describe_mode, nothing_played
@@ -192,8 +193,6 @@ class BrowserWidget(Widget):
 
         See `directmail_lab.share.cassette_page.save_page` for warnings and errors.
         """
-        from ..share.cassette_page import save_page  # imported on demand: it imports the audit
-
         return save_page(self._recording, target)
 
     def static_output(self) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -31,6 +31,7 @@ from ..exchange.values import (
     media_type_of,
     normalize_headers,
 )
+from ..questions.interaction_view import view_of
 from ..questions.snippets import copy_as
 from ..readings.reading import Reading, is_exhausted, no_response_text, problem_of
 from ..readings.reset_unit import renewal_time
@@ -48,7 +49,8 @@ _STATIC = Path(__file__).with_name("static")
 _TABLE_ROWS = 100
 _TABLE_CHARACTERS = 200
 _TABLE_COLUMNS = 50
-_STATIC_ROWS = 10
+STATIC_ROWS = 10
+"""How many rows a saved notebook shows without a kernel; the run of `share` sets more."""
 UNKNOWN_REQUEST = {"problem": "The page sent an unknown request. Reload the page."}
 _NOT_STATIC = ["number", "replayed"]
 
@@ -96,10 +98,10 @@ def handle_request(recording: Recording, request: Any) -> Reply:
     ----------
     request
         ``{"action": "list", "first": 1, "limit": 1000}``; ``{"action": "detail", "number": 1,
-        "whole": False}``; ``{"action": "copy", "number": 1, "format": "curl"}``, with
-        ``"has_key": False`` for code without the key; ``{"action": "body", "number": 1, "message":
-        "response"}``; ``{"action": "table", "number": 1}``, see `table`; ``{"action": "search",
-        "words": ["basel"], "first": 1, "limit": 1000}``, which searches bodies; ``{"action":
+        "whole": False}``; ``{"action": "copy", "number": 1, "format": "curl"}``;
+        ``{"action": "body", "number": 1, "message": "response"}``; ``{"action": "table",
+        "number": 1}``, see `table`; ``{"action": "search", "words": ["basel"], "first": 1,
+        "limit": 1000}``, which searches bodies; ``{"action":
         "editor"}``, which returns the script of the editor.
 
     Returns
@@ -130,7 +132,6 @@ def handle_request(recording: Recording, request: Any) -> Reply:
                     kind,
                     base_url=recording.base_url or "",
                     has_bodies=recording.has_bodies(number),
-                    has_key=request.get("has_key") is not False,
                 )
                 return {"text": code}, []
             case {"action": "body", "number": int(number), "message": "request" | "response" as of}:
@@ -171,7 +172,7 @@ def read_static(name: str) -> str:
 def static_table(
     recording: Recording, selected: tuple[Recording, int] | None = None
 ) -> tuple[str, str]:
-    """Return the first ten rows and the selected interaction, for a notebook without a kernel.
+    """Return the first rows and the selected interaction, for a notebook without a kernel.
 
     The selected interaction may be from another recording. A note below the table says how many
     rows there are.
@@ -183,22 +184,20 @@ def static_table(
     """
     import pandas as pd
 
-    from ..questions.interactions import view_of
-
-    first = rows(recording, 1, _STATIC_ROWS)
+    first = rows(recording, 1, STATIC_ROWS)
     frame = pd.DataFrame(first, pd.RangeIndex(1, len(first) + 1), Row._fields)
     frame = frame.drop(columns=_NOT_STATIC).convert_dtypes()
     time = pd.to_datetime(frame["time"], unit="ms", utc=True)
     frame["time"] = time.dt.strftime("%Y-%m-%d %H:%M:%SZ").fillna("")
     frame = frame.map(_without_controls)
     count = len(recording)
-    more = f": the first {_STATIC_ROWS}" if count > _STATIC_ROWS else ""
+    more = f": the first {STATIC_ROWS}" if count > STATIC_ROWS else ""
     name = "".join(each if each.isprintable() else " " for each in recording.title)
     recorded = recording.recorded_note if recording.path or recording.is_replay else ""
     note = f"{name}, {plural(count, 'interaction')}{recorded}{more}."
     frame.attrs["notes"] = [note]
     frame = frame.loc[:, (frame.notna() & (frame != "")).any()]
-    table = whole_html(frame)
+    table = whole_html(frame, most_rows=STATIC_ROWS)
     text = f"{frame.to_string(na_rep='')}\n{note}"
     if selected is not None:
         with suppress(CassetteError):  # if it cannot be read, its row says so
@@ -395,7 +394,7 @@ def table(recording: Recording, number: int) -> dict[str, Any]:
     ``columns`` has the first 50 names, ``rows`` has their values, and ``shape`` is the shape of the
     whole frame.
     """
-    from ..sessions.frames import frame  # imported here, like `view_of` above
+    from ..sessions.frames import frame  # imported here: it imports pandas
 
     response = response_of(recording, number)
     body, _ = read_json(response.content, response.charset_encoding)

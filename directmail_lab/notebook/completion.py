@@ -1,7 +1,8 @@
-"""Tab in IPython and JupyterLab: calls, results, choices, cassettes' names, paths that were seen.
+"""Tab in IPython and JupyterLab: calls, cassettes' names, paths that were seen.
 
-IPython asks Jedi otherwise. For ``dm.`` it would import all that is imported on first use, and for
-``dm.me().`` it would read the sources of pandas.
+IPython asks Jedi otherwise, which for ``dm.`` would import all that is imported on first use. What
+a cassette contains or is named may come from a stranger, and the cell that takes it is run: so only
+text that needs no escapes is offered.
 """
 
 from __future__ import annotations
@@ -9,10 +10,8 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterable
-from inspect import get_annotations, unwrap
-from itertools import chain
-from types import UnionType
-from typing import TYPE_CHECKING, Any, get_args, get_origin
+from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 from IPython import get_ipython
 from IPython.core import completer
@@ -30,10 +29,10 @@ _PATH = re.compile(
     r"\b(?:get|post|put|patch|delete|head|request|pages|get_many|burst)\([^()\n]{0,999}"
     r"[\"'](/[^\"'\n]*)\Z"
 )
-# A call's parameter that has choices, ``if_sent="``, up to the choice that is being typed.
-_CHOICE = re.compile(r"\b(\w+)\([^()\n]{0,999}\b(\w+)\s*=\s*[\"'](\w*)\Z")
-# ``dm.``, or ``dm.me().``, up to the name that is being typed.
-_MEMBER = re.compile(r"(?<![\w.)\]])(\w+)\.(?:(\w+)\([^()\n]{0,999}\)\.)?(\w*)\Z")
+# ``dm.``, up to the name that is being typed.
+_MEMBER = re.compile(r"(?<![\w.)\]])(\w+)\.(\w*)\Z")
+_NEEDS_NO_ESCAPE = re.compile(r"[^\"'\\{}]*")
+_PACKAGE = __name__.partition(".")[0]
 
 
 @completer.context_matcher(identifier="directmail_lab", priority=100)  # type: ignore[untyped-decorator]
@@ -43,7 +42,6 @@ def complete(context: completer.CompletionContext) -> completer.SimpleMatcherRes
     for pattern, kind, offer in (
         (_CASSETTE, "cassette", _cassettes),
         (_PATH, "path", _paths),
-        (_CHOICE, "choice", _choices),
         (_MEMBER, "", _members),
     ):
         match = pattern.search(text)
@@ -62,11 +60,15 @@ def complete(context: completer.CompletionContext) -> completer.SimpleMatcherRes
 def _cassettes(_: re.Match[str]) -> Iterable[str]:
     from ..cassettes.library import cassettes_by_name
 
-    return cassettes_by_name()
+    names = cassettes_by_name()
+    return [name for name in names if name.isprintable() and _NEEDS_NO_ESCAPE.fullmatch(name)]
 
 
 def _paths(_: re.Match[str]) -> Iterable[str]:
-    """Return the paths that the current session or its cassette has seen, except those with 404."""
+    """Return the paths that the current session or its cassette has seen, except those with 404.
+
+    They are percent-encoded as they are sent.
+    """
     from ..sessions.current import current_session
 
     session = current_session()
@@ -76,64 +78,20 @@ def _paths(_: re.Match[str]) -> Iterable[str]:
     if session.open_cassette is not None:
         recordings.append(session.open_cassette.recording())
     readings = [reading for recording in recordings for reading in recording.readings()]
-    return sorted({each.path for each in readings if each.status != 404 and not each.elsewhere})
-
-
-def _choices(match: re.Match[str]) -> Iterable[str]:
-    """Return the texts that a parameter of a call accepts, if its annotation lists them."""
-    call, parameter, _ = match.groups()
-    function: Any = getattr(sys.modules[__package__], call, None)
-    function = unwrap(function)
-    annotation = getattr(function, "__annotations__", {}).get(parameter, "None")
-    try:
-        accepted = eval(annotation, function.__globals__)
-    except (AttributeError, NameError):  # not a function of ours
-        return ()
-    # Literal["a", "b"], or Literal["a", "b"] | None
-    choices = chain.from_iterable(get_args(each) or [each] for each in get_args(accepted))
-    return [each for each in choices if isinstance(each, str)]
+    seen = {each.path for each in readings if each.status != 404 and not each.elsewhere}
+    return sorted(quote(path, safe="/%:;=@!$&()*+,~") for path in seen)
 
 
 def _members(match: re.Match[str]) -> Iterable[str]:
-    """Return the public names of the package, of a session, or of the result of their calls."""
-    name, call, typed = match.groups()
+    """Return the public names of the package or of a session."""
+    name, typed = match.groups()
     owner = get_ipython().user_ns.get(name)
-    package = sys.modules[__package__]
+    package = sys.modules[_PACKAGE]
     # Until the module is imported, there is no session.
-    session_type = getattr(sys.modules.get(f"{__package__}.sessions"), "Session", ())
+    session_type = getattr(sys.modules.get(f"{_PACKAGE}.sessions.session"), "Session", ())
     if owner is not package and not isinstance(owner, session_type):
         return ()
-    names: Iterable[str] = dir(owner)
-    if call is not None:
-        names = _names_of_result(getattr(owner, call, None))
-    return [each for each in names if typed.startswith("_") or not each.startswith("_")]
-
-
-def _names_of_result(function: Any) -> set[str]:
-    """Return the names of the type that a call's annotation states, or none."""
-    plain = unwrap(function)
-    if isinstance(plain, type):
-        return {*dir(plain), *get_annotations(plain)}
-    annotation = getattr(plain, "__annotations__", {}).get("return")
-    if annotation is None:
-        return set()
-    import pandas as pd
-
-    from ..exchange.httpx_values import httpx
-
-    try:
-        result = eval(annotation, {**plain.__globals__, "pd": pd})
-    except NameError:  # it is imported only for type checkers
-        return set()
-    if result is httpx.Response:  # only an instance has all attributes
-        return {*dir(httpx.Response(200))}
-    types = [get_origin(result) or result]
-    if isinstance(result, UnionType):
-        types = list(get_args(result))
-    names: set[str] = set()
-    for each in types:
-        names.update(dir(each), get_annotations(each))
-    return names
+    return [each for each in dir(owner) if typed.startswith("_") or not each.startswith("_")]
 
 
 def complete_in_ipython() -> None:

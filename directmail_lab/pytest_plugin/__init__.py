@@ -61,10 +61,6 @@ if TYPE_CHECKING:
 _WRITE_ADVICE = (
     f"Run pytest {WRITES_OPTION}, or mark the test @pytest.mark.directmail(allow_writes=True)."
 )
-_REDIRECT_ADVICE = (
-    "Send it to the other address (often the same one with a slash at its end). If the test is to "
-    'send both, mark it @pytest.mark.directmail(allow_writes="redirected").'
-)
 _LONGEST_WAIT_S = 60.0  # while another worker records the cassette
 _PAUSE_S = 0.02
 
@@ -310,7 +306,7 @@ def _recording(path: Path, mode: RecordMode, settings: Settings, node: Node) -> 
     session = Session(
         address,
         key,
-        allow_writes=bool(settings.allow_writes or node.config.getoption(WRITES_OPTION)),
+        allow_writes=settings.allow_writes or node.config.getoption(WRITES_OPTION),
         retry=settings.retry,
     )
     # An async test's event loop is closed before the fixture ends, so no connection may stay open.
@@ -336,8 +332,6 @@ def _bind(session: Session, settings: Settings, node: Node) -> None:
         folders=cassette_folders(node),
         matching=settings.matching,
         advice=_WRITE_ADVICE,
-        redirect_advice=_REDIRECT_ADVICE,
-        follows=settings.allow_writes == "redirected",
     )
 
 

@@ -5,16 +5,12 @@ Values are shown only with ``-vv``. They are redacted, as requests are before th
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from .use import Use, counted
-
-if TYPE_CHECKING:
-    from ..exchange.values import Request
 
 _LIBRARIES = ("directmail_lab", "httpx")
 COMMAND = "directmail_command"  # an attribute of a report, which xdist sends
@@ -51,39 +47,25 @@ def add_to_report(report: pytest.TestReport, config: pytest.Config, use: Use) ->
 def _lines(use: Use, *, has_values: bool) -> Iterator[tuple[str, str]]:
     """Yield the lines that say how a cassette was used, each with its colour."""
     yield f"{use.shown_path}, record mode {use.record_mode}", "bold"
-    path_of = use.cassette.recording().path_of
-    unplayed = [f"{each.method} {path_of(each)}{_range_of(each)}" for each in use.unplayed]
-    refused = {error.request: error for error in use.refused}
-    yield from _counted("left unplayed", unplayed)
-    yield from _counted("not recorded", [error.request for error in use.refused])
+    yield from _listed("left unplayed", use.titles(use.unplayed))
+    yield from _listed("not recorded", counted(error.request for error in use.refused))
     if use.cut:
-        yield from _counted("recorded only as far as it was read then", use.cut)
+        yield from _listed("recorded only as far as it was read then", counted(use.cut))
+    refused = {error.request: error for error in use.refused if error.nearest}
+    if refused and not has_values:
+        yield "to see the values that differ: -vv", "bold"
+        refused = {}
     for request, error in refused.items():
-        # Another method of another path says nothing.
-        nearest = [each for each in error.nearest if not {"method", "path"} <= each[1].keys()]
-        if nearest:
-            yield f"nearest to {request}:", "bold"
-        for title, differing in nearest:
+        yield f"nearest to {request}:", "bold"
+        for title, differing in error.nearest:
             yield f"    {title}, which differs in {', '.join(differing)}", "yellow"
-            if not has_values:
-                continue
             for name, (sent, recorded) in differing.items():
                 yield f"        {name}: {sent!r:.200}, recorded {recorded!r:.200}", "cyan"
-    if not has_values and any(error.nearest for error in refused.values()):
-        yield "to see the values that differ: -vv", "bold"
     if use.keeps_old:
         yield "the old recording stays, since the test failed", "bold"
     yield f"to record it again: {use.command}", "green"
 
 
-def _range_of(request: Request) -> str:
-    """Return the ``Range`` of a request if it is one of bytes: ``, bytes=0-99``."""
-    from ..exchange.values import header
-
-    value = header(request.headers, "range") or ""
-    return f", {value}" if re.fullmatch(r"bytes=[\d, -]{1,40}", value) else ""
-
-
-def _counted(heading: str, titles: list[str]) -> Iterator[tuple[str, str]]:
+def _listed(heading: str, titles: list[str]) -> Iterator[tuple[str, str]]:
     yield f"{heading}:" if titles else f"{heading}: nothing", "bold"
-    yield from ((f"    {title}", "red") for title in counted(titles))
+    yield from ((f"    {title}", "red") for title in titles)

@@ -68,7 +68,7 @@ class Settings:
     )
     base_url: str | None = _setting(None, ini="the address if DIRECTMAIL_BASE_URL is not set")
     retry: bool = _setting(False, True, False)
-    allow_writes: bool | Literal["redirected"] = _setting(False, True, False, "redirected")
+    allow_writes: bool = _setting(False, True, False)
     patch: bool = _setting(
         False, True, False, ini="true: httpx clients of the code under test, too", kind="bool"
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from inspect import isasyncgenfunction, isgeneratorfunction
@@ -25,7 +25,6 @@ from .settings import (
 if TYPE_CHECKING:
     from ..cassettes import Cassette, Ending
     from ..errors import DirectMailLabError, NotRecordedError
-    from ..exchange.values import Request
     from ..sessions.session import Session
 
 
@@ -58,6 +57,7 @@ class Use:
     cut: list[str] = field(default_factory=list)  # read to the end of a part of their response
     has_ended: bool = False
     _was_there: bool = False  # the file, before the test
+    _count_before: int = 0  # the interactions of the cassette when it was opened
     _goes_on: bool = False  # a fixture may send requests after the test
     _has_passed: bool = False
     _has_failed: bool = False
@@ -71,6 +71,7 @@ class Use:
         self.follow(self.cassette)
         self.cassette.records_failures = self.cassette.records
         self._was_there = self.path.exists()
+        self._count_before = len(self.cassette)
         self._check_age()
 
     def follow(self, cassette: Cassette) -> None:
@@ -105,17 +106,42 @@ class Use:
         is_good = not (problem or self._has_failed) and (self._has_passed or is_module)
         # A cassette of this test alone must not keep responses that it no longer requests: the test
         # would always fail.
-        ending: Ending = "replace" if self.is_own else "merge"
-        # The test may have left the session in another mode.
-        # A failure that a test did not expect must not be replayed.
+        ending: Ending = "replace" if self.is_own and self.cassette.updates else "merge"
+        unused = self.titles(self.unplayed) if is_good and self.cassette.records else []
+        # The test may have left the session in another mode. A failure that a test did not expect
+        # must not be replayed.
         self.cassette.close(ending if is_good else "drop")
         self._fail_for(problem)
+        if unused and self.is_own:
+            message = f"{self.shown_path} has what the test no longer requests: {', '.join(unused)}"
+            again = command_to_record(self.node, "all")
+            warnings.warn(
+                pytest.PytestWarning(f"{message}. Its replay would fail: record it again, {again}"),
+                stacklevel=2,
+            )
 
     # -- what is found ---------------------------------------------------------------------------
 
     @property
-    def unplayed(self) -> Sequence[Request]:
-        return () if self.cassette.records else self.cassette.unplayed()
+    def unplayed(self) -> list[int]:
+        """The numbers of the recorded responses that a replay left, or that one would leave."""
+        is_updated = self.cassette.records and self.record_mode != "new_episodes"
+        left = [] if is_updated else self.cassette.unplayed()
+        return [number for number in left if number <= self._count_before]
+
+    def titles(self, numbers: Iterable[int]) -> list[str]:
+        """Return the requests of interactions with their queries: ``2: GET /v1/lists?page=1``."""
+        from ..exchange.values import header
+
+        recording = self.cassette.recording()
+        titles = []
+        for number in numbers:
+            request = recording.interaction(number).request
+            _, mark, query = request.uri.partition("?")
+            part = header(request.headers, "range")
+            shown = f"{number}: {request.method} {recording.path_of(request)}{mark}{query}"
+            titles.append(f"{shown}, {part}" if part else shown)
+        return titles
 
     @property
     def has_something(self) -> bool:
@@ -155,6 +181,8 @@ class Use:
         """
         if self.client_errors:
             return self.client_errors[0]
+        if self.cassette.records:
+            return ""
         default = "fail" if self.is_own else "allow"
         if (self.settings.unplayed or default) == "allow" or not self.unplayed:
             return ""
@@ -206,7 +234,7 @@ class Use:
         """
         self._note_error(error)
         self.client_errors.append(str(error))
-        return pytest.fail.Exception(str(error), pytrace=False)
+        return pytest.fail.Exception(str(error))
 
     def _check_age(self) -> None:
         """Warn about a recording that is older than ``max_age``, or fail the test."""
@@ -222,10 +250,10 @@ class Use:
             warnings.warn(pytest.PytestWarning(message), stacklevel=2)
 
 
-def counted(titles: Iterable[str]) -> Iterator[str]:
-    """Yield each title, with its number if there are several."""
-    for title, count in Counter(titles).items():
-        yield title + (f" ({count} times)" if count > 1 else "")
+def counted(titles: Iterable[str]) -> list[str]:
+    """Return each title once, and how often it was there."""
+    counts = Counter(titles).items()
+    return [title if count == 1 else f"{title} ({count} times)" for title, count in counts]
 
 
 USE = pytest.StashKey[Use]()

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from operator import attrgetter
+from typing import NamedTuple
 
 import pandas as pd
 
@@ -14,7 +15,7 @@ from ..contract import ME_PATH, TYPICAL_LIMIT
 from ..display import Progress, ProgressBar, ranges, with_whole_cells
 from ..exchange.bodies import read_json_body, shown_missing
 from ..exchange.operations import operations_of
-from ..exchange.values import Response, media_type_of
+from ..exchange.values import Headers, Response, media_type_of
 from ..readings.reading import Reading, is_exhausted
 from .shapes import ANY_NAME, Schema, grouped, notes_on, schema_of
 from .sources import Source, named_paths, recordings_of
@@ -82,8 +83,7 @@ def findings(source: Source | Iterable[Source] = None) -> pd.DataFrame:
 # -- what was seen -----------------------------------------------------------------------------
 
 
-@dataclass(eq=False, slots=True)
-class _Response:
+class _Response(NamedTuple):
     """A response, the recording that has it, and its number there.
 
     ``kind`` is ``"JSON"``, ``"no body"``, or another body's media type, and ``json`` the value of a
@@ -93,35 +93,42 @@ class _Response:
     recording: str
     number: int
     address: str
+    operation: str
     reading: Reading
     status: int
-    response: Response
-    has_body: bool
-    operation: str = ""
-    kind: str = "a body that was not kept"
-    json: object = None
+    headers: Headers
+    kind: str
+    json: object
 
 
 _Responses = Sequence[_Response]
 
 
-def _responses(recording: Recording, progress: Progress) -> Iterator[_Response]:
+def _responses(
+    recording: Recording, operations: Mapping[str, str], progress: Progress
+) -> Iterator[_Response]:
     address = recording.base_url or "unknown"
-    times = set()
     for number, (reading, interaction) in enumerate(recording.responses(), 1):
         progress(1)
-        at = round(reading.at, 3)
-        if reading.source == "kept" and at in times:
-            continue  # the same response again
-        times.add(at)
-        if not reading.status:
-            continue  # no response came
-        if reading.elsewhere:
-            continue  # another server says nothing about the service
+        # No response came, or it is another server's, or an earlier one was kept: nothing new.
+        if not reading.status or reading.elsewhere or reading.source == "kept":
+            continue
+        operation = f"{reading.method} {operations[reading.path]}"
         response = interaction.response
-        has_body = recording.has_bodies(number) and not shown_missing(response.body)
+        kind = "a body that was not kept"
+        json = None
+        if recording.has_bodies(number) and not shown_missing(response.body):
+            kind, json = _body_of(response)
         yield _Response(
-            recording.name, number, address, reading, reading.status, response, has_body
+            recording.name,
+            number,
+            address,
+            operation,
+            reading,
+            reading.status,
+            response.headers,
+            kind,
+            json,
         )
 
 
@@ -137,7 +144,7 @@ def _body_of(response: Response) -> tuple[str, object]:
 
 def _signs_of_versions(each: _Response) -> list[str]:
     """Return signs of other versions: the status of such a path, and names of headers."""
-    sent = {name.lower() for name, value in each.response.headers if value}
+    sent = {name.lower() for name, value in each.headers if value}
     signs = [name for name in _VERSION_HEADERS if name.lower() in sent]
     if _OTHER_VERSION.match(each.reading.path):
         signs.insert(0, str(each.status))
@@ -147,13 +154,11 @@ def _signs_of_versions(each: _Response) -> list[str]:
 def _rows(
     recordings: Sequence[Recording], paths: Collection[str], progress: Progress
 ) -> list[tuple[str, ...]]:
-    every = [response for recording in recordings for response in _responses(recording, progress)]
-    operations = operations_of({each.reading.path for each in every}, paths)
-    # After all are read: a loop that alternates between two parsers takes a fifth longer.
-    for each in every:
-        each.operation = f"{each.reading.method} {operations[each.reading.path]}"
-        if each.has_body:
-            each.kind, each.json = _body_of(each.response)
+    readings = chain.from_iterable(recording.readings() for recording in recordings)
+    operations = operations_of({each.path for each in readings}, paths)
+    every: list[_Response] = []
+    for recording in recordings:
+        every += _responses(recording, operations, progress)
     good = [each for each in every if 200 <= each.status < 300]
     others = [each for each in good if each.operation != _ME]
     other_json = [each for each in others if each.kind == "JSON"]
@@ -187,12 +192,7 @@ def _rows(
         _row("answer when the allowance is used up", "8", over, used_up, _exhaustion, by="status"),
         _row("operations with other allowances", "8", known, limited, _limits, by="operation"),
         _row(
-            "versions: new ones, deprecation",
-            "9",
-            version_2,
-            versions,
-            _versions,
-            by="operation",
+            "versions: new ones, deprecation", "9", version_2, versions, _versions, by="operation"
         ),
     ]
 

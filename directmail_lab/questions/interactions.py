@@ -1,29 +1,23 @@
-"""`interactions`: a recording's interactions as a DataFrame, or one of them in full.
-
-A recording may come from a stranger. So its texts are escaped for HTML and for terminals.
-"""
+"""`interactions`: a recording's interactions as a DataFrame, or one of them in full."""
 
 from __future__ import annotations
 
-import html
 import math
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable
 from typing import overload
 
 import pandas as pd
 
 from ..cassettes import FileRecording, Recording
-from ..display import CONTROLS
-from ..exchange.bodies import body_text, plain_text, shown_missing, shown_text
+from ..display import printable, printable_line
+from ..exchange.bodies import plain_text, shown_missing
 from ..exchange.operations import operations_of, query_of
 from ..exchange.values import Interaction, header
 from ..readings.reading import Reading, problem_of
-from .snippets import copy_as
-from .sources import Source, describe, is_many, named_paths, recording_of, recordings_of
+from .interaction_view import InteractionView, view_of
+from .sources import Source, describe, is_many, named_paths, named_recordings, recording_of
 
 _DTYPES = {
-    "cassette": "string",
     "at": "datetime64[us, UTC]",
     "method": "string",
     "path": "string",
@@ -37,7 +31,6 @@ _DTYPES = {
     "excerpt": "string",
     "source": "string",
     "problem": "string",
-    "cassette_number": "Int64",
 }
 _EXCERPT_CHARACTERS = 80
 _WHOLE = Reading(math.nan, "", "", 0, source="recorded")
@@ -67,8 +60,7 @@ def interactions(
         what it played.
     number
         Return this interaction in full instead, counted from 1. Its
-        ``.as_curl()`` and ``.as_httpx()`` return code that sends the request
-        again.
+        ``.as_curl()`` returns a command that sends the request again.
 
     Returns
     -------
@@ -97,10 +89,9 @@ def interactions(
 
         If a session did not keep a body, ``bytes`` and ``excerpt`` are <NA>. If
         a body was not recorded, ``bytes`` is <NA> and ``excerpt`` says so. For
-        a session, ``cassette`` and ``cassette_number`` name the interaction in
-        its cassette. For a folder or several sources, ``cassette`` names the
-        source. For one file, ``attrs["problem"]`` says what is wrong with it,
-        or is None.
+        a folder or a list, the first column, ``recording``, names the cassette,
+        or the session by its order in the list: ``session 1``. For one file,
+        ``attrs["problem"]`` says what is wrong with it, or is None.
 
     Raises
     ------
@@ -108,8 +99,9 @@ def interactions(
         As in `directmail_lab.questions.sources.recordings_of`.
     """
     if number is None and is_many(source):
-        frames = [_frame(each, is_one_of_many=True) for each in recordings_of(source)]
-        frame = pd.concat(frames or [_frame(FileRecording(""), is_one_of_many=True)])
+        frames = [_frame(each).assign(recording=name) for name, each in named_recordings(source)]
+        frame = pd.concat(frames or [_frame(FileRecording("")).assign(recording="")])
+        frame.insert(0, "recording", frame.pop("recording").astype("string"))
         return _with_operations(frame, source)
     recording = recording_of(source)
     if number is not None:
@@ -124,15 +116,10 @@ def _with_operations(frame: pd.DataFrame, source: object) -> pd.DataFrame:
     return frame.assign(operation=frame["path"].map(operations).astype("string"))
 
 
-def _frame(recording: Recording, *, is_one_of_many: bool = False) -> pd.DataFrame:
+def _frame(recording: Recording) -> pd.DataFrame:
     rows = [_row(recording, number, each) for number, each in enumerate(recording, 1)]
     index = pd.RangeIndex(1, len(rows) + 1, name="number")
-    frame = pd.DataFrame(rows, index, list(_DTYPES)).astype(_DTYPES)
-    if is_one_of_many:
-        frame["cassette"] = pd.array([recording.name] * len(rows), "string")
-    elif recording.path is not None:
-        frame = frame.drop(columns=["cassette", "cassette_number"])
-    return frame
+    return pd.DataFrame(rows, index, list(_DTYPES)).astype(_DTYPES)
 
 
 def _row(recording: Recording, number: int, interaction: Interaction) -> tuple[object, ...]:
@@ -143,7 +130,6 @@ def _row(recording: Recording, number: int, interaction: Interaction) -> tuple[o
     is_whole = not (response.no_response or response.incomplete)
     reading = _WHOLE if recording.path and is_whole else recording.reading(number)
     return (
-        reading.cassette,
         interaction.recorded_at,
         request.method,
         path,
@@ -151,13 +137,12 @@ def _row(recording: Recording, number: int, interaction: Interaction) -> tuple[o
         path,
         response.status,
         interaction.attempt,
-        header(response.headers, "content-type"),
+        printable_line(header(response.headers, "content-type") or "") or None,
         len(response.body) if is_kept and not shown_missing(response.body) else None,
         interaction.elapsed_s,
         _excerpt(response.body) if is_kept else None,
         reading.source,
         problem_of(reading, of_headers=None),
-        reading.cassette_number,
     )
 
 
@@ -168,64 +153,7 @@ def _excerpt(body: bytes) -> str:
     text = plain_text(body)
     if text is None:
         return "(binary)"
-    line = CONTROLS.sub(" ", " ".join(text[: 4 * _EXCERPT_CHARACTERS].split()))
+    line = printable(" ".join(text[: 4 * _EXCERPT_CHARACTERS].split()))
     if len(line) > _EXCERPT_CHARACTERS:
         return line[: _EXCERPT_CHARACTERS - 1] + "…"
     return line
-
-
-# -- one in full -------------------------------------------------------------------------------
-
-
-def view_of(recording: Recording, number: int) -> InteractionView:
-    """Return a view of an interaction; raise the errors of `Recording.interaction`."""
-    interaction = recording.interaction(number)
-    problem = problem_of(recording.reading(number), of_headers=None)
-    return InteractionView(interaction, recording.has_bodies(number), problem)
-
-
-@dataclass(frozen=True, slots=True)
-class InteractionView:
-    """One interaction in full, as a notebook or a terminal shows it, with indented JSON."""
-
-    interaction: Interaction
-    has_bodies: bool = True
-    problem: str | None = None
-
-    def as_curl(self) -> str:
-        """Return a curl command that sends the request; the key is ``$DIRECTMAIL_API_KEY``."""
-        return copy_as(self.interaction, "curl", has_bodies=self.has_bodies)
-
-    def as_httpx(self) -> str:
-        """Return Python code that sends the request with httpx and the environment's key."""
-        return copy_as(self.interaction, "httpx", has_bodies=self.has_bodies)
-
-    def __repr__(self) -> str:
-        parts = (f"{title}\n{headers}\n\n{body}" for title, headers, body in self._texts())
-        return "\n".join(f"{part.rstrip()}\n" for part in parts)
-
-    def _repr_html_(self) -> str:
-        return "".join(
-            f"<details open><summary><b>{html.escape(title)}</b></summary>"
-            f"<pre>{html.escape(headers)}</pre><pre>{html.escape(body)}</pre></details>"
-            for title, headers, body in self._texts()
-        )
-
-    def _texts(self) -> Iterator[tuple[str, str, str]]:
-        """Yield the title, headers and body of the request, then of the response."""
-        request = self.interaction.request
-        response = self.interaction.response
-        if response.no_response:
-            status = f"{self.problem}: {response.reason}".rstrip(": ")
-        else:
-            status = f"{response.status} {response.reason}".rstrip()
-        if self.interaction.elapsed_s is not None:
-            status += f" after {self.interaction.elapsed_s:.3f} s"
-        if self.interaction.recorded_at is not None:
-            status += f", {self.interaction.recorded_at:%Y-%m-%d %H:%M:%S} UTC"
-        if self.problem and not response.no_response:
-            status += f"; {self.problem}"
-        for title, message in ((f"{request.method} {request.uri}", request), (status, response)):
-            headers = [": ".join(pair).replace("\n", " ") for pair in message.headers]
-            body = body_text(message.body or b"") if self.has_bodies else "(it was not kept)"
-            yield shown_text(title.replace("\n", " ")), shown_text("\n".join(headers)), body

@@ -27,6 +27,7 @@ from ..credentials import IN_OPENAPI
 from ..display import Progress, ProgressBar, plural, ranges
 from ..errors import CassetteError
 from ..exchange.bodies import read_form, read_json_body, shown_missing
+from ..exchange.changes import PASSING_HEADERS
 from ..exchange.operations import operations_of, pattern_of, query_of, singular
 from ..exchange.values import Request, Response, header, media_type_of
 from ..redaction.key import REDACTED
@@ -36,7 +37,7 @@ from .sources import Source, named_paths, recordings_of
 
 _METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
 # Response headers that OpenAPI describes elsewhere, or that say nothing about the service.
-_LEFT_OUT = (shapes.PASSING_HEADERS | {"content-type", "date", "server"}) - {"retry-after"}
+_LEFT_OUT = (PASSING_HEADERS | {"content-type", "date", "server"}) - {"retry-after"}
 _MEDIA_TYPE = re.compile(r"[\w.+-]{1,60}/[\w.+-]{1,60}")
 _FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
 _JSON = re.compile(r"[^/]+/(.+\+)?json")

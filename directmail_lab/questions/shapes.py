@@ -1,4 +1,4 @@
-"""The structure of responses: JSON Schemas of their bodies, and which headers count.
+"""The structure of responses: JSON Schemas of their bodies.
 
 The questions that look into bodies share this module.
 """
@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 from ..cassettes import Recording
+from ..exchange.changes import type_of
 from ..exchange.operations import singular
 from .sources import describe as describe_source
 
@@ -20,19 +21,6 @@ Schema = dict[str, Any]
 ANY_NAME = "{id}"
 """Replaces field names that are values themselves, such as ids or e-mail addresses."""
 
-
-_COME_AND_GO = (
-    # Set by caches, gateways and servers in between, on some responses and not on others.
-    "age via x-cache x-cache-hits x-served-by x-timer cf-cache-status cf-ray alt-svc nel report-to "
-    "server-timing x-runtime x-response-time retry-after set-cookie "
-    # Identifiers of one request.
-    "x-request-id request-id x-correlation-id x-trace-id traceparent tracestate x-amzn-requestid "
-    "x-amzn-trace-id x-amz-cf-id x-b3-traceid "
-    # About the connection and the encoding of the body (recordings keep bodies decoded).
-    "connection keep-alive transfer-encoding content-encoding content-length vary accept-ranges"
-)
-PASSING_HEADERS = frozenset(_COME_AND_GO.split())
-"""Headers, in lower case, that only some responses have; they say nothing about the service."""
 
 _DEEPEST = 30
 _MOST_NAMES = 200
@@ -45,7 +33,6 @@ _FORMATS = {
 }
 # Fields of an object that wraps the requested data.
 _ENVELOPE = frozenset({"data", "items", "results", "records", "entries"})
-_TYPES = {bool: "boolean", dict: "object", int: "integer", list: "array", str: "string"}
 # Numbers, hex digits, UUIDs, texts with an "@" or a space, such as a person's name, telephone
 # numbers, and redaction's "<…>".
 _VALUE_AS_NAME = re.compile(
@@ -59,11 +46,6 @@ def grouped(values: Iterable[_T], key: Callable[[_T], _K]) -> dict[_K, list[_T]]
     for value in values:
         groups.setdefault(key(value), []).append(value)
     return groups
-
-
-def type_of(value: object) -> str:
-    """Return JSON Schema's name for a value's type."""
-    return "null" if value is None else _TYPES.get(type(value), "number")
 
 
 def is_value(name: str) -> bool:

@@ -1,8 +1,8 @@
-"""Code that sends a recorded request again: with curl, with httpx, or in a cell.
+"""Code that sends a recorded request again: with curl, or in a cell.
 
 The recording may come from a stranger, and people paste its code into a terminal. So everything but
-printable text is encoded or left out. The code never contains the key: a shell and httpx read it
-from the environment, and a session has its own.
+printable text is encoded or left out. The code never contains the key: a shell reads it from the
+environment, and a session has its own.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from textwrap import indent
 from urllib.parse import parse_qsl, quote, unquote_to_bytes, urlsplit
 
 from ..arguments import check_choice
-from ..credentials import IN_CURL, IN_PYTHON
+from ..credentials import IN_CURL
 from ..errors import CassetteError
 from ..exchange.bodies import plain_text, read_json, read_json_body
 from ..exchange.operations import base_path, path_below, query_of
@@ -46,10 +46,6 @@ _VALUE_REPLACED = "A value was replaced when this was recorded: put in your own.
 _KEY_LEFT_OUT = (
     "The key is left out: no session and no setting names this address. Add it if it belongs there."
 )
-_NO_KEY = (
-    "The key is left out. If the service needs one, add yours as the user name of HTTP Basic, with "
-    "an empty password."
-)
 
 
 def copy_as(
@@ -58,7 +54,6 @@ def copy_as(
     *,
     base_url: str = "",
     has_bodies: bool = True,
-    has_key: bool = True,
 ) -> str:
     """Return code that sends a recorded request, after comments on what is left out.
 
@@ -67,15 +62,13 @@ def copy_as(
     Parameters
     ----------
     kind
-        ``"curl"`` for a POSIX shell, ``"httpx"`` for Python, or ``"request"`` for a cell of a
-        notebook. The cell calls `directmail_lab.request`, which uses the address and key of the
-        current session, and makes a frame of a JSON response.
+        ``"curl"`` for a POSIX shell, or ``"request"`` for a cell of a notebook. The cell calls
+        `directmail_lab.request`, which uses the address and key of the current session, and makes
+        a frame of a JSON response.
     base_url
         The base address that a path in a cell is relative to.
     has_bodies
         Whether the recording kept the body.
-    has_key
-        Whether the code may send the key.
 
     Raises
     ------
@@ -84,7 +77,7 @@ def copy_as(
     ValueError
         There is no such kind.
     """
-    check_choice("kind", kind, ("curl", "httpx", "request"))
+    check_choice("kind", kind, ("curl", "request"))
     recorded = interaction.request
     if urlsplit(recorded.uri).scheme not in ("http", "https"):
         raise CassetteError("This request has no http address, so it cannot be sent again.")
@@ -96,8 +89,7 @@ def copy_as(
         for name, value in headers
         if TOKEN.fullmatch(name) and value.isprintable() and value == value.strip()
     )
-    key_left_out = _KEY_LEFT_OUT if has_key else _NO_KEY
-    has_key = has_key and kind != "request" and origin_of(url) in trusted_origins()
+    has_key = kind != "request" and origin_of(url) in trusted_origins()
     is_kept = has_bodies or recorded.method in SAFE_METHODS
     body = recorded.body or b""
     if len(body) > _MAX_BODY_BYTES:
@@ -108,13 +100,11 @@ def copy_as(
         "A header that is not plain text is left out.": len(sendable) < len(headers),
         "The body was not kept, or is too large: add it yourself.": not is_kept,
         _VALUE_REPLACED: any(map(has_placeholder, texts)),
-        key_left_out: kind != "request" and not has_key,
+        _KEY_LEFT_OUT: kind != "request" and not has_key,
     }
     request = replace(recorded, uri=url, headers=sendable, body=body)
     if kind == "curl":
         code = _as_curl(request, has_key=has_key)
-    elif kind == "httpx":
-        code = _as_httpx(request, has_key=has_key)
     else:
         code = _as_cell(request, interaction.response, base_url)
     return "".join(f"# {note}\n" for note, applies in notes.items() if applies) + code
@@ -139,19 +129,6 @@ def _as_curl(request: Request, *, has_key: bool) -> str:
         words.append("--data-binary @-")
     words.append(f"--url {shlex.quote(request.uri)}")
     return pipe + " \\\n  ".join(words)
-
-
-def _as_httpx(request: Request, *, has_key: bool) -> str:
-    imports = "import httpx"
-    arguments = [_literal(request.method), _literal(request.uri)]
-    if has_key:
-        imports = "import os\n\nimport httpx"
-        arguments.append(IN_PYTHON)
-    if request.headers:
-        arguments.append(f"headers={list(request.headers)!r}")
-    if request.body:
-        arguments.append(f"content={request.body!r}")
-    return f"{imports}\n\n{_as_python('httpx.request', arguments)}"
 
 
 def _as_cell(request: Request, response: Response, base_url: str) -> str:

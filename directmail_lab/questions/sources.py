@@ -40,7 +40,9 @@ def rate_limits(source: Source | Iterable[Source] = None) -> pd.DataFrame:
     DataFrame
         Columns as in `directmail_lab.readings.frame.frame_of`; no rows if there
         was no response. The unit of ``reset`` is inferred for each recording
-        from its own readings.
+        from its own readings. For a folder or a list, the first column,
+        ``recording``, names the cassette, or the session by its order in the
+        list: ``session 1``.
 
     Raises
     ------
@@ -61,9 +63,15 @@ def rate_limits(source: Source | Iterable[Source] = None) -> pd.DataFrame:
 
     paths = named_paths(source)
     if is_many(source):
-        recordings = recordings_of(source)
-        readings = ((each.readings(), each.evidence.unit) for each in recordings)
-        return frame_of_many(readings, paths=paths)
+        names: list[str] = []
+        readings = []
+        for name, each in named_recordings(source):
+            rows = each.readings()
+            readings.append((rows, each.evidence.unit))
+            names += [name] * len(rows)
+        frame = frame_of_many(readings, paths=paths)
+        frame.insert(0, "recording", names)
+        return frame.astype({"recording": "string"})
     recording = recording_of(source)
     evidence = recording.evidence
     if evidence.contradiction:
@@ -129,6 +137,19 @@ def recordings_of(source: Source | Iterable[Source] = None) -> Iterator[Recordin
             f"{shorten(repr(source), 60)} is not a source of interactions. Give a cassette's name, "
             "a path, a folder, a list of these, or a Session."
         )
+
+
+def named_recordings(
+    source: Source | Iterable[Source],
+) -> Iterator[tuple[str, Recording]]:
+    """Yield the recordings of several sources, each with a name that says whose rows are whose."""
+    sessions = 0
+    for each in recordings_of(source):
+        name = each.name
+        if each.path is None:
+            sessions += 1
+            name = f"session {sessions}"
+        yield name, each
 
 
 def recording_of(source: Source | Iterable[Source] = None) -> Recording:

@@ -1,7 +1,7 @@
 """Redaction: remove the key in every form, and personal data on request, before data is written.
 
-- `redactor` removes what the other modules find: keys (`key`), credentials by their place
-  (`places`), and personal data (`personal`).
+- `redactor` removes what the other modules find: keys (`key`), credentials in places (`places`)
+  with certain names (`names`), and personal data (`personal`).
 - `logs` redacts what is logged while a session has a key.
 - `suspects` finds what only looks like a credential, for the audit.
 
@@ -22,13 +22,12 @@ The threat model of this package:
   its contents are not searched.
 - **A key shorter than eight characters** cannot be told from other text: a key ``200`` is in every
   response. It is removed only where credentials are expected.
-- **Other credentials are recognised by their place.** ``Authorization`` and the values of cookies
-  are never written. ``<REDACTED>`` replaces the value of a header whose name announces a
-  credential, of parameters and fields with exact names, and the user info of an address. It also
-  replaces the key there, so that a replay with another key finds the request. A credential of a
-  request or a response is removed wherever else it is, when a recording ends also from what was
-  recorded before. The second one that the service issues becomes ``<REDACTED-2>``, and so on. Words
-  are no secret.
+- **Other credentials are recognised by their names**, from one table (`names`). ``Authorization``
+  and the values of cookies are never written. ``<REDACTED>`` replaces the value of a header, a
+  parameter, a field or an element with such a name, and the user info of an address; of a JWT, the
+  claims go. It also replaces the key there, so that a replay with another key finds the request.
+  The same value is removed where it is repeated. Words and user names are no secret. What is
+  replaced never decides whether a replay finds a request: it equals any value.
 - **A cassette, notebook or zip from a stranger** takes linear time here, whatever its contents.
 - **The caller is trusted**, and all keys of the process are known (`credentials.known_keys`).
 """
@@ -38,4 +37,4 @@ from .key import (
     REDACTED as REDACTED,
     has_placeholder as has_placeholder,
 )
-from .redactor import Redactor as Redactor, redact_foreign as redact_foreign
+from .redactor import Redactor as Redactor, with_schemes as with_schemes

@@ -21,17 +21,14 @@ PLACEHOLDER = "<API_KEY>"
 """Replaces the key. The service's document writes the key like this."""
 
 REDACTED = "<REDACTED>"
-"""Replaces a credential that is recognised by its place, the key included.
+"""Replaces a credential that is recognised by its place, the key included."""
 
-The second one that the service issues in a recording becomes ``<REDACTED-2>``, and so on, so that
-each request in a replay still tells which of them it carries.
-"""
-
-_STAND_IN = re.compile(r"<REDACTED(?:-\d{1,4})?>")
-_MOST_ISSUED = 100
+ANY_VALUE = re.compile(r"(?:<|&lt;)(?:API_KEY|REDACTED)(?:>|&gt;)|eyJ[\w-]{0,999}\.e30\.REDACTED")
+"""What replaces a credential, so that it equals any value in a replay."""
 
 REPLACED = re.compile(
-    r"<(?:API_KEY|REDACTED(?:-\d{1,4})?|[^<>]+-[0-9a-f]{8}|not (?:searched|recorded): \d+ bytes)>"
+    rf"{ANY_VALUE.pattern}"
+    r"|<(?:[^<>]+-[0-9a-f]{8}|not (?:searched|recorded): \d+ bytes)>"
     r"|person-[0-9a-f]{8}@example\.invalid|\+999\d{9}(?!\d)"
 )
 """What replaces a value: a placeholder, or a pseudonym (see `personal`)."""
@@ -55,7 +52,7 @@ _BASE64_RUN, _SEGMENT_RUN = (
     for digits in ("A-Za-z0-9+/_-", "A-Za-z0-9+_-")
 )
 # The rest of an escape in front of a run: of `\u00e9` or `%41`, whose digits were removed with it.
-_TORN_ESCAPE = re.compile(r"(?<!\\)(?:\\+[ux]?|%)(?=<(?:API_KEY|REDACTED(?:-\d{1,4})?)>)")
+_TORN_ESCAPE = re.compile(r"(?<!\\)(?:\\+[ux]?|%)(?=<(?:API_KEY|REDACTED)>)")
 
 
 def has_placeholder(text: str) -> bool:
@@ -143,7 +140,7 @@ def lower_ascii(text: str) -> str:
 
 @final
 class _Forms(Hidden):
-    """The forms of one key, and the placeholder that replaces them.
+    """The forms of one key.
 
     Most texts have no hint of the key: neither one of its plain forms, nor an escape that could be
     part of one. Only texts with a hint are searched with a pattern, which takes ten times as long.
@@ -152,9 +149,9 @@ class _Forms(Hidden):
     alike.
     """
 
-    __slots__ = ("__digits", "__end", "__escapes", "__hints", "__key", "__patterns", "placeholder")
+    __slots__ = ("__digits", "__end", "__escapes", "__hints", "__key", "__patterns")
 
-    def __init__(self, key: str, placeholder: str) -> None:
+    def __init__(self, key: str) -> None:
         hex_digits = key.encode().hex()
         digits = list(_base64_digits(key))
         marks = {char for char in (*key, *"".join(digits)) if not char.isalnum()}
@@ -163,7 +160,6 @@ class _Forms(Hidden):
         url_safe = (each.translate(str.maketrans("+/", "-_")) for each in digits)
         cases = set().union(*map(_cases, {*key, *marks}))
         codes = {f"{byte:02x}" for case in cases for byte in (*case.encode(), min(ord(case), 255))}
-        self.placeholder = placeholder
         self.__key = key
         self.__digits = digits
         self.__end: re.Pattern[str] | None = None
@@ -208,31 +204,30 @@ class _Forms(Hidden):
 
     def removed_from(self, text: str) -> str:
         """Return a text without any form; runs of hex digits and base64 are replaced whole."""
-        text = text.replace(self.__key, self.placeholder)
+        text = text.replace(self.__key, PLACEHOLDER)
         if self._may_be_in(text):
             any_form, encoded = self._compiled()
             base64_run = _SEGMENT_RUN if _ADDRESS.fullmatch(text) else _BASE64_RUN
 
             def replaced(run: re.Match[str]) -> str:
-                return self.placeholder if encoded.search(run[0]) else run[0]
+                return PLACEHOLDER if encoded.search(run[0]) else run[0]
 
             text = base64_run.sub(replaced, _HEX_RUN.sub(replaced, text))
-            text = any_form.sub(self.placeholder, text)
+            text = any_form.sub(PLACEHOLDER, text)
         return _TORN_ESCAPE.sub("", text)
 
 
 @final
 class KeySearch(Hidden):
-    """Finds the keys that it has learned, and replaces them with a placeholder.
+    """Finds the keys that it has learned, and replaces them with ``<API_KEY>``.
 
     It does not search for a key of fewer than eight characters: ``200`` is in every response.
     """
 
-    __slots__ = ("__forms", "__issued")
+    __slots__ = ("__forms",)
 
     def __init__(self, keys: Iterable[str] = ()) -> None:
         self.__forms: dict[str, _Forms] = {}
-        self.__issued = 0
         self.learn(keys)
 
     @property
@@ -240,37 +235,12 @@ class KeySearch(Hidden):
         """Whether there is a key to look for."""
         return bool(self.__forms)
 
-    def learn(self, keys: Iterable[str], placeholder: str = PLACEHOLDER) -> None:
+    def learn(self, keys: Iterable[str]) -> None:
         """Search for these keys, too, from now on."""
         for key in keys:
             if key not in self.__forms and _is_searchable(key):
                 # A new dict, since another thread may be searching.
-                self.__forms = {**self.__forms, key: _Forms(key, placeholder)}
-
-    def issue(self, key: str) -> None:
-        """Search for a credential that the service issued, too; each gets a stand-in of its own.
-
-        After 100 no more are learned: a service may issue one with each response.
-        """
-        if key not in self.__forms and _is_searchable(key) and self.__issued < _MOST_ISSUED:
-            self.__issued += 1
-            self.learn([key], REDACTED if self.__issued == 1 else f"<REDACTED-{self.__issued}>")
-
-    def stand_in(self, key: str) -> str:
-        """Return what replaces a credential that is recognised by its place."""
-        if _STAND_IN.fullmatch(key):
-            return key
-        forms = self.__forms.get(key)
-        return REDACTED if forms is None or forms.placeholder == PLACEHOLDER else forms.placeholder
-
-    @property
-    def count(self) -> int:
-        """How many keys it knows."""
-        return len(self.__forms)
-
-    def join(self, other: KeySearch) -> None:
-        """Search for the keys of another search, too."""
-        self.__forms = {**other.__forms, **self.__forms}
+                self.__forms = {**self.__forms, key: _Forms(key)}
 
     def holds(self, text: str) -> bool:
         """Return whether any form of a key is in a text."""

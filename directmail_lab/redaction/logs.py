@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 
 from .key import REDACTED
-from .places import mask_header
+from .places import written_header
 
 _CORES = ("httpcore", "httpcore2")  # of httpx and of its fork httpx2
 _ROOTS = ("directmail_lab", "httpx", "httpx2", "urllib3", *_CORES)
@@ -20,12 +20,12 @@ GUARDED_LOGGERS = (
 """The loggers that get addresses, headers or errors of requests. Their children get them, too."""
 
 # httpcore logs headers as pairs of bytes: (b'Cookie', b'…').
-_LOGGED_HEADER = re.compile(r"(b?(['\"])([\w-]{1,99})\2, b?)(['\"]).*?(?:\4(?=[,)\]])|$)", re.M)
+_LOGGED_HEADER = re.compile(r"(b?(['\"])([\w-]{1,99})\2, b?)(['\"])(.*?)(?:\4(?=[,)\]])|$)", re.M)
 
 
 def _logged_header(match: re.Match[str]) -> str:
-    is_credential = mask_header(match[3]) != ""
-    return f"{match[1]}{match[4]}{REDACTED}{match[4]}" if is_credential else match[0]
+    is_kept = written_header(match[3], match[5]) == match[5]
+    return match[0] if is_kept else f"{match[1]}{match[4]}{REDACTED}{match[4]}"
 
 
 def guard_logs(redacted: Callable[[str], str]) -> Callable[[], None]:

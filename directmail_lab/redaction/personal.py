@@ -82,7 +82,8 @@ _NUMBER_PSEUDONYM = re.compile(r"\+?999\d{9}(?:\.0)?")
 
 # A field of a form or a query. Its groups: all before the value, the name, the value.
 FIELD = re.compile(
-    r"((?:^|[?&;]|\\u0026)([^=?&;#\s\"<>{}\\]{1,200})=)((?:[^&;#\s\"'<>\\]|'(?=\w))+)", re.MULTILINE
+    r"((?:^|[?&;#]|\\u0026)([^=?&;#\s\"<>{}\\]{1,200})=)((?:[^&;#\s\"'<>\\]|'(?=\w))+)",
+    re.MULTILINE,
 )
 # A JSON string, which may be cut short.
 _STRING = r"\"[^\"\\]*(?:\\.[^\"\\]*)*(?:\"|\\?\Z)"

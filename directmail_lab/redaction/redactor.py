@@ -1,14 +1,15 @@
 """Remove the key, other credentials, and personal data on request, from data that is written.
 
 Everything that leaves a session for a file, a log or a message passes through a `Redactor`. It
-removes the known keys (see `key`). It also removes unknown credentials by their place (see
-`places`), and the user info of an address.
+removes the known keys (see `key`). It also removes other credentials by their names (see `names`),
+and the user info of an address.
 """
 
 from __future__ import annotations
 
 import codecs
 import contextlib
+import html
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
@@ -24,31 +25,33 @@ from ..exchange.bodies import (
     missing_body,
     unpack,
 )
-from ..exchange.values import Headers, Interaction, Request, header
+from ..exchange.values import Headers, Interaction, Request, Response, header, media_type_of
 from ..tracebacks import hide_frames
-from .key import PLACEHOLDER, REDACTED, KeySearch, lower_ascii
+from .key import REDACTED, REPLACED, KeySearch, lower_ascii
+from .names import HINTS
 from .personal import Pseudonyms
 from .places import (
     AUTHORIZATION,
-    HINTS,
-    fields_in,
-    fields_replaced,
-    mask_header,
-    secrets_in,
-    secrets_of,
-    without_value,
+    Repetitions,
+    credentials_in,
+    replace_fields,
+    stand_in_for,
+    written_header,
 )
 
 # Hints of binary data, which may be compressed, and of UTF-16.
 _OPENED_HINTS = ("!!binary", "\\u0000")
+# Of credentials in named fields, whose names may be escaped.
+_FIELD_HINTS = (*HINTS, "%")
 # Looser than the pattern below, since the written text has escapes.
 _USER_INFO_HINT = re.compile(r"://[^/?#@\s\"'<>]+@", re.ASCII)
 _USER_INFO = re.compile(r"(?<=://)[^/?#@\s\"'<>\\]+(?=@)")
 # A placeholder in a URL that a client has escaped.
-_ESCAPED_PLACEHOLDER = re.compile(r"%3C(API_KEY|REDACTED(?:-\d{1,4})?)%3E", re.IGNORECASE)
+_ESCAPED_PLACEHOLDER = re.compile(r"%3C(API_KEY|REDACTED)%3E", re.IGNORECASE)
 # RFC 7235: a scheme and one token. Digest and AWS4 have parameters instead, and none is a key.
 _SCHEME = re.compile(r"\s*([A-Za-z][A-Za-z0-9-]{1,31}) ")
 
+_MARKUP = re.compile("xml|html")
 _ASCII = bytes(range(32, 127))
 _BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF32_LE, "utf-32-le"),
@@ -67,9 +70,9 @@ class Redactor(Hidden):
     """Removes keys, credentials and chosen personal data. No repr or pickle shows its keys.
 
     It knows every key of this process (see `credentials.known_keys`), including those of sessions
-    that are opened later, and the credentials of each request that it gets. A credential in its
-    usual place becomes ``<REDACTED>``, even if it is the key, so that a replay with another key
-    finds the request. Anywhere else, the key becomes ``<API_KEY>``.
+    that are opened later. A credential in a place of its name becomes ``<REDACTED>``, even if it is
+    the key, and so does the same value elsewhere from then on. Anywhere else, the key becomes
+    ``<API_KEY>``.
 
     Parameters
     ----------
@@ -81,10 +84,11 @@ class Redactor(Hidden):
         value becomes a pseudonym; equal values become equal pseudonyms.
     """
 
-    __slots__ = ("__keys", "__personal", "__redact", "__version")
+    __slots__ = ("__keys", "__personal", "__redact", "__repetitions", "__version")
 
     def __init__(self, secrets: Iterable[str] = (), *, redact: Iterable[str] = ()) -> None:
         self.__keys = KeySearch(secrets)
+        self.__repetitions = Repetitions()
         self.__version: object = None
         self.__redact = (redact,) if isinstance(redact, str) else tuple(redact)
         self.__personal = Pseudonyms(self.__redact) or None
@@ -101,57 +105,47 @@ class Redactor(Hidden):
             return self
         other = Redactor(redact=(*self.__redact, *more))
         other.__keys = self.__keys
+        other.__repetitions = self.__repetitions
         return other
 
-    def learn(self, keys: Iterable[str], placeholder: str = PLACEHOLDER) -> None:
-        """Remove these keys, too, from now on."""
-        self.__keys.learn(keys, placeholder)
+    def learn(self, secrets: Iterable[str]) -> None:
+        """Remove these credentials wherever they are, from now on."""
+        self._learn_keys()
+        self.__repetitions.learn(each for each in secrets if not self.__keys.holds(each))
 
-    def join(self, other: Redactor) -> None:
-        """Remove the keys and credentials that another redactor knows, too."""
-        self.__keys.join(other.__keys)
+    @property
+    def learned(self) -> int:
+        """How many credentials it removes wherever they are."""
+        return self.__repetitions.count
 
-    def learn_from(self, request: Request) -> None:
-        """Remove the credentials of a request wherever they are repeated, from now on."""
-        self._learn(secrets_of(request))
-
-    def learn_all(self, interactions: Iterable[Interaction]) -> None:
-        """Remove the credentials of requests and responses wherever they are repeated."""
-        for each in interactions:
-            self._learn(secrets_in(each))
-            self._learn(_fields_of(each.request))
+    @hide_frames
+    def interactions(self, interactions: Iterable[Interaction]) -> list[Interaction]:
+        """Return redacted interactions: each without the credentials of all of them."""
+        given = list(interactions)
+        for each in given:
+            self._learn_from(each.request)
+            self._learn_from(each.response)
+        return list(map(self.interaction, given))
 
     def without_keys(self, interaction: Interaction) -> Interaction:
-        """Return what `interaction` returns, faster if there is nothing to remove."""
-        self._learn()
-        lower = _searched(interaction)
-        is_clean = lower is not None and not self.__keys.may_be_in(lower)
+        """Return what `interaction` returns, faster if there is no key to remove."""
+        self._learn_keys()
+        text = _searched(interaction)
+        is_clean = text is not None and not self.__keys.may_be_in(lower_ascii(text))
         return interaction if is_clean else self.interaction(interaction)
 
     @hide_frames
     def interaction(self, interaction: Interaction) -> Interaction:
         """Return the redacted interaction, as it may be written."""
-        self._learn()
         # Most contain no secret. Then one search of all their texts is enough.
         if not self.__personal and self._without_credential_headers(interaction) is interaction:
-            lower = _searched(interaction)
-            if lower is not None and not self._is_hinted_at(lower):
+            text = _searched(interaction)
+            if text is not None and not self._is_hinted_at(text, lower_ascii(text)):
                 return interaction
-        self.learn_all([interaction])
-        response = interaction.response
-        for secret in fields_in(_readable(response.body, response.headers)):
-            self.__keys.issue(secret)
-        request = self.request(interaction.request)
-        (reason, incomplete), headers, body = self._message(
-            [response.reason, response.incomplete],
-            response.headers,
-            response.body,
-            stand_in=self.__keys.stand_in,
-        )
-        response = replace(
-            response, reason=reason, incomplete=incomplete, headers=headers, body=body
-        )
-        return replace(interaction, request=request, response=response)
+        self._learn_from(interaction.request)
+        self._learn_from(interaction.response)
+        request = self._request(interaction.request)
+        return replace(interaction, request=request, response=self._response(interaction.response))
 
     @hide_frames
     def redacted_text(
@@ -168,11 +162,13 @@ class Redactor(Hidden):
             See `refuse_leak`.
         """
         written = self._without_credential_headers(interaction)
-        self._learn(() if written is interaction else secrets_in(interaction))
+        if written is not interaction:
+            self.learn(_credentials_of(interaction.request))
+            self.learn(_credentials_of(interaction.response))
         text = text_of(written)
         # Most contain nothing to remove. For those, one search of the written text is enough.
         lower = lower_ascii(text)
-        if self.__personal or self._is_hinted_at(lower) or _is_opened(lower):
+        if self.__personal or self._is_hinted_at(text, lower) or _is_opened(lower):
             written = self.interaction(interaction)
             text = text_of(written)
             self.refuse_leak(text)
@@ -184,35 +180,36 @@ class Redactor(Hidden):
 
         If two requests differ only in a value that is replaced, they become equal.
         """
-        self._learn()
         is_bare = not (request.headers or request.body or self.__personal)
-        if is_bare and not self._is_hinted_at(lower_ascii(request.uri)):
+        if is_bare and not self._is_hinted_at(request.uri, lower_ascii(request.uri)):
             return request  # most requests of a replay
-        self._learn(secrets_of(request))
-        self._learn(_fields_of(request))
+        self._learn_from(request)
+        return self._request(request)
+
+    @hide_frames
+    def response(self, response: Response) -> Response:
+        """Return the redacted response, as it may be written."""
+        self._learn_from(response)
+        return self._response(response)
+
+    def _request(self, request: Request) -> Request:
         texts = [request.method, _ESCAPED_PLACEHOLDER.sub(r"<\1>", request.uri)]
         (method, uri), headers, body = self._message(texts, request.headers, request.body or b"")
         return Request(method, uri, headers, None if request.body is None else body)
 
-    @property
-    def learned(self) -> int:
-        """How many keys and credentials it knows."""
-        return self.__keys.count
-
-    def may_be_in(self, written: str) -> bool:
-        """Return whether a written text may have a key or a credential."""
-        return self.__keys.may_be_in(lower_ascii(written))
+    def _response(self, response: Response) -> Response:
+        texts = [response.reason, response.incomplete]
+        (reason, incomplete), headers, body = self._message(texts, response.headers, response.body)
+        return replace(response, reason=reason, incomplete=incomplete, headers=headers, body=body)
 
     @hide_frames
     def text(self, text: str) -> str:
         """Return any redacted text, such as an excerpt, a log line or a message."""
-        self._learn()
         return self._text(text)
 
     @hide_frames
     def texts(self, texts: list[str]) -> list[str]:
         """Return several redacted texts; see `text`."""
-        self._learn()
         return self._texts(texts)
 
     @hide_frames
@@ -224,20 +221,34 @@ class Redactor(Hidden):
         CassetteError
             The text contains a form of a key. The message quotes nothing of the text.
         """
-        self._learn()
+        self._learn_keys()
         if self.__keys.holds(written):
             raise CassetteError(
                 "The text still contained the key after redaction, so nothing was written.",
                 "Leave this request out of the recording, and report it.",
             )
 
-    def _learn(self, secrets: Iterable[str] = ()) -> None:
+    def _learn_keys(self) -> None:
         version = keys_version()
         if version != self.__version:
             self.__keys.learn(known_keys())
             self.__version = version  # read before the keys, so that no thread misses a new key
-        if secrets:
-            self.__keys.learn(secrets, REDACTED)
+
+    def _learn_from(self, message: Request | Response) -> None:
+        """Learn the credentials in the places of a message, to remove them elsewhere too."""
+        found = list(_credentials_of(message))
+
+        def note(secret: str) -> str:
+            found.append(secret)
+            return secret
+
+        texts = [message.uri] if isinstance(message, Request) else []
+        texts += [value for _, value in message.headers]
+        texts.append(_readable(message.body or b"", message.headers))
+        for text in texts:
+            if any(map(lower_ascii(text).__contains__, _FIELD_HINTS)):
+                replace_fields(text, note)
+        self.learn(found)
 
     def _without_credential_headers(self, interaction: Interaction) -> Interaction:
         request = interaction.request
@@ -251,17 +262,10 @@ class Redactor(Hidden):
         return replace(interaction, request=request, response=response)
 
     def _message(
-        self,
-        texts: list[str],
-        headers: Headers,
-        body: bytes,
-        stand_in: Callable[[str], str] = lambda _: REDACTED,
+        self, texts: list[str], headers: Headers, body: bytes
     ) -> tuple[list[str], Headers, bytes]:
-        """Return the redacted texts, headers and body of a message. The headers fit the body.
-
-        ``stand_in`` returns what replaces a credential in a named field of the body.
-        """
-        written = self._body(body, headers, stand_in) if body else body
+        """Return the redacted texts, headers and body of a message. The headers fit the body."""
+        written = self._body(body, headers) if body else body
         parts = self._texts([*texts, *chain.from_iterable(self._headers(headers))])
         flat = parts[len(texts) :]  # name, value, name, value, …
         headers = tuple(zip(flat[::2], flat[1::2], strict=True))
@@ -278,20 +282,16 @@ class Redactor(Hidden):
         """Return the headers that may be written, with ``<REDACTED>`` for credentials."""
         kept = []
         for name, value in headers:
-            mask = mask_header(name)
-            if mask is None:
+            written = written_header(name, value)
+            if written is None:
                 continue
-            if mask and name.lower() == "set-cookie":
-                value = without_value(value)
-            elif mask:
-                value = value and mask
-            elif self.__personal:
-                value = value and self.__personal.field(name, value)
-            kept.append((name, value))
-        written = tuple(kept)
-        return headers if written == headers else written
+            if self.__personal and written == value:
+                written = value and self.__personal.field(name, value)
+            kept.append((name, written))
+        redacted = tuple(kept)
+        return headers if redacted == headers else redacted
 
-    def _body(self, body: bytes, headers: Headers, stand_in: Callable[[str], str]) -> bytes:
+    def _body(self, body: bytes, headers: Headers) -> bytes:
         """Return a redacted body. If something was removed from it, it is no longer compressed."""
         try:
             plain = unpack(body, header(headers, "content-encoding") or "")
@@ -300,6 +300,7 @@ class Redactor(Hidden):
             return missing_body(len(body))
         except ValueError:
             return missing_body(len(body), "searched")
+        is_markup = _MARKUP.search(media_type_of(headers)) or plain.lstrip().startswith(b"<")
         written = plain
         for charset in charsets:
             text = _exactly_decoded(written, charset)
@@ -308,40 +309,49 @@ class Redactor(Hidden):
             # UTF-16 without a declared charset.
             if "\0" in text and self.__keys.holds(text.replace("\0", "")):
                 return missing_body(len(body), "searched")
-            redacted = self._text(text, stand_in)
+            redacted = self._text(text)
             if redacted != text:
+                if is_markup:  # there, <REDACTED> would be a tag
+                    redacted = REPLACED.sub(lambda each: _escaped(each[0]), redacted)
                 written = redacted.encode(charset)
         return body if written == plain else written
 
-    def _is_hinted_at(self, lower: str) -> bool:
+    def _is_hinted_at(self, text: str, lower: str) -> bool:
         """Return whether anything but personal data may have to be removed from a text.
 
         ``lower`` is its `lower_ascii`. It may be quoted as JSON.
         """
-        if any(map(lower.__contains__, HINTS)) or self.__keys.may_be_in(lower):
+        self._learn_keys()
+        if any(map(lower.__contains__, _FIELD_HINTS)) or self.__keys.may_be_in(lower):
+            return True
+        if self.__repetitions.are_in(text):
             return True
         return "@" in lower and bool(_USER_INFO_HINT.search(lower))
 
     def _texts(self, texts: list[str]) -> list[str]:
         # One search of them all, since most contain nothing to remove.
-        if self.__personal or self._is_hinted_at(lower_ascii("\n".join(texts))):
+        joined = "\n".join(texts)
+        if self.__personal or self._is_hinted_at(joined, lower_ascii(joined)):
             return list(map(self._text, texts))
         return texts
 
-    def _text(self, text: str, stand_in: Callable[[str], str] = lambda _: REDACTED) -> str:
-        if self._is_hinted_at(lower_ascii(text)):
-            text = fields_replaced(text, stand_in)
+    def _text(self, text: str) -> str:
+        if self._is_hinted_at(text, lower_ascii(text)):
+            text = replace_fields(text, stand_in_for)
             text = _USER_INFO.sub(REDACTED, text)
+            text = self.__repetitions.removed_from(text)
             if self.__keys.holds(text):
                 text = self.__keys.removed_from(text)
         return self.__personal.text(text) if self.__personal else text
 
 
-def _fields_of(request: Request) -> Iterator[str]:
-    """Yield the credentials in the named fields of a request."""
-    yield from fields_in(request.uri)
-    if request.body:
-        yield from fields_in(_readable(request.body, request.headers))
+def _credentials_of(message: Request | Response) -> Iterator[str]:
+    uri = message.uri if isinstance(message, Request) else ""
+    return credentials_in(message.headers, uri)
+
+
+def _escaped(replaced: str) -> str:
+    return replaced if replaced.startswith("&") else html.escape(replaced)
 
 
 def _readable(body: bytes, headers: Headers) -> str:
@@ -355,7 +365,7 @@ def _readable(body: bytes, headers: Headers) -> str:
 
 
 def _searched(interaction: Interaction) -> str | None:
-    """Return all texts of an interaction as one, for searching; None if a body is to be opened."""
+    """Return all texts of an interaction as one to search; None if a body is to be opened."""
     request = interaction.request
     response = interaction.response
     texts = [request.method, request.uri, response.reason, response.incomplete]
@@ -364,8 +374,8 @@ def _searched(interaction: Interaction) -> str | None:
         texts += [(request.body or b"").decode(), response.body.decode()]
     except UnicodeDecodeError:
         return None
-    lower = lower_ascii("\n".join(texts))
-    return None if "\0" in lower or _is_opened(lower) else lower
+    text = "\n".join(texts)
+    return None if "\0" in text or _is_opened(lower_ascii(text)) else text
 
 
 def _is_opened(lower: str) -> bool:
@@ -417,15 +427,11 @@ def _exactly_decoded(body: bytes, charset: str) -> str | None:
     return None
 
 
-def redact_foreign(request: Request, redactor: Redactor) -> Request:
-    """Return another program's request without credentials.
-
-    The scheme of an ``Authorization`` is kept: ``Bearer <REDACTED>``.
-    """
-    redacted = redactor.request(request)
+def with_schemes(redacted: Request, request: Request) -> Request:
+    """Return a redacted request with its schemes of ``Authorization``: ``Bearer <REDACTED>``."""
+    schemes = []
     for name, value in request.headers:
         scheme = _SCHEME.match(value)
         if scheme is not None and name.lower() in AUTHORIZATION:
-            kept = name, f"{scheme[1]} {REDACTED}"
-            redacted = replace(redacted, headers=(*redacted.headers, kept))
-    return redacted
+            schemes.append((name, f"{scheme[1]} {REDACTED}"))
+    return replace(redacted, headers=(*redacted.headers, *schemes)) if schemes else redacted

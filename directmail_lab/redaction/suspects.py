@@ -1,9 +1,9 @@
 """Suspect credentials: what looks like one, by its form or by the name beside it.
 
-The redactor removes what is certainly a credential, since it does so unasked. The audit finds what
-looks like one, too, as detect-secrets and bandit do, and ``cassette redact`` removes that.
-Placeholders and the stand-in's public key do not count, since people switch off an audit that
-raises false alarms.
+The redactor removes credentials by their names and places. The audit also finds them in code and
+prose, and knows the forms of some services' keys, as detect-secrets and bandit do; ``cassette
+redact`` removes what it finds. Placeholders and the stand-in's public key do not count, since
+people switch off an audit that raises false alarms.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
-from ..contract import STAND_IN_KEY
 from ..exchange.bodies import read_json, unpack
 from ..exchange.values import Interaction, header
-from .places import mask_header
+from .names import is_credential, is_placeholder, is_random, kind_of
+from .places import written_header
 
 Part = tuple[str, str | bytes]
 """A place, and what to search there: a text, or the bytes of a body or a picture."""
@@ -80,25 +80,7 @@ _ASSIGNMENT = re.compile(
     r"[bfruBFRU]{0,2}\\*(?P<quote>[\"']{0,3})(?P<secret>[^\s\"'\\<>(),;&]{8,512})"
 )
 _NAME_HINTS = "key,token,secret,pass,pwd,auth,credential"
-_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
-# The words of a name decide: api_key names a key, page_token and key_name do not.
-_KEY_WORD = re.compile("(?:api)?key|token|secret|passw(?:or)?d|pwd|auth(?:orization)?|credentials?")
-_SURE_WORD = re.compile("api|apikey|secret|passw(?:or)?d|pwd|credentials|private|access|client")
-_OTHER_WORD = re.compile(
-    "public|page|next|continuation|cursor|idempotency|cache|sort|primary|foreign|ids?|names?"
-    "|hash|digest|sha|type|file|path|url|count|at|expir(?:es|ed|y|ation)|created|updated|changed"
-    "|used|length|version"
-)
 _DATE = re.compile(r"\d{4}-\d\d-\d\d(?:T[\d:.]+(?:Z|[+-][\d:]+)?)?")
-_PLACEHOLDER = re.compile(
-    r"[<$%{\[].*|.*(?:[<…]|\.\.\.|\*\*\*|xxxx|your|example|placeholder|dummy|redact|fake).*"
-    r"|(?-i:[A-Z]{1,12}(?:[_-][A-Z]{1,12})*)|(.)\1*"
-    r"|(?:(?:api|my|the|some|this|test|user(?:name)?|pass(?:word)?|key|token|secret)[\W_]?)*",
-    re.DOTALL | re.IGNORECASE,
-)
-_FILE_PATH = re.compile(r"[\w.=-]+(?:/[\w.=-]+)+\.[a-z]\w{0,4}")
-_LONG_PART = re.compile(r"[A-Za-z0-9]{8,}")
-_CHANGE = re.compile(r"[A-Za-z](?=\d)|\d(?=[A-Za-z])|[a-z](?=[A-Z])")
 
 
 class Suspect(NamedTuple):
@@ -169,14 +151,14 @@ def _by_form(text: str, lower: str) -> Iterator[Suspect]:
         if not _has_any(lower, hints):
             continue
         for match in re.finditer(form, text):
-            if not _is_placeholder(match["secret"][:512]):
+            if not is_placeholder(match["secret"]):
                 yield Suspect(what, match["secret"])
 
 
 def _in_headers(text: str, lower: str) -> Iterator[Suspect]:
     # The same headers that a recording is written without.
     for name, value in _HEADER.findall(text):
-        if mask_header(name) != "" and not _is_placeholder(value[:512]):
+        if written_header(name, value) != value and not is_placeholder(value):
             yield Suspect("a credential in a header", value)
     if "basic" in lower:
         for digits in _BASIC.findall(text):
@@ -191,7 +173,7 @@ def _beside_names(text: str, lower: str) -> Iterator[Suspect]:
         if _is_key_beside_name(match):
             name = _name(match)
             # The name itself may be a credential.
-            shown = "a field" if _is_random(name) else name
+            shown = "a field" if is_random(name) else name
             yield Suspect(f"a key or password in {shown}", match["secret"])
 
 
@@ -199,7 +181,7 @@ def _as_arguments(text: str, lower: str) -> Iterator[Suspect]:
     if not _has_any(lower, _CALL_HINTS):
         return
     for argument in _ARGUMENT.findall(" ".join(_CALL.findall(text))):
-        if _is_random(argument):
+        if is_random(argument):
             yield Suspect("a key as an argument", argument)
 
 
@@ -217,38 +199,17 @@ def _is_basic(digits: str) -> bool:
     user, colon, password = pair.partition(":")
     if not colon or not pair.isprintable():
         return False
-    return not (_is_placeholder(user) and _is_placeholder(password))
+    return not (is_placeholder(user) and is_placeholder(password))
 
 
 def _is_key_beside_name(match: re.Match[str]) -> bool:
     secret = match["secret"]
-    words = [word.lower() for word in _WORD.findall(_name(match))]
-    if not any(map(_KEY_WORD.fullmatch, words)) or any(map(_OTHER_WORD.fullmatch, words)):
-        return False
+    name = _name(match)
     if _DATE.fullmatch(secret):
         return False
-    is_sure = any(map(_SURE_WORD.fullmatch, words)) and not match["comma"]
-    if is_sure and match["quote"] and "://" not in secret:
-        return bool(re.search(r"\d|.{20}", secret)) and not _is_placeholder(secret)
-    return len(secret) >= (8 if is_sure else 12) and _is_random(secret)
-
-
-def _is_placeholder(secret: str) -> bool:
-    """Return whether a text in the place of a secret is a placeholder, or public."""
-    return secret == STAND_IN_KEY or _PLACEHOLDER.fullmatch(secret) is not None
-
-
-def _is_random(text: str) -> bool:
-    """Return whether a text looks random, because letters, digits and case alternate often.
-
-    ``hk_8fK2xQ9zLr7T`` and most UUIDs do; ``recordings-2026-11-21`` and ``utf8`` do not.
-    """
-    if "://" in text or text[0] in "/." or _FILE_PATH.fullmatch(text):
-        return False
-    if _is_placeholder(text):
-        return False
-    parts = _LONG_PART.findall(text)
-    return any(len(_CHANGE.findall(part)) > max(3, len(part) * 0.2) for part in parts)
+    if kind_of(name) == "certain" and match["quote"] and not match["comma"] and "://" not in secret:
+        return bool(re.search(r"\d|.{20}", secret)) and not is_placeholder(secret)
+    return is_credential(name, secret) and is_random(secret)
 
 
 def texts_of(interaction: Interaction) -> Iterator[str]:

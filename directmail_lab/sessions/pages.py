@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
-from itertools import chain
-from queue import Empty, SimpleQueue
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, Any
 
 from ..arguments import argument_error, check_number
@@ -43,13 +41,10 @@ def get_many(session: Session, paths: Iterable[str], *, concurrency: int) -> lis
     for position, path in enumerate(paths):
         group = position if session.open_cassette is None else path
         groups.setdefault(group, []).append(position)
-    # All threads take from one iterator, so each group goes to exactly one of them.
-    work = iter(list(groups.values()))
-    done = SimpleQueue[None]()
     over = threading.Event()
 
-    def send_each() -> None:
-        for position in chain.from_iterable(work):
+    def send_each(positions: Iterable[int]) -> None:
+        for position in positions:
             if over.is_set():
                 return
             extensions = {EXTENSION: Call(cancelled=over)}
@@ -57,25 +52,19 @@ def get_many(session: Session, paths: Iterable[str], *, concurrency: int) -> lis
                 results[position] = session.client.get(paths[position], extensions=extensions)
             except Exception as error:
                 results[position] = without_traceback(error) if is_deliberate(error) else error
-            done.put(None)
 
+    pool = ThreadPoolExecutor(concurrency)
+    waiting = {pool.submit(send_each, group) for group in groups.values()}
     try:
-        with ProgressBar(len(paths), desc="GET", unit="request") as bar:
-            for _ in range(min(concurrency, len(groups))):
-                threading.Thread(target=send_each, daemon=True).start()
-            for _ in paths:
-                _wait_for(done)
-                bar.update()
+        with ProgressBar(len(waiting), desc="GET", unit="request") as bar:
+            while waiting:
+                # On Windows before Python 3.14, Ctrl-C ends no wait without a timeout.
+                done, waiting = wait(waiting, 0.2, FIRST_COMPLETED)
+                bar.update(len(done))
     except KeyboardInterrupt:
         over.set()
+    pool.shutdown(wait=False, cancel_futures=True)
     return results.copy()  # a thread may still change `results` after an interrupt
-
-
-def _wait_for(done: SimpleQueue[None]) -> None:
-    """Wait for an item. On Windows before Python 3.14, Ctrl-C ends no wait without a timeout."""
-    while True:
-        with suppress(Empty):
-            return done.get(timeout=0.2)
 
 
 def pages(

@@ -14,6 +14,7 @@ from ..arguments import (
     IfSent,
     RecordMode,
     Repeat,
+    argument_error,
     check_choice,
     check_names,
     check_number,
@@ -48,7 +49,7 @@ from .transports.network import NetworkTransport
 from .transports.observer import Observer
 from .transports.pacing import Allowances, PacingTransport
 from .transports.recording import RecordingTransport
-from .transports.writes import IF_SENT, sent_writes
+from .transports.writes import IF_SENT, SentWrites
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -149,15 +150,15 @@ class Session:
         )
         self._network = None
         start = Mode("live", RefusingTransport("This session has no key."), self._sent)
-        account = self.base_url.encode()
+        key_hint = ""
         if self._api_key is not None:
             trust_origin(self.base_url)
             self._network = NetworkTransport(self.base_url, self._api_key, allow_writes)
             start = self._sending("live", self._sent)
-            account = self._api_key.account(self.base_url)
+            key_hint = self._api_key.hint
         self._cookies = SharedCookies()
         self.transport = ModeTransport(
-            start, self._observe, sent_writes(account), on_change=self._cookies.clear
+            start, self._observe, SentWrites(key_hint), on_change=self._cookies.clear
         )
         self.timeout_s = timeout_s
         self.client = Client(self._redacted, self._cookies, **self._client_options)
@@ -327,8 +328,7 @@ class Session:
     ) -> ModeChange[Session]:
         """Record as `record` does, for the calls and fixtures of this package.
 
-        With ``aside``, the mode ``"all"`` keeps the old file until the
-        recording ends: see `directmail_lab.cassettes.Cassette`.
+        For ``aside``, see `directmail_lab.cassettes.Cassette`.
         """
 
         def recording() -> Mode:
@@ -446,15 +446,8 @@ class Session:
         return self.transport.mode.recording
 
     def _change(self, open_mode: Callable[[], Mode]) -> ModeChange[Session]:
-        def opened() -> Mode:
-            mode = open_mode()
-            if mode.cassette is not None:  # its file may contain other credentials
-                for redactor in (self._redactor, mode.recording.redactor):
-                    redactor.join(mode.cassette.redactor)
-            return mode
-
         def enter() -> Entered[Session]:
-            previous, mode = self.transport.change(opened)
+            previous, mode = self.transport.change(open_mode)
             return Entered(self, self.transport, previous, mode)
 
         return ModeChange(enter)
@@ -699,28 +692,42 @@ class Session:
         )
 
     @hide_frames
-    def post(self, /, path: str, *, if_sent: IfSent = "refuse", **options: Any) -> httpx.Response:
+    def post(
+        self, /, path: str, *, if_sent: IfSent | httpx.Response = "refuse", **options: Any
+    ) -> httpx.Response:
         """Send a POST request, if writes are allowed; see `request`."""
         return self._send("post", "POST", path, options, if_sent)
 
     @hide_frames
-    def put(self, /, path: str, *, if_sent: IfSent = "refuse", **options: Any) -> httpx.Response:
+    def put(
+        self, /, path: str, *, if_sent: IfSent | httpx.Response = "refuse", **options: Any
+    ) -> httpx.Response:
         """Send a PUT request, if writes are allowed; see `request`."""
         return self._send("put", "PUT", path, options, if_sent)
 
     @hide_frames
-    def patch(self, /, path: str, *, if_sent: IfSent = "refuse", **options: Any) -> httpx.Response:
+    def patch(
+        self, /, path: str, *, if_sent: IfSent | httpx.Response = "refuse", **options: Any
+    ) -> httpx.Response:
         """Send a PATCH request, if writes are allowed; see `request`."""
         return self._send("patch", "PATCH", path, options, if_sent)
 
     @hide_frames
-    def delete(self, /, path: str, *, if_sent: IfSent = "refuse", **options: Any) -> httpx.Response:
+    def delete(
+        self, /, path: str, *, if_sent: IfSent | httpx.Response = "refuse", **options: Any
+    ) -> httpx.Response:
         """Send a DELETE request, if writes are allowed; see `request`."""
         return self._send("delete", "DELETE", path, options, if_sent)
 
     @hide_frames
     def request(
-        self, /, method: str, path: str, *, if_sent: IfSent = "refuse", **options: Any
+        self,
+        /,
+        method: str,
+        path: str,
+        *,
+        if_sent: IfSent | httpx.Response = "refuse",
+        **options: Any,
     ) -> httpx.Response:
         """Send a request to a path below the base address.
 
@@ -738,8 +745,10 @@ class Session:
             of a cell, or by an earlier run of the recording. ``"refuse"``
             raises `AlreadySentError`, and ``"send"`` sends the write again.
             ``"keep"`` returns the last success, or else the last response, and
-            sends only what was never sent. A write that the service refused
-            (4xx) does not count. What one execution sends twice, in a loop for
+            sends only what was never sent. A response, such as that to the read
+            which found the letter, counts as the write's from now on, and
+            nothing is sent. A write that the service refused (4xx) does not
+            count. What one execution sends twice, in a loop for
             example, is sent twice, but not with ``"keep"``. A replay ignores
             ``if_sent``.
         **options
@@ -766,7 +775,12 @@ class Session:
         return self._send("request", method, path, options, if_sent)
 
     def _send(
-        self, call: str, method: str, path: str, options: dict[str, Any], if_sent: str = "refuse"
+        self,
+        call: str,
+        method: str,
+        path: str,
+        options: dict[str, Any],
+        if_sent: IfSent | httpx.Response = "refuse",
     ) -> httpx.Response:
         return self.client.request(method, path, **_checked(call, options, if_sent))
 
@@ -812,22 +826,17 @@ class Session:
         folders: Sequence[Path],
         matching: Matching,
         advice: str,
-        redirect_advice: str,
-        follows: bool = False,
     ) -> None:
         """Let a test decide how its session matches and writes.
 
         Names are looked up in ``folders`` first. `allow_writes` is fixed, and
-        so is whether a write ``follows`` a redirect: ``advice`` and
-        ``redirect_advice`` say how a test changes these.
+        ``advice`` says how a test changes it.
         """
         self._folders = folders
         self._matching = matching
         self._write_advice = advice
         if self._network is not None:
             self._network.write_advice = advice
-            self._network.redirect_advice = redirect_advice
-            self._network.follows_writes = follows
 
     @property
     def api_key(self) -> ApiKey | None:
@@ -878,15 +887,28 @@ class Session:
         )
 
 
-def _checked(called: str, options: dict[str, Any], if_sent: str = "refuse") -> dict[str, Any]:
+def _checked(
+    called: str, options: dict[str, Any], if_sent: IfSent | httpx.Response = "refuse"
+) -> dict[str, Any]:
     """Return the options of `httpx.Client.request` for those of the method ``called``."""
     if options:
         check_options(called, options, (*REQUEST_OPTIONS, "if_sent"))
     if_sent = options.pop("if_sent", if_sent)
-    if if_sent != "refuse":
+    if isinstance(if_sent, httpx.Response):
+        _check_counted(if_sent)
+    elif if_sent != "refuse":
         check_choice("if_sent", if_sent, get_args(IfSent))
     extensions = options.get("extensions") or {}
     return {**options, "extensions": {**extensions, IF_SENT: if_sent}}
+
+
+def _check_counted(response: httpx.Response) -> None:
+    """Raise ValueError if a response cannot count as a write's."""
+    if not (response.is_success and response.is_closed):
+        raise argument_error(
+            "The response that if_sent gives must be a success that was read. Give the response to "
+            "the request that found what the write made."
+        )
 
 
 def _frame(response: httpx.Response) -> pd.DataFrame:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import shutil
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -56,32 +54,12 @@ def first_tutorial(folder: Path) -> Path:
 
 
 def copy_tutorials(target: Path) -> None:
-    """Copy the tutorials' ``notebooks`` and ``cassettes``; a file that exists stays unchanged.
-
-    A tutorial that exists under another number is not copied: the order of the tutorials changed.
-    """
-    there = {_title(each) for each in (target / "notebooks").glob("[0-9]*.ipynb")}
+    """Copy the tutorials' ``notebooks`` and ``cassettes``; a file that exists stays unchanged."""
     for place, file in tutorial_files().items():
         copy = target / place
-        if not copy.exists() and _title(copy) not in there:
+        if not copy.exists():
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(file, copy)
-            if copy.suffix == ".ipynb":
-                _name_this_python(copy)
-
-
-def _title(notebook: Path) -> str:
-    """Return the part of a tutorial's name after its number."""
-    return notebook.name.lstrip("0123456789-")
-
-
-def _name_this_python(notebook: Path) -> None:
-    """Write this Python's version into a notebook; else JupyterLab does, and marks it unsaved."""
-    content = json.loads(notebook.read_text(encoding="utf-8"))
-    language = content["metadata"].setdefault("language_info", {})
-    language["version"] = sys.version.split()[0]
-    text = json.dumps(content, ensure_ascii=False, indent=1)
-    notebook.write_text(f"{text}\n", encoding="utf-8")
 
 
 def explore_cells(cassette: str) -> tuple[str, ...]:

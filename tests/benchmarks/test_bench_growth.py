@@ -32,7 +32,7 @@ OPERATIONS = {
     "openapi": "dm.openapi(path)",
     "audit": "audit.audit(path)",
     "redact": "redact(Path(shutil.copy(path, path.with_suffix('.copy.yaml'))), ['personal'])",
-    "page": "make_page(read_cassette(path), audit.search_for())",
+    "page": "save_page(read_cassette(path), path.with_suffix('.html'))",
     "drift": "dm.connect(service.base_url, service.api_key, pace='off')\ndm.drift(path)",
 }
 # The page of 100,000 would be larger than it may be, and drift sends each request.
@@ -46,7 +46,7 @@ from cassette_samples import recorded
 from directmail_lab.cassettes import read_cassette
 from directmail_lab.cassettes.convert import redact
 from directmail_lab.questions import audit
-from directmail_lab.share.cassette_page import make_page
+from directmail_lab.share.cassette_page import save_page
 
 def operation(path, size):
     with dm.stand_in(limit=10**9) as service:

@@ -140,9 +140,9 @@ def take_page(page: Page, server: Server, folder: Path, theme: str) -> None:
     recording = read_cassette(IMAGES.parents[1] / "cassettes" / "explore-an-unknown-api.yaml")
     page.emulate_media(color_scheme=theme)  # type: ignore[arg-type]
     page.goto(save_page(recording, server.home / "page.html").as_uri())
-    page.locator(".dml-b-row[aria-rowindex='7']").click()
-    expect(page.locator(".dml-b-response .dml-b-plain").first).to_be_visible()
-    take(page, ".dml-browser", folder / f"page-{theme}.png")
+    page.locator("summary").nth(6).click()
+    page.locator("body").evaluate("body => body.style = 'height: 760px; overflow: hidden'")
+    take(page, "body", folder / f"page-{theme}.png")
 
 
 def take_browser(page: Page, server: Server, folder: Path, theme: str) -> None:
@@ -184,7 +184,7 @@ PICTURES = {
     take_sign_in: (900, 760, 2.0),
     take_monitor: (1160, 800, 2.0),
     take_recording: (1280, 560, 1.0),
-    take_page: (1280, 480, 1.0),
+    take_page: (1280, 800, 1.0),
     take_browser: (1400, 900, 1.0),
     take_composer: (1300, 900, 1.0),
 }

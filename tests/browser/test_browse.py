@@ -380,7 +380,7 @@ def test_a_hostile_cassette_is_escaped_in_the_page_and_in_the_notebook(
     page.set_viewport_size({"width": 1280, "height": 1400})
     root = browse(page, server, name)
     details = opened(root, 1)
-    for kind in ("curl", "httpx", "dm"):
+    for kind in ("curl", "dm"):
         details.get_by_text("Copy as", exact=True).click()
         details.get_by_role("button", name=f"Copy as {kind}").click()
         expect(details.locator(".dml-b-copied pre")).to_contain_text("img")

@@ -1,4 +1,4 @@
-"""Two responses side by side: in JupyterLab's viewer and in a page from disk."""
+"""Two responses side by side, in JupyterLab's viewer."""
 
 from __future__ import annotations
 
@@ -7,19 +7,17 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from cassette_samples import answered, get, post, recorded as write, typed
-from playwright.sync_api import Browser, Locator, Page, expect
+from cassette_samples import answered, get, post, typed
+from playwright.sync_api import Locator, Page, expect
 
-from directmail_lab.cassettes import read_cassette
 from directmail_lab.exchange.bodies import missing_body
 from directmail_lab.notebook.browser_data import MAX_SHOWN_BYTES
-from directmail_lab.share.cassette_page import save_page
 
-from .jupyter import Server, new_context
+from .jupyter import Server
 from .test_browse import MARKUP, PNG, recorded, rows, view
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Callable
 
     from directmail_lab.exchange.values import Interaction
 
@@ -108,15 +106,9 @@ PAIRS: list[tuple[str, tuple[Interaction, Interaction], list[list[str]]]] = [
         [["(all)", "not kept", "not kept"]],
     ),
     (
-        "the part of a large text that is not shown",
+        "the part of a large text that the response does not show at first",
         texts_of(f"{SHOWN}a", f"{SHOWN}b"),
-        [
-            [
-                "(all)",
-                described("text", f"{SHOWN}a".encode()),
-                described("text", f"{SHOWN}b".encode()),
-            ]
-        ],
+        [[f"line {SHOWN.count(chr(10)) + 1}", "a", "b"]],
     ),
     (
         "a text that begins as numbers are marked",
@@ -163,16 +155,13 @@ def differences(root: Locator) -> list[list[str]]:
     return found
 
 
-def test_two_responses_are_compared_in_a_page(browser: Browser, tmp_path: Path) -> None:
+def test_two_responses_are_compared(new_page: Callable[..., Page], server: Server) -> None:
     """JSON is compared by path, and text by line. What is equal is called so."""
     interactions = [each for _, pair, _ in PAIRS for each in pair]
     many = [json.dumps([{"n": n, "m": n + more} for n in range(2_000)]) for more in (0, 1)]
     interactions += [answered(post(b"{}"), body) for body in many]
-    path = write(tmp_path / "pairs.yaml", *interactions)
-    context = new_context(browser, viewport={"width": 1280, "height": 1600})  # for all rows
-    page = context.new_page()
-    page.goto(save_page(read_cassette(path), tmp_path / "pairs.html").as_uri())
-    root = page.locator(".dml-browser")
+    page = new_page(height=1800)  # for all rows
+    root = view(page, server, recorded(server, "pairs", *interactions))
     found = {}
     for number, (name, _, _) in enumerate(PAIRS):
         rows(root).nth(2 * number).click()
@@ -187,7 +176,6 @@ def test_two_responses_are_compared_in_a_page(browser: Browser, tmp_path: Path) 
     expect(compared(root).get_by_text("The first 500 differences.")).to_be_visible()
     last = differences(root)
     hacked = page.evaluate("() => typeof hacked")
-    context.close()
 
     assert found == {name: expected for name, _, expected in PAIRS}
     assert (len(last), last[-1]) == (500, ["[499].m", "499", "500"])

@@ -18,5 +18,4 @@ await build({ ...options, entryPoints: ["codemirror.ts"], banner: { js: `/*! Cod
 // A page may show widgets of two versions of this package. Each loads the editor that it was built with.
 const editor = createHash("sha256").update(await readFile("../static/codemirror.js")).digest("hex").slice(0, 12);
 const entryPoints = ["browser", "login", "monitor"].flatMap((name) => [`${name}.ts`, `${name}.css`]);
-const define = { EDITOR: JSON.stringify(editor) };
-await build({ ...options, entryPoints, define });
+await build({ ...options, entryPoints, define: { EDITOR: JSON.stringify(editor) } });

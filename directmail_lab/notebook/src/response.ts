@@ -9,7 +9,7 @@ import { ask, type Details, type Pair, type Send } from "./protocol";
 import { createTabs } from "./tabs";
 
 const HOW_TO_COMPARE = "To compare another response with this one, select its row by Control+click, or select it and press c.";
-const FORMATS: Record<string, string> = { curl: "curl", httpx: "httpx", request: "dm" };
+const FORMATS: Record<string, string> = { curl: "curl", request: "dm" };
 
 export interface ResponseOptions {
   send: Send;

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from ...display import utc_time
-from ...errors import ServiceError, UnauthorizedError, printable
+from ...display import printable, utc_time
+from ...errors import ServiceError, UnauthorizedError
 from ...exchange.bodies import decode_text, read_json
 from ...exchange.httpx_values import httpx
 from ...exchange.operations import base_path, operation_of, path_below
@@ -55,6 +55,11 @@ def service_error(
     advice = _ADVICE.get(status) or _ADVICE[500 if status >= 500 else 400]
     if reading is not None and reading.elsewhere:
         advice = "This is not the session's address, so the key was not sent there."
+    if reading is not None and reading.source == "kept":
+        advice = (
+            "Nothing was sent: this is the response to an earlier write. To send it again: "
+            'if_sent="send".'
+        )
     advice = advice.format(redacted(f"{url.scheme}://{url.netloc.decode('ascii')}{url.path}"))
     if status == 429:
         advice += _renewal(response)
@@ -95,8 +100,8 @@ def said_in(response: httpx.Response, redacted: Callable[[str], str]) -> str:
     redactor = Redactor(redact=["personal"])
     lines: list[str] = []
     for text in _texts_for_people(body):
-        words = printable(redactor.text(redacted(text))).split()
-        line = " ".join(words).replace('"', "'").rstrip(".")
+        words = redactor.text(redacted(text)).split()
+        line = printable(" ".join(words)).replace('"', "'").rstrip(".")
         if line and line not in lines:
             lines.append(line)
     said = "; ".join(lines[:_MOST_TEXTS])

@@ -10,9 +10,6 @@ from ...exchange.httpx_values import httpx
 _MOST_KEPT_BYTES = 64 * 1024**2
 """The largest body that is kept while it is read."""
 
-Explain = Callable[[BaseException], BaseException]
-"""Takes an error that ended a body, and returns the one to raise."""
-
 
 def _unchanged(error: BaseException) -> BaseException:
     return error

@@ -8,20 +8,35 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
 from typing import Literal
 
 from ...cassettes import Cassette, MemoryRecording, Played
 from ...errors import AddressError, NotConnectedError, WriteRefusedError
-from ...exchange.httpx_values import httpx, httpx_error, httpx_response, is_write, request_value
-from ...exchange.values import NoResponse, Response
-from ...tracebacks import warn_caller
+from ...exchange.httpx_values import (
+    httpx,
+    httpx_error,
+    httpx_response,
+    is_write,
+    request_value,
+    response_value,
+)
+from ...exchange.values import Interaction, NoResponse, Response
 from . import Transport
 from .extensions import EXTENSION, Received, call_of
-from .network import lost_response
+from .network import lost_response, note_redirect
 from .observer import USUAL_REASONS, Observer
 from .recording import CANCELLED
-from .writes import UNGUARDED, SentWrite, SentWrites, is_sent_again, sent_when
+from .writes import (
+    UNGUARDED,
+    SentWrite,
+    SentWrites,
+    counted_response,
+    is_sent_again,
+    say_kept,
+    sent_when,
+)
 
 ModeName = Literal["live", "record", "replay"]
 
@@ -155,6 +170,9 @@ class ModeTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         mode = self.mode
         self._refuse_unrecorded(request, mode)
+        if mode.name != "replay" and counted_response(request) is not None:
+            request.read()
+            return self._counted(request, mode)
         guard = self.sent_writes.guard(request, mode.recording, mode.cassette)
         if mode.cassette is not None or guard is not UNGUARDED:
             request.read()
@@ -171,6 +189,9 @@ class ModeTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         mode = self.mode
         self._refuse_unrecorded(request, mode)
+        if mode.name != "replay" and counted_response(request) is not None:
+            await request.aread()
+            return self._counted(request, mode)
         guard = self.sent_writes.guard(request, mode.recording, mode.cassette)
         if mode.cassette is not None or guard is not UNGUARDED:
             await request.aread()
@@ -203,12 +224,13 @@ class ModeTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
             if self._observe.listeners:
                 self._observe.tell(received)
         if cassette.records and is_write(request):
-            self.sent_writes.add_played(request, mode.recording, cassette)
+            self.sent_writes.add(request, mode.recording, cassette)
         stored = each.response
         if stored.no_response is not None:
             raise _failure_of(stored.no_response, stored.reason, request)
         response = httpx_response(stored, is_read=call.reads_at_once)
         response.extensions[EXTENSION] = received
+        note_redirect(request, response)
         if stored.reason not in USUAL_REASONS:
             self._observe.hide_reason(response)
         if stored.incomplete:
@@ -222,6 +244,7 @@ class ModeTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         assert interaction is not None
         assert recording is not None
         response = httpx_response(interaction.response)
+        note_redirect(request, response)
         self._observe(
             mode.recording,
             request,
@@ -233,10 +256,38 @@ class ModeTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
             body=interaction.response.body,
         )
         when = sent_when(earlier) + (", and failed" if earlier.fails else "")
-        warn_caller(
+        say_kept(
             f"Nothing was sent: this {request.method} was sent before, {when}. Its response is "
             "returned; interactions() lists it with the source 'kept'."
         )
+        return response
+
+    def _counted(self, request: httpx.Request, mode: Mode) -> httpx.Response:
+        """Return the response that counts as this write's from now on. Nothing is sent.
+
+        Raises
+        ------
+        CassetteError
+            It cannot be recorded, so it does not count.
+        """
+        found = counted_response(request)
+        assert found is not None
+        stored = response_value(found)
+        at = datetime.now(UTC)
+        if mode.cassette is not None:
+            mode.cassette.record(Interaction(request_value(request), stored, at))
+        response = httpx_response(stored)
+        self._observe(
+            mode.recording,
+            request,
+            response,
+            at=at.timestamp(),
+            elapsed_s=None,
+            source="kept",
+            cassette="" if mode.cassette is None else mode.cassette.name,
+            body=stored.body,
+        )
+        self.sent_writes.add(request, mode.recording, mode.cassette)
         return response
 
 

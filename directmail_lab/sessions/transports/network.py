@@ -51,18 +51,11 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
     ----------
     allow_writes
         Whether writes are sent.
-    follows_writes
-        Whether a write is sent again to the address that the service redirects it to.
-    write_advice, redirect_advice
-        What to do to allow each of these.
+    write_advice
+        What to do to allow writes.
     """
 
-    follows_writes = False
     write_advice = "If you mean it, allow writes first: session().allow_writes = True."
-    redirect_advice = (
-        "Send it to the other address (often the same one with a slash at its end), or get the "
-        "response without follow_redirects."
-    )
 
     def __init__(self, base_url: str, api_key: ApiKey | None, allow_writes: bool) -> None:
         base = httpx.URL(base_url)
@@ -151,11 +144,12 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
                 "sent.",
                 self.write_advice,
             )
-        if sent is Sent.REDIRECTED and not self.follows_writes:
+        if sent is Sent.REDIRECTED:
             raise WriteRefusedError(
                 f"The {request.method} was sent, and the service redirects it to another address. "
                 "A write is never sent twice.",
-                self.redirect_advice,
+                "Send it to the other address (often the same one with a slash at its end), or get "
+                "the response without follow_redirects.",
             )
 
     def close(self) -> None:
@@ -187,13 +181,22 @@ def _received(
         clear_locals(error)
         return error
 
-    if response.status_code in _REPEATING and response.has_redirect_location:
-        call_of(request).state.sent = Sent.REDIRECTED
+    note_redirect(request, response)
     stream = response.stream
     body = Body(stream)
     body.explain = explain
     response.stream = body
     return response
+
+
+def note_redirect(request: httpx.Request, response: httpx.Response) -> None:
+    """Note a redirect after which a client sends the request again.
+
+    That request belongs to this one. So a write is not sent by it, even if this response is an
+    earlier one that was kept or played.
+    """
+    if response.status_code in _REPEATING and response.has_redirect_location:
+        call_of(request).state.sent = Sent.REDIRECTED
 
 
 class OutcomeUnknownTimeoutError(OutcomeUnknownError, httpx.TimeoutException):

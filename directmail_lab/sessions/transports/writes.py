@@ -10,21 +10,23 @@ import math
 import sys
 import threading
 import weakref
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
 from ...cassettes import Cassette, MemoryRecording, Recording
 from ...cassettes.matching import Matching
-from ...display import utc_time
+from ...display import plural, utc_time
 from ...errors import AlreadySentError, WriteRefusedError
 from ...exchange.bodies import MAX_UNPACKED_BYTES, shown_missing
 from ...exchange.httpx_values import body_of, httpx, is_write, request_value
 from ...exchange.values import Interaction, Response, fails
-from ...settings import origin_of, stand_ins
+from ...settings import is_loopback, origin_of, stand_ins
+from ...tracebacks import warn_caller
 from .extensions import Sent, call_of
 from .network import NOT_SENT
 
@@ -50,10 +52,33 @@ class Execution:
         Whether it is one of a cell.
     cell
         The number that the notebook shows, 5 for ``[5]``. It is known once the cell sends a write.
+    outcomes
+        What became of each of its writes: ``"kept"``, ``"sent"``, ``"failed (500)"``.
+    kept
+        What to say of the last write whose earlier response was returned.
     """
 
     is_cell: bool = False
     cell: int | None = None
+    outcomes: list[str] = field(default_factory=list)
+    kept: str = ""
+
+    def summary(self) -> str:
+        """Return the line for the end of a cell; an empty string if all its writes were sent.
+
+        A single write that failed has been shown already, as the cell's error or response.
+        """
+        counts = Counter(self.outcomes)
+        kept = counts.pop("kept", 0)
+        sent = counts.pop("sent", 0)
+        total = len(self.outcomes)
+        if total == kept == 1:
+            return self.kept
+        if total < 2 or total == sent:
+            return ""
+        failed = [f"{count} {outcome}" for outcome, count in counts.items()]
+        parts = ", ".join([f"{kept} kept", f"{sent} sent", *failed])
+        return f"{plural(total, 'write')}: {parts}. interactions() lists them."
 
 
 class _Cells:
@@ -81,6 +106,7 @@ class _Cells:
             # A message to a widget has only the first one.
             shell.events.register("pre_execute", lambda: self._running.set(Execution()))
             shell.events.register("pre_run_cell", self._begin_cell)
+            shell.events.register("post_run_cell", self._end_cell)
         here = self._running.get(self._latest)
         if here.is_cell and here.cell is None:
             # Some versions of IPython count the running cell already, and some do not.
@@ -91,8 +117,23 @@ class _Cells:
         self._latest = self._running.get(self._latest)
         self._latest.is_cell = True
 
+    def _end_cell(self, _: object) -> None:
+        summary = self._latest.summary()
+        if summary:
+            sys.stdout.write(f"{summary}\n")
+
 
 _cells = _Cells()
+
+
+def say_kept(text: str) -> None:
+    """Say that the response to an earlier write is returned: in a notebook, at the cell's end."""
+    here = _cells.current()
+    if here.is_cell:
+        here.outcomes.append("kept")
+        here.kept = text
+    else:
+        warn_caller(text)
 
 
 # -- writes ----------------------------------------------------------------------------------------
@@ -112,6 +153,8 @@ class SentWrite:
         What sent it; None if it was an earlier run, of which a cassette knows.
     recording, number
         What has its response. It is not kept for this: it may be gone.
+    key
+        The first and the last character of the key that signed it, ``k…9``; empty if not known.
     """
 
     at: datetime | None
@@ -119,6 +162,7 @@ class SentWrite:
     execution: Execution | None = None
     recording: Callable[[], Recording | None] = lambda: None
     number: int = 0
+    key: str = ""
 
     def answered(self, recording: Recording, number: int) -> None:
         """Note the response, which a recording keeps."""
@@ -147,12 +191,22 @@ class SentWrite:
         return found
 
 
-class SentWrites:
-    """The writes that this process has sent for one account. Any thread may use it."""
+_lock = threading.Lock()
+_sent: dict[int, list[SentWrite]] = {}
+"""The writes of all sessions, whatever their keys: a new key may be the same account's."""
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._sent: dict[int, list[SentWrite]] = {}
+
+class SentWrites:
+    """The writes that this process has sent. Any thread may use it.
+
+    Parameters
+    ----------
+    key
+        What to call the session's key in a `SentWrite`.
+    """
+
+    def __init__(self, key: str = "") -> None:
+        self._key = key
 
     def before(self, request: httpx.Request, cassette: Cassette | None) -> list[SentWrite]:
         """Return when a write was sent before: by an earlier run, or by this process."""
@@ -167,7 +221,7 @@ class SentWrites:
             runs = [_answered(*each) for each in cassette.sent_before(request_value(request))]
             found = {(each.at, each.status): each for each in runs}
         for key in keys:
-            for each in self._sent.get(key, ()):
+            for each in _sent.get(key, ()):
                 # What this process has recorded is in both, once a later run has begun. It then
                 # belongs to an earlier run if this execution sent it, or else to its cell.
                 if each.execution is not here or (each.at, each.status) not in found:
@@ -205,9 +259,9 @@ class SentWrites:
         AlreadySentError
             The write was sent before, and the caller does not want it to be sent again.
         """
-        write = SentWrite(datetime.now(UTC), execution=_cells.current())
+        write = SentWrite(datetime.now(UTC), execution=_cells.current(), key=self._key)
         keys = _keys_of(request, cassette)
-        with self._lock:
+        with _lock:
             kept = self._kept(request, recording, cassette, keys)
             if kept is None:
                 self._add(write, keys)
@@ -226,23 +280,34 @@ class SentWrites:
         finally:
             if state.number:
                 write.answered(recording, state.number)
+            if state.sent is not Sent.NOTHING:
+                self._note_outcome(write)
             if not may_be_done or 400 <= write.status < 500:
-                with self._lock:
+                with _lock:
                     for key in keys:
-                        self._sent[key].remove(write)
+                        _sent[key].remove(write)
 
-    def add_played(
-        self, request: httpx.Request, recording: MemoryRecording, cassette: Cassette
+    def _note_outcome(self, write: SentWrite) -> None:
+        """Count a write that was sent for the line at the end of its cell."""
+        outcome = "sent"
+        if not 0 < write.status < 400:
+            outcome = f"failed ({write.status or 'no response'})"
+        assert write.execution is not None
+        write.execution.outcomes.append(outcome)
+
+    def add(
+        self, request: httpx.Request, recording: MemoryRecording, cassette: Cassette | None
     ) -> None:
-        """Note a write of an earlier run whose response was replayed, and will not be again."""
+        """Note a write that this session did not send, but has a response to."""
         write = _answered(recording, call_of(request).state.number, _cells.current())
+        write.key = self._key
         keys = _keys_of(request, cassette)
-        with self._lock:
+        with _lock:
             self._add(write, keys)
 
     def _add(self, write: SentWrite, keys: list[int]) -> None:
         for key in keys:
-            self._sent.setdefault(key, []).append(write)
+            _sent.setdefault(key, []).append(write)
 
     def _kept(
         self,
@@ -264,22 +329,43 @@ class SentWrites:
             return None
         write = that_counts(earlier)
         if not keeps or write.interaction() is None:
-            raise _already_sent(request, write, recording)
+            raise self._already_sent(request, write, recording)
         return write
+
+    def _already_sent(
+        self,
+        request: httpx.Request,
+        write: SentWrite,
+        recording: MemoryRecording,
+    ) -> AlreadySentError:
+        path = recording.redactor.text(recording.path_of(request_value(request)))
+        file = write.recording()
+        name = ""
+        where = "in this kernel"
+        if write.execution is None and file is not None:
+            name = file.name
+            where = f"interaction {write.number} of cassette {name!r}"
+        cell = None if write.execution is None else write.execution.cell
+        if cell is not None:
+            where = f"by cell [{cell}]"
+        if write.key != self._key and write.key:
+            where += f", with the key {write.key}"
+        return AlreadySentError(
+            f"{request.method} {path} was sent before, {sent_when(write)}, {where}. It was not "
+            "sent again.",
+            _advice(request, write),
+            cassette=name,
+            cell=cell,
+            number=write.number,
+            status=write.status,
+            sent_at=write.at,
+        )
 
 
 def that_counts(earlier: Sequence[SentWrite]) -> SentWrite:
     """Return the write whose response counts: the last success, as in a replay, or the last one."""
     successes = [each for each in earlier if not each.fails]
     return (successes or earlier)[-1]
-
-
-_by_account: dict[bytes, SentWrites] = {}
-
-
-def sent_writes(account: bytes) -> SentWrites:
-    """Return the writes that this process has sent for an account: see `ApiKey.account`."""
-    return _by_account.setdefault(account, SentWrites())
 
 
 def _keys_of(request: httpx.Request, cassette: Cassette | None) -> list[int]:
@@ -289,6 +375,8 @@ def _keys_of(request: httpx.Request, cassette: Cassette | None) -> list[int]:
     """
     rules = [_DEFAULT] if cassette is None else [cassette.matching, _DEFAULT]
     value = request_value(request)
+    if is_loopback(request.url.host):  # localhost and 127.0.0.1 are one
+        value = replace(value, uri=str(request.url.copy_with(host="127.0.0.1")))
     return list(dict.fromkeys(hash(each.form(value)) for each in rules))
 
 
@@ -296,6 +384,12 @@ def _answered(recording: Recording, number: int, execution: Execution | None = N
     write = SentWrite(None, execution=execution)
     write.answered(recording, number)
     return write
+
+
+def counted_response(request: httpx.Request) -> httpx.Response | None:
+    """Return the response that the caller has found out to be this write's; usually None."""
+    choice = request.extensions.get(IF_SENT)
+    return choice if isinstance(choice, httpx.Response) and is_write(request) else None
 
 
 def is_sent_again(request: httpx.Request) -> bool:
@@ -309,40 +403,17 @@ def sent_when(write: SentWrite) -> str:
     return f"{when} ({write.status or 'no response came'})"
 
 
-def _already_sent(
-    request: httpx.Request,
-    write: SentWrite,
-    recording: MemoryRecording,
-) -> AlreadySentError:
-    path = recording.redactor.text(recording.path_of(request_value(request)))
-    file = write.recording()
-    name = ""
-    where = "in this kernel"
-    if write.execution is None and file is not None:
-        name = file.name
-        where = f"interaction {write.number} of cassette {name!r}"
-    cell = None if write.execution is None else write.execution.cell
-    if cell is not None:
-        where = f"by cell [{cell}]"
-    return AlreadySentError(
-        f"{request.method} {path} was sent before, {sent_when(write)}, {where}. It was not sent "
-        "again.",
-        _advice(request, write),
-        cassette=name,
-        cell=cell,
-        number=write.number,
-        status=write.status,
-        sent_at=write.at,
-    )
-
-
 def _advice(request: httpx.Request, write: SentWrite) -> str:
     option = 'if_sent="{}"'
     if IF_SENT not in request.extensions:
         option = 'extensions={{"if_sent": "{}"}}'
     again = f"To send it again: {option.format('send')}."
     if not write.status:
-        return f"Find out whether it was carried out. {again}"
+        found = option.format("RESPONSE").replace('"RESPONSE"', "RESPONSE")
+        return (
+            "Find out whether it was carried out. If a read has shown that it was, let the "
+            f"response to that read count as this one's: {found}. {again}"
+        )
     if request.extensions.get(IF_SENT) == "keep":
         return f"Its whole response is not known here. {again}"
     keep = option.format("keep")

@@ -1,0 +1,119 @@
+"""The names of credentials: one table for headers, parameters, forms, JSON, XML and cookies.
+
+A name counts in any letter case, with any marks and as a camel: ``X-Api-Key``, ``apiKey``. So does
+a longer name that ends with one of the table: ``stripe_api_key``, ``newPassword``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from typing import Literal
+
+from ..contract import STAND_IN_KEY
+
+# Their values are always credentials.
+_CREDENTIALS = """
+    api_key app_key application_key access_key account_key auth_key consumer_key encryption_key
+    functions_key license_key master_key private_key secret_key shared_key signing_key
+    subscription_key
+    access_token api_token app_token auth_token bearer_token id_token oauth_token refresh_token
+    reset_token security_token session_token
+    authorization x_auth jwt client_assertion code_verifier
+    password passwd passwort pwd passcode passphrase password_hash secret
+    session_id sess_id
+    amz_signature goog_signature oauth_signature
+"""
+# Their values are credentials if they are long and random: "key": "color" is none.
+_IF_RANDOM = "token auth credential credentials session sig signature"
+# A longer name that ends with "key" is often public: idempotency_key, sort_key.
+_ALONE_IF_RANDOM = "key x_key"
+# What a token is for, if it is no credential: next_page_token, X-CSRF-Token.
+_OTHER_TOKENS = "csrf xsrf page next prev previous cursor continuation sync resume start last"
+
+_WORD = re.compile("[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+# newPassword2, password_confirmation
+_REPEATED = re.compile(r"_(?:confirmation|confirm|again|repeat)$")
+_SHORT = 6
+
+# Placeholders, and words such as "my_api_key".
+_PLACEHOLDER = re.compile(
+    r"[<$%{\[].*|.*(?:[<…]|\.\.\.|\*\*\*|xxxx|your|example|placeholder|dummy|redact|fake).*"
+    r"|(?-i:[A-Z]{1,12}(?:[_-][A-Z]{1,12})*)|(.)\1*"
+    r"|(?:(?:api|my|the|some|this|test|user(?:name)?|pass(?:word)?|key|token|secret)[\W_]?)*",
+    re.DOTALL | re.IGNORECASE,
+)
+_LONGEST_PLACEHOLDER = 512
+_FILE_PATH = re.compile(r"[\w.=-]+(?:/[\w.=-]+)+\.[a-z]\w{0,4}")
+_LONG_ENOUGH = 16
+_LONG_PART = re.compile(r"[A-Za-z0-9]{8,}")
+_CHANGE = re.compile(r"[A-Za-z](?=\d)|\d(?=[A-Za-z])|[a-z](?=[A-Z])")
+
+
+def _ending_with(names: Iterable[str]) -> str:
+    """Return a pattern; a short word must stand alone: ``spwd`` is not ``pwd``."""
+    patterns = []
+    for name in names:
+        is_short = len(name) < _SHORT
+        patterns.append(("(?:.*_)?" if is_short else ".*") + name.replace("_", "_?"))
+    return "|".join(patterns)
+
+
+_CERTAIN = re.compile(_ending_with(_CREDENTIALS.split()))
+_RANDOM = re.compile(
+    rf"(?:.*_)?(?:{'|'.join(_IF_RANDOM.split())})|{'|'.join(_ALONE_IF_RANDOM.split())}"
+)
+_OTHER = re.compile(rf"(?:.*_)?(?:{'|'.join(_OTHER_TOKENS.split())})_token")
+
+
+def _hints() -> Iterator[str]:
+    names = f"{_CREDENTIALS} {_IF_RANDOM} {_ALONE_IF_RANDOM}".split()
+    found: list[str] = []
+    for name in sorted(names, key=len):
+        words = name.split("_")
+        if not any(hint in word for hint in found for word in words):
+            found.append(max(words, key=len))
+    return iter(found)
+
+
+HINTS = tuple(_hints())
+"""Each text with such a name contains one of these, in any letter case."""
+
+
+@lru_cache(4000)  # without it, the same few names take a fifth of the time of a recording
+def kind_of(name: str) -> Literal["certain", "random", "other"]:
+    """Return whether a name is always that of a credential, or only of a random value."""
+    words = _WORD.findall(name)
+    snake = _REPEATED.sub("", "_".join(words).lower())
+    if _OTHER.fullmatch(snake):
+        return "other"
+    if _CERTAIN.fullmatch(snake):
+        return "certain"
+    return "random" if _RANDOM.fullmatch(snake) else "other"
+
+
+def is_credential(name: str, value: str) -> bool:
+    """Return whether the value of a name is a credential."""
+    kind = kind_of(name)
+    if kind == "random":
+        return len(value) >= _LONG_ENOUGH and is_random(value)
+    return kind == "certain" and bool(value)
+
+
+def is_placeholder(secret: str) -> bool:
+    """Return whether a text in the place of a credential is a placeholder, or public."""
+    return secret == STAND_IN_KEY or bool(_PLACEHOLDER.fullmatch(secret[:_LONGEST_PLACEHOLDER]))
+
+
+def is_random(text: str) -> bool:
+    """Return whether a text looks random, because letters, digits and case alternate often.
+
+    ``hk_8fK2xQ9zLr7T`` and most UUIDs do; ``recordings-2026-11-21`` and ``utf8`` do not.
+    """
+    if "://" in text or text[:1] in ("", "/", ".") or _FILE_PATH.fullmatch(text):
+        return False
+    if is_placeholder(text):
+        return False
+    parts = _LONG_PART.findall(text)
+    return any(len(_CHANGE.findall(part)) > max(3, len(part) * 0.2) for part in parts)

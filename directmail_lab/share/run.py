@@ -1,0 +1,169 @@
+"""Run notebooks as a reader will: in the shared folder, with no key and no network.
+
+`run_notebooks` starts this module as a process: ``python -m … TIMEOUT_S NOTEBOOK…``. It has no key
+in its environment, and `offline` refuses the connections of its kernels.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import subprocess
+import sys
+import time
+from asyncio import CancelledError
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ..cassettes.library import has_usable_home
+from ..display import ProgressBar, plural
+from ..errors import DirectMailLabError, NotebookRunError, naming_what_is_missing
+from .notebook_page import import_exporter, import_nbformat
+
+_NO_RUN = "To share it as it is: run=False, or --no-run."
+_RECORD = (
+    'Put record("tour") above it, and run the notebook once with your key. A reader without a '
+    "key then replays the cassette."
+)
+_NO_NETWORK = "Without a network, only what record(…) recorded can be replayed."
+_ADVICE = {
+    "NotConnectedError": _RECORD,
+    "CredentialError": _RECORD,
+    "CassetteNotFoundError": (
+        "A name is looked up from the notebook's folder: record the cassette, or correct its name. "
+        "If the code computes its name, add the cassette: cassettes=[…], or --cassette."
+    ),
+    "NotRecordedError": (
+        "Run the notebook once with your key and with record(…), so that the cassette contains "
+        "this request."
+    ),
+    "NoNetworkError": _NO_NETWORK,
+    "ConnectError": _NO_NETWORK,
+    "ConnectionError": _NO_NETWORK,
+    "URLError": _NO_NETWORK,
+    "FileNotFoundError": "The zip contains notebooks and cassettes, and no other files.",
+}
+# The last cell, which the notebook does not keep: the panel then shows up to 500 rows without a
+# kernel, and what widgets show is up to date at once.
+_SETTLE = """\
+import sys
+if "directmail_lab.notebook.widget" in sys.modules:
+    from directmail_lab.notebook import browser_data, widget
+    browser_data.STATIC_ROWS = 500
+    widget.update_static_outputs()"""
+# Colours, which a program that the cell starts may put into its error, such as Python 3.13.
+_COLOUR = re.compile(r"\x1b\[[\d;]*m")
+
+
+def run_notebooks(folder: Path, notebooks: Sequence[Path], *, timeout_s: float) -> None:
+    """Run notebooks, each in a fresh kernel, and save their outputs in their files.
+
+    Neither the process nor a kernel gets a ``DIRECTMAIL_`` variable, the keyring, or the user's
+    IPython settings. Python's sockets connect to this machine only.
+
+    Parameters
+    ----------
+    folder
+        A temporary folder for this run.
+    notebooks
+        Files below it.
+    timeout_s
+        The most seconds that all of them may take together.
+
+    Raises
+    ------
+    NotebookRunError
+        A cell failed, the kernel died, or the time is over.
+    """
+    environment = {
+        **{name: text for name, text in os.environ.items() if not name.startswith("DIRECTMAIL_")},
+        "IPYTHONDIR": str(folder / "ipython"),
+        "PYTHON_KEYRING_BACKEND": "keyring.backends.null.Keyring",
+    }
+    if not has_usable_home():  # Jupyter needs one
+        environment["HOME"] = str(folder)
+    command = [sys.executable, "-W", "ignore", "-m", __name__, str(timeout_s)]
+    command += map(str, notebooks)
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE) as process:
+        try:
+            import_exporter()  # the pages need it next, and it takes a second
+            told, _ = process.communicate()
+        except BaseException:  # Ctrl-C too
+            process.terminate()
+            raise
+    if process.returncode:
+        # If the process itself failed, Python has printed why.
+        what, advice = json.loads(told or '["the notebooks could not be run.", ""]')
+        raise NotebookRunError(f"Nothing was written: {what}", f"{advice} {_NO_RUN}".lstrip())
+
+
+def _main() -> None:
+    timeout_s = float(sys.argv[1])
+    end = time.monotonic() + timeout_s
+    try:
+        with naming_what_is_missing():
+            for path in map(Path, sys.argv[2:]):
+                _run(path, end, timeout_s)
+    except DirectMailLabError as error:
+        sys.stdout.write(json.dumps([error.what, error.advice]))
+        sys.exit(1)
+
+
+def _run(path: Path, end: float, timeout_s: float) -> None:
+    """Run one notebook until ``end``, by the monotonic clock, and save its outputs."""
+    nbformat = import_nbformat()
+    from nbclient import NotebookClient
+    from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
+
+    notebook = nbformat.read(path, as_version=4)
+    count = len(notebook.cells)
+    notebook.cells.append(nbformat.v4.new_code_cell(_SETTLE))
+    number = 0
+    bar = ProgressBar(count, desc=f"Running {path.name}", unit="cell")
+
+    def start(cell_index: int, **_: object) -> None:
+        nonlocal number
+        number = min(cell_index + 1, count)
+        bar.update()
+
+    options: dict[str, Any] = {
+        "extra_arguments": ["--IPKernelApp.extra_extensions=directmail_lab.share.offline"],
+        "kernel_name": "python3",
+        "on_cell_start": start,
+        "record_timing": False,  # the same notebook gives the same outputs
+        "resources": {"metadata": {"path": str(path.parent)}},
+        "shutdown_kernel": "immediate",
+        "startup_timeout": max(60, math.ceil(timeout_s)),
+        "timeout_func": lambda _: max(1, math.ceil(end - time.monotonic())),
+    }
+    try:
+        # The kernel's own messages are not outputs of cells, and do not concern the user.
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        with bar:
+            NotebookClient(notebook, **options).execute(**quiet)
+    except CellExecutionError as error:
+        text = _COLOUR.sub("", f"{error.ename}: {error.evalue}")
+        lines = [line for line in text.splitlines() if line.strip()]
+        shown = "".join(f"\n  {line.strip()[:300]}" for line in lines[:2])
+        what = f"fails where there is no key:{shown}"
+        advice = _ADVICE.get(error.ename, "Restart your kernel and run all cells to see it.")
+    except CellTimeoutError:
+        limit = plural(round(timeout_s), "second")
+        what = f"still ran after {limit}."
+        advice = "For more time: timeout_s=…, or --timeout."
+    except (DeadKernelError, RuntimeError, CancelledError):  # the last after Ctrl-C
+        what = "ended its kernel."
+        advice = "It may need more memory."
+    else:
+        notebook.cells.pop()
+        notebook.metadata.pop("widgets", None)
+        nbformat.write(notebook, path)
+        return
+    raise NotebookRunError(f"{path.name}, cell {number}, {what}\n", advice)
+
+
+if __name__ == "__main__":
+    _main()

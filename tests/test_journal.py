@@ -1,0 +1,484 @@
+"""The journal of a recording: what it has at each moment, and how it becomes a part of its file."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cassette_samples import BASE_URL, NOON, answered, get, opened, paths_in, post, recorded
+from faulty_service import FaultyService
+from hypothesis import given, strategies as st
+from jupyter_client.manager import start_new_kernel
+from vcr.persisters.filesystem import FilesystemPersister
+from vcr.serializers import yamlserializer
+
+from directmail_lab.cassettes import Cassette, read_cassette, recorder
+from directmail_lab.cassettes.convert import repair
+from directmail_lab.cassettes.journal import journal_of, parse_journal
+from directmail_lab.exchange.values import LEFT, Interaction
+from directmail_lab.server.standin import stand_in
+from directmail_lab.sessions.session import Session
+
+TOUR = Path("cassettes/tour.yaml")
+
+
+def loaded_by_vcrpy(path: Path) -> int:
+    """Return how many interactions vcrpy loads from a file."""
+    return len(FilesystemPersister.load_cassette(path, yamlserializer)[0])
+
+
+def letter(to: str, status: int = 201) -> Interaction:
+    return answered(post(f'{{"to": "{to}"}}'.encode()), "{}", status=status)
+
+
+def begin(cassette: Cassette, write: Interaction) -> Any:
+    return cassette.begin(write.request, NOON)
+
+
+def known(path: Path) -> list[tuple[str, int]]:
+    """Return what a reader gets: paths or bodies of requests, and statuses (0: no response)."""
+    return [
+        (
+            (each.request.body or b"").decode() or each.request.uri[len(BASE_URL) :],
+            each.response.status,
+        )
+        for each in read_cassette(path)
+    ]
+
+
+# -- cells -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def run() -> Iterator[Callable[[str], str]]:
+    """A function that runs a cell in a kernel, and returns what it prints."""
+    manager, client = start_new_kernel(startup_timeout=300, kernel_name="python3")
+
+    def run_cell(code: str) -> str:
+        said: list[str] = []
+        client.execute_interactive(
+            code, timeout=300, output_hook=lambda m: said.append(str(m["content"].get("text", "")))
+        )
+        return "".join(said)
+
+    yield run_cell
+    client.stop_channels()
+    manager.shutdown_kernel(now=True)
+
+
+@pytest.mark.slow
+def test_vcrpy_loads_the_whole_recording_after_each_cell(
+    run: Callable[[str], str], tmp_path: Path
+) -> None:
+    """The journal has no more than the file then; a write on its way is folded once it is known."""
+    path = tmp_path / "cassettes" / "tour.yaml"
+    run(f"import os; os.makedirs({str(path.parent)!r}); os.chdir({str(tmp_path)!r})")
+    run("import directmail_lab as dm; service = dm.stand_in().__enter__()")
+    run("dm.connect(service.base_url, service.api_key, allow_writes=True); dm.record('tour')")
+    for number, code in enumerate(
+        ["dm.me()", "dm.get('/v1/lists')", "dm.post('/v1/x', json={})", "1/0"], 1
+    ):
+        run(code)
+        assert loaded_by_vcrpy(path) == min(number, 3)
+        assert read_cassette(path).interactions == read_cassette(path).interactions
+    assert run("print(len(dm.interactions()))").strip() == "3"
+
+
+def test_a_fold_waits_for_a_write_on_its_way(tmp_path: Path) -> None:
+    """Its response replaces it in the journal."""
+    path = tmp_path / "tour.yaml"
+    with opened(path) as cassette:
+        begun = begin(cassette, letter("Ann"))
+        cassette.record(answered(get("/1")))
+        cassette.fold()
+        assert loaded_by_vcrpy(path) == 0
+        cassette.record(letter("Ann"), begun)
+        cassette.fold()
+
+        assert loaded_by_vcrpy(path) == 2
+        assert known(path) == [('{"to": "Ann"}', 201), ("/1", 200)]
+
+
+def test_a_large_recording_is_folded_only_at_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody waits for it at each cell."""
+    monkeypatch.setattr("directmail_lab.cassettes.recorder._MOST_BYTES_FOLDED_AT_ONCE", 500)
+    path = tmp_path / "tour.yaml"
+    with opened(path) as cassette:
+        for number in range(5):
+            cassette.record(answered(get(f"/{number}")))
+            cassette.fold()
+        assert loaded_by_vcrpy(path) == 0
+        assert len(read_cassette(path)) == 5
+
+    assert loaded_by_vcrpy(path) == 5
+
+
+# -- kills -----------------------------------------------------------------------------------------
+
+
+def test_a_journal_cut_at_any_byte_has_all_that_was_acknowledged(tmp_path: Path) -> None:
+    """What a reader gets is what the recording had when the last whole record was written."""
+    path = recorded(tmp_path / "tour.yaml", answered(get("/0"), "old"), answered(get("/1")))
+    part = journal_of(path)
+    states: list[tuple[int, list[tuple[str, int]]]] = [(0, known(path))]
+    with opened(path, "update") as cassette:
+
+        def note() -> None:
+            states.append((part.stat().st_size, known(path)))
+
+        cassette.record(answered(get("/0"), "new", status=201))
+        note()
+        begun = begin(cassette, letter("Ann"))
+        note()
+        dropped = begin(cassette, letter("Bob"))
+        note()
+        cassette.record(letter("Ann"), begun)
+        note()
+        cassette.drop(dropped)
+        note()
+        cassette.record(answered(get("/é")))
+        note()
+        whole = part.read_bytes()
+        file = path.read_bytes()
+
+    copy = tmp_path / "copy.yaml"
+    copy.write_bytes(file)
+    for length in range(len(whole)):
+        journal_of(copy).write_bytes(whole[:length])
+        assert known(copy) == [state for size, state in states if size <= length][-1]
+
+
+@given(
+    st.binary(max_size=80)
+    | st.lists(
+        st.sampled_from(
+            [
+                b'{"request": 1, "size": 5, "replaces": []}\n',
+                b'{"size": -9}\n',
+                b"{}\n",
+                b"[]\n",
+                b"- rec",
+                b'{"request": [], "size": 0}\n',
+                b"\0" * 9,
+                b"null\n",
+                b'{"base_url": 7}\n',
+            ]
+        )
+    ).map(b"".join)
+)
+def test_any_bytes_are_a_journal_without_interactions(data: bytes) -> None:
+    """A disk may have anything after a power cut, and a stranger's folder too."""
+    assert parse_journal(data).interactions == []
+
+
+@pytest.mark.slow
+@pytest.mark.posix("fork")
+@pytest.mark.parametrize("end", [Cassette.fold, Cassette.close])
+def test_a_kill_anywhere_in_a_fold_loses_nothing(
+    tmp_path: Path, end: Callable[[Cassette], object]
+) -> None:
+    """There is the old file or the new one at each line, and the journal beside it if needed."""
+    new = [("/1", 200), ("/0", 201), ('{"to": "Ann"}', 201)]
+    for stop in count(1, 3):
+        path = recorded(tmp_path / f"{stop}.yaml", answered(get("/0")), answered(get("/1")))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a fork of several threads
+            child = os.fork()
+        if child == 0:
+            with suppress(BaseException):
+                cassette = opened(path, "update")
+                cassette.record(answered(get("/0"), "new", status=201))
+                cassette.record(letter("Ann"), begin(cassette, letter("Ann")))
+                sys.settrace(killing_at(stop))
+                end(cassette)
+                sys.settrace(None)
+            os._exit(0)
+        is_killed = os.waitpid(child, 0)[1] == signal.SIGKILL
+
+        assert known(path) == new
+        assert loaded_by_vcrpy(path) in (2, 3)
+        with opened(path) as cassette:
+            cassette.record(answered(get("/after")))
+        assert known(path) == [*new, ("/after", 200)]
+        assert list(tmp_path.iterdir()) == [path]
+        path.unlink()
+        if not is_killed:
+            break
+    assert stop > 30
+
+
+def killing_at(stop: int) -> Any:
+    """Return a tracer that kills this process before a line of what writes files."""
+    lines = 0
+
+    def trace(frame: Any, event: str, _: Any) -> Any:
+        nonlocal lines
+        if Path(frame.f_code.co_filename).stem not in ("recorder", "journal", "files", "library"):
+            return None
+        lines += event == "line"
+        if lines == stop:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return trace
+
+    return trace
+
+
+@pytest.mark.posix("fork")
+def test_what_a_kill_left_is_said_and_folded_by_a_repair(tmp_path: Path) -> None:
+    """So is it by the next recording."""
+    path = recorded(tmp_path / "tour.yaml", answered(get("/0")))
+    left = "import os, sys; from cassette_samples import *; c = opened(Path(sys.argv[1]))"
+    left += "; [c.record(answered(get(f'/{n}'))) for n in (1, 2)]; os._exit(9)"
+    subprocess.run([sys.executable, "-c", left, path], cwd=Path(__file__).parent, check=False)
+    problem = "2 interactions recovered from a recording that did not end"
+
+    assert read_cassette(path).problem == problem
+    assert repair(path) == [f"Cassette 'tour': {problem}."]
+    assert repair(path) == []
+    assert paths_in(path) == ["/0", "/1", "/2"]
+    assert loaded_by_vcrpy(path) == 3
+
+
+@pytest.mark.parametrize("ends_by", ["", "sys.exit()", "del session; import gc; gc.collect()"])
+def test_a_recording_that_its_process_leaves_open_is_in_its_file(
+    service: FaultyService, tmp_path: Path, ends_by: str
+) -> None:
+    """Otherwise a second day would send the letter again."""
+    script = f"""
+import sys
+from directmail_lab.sessions.session import Session
+session = Session({service.base_url!r}, {service.api_key!r}, allow_writes=True)
+session.record("tour")
+session.post("/v1/letters", json={{"to": "Ann"}})
+{ends_by}
+"""
+    for day in (1, 2):
+        done = subprocess.run(
+            [sys.executable, "-c", script], capture_output=True, text=True, check=False
+        )
+        assert ("AlreadySentError" in done.stderr) is (day == 2)
+        assert loaded_by_vcrpy(TOUR) == 1
+        assert [each.name for each in TOUR.parent.iterdir()] == ["tour.yaml"]
+    assert service.requests["POST /v1/letters"] == 1
+
+
+# -- other programs --------------------------------------------------------------------------------
+
+CHANGES: dict[str, Callable[[Path, bytes], object]] = {
+    "folder removed": lambda path, _: shutil.rmtree(path.parent),
+    "removed": lambda path, _: path.unlink(),
+    "replaced": lambda path, old: (path.unlink(), path.write_bytes(old)),
+    "longer": lambda path, _: path.write_bytes(path.read_bytes() + b"# an editor's line\n"),
+    "same size": lambda path, _: path.write_bytes(path.read_bytes().replace(b"/day1", b"/dayX")),
+    "as on the first day": lambda path, old: path.write_bytes(old),
+    "empty": lambda path, _: path.write_bytes(b""),
+}
+
+
+@pytest.mark.parametrize("folds", [False, True])
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_run_is_whole_in_its_file_whatever_another_program_does(
+    tmp_path: Path, change: str, folds: bool
+) -> None:
+    """A notice says so; what the other program left stays, but for what the run replaces."""
+    path = tmp_path / "own" / "tour.yaml"
+    notices: list[str] = []
+    recorded(path, answered(get("/day1")), answered(get("/again"), "old"))
+    old = path.read_bytes()
+    with opened(path, "update", notice=notices.append) as cassette:
+        cassette.record(answered(get("/again"), "new"))
+        cassette.record(letter("Ann"), begin(cassette, letter("Ann")))
+        if folds:
+            cassette.fold()
+        CHANGES[change](path, old)
+        cassette.record(answered(get("/after")))
+        if folds:
+            cassette.fold()
+            assert known(path)[-1] == ("/after", 200)
+
+    run = [("/again", 200), ('{"to": "Ann"}', 201), ("/after", 200)]
+    gone = change in ("folder removed", "removed", "empty")
+    others = [] if gone else [("/dayX" if change == "same size" else "/day1", 200)]
+    assert known(path) == [*others, *run]
+    assert read_cassette(path).interactions[len(others)].response.body == b"new"
+    (notice,) = notices
+    assert notice == (f"Another program changed {path} meanwhile. The recording is added to it.")
+    assert [each.name for each in path.parent.iterdir()] == ["tour.yaml"]
+
+
+def test_a_file_that_is_no_cassette_any_more_stays_as_it_is(tmp_path: Path) -> None:
+    """The recording stays in the journal until the file can be read."""
+    path = tmp_path / "tour.yaml"
+    notices: list[str] = []
+    with opened(path, notice=notices.append) as cassette:
+        cassette.record(answered(get("/1")))
+        path.write_text("<<<<<<< mine\n")
+
+    assert path.read_text() == "<<<<<<< mine\n"
+    assert "conflict of a merge in git, from line 1 on" in notices[0]
+    assert "safe beside it, in tour.yaml.part" in notices[0]
+    path.unlink()
+    path.touch()
+    assert paths_in(path) == ["/1"]
+
+
+# -- addresses -------------------------------------------------------------------------------------
+
+EU = "https://eu.example.test"
+
+
+def test_a_second_author_in_another_region_adds_to_the_same_recording(tmp_path: Path) -> None:
+    """It replays for both, also from the journal alone."""
+    path = recorded(tmp_path / "tour.yaml", answered(get("/0")))
+    with opened(path, base_url=EU) as cassette:
+        cassette.record(answered(get("/1", base=EU)))
+        while_recording = read_cassette(path)
+        cassette.fold()
+    for each in (while_recording, read_cassette(path)):
+        assert each.base_urls == (BASE_URL, EU)
+        for base in (BASE_URL, EU):
+            player = Cassette(each, base_url=base)
+            assert [player.play(get(f"/{n}", base=base))[0].number for n in (0, 1)] == [1, 2]
+
+
+def test_a_stand_in_on_another_port_each_day_replaces_what_the_earlier_ones_said() -> None:
+    """A notebook that is run again has the same recording."""
+    for _ in "123":
+        recorder._runs.clear()  # as in another process
+        with (
+            stand_in() as service,
+            Session(service.base_url, service.api_key) as session,
+            session.record("tour"),
+        ):
+            session.me()
+            session.get("/v1/lists")
+    recording = read_cassette(TOUR)
+
+    assert [recording.path_of(each.request) for each in recording] == ["/v1/users/me", "/v1/lists"]
+    assert recording.base_urls == (service.base_url,)
+
+
+# -- the order, and what is still open -------------------------------------------------------------
+
+
+def test_responses_are_in_the_order_in_which_their_requests_began(
+    live: Session, service: FaultyService
+) -> None:
+    """Not in that of the ends of their bodies, even if the recording was folded between."""
+    with live.record("tour"):
+        with live.client.stream("GET", "/v1/users/me") as first:
+            second = live.get("/v1/users/me")
+            assert live.open_cassette is not None
+            live.open_cassette.fold()
+            first.read()
+        remaining = [r.headers["X-RateLimit-Remaining"] for r in (first, second)]
+    with live.replay("tour"):
+        played = [live.get("/v1/users/me").headers["X-RateLimit-Remaining"] for _ in "12"]
+
+    assert played == remaining
+
+
+def test_what_is_open_when_a_recording_ends_is_in_it_as_far_as_it_was_read(
+    live: Session, service: FaultyService
+) -> None:
+    """Its caller has its status. If the caller reads on, the whole response replaces it."""
+    live._network.allow_writes = True  # type: ignore[union-attr]
+    body = "x" * 200_000
+    live.record("tour")
+    with service.fault(body=body):
+        read = live.client.send(live.client.build_request("GET", "/v1/lists"), stream=True)
+        unread = live.client.send(live.client.build_request("POST", "/v1/letters"), stream=True)
+        start = next(read.iter_raw(1000))
+        live.live()
+    got, posted = read_cassette(TOUR)
+
+    assert (got.response.status, got.response.incomplete) == (200, LEFT)
+    assert got.response.body.startswith(start)
+    assert len(got.response.body) < len(body)
+    assert dict(got.response.headers)["Content-Length"] == "200000"
+    assert (posted.response.status, posted.response.incomplete) == (unread.status_code, LEFT)
+    assert posted.response.body == b""
+    assert len(unread.read()) == len(body)
+    read.close()
+    assert len(read_cassette(TOUR)) == 2
+    assert len(read_cassette(TOUR).interaction(2).response.body) == len(body)
+
+
+def test_a_process_that_exits_with_an_open_response_says_nothing(service: FaultyService) -> None:
+    """The start of its body is recorded."""
+    script = f"""
+from directmail_lab.sessions.session import Session
+session = Session({service.base_url!r}, {service.api_key!r})
+session.record("tour")
+response = session.client.send(session.client.build_request("GET", "/v1/lists"), stream=True)
+parts = response.iter_raw(1000)
+next(parts)
+"""
+    with service.fault(body="x" * 200_000):
+        done = subprocess.run(
+            [sys.executable, "-c", script], capture_output=True, text=True, check=False
+        )
+
+    assert done.stderr == ""
+    (got,) = read_cassette(TOUR)
+    assert (got.response.status, got.response.incomplete) == (200, LEFT)
+    assert got.response.body
+
+
+# -- headers ---------------------------------------------------------------------------------------
+
+
+def test_headers_are_recorded_as_they_came(live: Session, service: FaultyService) -> None:
+    """With the case of their names, and the length of a body that was not sent or read."""
+    with live.record("tour"):
+        with service.fault(headers={"X-Odd-CASE": "é"}):
+            sent = live.get("/v1/lists")
+        head = live.client.head("/v1/users/me")
+    with live.replay("tour"):
+        played = live.get("/v1/lists")
+        played_head = live.client.head("/v1/users/me")
+
+    passing = {"Connection", "Transfer-Encoding"}
+    for live_response, again in ((sent, played), (head, played_head)):
+        names = [name for name, _ in live_response.headers.raw]
+        assert [name for name, _ in again.headers.raw] == [
+            n for n in names if n.decode() not in passing
+        ]
+    assert played.headers["x-odd-case"] == sent.headers["x-odd-case"] == "é"
+    assert played_head.headers["Content-Length"] == head.headers["Content-Length"] != "0"
+
+
+@pytest.mark.parametrize("coding", ["identity", "none", "utf-8", "aws-chunked", "something"])
+def test_a_harmless_content_encoding_is_recorded_as_it_came(
+    live: Session, service: FaultyService, coding: str
+) -> None:
+    """httpx leaves such a body alone, and so does the recording."""
+    with live.record("tour"), service.fault(headers={"Content-Encoding": coding}, body="x"):
+        live.get("/v1/lists")
+    with live.replay("tour"):
+        played = live.get("/v1/lists")
+
+    assert (played.text, played.headers["Content-Encoding"]) == ("x", coding)
+
+
+def test_a_body_that_cannot_be_recorded_is_named_with_its_coding(
+    live: Session, service: FaultyService, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It may be compressed in a way that nobody can search for a key."""
+    fault = service.fault(headers={"Content-Encoding": "exi"}, body=b"\xff\xfe\xfd")
+    with live.record("tour"), fault:
+        live.get("/v1/lists")
+
+    assert "whose Content-Encoding is 'exi'" in caplog.text

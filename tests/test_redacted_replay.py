@@ -1,0 +1,282 @@
+"""What redaction replaces never decides whether a recording replays."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import html
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlencode
+from xml.etree import ElementTree
+
+import httpx
+import pytest
+import vcr
+from cassette_samples import BASE_URL, answered, post, recorded
+from client_service import ClientService
+from hypothesis import given, settings, strategies as st
+
+from directmail_lab import Session
+from directmail_lab.cassettes import Cassette, read_cassette
+from directmail_lab.credentials import ApiKey
+from directmail_lab.exchange.values import Request, Response, header
+from directmail_lab.server.loopback import json_response
+from directmail_lab.vcrpy import vcr_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+TOKENS = ("tOk3nA9fK2xQ9zLr7Tt", "tOk3nB7mW5nYcHs1pAe")
+PHRASE = "correct-h0rse-battery-staple"
+USER = "someuser123"
+SECRET = "hk8fK2xQ9zLr7TtVb3n"
+
+
+def part_of_jwt(value: object) -> str:
+    return base64.urlsafe_b64encode(json.dumps(value).encode()).decode().rstrip("=")
+
+
+JWT = f"{part_of_jwt({'alg': 'HS256'})}.{part_of_jwt({'sub': USER})}.c2lnbmF0dXJlMTIz"
+HEADERS = ("X-Session-Id", "X-Auth", "X-JWT")
+PARAMETERS = ("private_key", "oauth_token", "oauth_signature")
+FIELDS = ("auth_token", "apiToken", "session_token", "passcode", "token", "key")
+
+
+class Bank(ClientService):
+    """A service whose responses depend on the credentials that it gets."""
+
+    def response_to(self, request: Request) -> Response:
+        path, _, query = request.uri.partition("?")
+        path = path.removeprefix("/v1")
+        body = (request.body or b"").decode()
+        if path == "/acc":
+            return json_response(200, [{"access_token": each} for each in TOKENS])
+        if path == "/login":
+            return json_response(200, {"id_token": JWT})
+        if path == "/xml":
+            xml = f'<a key="{SECRET}"><key>{SECRET}</key>{header(request.headers, "x-echo")}</a>'
+            return Response(200, "OK", (("Content-Type", "text/xml"),), xml.encode())
+        said = [path, query, body, header(request.headers, "authorization"), len(self.received)]
+        return json_response(200, {"said": said, "token": SECRET})
+
+
+Send = "Callable[..., httpx.Response]"
+
+
+def two_tokens(send: Any) -> list[object]:
+    accounts = send("GET", "/acc").json()
+    token = accounts[1]["access_token"]
+    return [send("GET", f"/items?access_token={quote(token)}"), send("GET", f"/of/{token}/items")]
+
+
+def a_user(send: Any) -> list[object]:
+    return [send("GET", f"/users/{USER}"), send("GET", "/me", auth=(USER, "pa55w0rd-of-the-user"))]
+
+
+def a_phrase(send: Any) -> list[object]:
+    return [
+        send("POST", "/register", json={"phrase": PHRASE}),
+        send("POST", "/session", json={"password": PHRASE}),
+        send("POST", f"/reset/{PHRASE}", data={"again": PHRASE}),
+        send("POST", "/upload", files={"a": b"file"}, data={"note": PHRASE}),
+    ]
+
+
+def an_echo_in_xml(send: Any) -> list[object]:
+    response = send("GET", "/xml", headers={"X-Echo": f"<password>{SECRET}</password>"})
+    return [[each.tag for each in ElementTree.fromstring(response.content).iter()]]
+
+
+def a_jwt(send: Any) -> list[object]:
+    token = send("POST", "/login", json={"id": 1}).json()["id_token"]
+    _, claims, _ = token.split(".")
+    decoded = json.loads(base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4)))
+    assert isinstance(decoded, dict)
+    return [send("GET", f"/items?t={token}", headers={"Authorization": f"Bearer {token}"})]
+
+
+def every_name(send: Any) -> list[object]:
+    said = []
+    for at, name in enumerate((*HEADERS, *PARAMETERS, *FIELDS)):
+        secret = f"{SECRET}{at}"
+        headers = {name: secret} if name in HEADERS else {}
+        params = {name: secret} if name in PARAMETERS else {"n": "1"}
+        body = {name: secret} if name in FIELDS else {"n": 1}
+        said.append(send("POST", "/names", headers=headers, params=params, json=body))
+    return said
+
+
+FLOWS = (two_tokens, a_user, a_phrase, an_echo_in_xml, a_jwt, every_name)
+SECRETS = (*TOKENS, PHRASE, "pa55w0rd-of-the-user", SECRET, JWT, part_of_jwt({"sub": USER}))
+
+
+@pytest.fixture
+def service() -> Iterator[Bank]:
+    """A service that echoes what it gets."""
+    with Bank() as started:
+        yield started
+
+
+def outcome(flow: Any, send: Any) -> list[object]:
+    """Return what a flow gets, without the credentials that it shows."""
+    shown = []
+    for each in flow(send):
+        if isinstance(each, httpx.Response):
+            path, *_, count = each.json()["said"]
+            each = each.status_code, path.replace(PHRASE, "…").replace(TOKENS[1], "…"), count
+        shown.append(str(each).replace("<REDACTED>", "…"))
+    return shown
+
+
+def sync_sender(session: Session) -> Any:
+    return lambda method, path, **options: session.client.request(
+        method, f"{session.base_url}/v1{path}", **options
+    )
+
+
+def async_sender(session: Session) -> Any:
+    def send(method: str, path: str, **options: Any) -> httpx.Response:
+        async def sent() -> httpx.Response:
+            url = f"{session.base_url}/v1{path}"
+            return await session.async_client.request(
+                method, url, headers={"Connection": "close"} | options.pop("headers", {}), **options
+            )
+
+        return asyncio.run(sent())
+
+    return send
+
+
+@pytest.mark.parametrize("sender", [sync_sender, async_sender])
+@pytest.mark.parametrize("flow", FLOWS)
+def test_what_a_session_records_replays_strictly_without_its_credentials(
+    flow: Any, sender: Callable[[Session], Any], service: Bank, tmp_path: Path
+) -> None:
+    """Each response comes in its turn, to code that sends what the replay gave it."""
+    path = tmp_path / "tour.yaml"
+    with Session(service.base_url, ApiKey("of-the-session-1"), allow_writes=True) as session:
+        with session.record(path):
+            recorded_outcome = outcome(flow, sender(session))
+        service.close()
+        with session.replay(path, repeat="strict"):
+            assert outcome(flow, sender(session)) == recorded_outcome
+
+    assert [each for each in SECRETS if each in path.read_text(encoding="utf-8")] == []
+
+
+@pytest.mark.parametrize("is_redacted", [True, False])
+@pytest.mark.parametrize("flow", FLOWS)
+def test_what_vcrpy_records_replays_strictly(
+    flow: Any, is_redacted: bool, service: Bank, tmp_path: Path
+) -> None:
+    """With our settings for vcrpy, or redacted when its file is read."""
+    path = tmp_path / "theirs.yaml"
+    base_url = f"{service.base_url}/v1"
+    recorder = vcr.VCR(**(vcr_settings(allow_writes=True) if is_redacted else {}))
+    with recorder.use_cassette(str(path)), httpx.Client(base_url=base_url) as client:
+        recorded_outcome = outcome(flow, client.request)
+    service.close()
+    with Session(service.base_url) as session, session.replay(path, repeat="strict"):
+        assert outcome(flow, sync_sender(session)) == recorded_outcome
+
+    if not is_redacted:
+        shown = repr(
+            [(each, each.request.body, each.response.body) for each in read_cassette(path)]
+        )
+        assert [each for each in SECRETS if each in shown] == []
+
+
+def test_what_a_test_records_replays(
+    pytester: pytest.Pytester, service: Bank, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The fixture is strict, and fails on what is left unplayed."""
+    pytester.makepyfile(
+        """
+        import test_redacted_replay as flows
+
+        def test_flows(directmail):
+            for flow in flows.FLOWS:
+                flows.outcome(flow, flows.sync_sender(directmail))
+        """
+    )
+    options = ("-pdirectmail_lab", "-p", "no:cacheprovider", "--directmail-allow-writes")
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    with monkeypatch.context() as environment:
+        environment.setenv("DIRECTMAIL_API_KEY", "of-the-session-1")
+        environment.setenv("DIRECTMAIL_BASE_URL", service.base_url)
+        recording = pytester.runpytest(*options, "--directmail-record-mode=once")
+    service.close()
+
+    recording.assert_outcomes(passed=1)
+    pytester.runpytest(*options).assert_outcomes(passed=1)
+
+
+# -- any flow --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Step:
+    """A request with a value in a place of a name."""
+
+    place: str
+    name: str
+    value: str
+
+    def request(self, replaced: dict[str, str]) -> Request:
+        """Return the request, with what the caller sends instead of some values."""
+        value = replaced.get(self.value, self.value)
+        pair = urlencode({self.name: value})
+        match self.place:
+            case "query":
+                return Request("GET", f"{BASE_URL}/v1/x?n=1&{pair}", (), b"")
+            case "path":
+                return Request("GET", f"{BASE_URL}/v1/{quote(value, safe='')}/x", (), b"")
+            case "header":
+                return Request("GET", f"{BASE_URL}/v1/x", ((f"X-{self.name}", value),), b"")
+            case "form":
+                return post(pair.encode(), content_type="application/x-www-form-urlencoded")
+            case "JSON":
+                return post(json.dumps({"a": [{self.name: value}, 1.0]}).encode())
+            case "multipart":
+                part = (
+                    f'--b\r\nContent-Disposition: form-data; name="{self.name}"\r\n\r\n{value}\r\n'
+                )
+                kind = "multipart/form-data; boundary=b"
+                return post(f"{part}--b--\r\n".encode(), content_type=kind)
+            case _:
+                xml = f"<a><{self.name}>{html.escape(value)}</{self.name}></a>"
+                return post(xml.encode(), content_type="text/xml")
+
+
+PLACES = ("query", "path", "header", "form", "JSON", "multipart", "XML")
+NAMED = ("access_token", "apiToken", "password", "client-secret", "SESSION_ID")
+ORDINARY = ("phrase", "city", "page_token", "idempotency_key", "tokens")
+# The first five are credentials wherever they have such a name; the others may be anywhere.
+VALUES = (*TOKENS, PHRASE, SECRET, "Wy5Nf0PtA3+oVi7/KzQm==", "en", "color", "invalid_token", "7")
+CREDENTIALS = VALUES[:5]
+steps = st.builds(
+    Step, st.sampled_from(PLACES), st.sampled_from(NAMED + ORDINARY), st.sampled_from(VALUES)
+)
+
+
+@given(flow=st.lists(steps, min_size=1, max_size=12), received=st.sets(st.sampled_from(VALUES[:5])))
+@settings(max_examples=300, deadline=None)
+def test_any_flow_replays_in_its_order_without_its_credentials(
+    tmp_path_factory: pytest.TempPathFactory, flow: list[Step], received: set[str]
+) -> None:
+    """A caller has some credentials from a response, so in a replay it sends what stands there."""
+    path = tmp_path_factory.mktemp("flow") / "tour.yaml"
+    named = {each.value for each in flow if each.name in NAMED and each.place != "path"}
+    named &= {*CREDENTIALS}
+    interactions = [answered(each.request({}), json.dumps({"n": each.value})) for each in flow]
+    recorded(path, *interactions)
+    cassette = Cassette(path, repeat="strict")
+    stand_ins = dict.fromkeys(received & named, "<REDACTED>")
+    played = [cassette.play(each.request(stand_ins))[-1].number for each in flow]
+
+    text = path.read_text(encoding="utf-8")
+    assert played == [*range(1, len(flow) + 1)]
+    assert [each for each in named if each in text or quote(each, safe="") in text] == []
