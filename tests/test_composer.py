@@ -157,7 +157,7 @@ def test_a_composed_request_is_sent_through_the_session(
     assert first == {"number": 1}
     assert second["problem"].startswith("POST would change something")
     assert interaction.request.uri == f"{service.base_url}/v1/lists?a=1+2&b=%20&b"
-    assert ("x-a", "<API_KEY>") in kept["request"]["headers"]
+    assert ("X-A", "<API_KEY>") in kept["request"]["headers"]
     assert service.requests == {"GET /v1/lists": 1}
     assert traces(repr(page.messages).encode(), service.api_key) == []
 

@@ -64,8 +64,9 @@ class Connections:
         if pool is not None:
             pool.close()
         for loop, opened in self._open.items():
-            with suppress(RuntimeError):  # it has ended
-                loop.call_soon_threadsafe(_close, opened)
+            if loop.is_running():
+                with suppress(RuntimeError):  # it has ended meanwhile
+                    loop.call_soon_threadsafe(_close, opened)
         self._open.clear()
         self._of_loops.clear()
 
