@@ -139,6 +139,7 @@ def test_a_key_that_redaction_misses_is_not_written(
 ) -> None:
     """The whole text is searched once more, and the file at the target is unchanged."""
     monkeypatch.setattr(Redactor, "interaction", lambda _, interaction: interaction)
+    monkeypatch.setattr(Redactor, "interactions", lambda _, interactions: list(interactions))
     target = Path(f"end{ENDINGS[to]}")
     target.write_text("before")
     with pytest.raises(CassetteError, match="still contained the key after redaction"):
