@@ -103,7 +103,7 @@ def rewrite(text: str) -> None:
     """Rewrite the addresses in a body, as the replaying server does."""
     headers = (("Content-Type", "application/json"), ("Link", text[:4000]))
     response = Response(200, "OK", headers, text.encode())
-    Rewriting("http://a", ["https://b/c"], ["https://d/"]).to_client(response)
+    Rewriting("http://a", ["https://b/c", "https://d/"]).to_client(response)
 
 
 READERS = (open_and_redact, open_torn, search_for_credentials, paste, read_multipart, rewrite)
