@@ -9,7 +9,7 @@ import tempfile
 import threading
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import typer
@@ -144,9 +144,6 @@ def _run_jupyterlab(folder: Path, notebook: str, port: int | None, no_browser: b
 def serve(
     port: int = typer.Option(8400, min=0, max=65535, help="The port; 0 takes a free one."),
     cassette: list[str] = typer.Option([], help="Replay this cassette. Repeatable."),
-    strict: bool = typer.Option(
-        False, "--strict", help="With --cassette: play each response only once."
-    ),
     limit: int = typer.Option(300, min=0, help="How many requests a window allows."),
     window: float = typer.Option(60.0, min=0.001, help="The length of a window in seconds."),
     reset_unit: ResetUnit = typer.Option("seconds_left", help="The unit of X-RateLimit-Reset."),
@@ -162,8 +159,7 @@ def serve(
 
     if cassette:
         files = [find_cassette(name) for name in cassette]
-        repeat: Literal["strict", "last"] = "strict" if strict else "last"
-        replaying = cassette_server(files, port=port, repeat=repeat)
+        replaying = cassette_server(files, port=port)
         played = [str(each.cassette) for each in replaying.sessions]
         address = f"Replaying at {replaying.base_url}; no key is needed, and nothing is forwarded."
         _run(replaying, address, f"Cassettes: {', '.join(played)}")
