@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pprint import pformat
 from textwrap import indent
-from urllib.parse import parse_qsl, quote, unquote_to_bytes, urlsplit
+from urllib.parse import quote, urlsplit
 
 from ..arguments import check_choice
 from ..credentials import IN_CURL
@@ -128,20 +128,14 @@ def _as_curl(request: Request, *, has_key: bool) -> str:
 def _as_cell(request: Request, response: Response, base_url: str) -> str:
     path = path_below(request.uri, base_path(base_url))
     query = query_of(request.uri)
-    params = parse_qsl(query, keep_blank_values=True)
-    # If a name has no "=", or a value is not UTF-8, the query stays in the address, unchanged.
-    as_sent = "&".join(f"{name}={value}" for name, value in params)
-    if unquote_to_bytes(query.replace("+", " ")) != as_sent.encode():
+    if query:
         path = f"{path}?{query}"
-        params = []
     if request.method in ("GET", "POST"):
         function = f"dm.{request.method.lower()}"
         arguments = [repr(path)]
     else:
         function = "dm.request"
         arguments = [repr(request.method), repr(path)]
-    if params:
-        arguments.append(_argument("params", _as_dict(params)))
     body = request.body or b""
     headers = request.headers
     value, problem = read_json(body)
@@ -151,7 +145,9 @@ def _as_cell(request: Request, response: Response, base_url: str) -> str:
     elif body:
         arguments.append(f"content={body!r}")
     if headers:
-        arguments.append(_argument("headers", _as_dict(headers)))
+        # Pairs, if a name occurs twice.
+        named = dict(headers)
+        arguments.append(_argument("headers", named if len(named) == len(headers) else headers))
     code = _as_python(function, arguments)
     if read_json_body(response.headers, response.body)[1] is not None:
         return code
@@ -172,8 +168,3 @@ def _argument(name: str, value: object) -> str:
     """Return an argument of a call; its further lines are aligned with the first."""
     text = pformat(value, width=_LINE_CHARACTERS - 20, sort_dicts=False)
     return f"{name}={text}".replace("\n", "\n" + " " * len(f"{name}="))
-
-
-def _as_dict(pairs: Sequence[tuple[str, str]]) -> object:
-    """Return pairs as a dict, or as a list if a name occurs twice."""
-    return dict(pairs) if len(dict(pairs)) == len(pairs) else list(pairs)
