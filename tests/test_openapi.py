@@ -296,12 +296,13 @@ def test_a_field_that_is_always_null_or_empty_has_no_type() -> None:
     }
 
 
-def test_a_path_that_is_not_on_all_servers_lists_its_own() -> None:
+@pytest.mark.parametrize("writer", [recorded, theirs])
+def test_a_path_that_is_not_on_all_servers_lists_its_own(writer: Any) -> None:
     """The most requested server comes first. A path on all servers needs no list of its own."""
     eu, us = "https://eu.example.test", "https://us.example.test"
     requests = [get("/v1/users/me", base=us), get("/v1/lists", base=us), get("/v1/lists", base=us)]
     requests += [get("/v1/users/me", base=eu), get("/v1/letters", base=eu)]
-    document = described(*map(answered, requests))
+    document = dm.openapi(writer(Path("regions.yaml"), *map(answered, requests)))
     own = {path: about.get("servers") for path, about in document["paths"].items()}
 
     validate(document)

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.parse import parse_qsl, unquote
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 import pandas as pd
 import yaml
@@ -172,13 +172,16 @@ class _Call(NamedTuple):
 
 
 def _calls(recording: Recording) -> Iterator[_Call]:
+    base_url = recording.base_url or ""
     for each in recording:
         request = each.request
         response = each.response
         method = request.method.lower()
         if method not in _METHODS or not 100 <= response.status < 600:
             continue  # no response came, or OpenAPI cannot describe it
-        server = recording.elsewhere(request.uri) or recording.base_url or ""
+        address = urlsplit(request.uri)
+        origin = f"{address.scheme}://{address.netloc.rpartition('@')[2]}"
+        server = base_url if f"{base_url}/".startswith(f"{origin}/") else origin
         path = f"/{recording.path_of(request).removeprefix('/')}"
         path = path.replace("{", "%7B").replace("}", "%7D")
         parameters = parse_qsl(query_of(request.uri), keep_blank_values=True)
