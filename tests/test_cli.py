@@ -306,16 +306,11 @@ def table(*words: object) -> list[list[str]]:
     return [line.split() for line in done.stdout.splitlines()]
 
 
-def test_list_names_each_cassette(tour: Path, tmp_path: Path) -> None:
-    """A damaged cassette is listed like any other; of a folder, also those that no name finds."""
+def test_list_names_each_cassette(tour: Path) -> None:
+    """A damaged cassette is listed like any other."""
     (tour.parent / "broken.yaml").write_text("interactions: 7")
-    own = tmp_path / "tests" / "cassettes" / "test_sdk" / "test_one[a.b].yaml"
-    own.parent.mkdir(parents=True)
-    own.write_bytes(tour.read_bytes())
-    (tmp_path / "tests" / "config.yaml").write_text("name: x")
 
     assert {"broken", "tour", "first-look"} <= set(cassette("list").stdout.splitlines())
-    assert cassette("list", tmp_path / "tests").stdout == "cassettes/test_sdk/test_one[a.b]\n"
 
 
 def test_show_prints_a_line_for_each_interaction_or_one_in_full(tour: Path) -> None:

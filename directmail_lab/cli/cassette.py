@@ -19,7 +19,7 @@ from ..cassettes import (
     read_cassette,
 )
 from ..cassettes.library import SUFFIXES, is_folder, stays_in
-from ..display import ProgressBar, plural, printable, printable_line
+from ..display import plural, printable, printable_line
 from ..errors import CassetteError, CassetteFormatError
 from ..exchange.bodies import plain_text
 from ..exchange.changes import varies
@@ -35,25 +35,14 @@ from .output import (
 
 app = typer.Typer(no_args_is_help=True, help="Show, check, repair and convert cassettes.")
 
-_PLACES = typer.Argument(help="Cassettes, files or folders.")
-_PLACE = typer.Argument(help="A cassette, a file or a folder.")
 # The member of each cassette, in YAML and in JSON.
 _INTERACTIONS = re.compile(rb'(?m)^interactions:|"interactions"\s*:')
 
 
 @app.command("list")
-def list_(
-    folder: Path | None = typer.Argument(
-        None, exists=True, file_okay=False, help="List what is below this folder, such as tests."
-    ),
-) -> None:
-    """List the cassettes that can be found by name, or those below a folder."""
-    if folder is None:
-        names = list(cassettes_by_name())
-    else:
-        paths = _cassettes_below(folder)
-        names = [path.relative_to(folder).with_suffix("").as_posix() for path in paths]
-    for name in names:
+def list_() -> None:
+    """List the cassettes that can be found by name."""
+    for name in cassettes_by_name():
         say(printable_line(name))
 
 
@@ -110,7 +99,7 @@ def _lines_of(message: Request | Response) -> list[str]:
 
 @app.command()
 def audit(
-    names: list[str] = _PLACES,
+    names: list[str] = typer.Argument(help="Cassettes, files or folders."),
     secrets: bool = typer.Option(False, "--secrets", help="Leave personal data out."),
 ) -> None:
     """Look for secrets and personal data; exit with 1 if there are any.
@@ -120,27 +109,24 @@ def audit(
     from ..share.audit import audited
 
     paths = _files_of(names)
-    lines: list[object] = []
+    is_many = any(map(is_folder, names))
     count = 0
-    with ProgressBar(len(paths), desc="Audit", unit="file") as bar:
-        for path in paths:
-            each = audited(path)
-            wanted = [found for found in each.findings if found.kind == "secret" or not secrets]
-            count += len(wanted)
-            lines += wanted
-            if each.problem and any(map(is_folder, names)):
-                lines.append(each.problem)
-            bar.update()
-    for line in lines:
-        say(line)
+    for path in paths:
+        each = audited(path)
+        lines = [str(found) for found in each.findings if found.kind == "secret" or not secrets]
+        if each.problem and is_many:
+            lines.append(each.problem)
+        for line in lines:
+            say(line)
+        count += len(lines)
     say(f"{count} found in {plural(len(paths), 'file')}.", err=True)
-    if lines:
+    if count:
         raise FOUND
 
 
 @app.command()
 def redact(
-    name: str = _PLACE,
+    name: str = typer.Argument(help="A cassette, a file or a folder."),
     rules: list[str] = typer.Option(
         [], "--redact", "-r", help='"personal", or the name of a field. Repeatable.'
     ),
