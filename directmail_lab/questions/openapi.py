@@ -11,7 +11,6 @@ import json
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -24,7 +23,7 @@ from ..contract import MEANINGS
 from ..credentials import IN_OPENAPI
 from ..display import plural, whole_html
 from ..errors import CassetteError
-from ..exchange.bodies import read_form, read_json_body, shown_missing
+from ..exchange.bodies import read_json_body, shown_missing
 from ..exchange.changes import PASSING_HEADERS
 from ..exchange.operations import operations_of, pattern_of, query_of, singular
 from ..exchange.values import Request, Response, header, media_type_of
@@ -37,7 +36,6 @@ _METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
 # Response headers that OpenAPI describes elsewhere, or that say nothing about the service.
 _LEFT_OUT = (PASSING_HEADERS | {"content-type", "date", "server"}) - {"retry-after"}
 _MEDIA_TYPE = re.compile(r"[\w.+-]{1,60}/[\w.+-]{1,60}")
-_FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
 _JSON = re.compile(r"[^/]+/(.+\+)?json")
 _TEXT = re.compile(r"^text/|json|yaml|csv|script")
 _PLAIN_VALUE = re.compile(r"-?(0|[1-9]\d{0,17})(\.\d{1,17})?|true|false", re.ASCII)
@@ -334,8 +332,10 @@ def _media_type(message: _Message) -> str:
 
 
 def _body_schema(media_type: str, messages: Sequence[_Message]) -> Schema:
-    if media_type in _FORMS:
-        return schema_of([_form(read_form(media_type, each.body or b"")) for each in messages])
+    if media_type == "application/x-www-form-urlencoded":
+        texts = [(each.body or b"").decode("utf-8", "replace") for each in messages]
+        forms = [parse_qsl(text, keep_blank_values=True) for text in texts]
+        return schema_of([{name: _value(text) for name, text in fields} for fields in forms])
     is_json = _JSON.fullmatch(media_type)
     values = []
     for each in messages:
@@ -345,21 +345,12 @@ def _body_schema(media_type: str, messages: Sequence[_Message]) -> Schema:
             values.append(value)
     if len(values) == len(messages):
         return schema_of(values)
-    # JSON Schema cannot describe XML without more knowledge.
-    if is_json or values or "xml" in media_type:
+    # JSON Schema cannot describe XML or files without more knowledge.
+    if is_json or values or "xml" in media_type or media_type.startswith("multipart/"):
         return {}
     if _TEXT.search(media_type):
         return {"type": ["string"]}
     return {"type": ["string"], "format": "binary"}
-
-
-def _form(fields: _Pairs) -> dict[str, object]:
-    """Return the value of each field of a form, or the list of its values if it has several."""
-    form: dict[str, object] = {}
-    for name, same in grouped(fields, itemgetter(0)).items():
-        values = [_value(text) for _, text in same]
-        form[name] = values if len(values) > 1 else values[0]
-    return form
 
 
 # -- parameters and headers --------------------------------------------------------------------
