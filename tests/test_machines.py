@@ -146,21 +146,6 @@ def test_the_lab_starts_without_a_home_folder(monkeypatch: pytest.MonkeyPatch) -
         programs._run_jupyterlab(Path.cwd(), "tour.ipynb", 0, no_browser=True)
 
 
-def test_an_openapi_document_links_to_a_recording_on_another_drive(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """On Windows, no relative path leads from one drive to another."""
-    path = recorded(tmp_path / "tour.yaml", answered())
-
-    def other_drive(_: object) -> str:
-        raise ValueError("path is on mount 'D:', start on mount 'C:'")
-
-    monkeypatch.setattr("os.path.relpath", other_drive)
-    shown = dm.openapi(path)._repr_html_()
-
-    assert f'href="{path.as_uri()}#filter' in shown
-
-
 @pytest.mark.parametrize("seconds", [-62_000_000_000.5, -1.0, 0.1, 1.7e9 + 1 / 3, 200_000_000_000])
 def test_times_are_those_of_the_usual_function(seconds: float) -> None:
     """Years before 1970 and after 3000 are shown on Windows too."""

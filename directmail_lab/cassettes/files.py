@@ -221,18 +221,6 @@ def parse_cassette(data: bytes, path: Path, progress: Progress = lambda _: None)
         raise damage or error from None
 
 
-def read_if_ours(path: Path) -> FileRecording | None:
-    """Return the recording in a file, or None if it is not exactly in our layout.
-
-    This is quick. Reading another file takes up to a millisecond for each interaction.
-    """
-    journal = read_journal(path)
-    recording = _parse_ours(_read_bytes(path)[0], path)
-    if recording is None or journal is None:
-        return recording
-    return _with_journal(recording, journal, path)
-
-
 def _read_bytes(path: Path) -> tuple[bytes, Version | None]:
     """Return the bytes of a file of at most 256 MB, and its version before they were read."""
     try:

@@ -13,7 +13,6 @@ from datetime import date
 from functools import cache
 from textwrap import shorten
 from typing import Any, Literal, NamedTuple
-from urllib.parse import parse_qsl
 
 from ..display import printable
 from ..errors import DirectMailLabError
@@ -262,14 +261,6 @@ def read_multipart(body: bytes) -> list[Part]:
 def _parameter(pattern: re.Pattern[bytes], head: bytes) -> str | None:
     match = pattern.search(head)
     return None if match is None else match[1].decode("utf-8", "replace")
-
-
-def read_form(media_type: str, body: bytes) -> list[tuple[str, str]]:
-    """Return the fields of a form, URL-encoded or multipart. A file has an empty value."""
-    if not media_type.lower().startswith("multipart/"):
-        text = body.decode("utf-8", "replace").lstrip()
-        return parse_qsl(text, keep_blank_values=True)
-    return [(part.name, part.value) for part in read_multipart(body) if part.name]
 
 
 def read_json_body(headers: Headers, body: bytes) -> tuple[object, str | None]:
