@@ -173,14 +173,12 @@ def read_page(
     """Return a page of a list. ``link`` is the address in its header ``Link``."""
     place = path_of_records(body, is_page=True)
     records, _ = unwrap(body, place)
+    inside = place[:-1]  # what is said beside the records is said of the page
     page = Page(query, body, records if isinstance(records, list) else None)
     if link is not None:
         page.links.append(Next(address=link))
     for name, text in headers:
         _add_header(page, name.lower(), text)
-    inside = tuple(
-        (place or "").split(".")[:-1]
-    )  # what is said beside the records is said of the page
     for path, value in leaves(body):
         if path[: len(inside)] == inside:
             path = path[len(inside) :]
@@ -202,25 +200,20 @@ def page_of(response: httpx.Response, query: Mapping[str, str]) -> Page:
     return read_page(query, headers, link, body)
 
 
-def only_list(body: object) -> str | None:
-    """Return the path to the records of a body, if all else in it is about the page, or None.
+def only_list(body: object) -> tuple[str, ...]:
+    """Return the path to the records of a body, if all else in it is about the page, or nothing.
 
     It is ``items`` in ``{"items": [{"id": 1}], "next": null}``, which is no record itself.
     """
-    place = path_of_records(body, is_page=True)
-    if place is None or not isinstance(body, dict):
-        return None
-    outer, _, inner = place.partition(".")
-    others = dict(body)
-    records = others.pop(outer)
-    if inner:
-        others.update(records)
-        records = others.pop(inner, None)
-    for name in others:
-        plain = _plain(str(name))
-        if plain not in _OF_A_PAGE and plain.removeprefix("next") not in _OF_A_PAGE:
-            return None
-    return place if records or others else None  # `{"tags": []}` says nothing of pages
+    path = path_of_records(body, is_page=True)
+    records, others = unwrap(body, path)
+    if others is None:
+        return ()
+    names = {*others, *others.get(path[0], ())} - {path[0]}
+    unknown = {_plain(str(name)) for name in names} - _OF_A_PAGE
+    is_list = all(name.startswith("next") for name in unknown)
+    # `{"tags": []}` says nothing of pages.
+    return path if is_list and (records or others) else ()
 
 
 def _add_header(page: Page, name: str, text: str) -> None:

@@ -171,7 +171,7 @@ def frame(
         body.attrs.update(_describe(given))
         _warn_of_more(given, len(body))
         return body
-    records, envelope = unwrap(body, _place_of_rows(body, rows_at))
+    records, envelope = unwrap(body, _path_of_rows(body, rows_at))
     table = _table(records if isinstance(records, list | tuple) else [records], given)
     if isinstance(records, list) and isinstance(given, httpx.Response):
         _warn_of_more(given, len(records))
@@ -197,7 +197,7 @@ def _frame_of_many(results: Any, rows_at: str | None, on_error: str) -> pd.DataF
             body = body.to_dict("records")
             tables += 1
         is_page = isinstance(result, httpx.Response) and received_of(result).is_page
-        found, _ = unwrap(body, _place_of_rows(body, rows_at, is_page=is_page))
+        found, _ = unwrap(body, _path_of_rows(body, rows_at, is_page=is_page))
         records += found if isinstance(found, list) else [found]
         good.append(result)
     if failures:
@@ -213,11 +213,12 @@ def _frame_of_many(results: Any, rows_at: str | None, on_error: str) -> pd.DataF
     return table
 
 
-def _place_of_rows(body: object, rows_at: str | None, *, is_page: bool = False) -> str | None:
+def _path_of_rows(body: object, rows_at: str | None, *, is_page: bool = False) -> tuple[str, ...]:
     """Return where the rows of a body are: also in a list with nothing but page data beside it."""
-    if rows_at != "auto":
-        return rows_at
-    return path_of_records(body, is_page=True) if is_page else only_list(body) or "auto"
+    if rows_at == "auto":
+        path = () if is_page else only_list(body)
+        return path or path_of_records(body, is_page=is_page)
+    return () if rows_at is None else tuple(rows_at.split("."))
 
 
 def _warn_of_more(response: httpx.Response, count: int) -> None:
