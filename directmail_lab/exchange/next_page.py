@@ -1,7 +1,7 @@
 """What a page of a list says about the next page.
 
-`PageList.next_of` asks an ordered list of statements about each page, and the first that is certain
-decides. Without options they are:
+`PageList.next_of` looks for statements in each page, and the first that is certain decides. Without
+options they are:
 
 1. a flag that this page is the last: ``has_more: false``
 2. the address of the next page: ``Link``, ``next_url``, ``links.next``
@@ -12,7 +12,7 @@ decides. Without options they are:
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -167,37 +167,27 @@ class Page:
         return self.number(_PAGE_SIZES | _LIMITS)
 
 
-def read_page(
-    query: Mapping[str, str], headers: Iterable[tuple[str, str]], link: str | None, body: object
-) -> Page:
-    """Return a page of a list. ``link`` is the address in its header ``Link``."""
+def page_of(response: httpx.Response, query: Mapping[str, str]) -> Page:
+    """Return the page of a list that is the response to this query."""
+    headers = tuple(response.headers.items())
+    body, _ = read_json(response.content, response.charset_encoding)
+    if separators_of(headers, response.url.path):
+        body = response.text.splitlines()[1:]
     place = path_of_records(body, is_page=True)
     records, _ = unwrap(body, place)
-    inside = place[:-1]  # what is said beside the records is said of the page
     page = Page(query, body, records if isinstance(records, list) else None)
-    if link is not None:
-        page.links.append(Next(address=link))
+    for rel, link in response.links.items():
+        if "next" in str(rel).lower().split():
+            page.links.append(_link(link.get("url")))
     for name, text in headers:
         _add_header(page, name.lower(), text)
+    inside = place[:-1]  # what is said beside the records is said of the page
     for path, value in leaves(body):
         if path[: len(inside)] == inside:
             path = path[len(inside) :]
         if path:
             _add_field(page, path, value)
     return page
-
-
-def page_of(response: httpx.Response, query: Mapping[str, str]) -> Page:
-    """Return the page that a response to this query is."""
-    headers = tuple(response.headers.items())
-    link = None
-    for rel, each in response.links.items():
-        if link is None and "next" in str(rel).lower().split():
-            link = each.get("url")
-    body, _ = read_json(response.content, response.charset_encoding)
-    if separators_of(headers, response.url.path):
-        body = response.text.splitlines()[1:]
-    return read_page(query, headers, link, body)
 
 
 def only_list(body: object) -> tuple[str, ...]:
@@ -326,10 +316,9 @@ class PageList:
             self._first_number = counter.number if counter else None
         self.says_more = False
         self._is_led = not is_first and not (self.asked or LAST).counts
-        for statement in self._statements():
-            self.asked = statement(page)
-            if self.asked is not None:
-                break
+        self.asked = LAST if False in page.flags() else self.link_of(page)
+        if self.asked is None and self.cursor is None:
+            self.asked = self._counted(page)
         return self.asked
 
     def has_seen(self, page: Page) -> bool:
@@ -339,22 +328,19 @@ class PageList:
     def ignores_the_number(self, page: Page) -> bool:
         """Return whether the service ignored a number, and sent records that came before.
 
-        Pages may be equal if they state different numbers, or if all their records are equal and
-        there are more of them (``[{"status": "queued"}, {"status": "queued"}]``).
+        Pages may be equal if they state different numbers.
         """
         if self.asked is None or not self.asked.counts or not self.has_seen(page):
             return False
         _, stated = page.fields.get(_plain(self.asked.parameter), ("", None))
-        if stated == self.asked.value:
-            return False
-        records = page.records or []
-        are_alike = len(records) > 1 and all(record == records[0] for record in records)
-        return not (are_alike and self.says_more)
+        return bool(stated != self.asked.value)
 
     def link_of(self, page: Page) -> Next | None:
         """Return the address or the token by which a page leads to another one, or None."""
         if self.cursor:
             return self._named_token(page)
+        if self.page or self.offset:
+            return None
         return _address(page) or _token(page)
 
     @property
@@ -372,13 +358,6 @@ class PageList:
             return self.total > 0 and not (self.page or self.offset)
         start = self._first_number or 0
         return start <= 1 and self.received < self.total
-
-    def _statements(self) -> tuple[Callable[[Page], Next | None], ...]:
-        if self.cursor:
-            return (_flag, self._named_token)
-        if self.page or self.offset:
-            return (_flag, self._counted)
-        return (_flag, _address, _token, self._counted)
 
     def _named_token(self, page: Page) -> Next | None:
         """Return the token that the caller named."""
@@ -506,10 +485,6 @@ def _says_the_next_start(page: Page, plain: str) -> bool:
         return False
     is_token = plain == "offset" and isinstance(value, str) and not value.isdecimal()
     return is_token or (type(value) is int and value > 1)
-
-
-def _flag(page: Page) -> Next | None:
-    return LAST if False in page.flags() else None
 
 
 def _address(page: Page) -> Next | None:

@@ -30,6 +30,7 @@ from ..exchange.bodies import (
 )
 from ..exchange.httpx_values import httpx
 from ..exchange.next_page import LAST, PageList, only_list, page_of
+from ..exchange.values import media_type_of
 from ..redaction.key import KeySearch
 from ..tracebacks import hide_frames, warn_caller
 from .clients.refusals import outcome, service_error
@@ -292,8 +293,9 @@ def _not_json(problem: str, response: httpx.Response | None) -> NotJSONError:
     """Return the error for a body that is not JSON. It quotes nothing of the body."""
     if response is None:
         return NotJSONError(f"The body {problem}.", "Give frame() the bytes of a whole JSON body.")
-    media_type = _without_key(_media_type(response))[:100] or None
-    kind = f"content type {media_type}" if media_type else "no content type"
+    media_type = media_type_of(tuple(response.headers.items()))
+    media_type = _without_key(media_type)[:100]
+    kind = f"content type {media_type or 'missing'}"
     method = response.request.method
     path = _without_key(str(_describe(response)["path"]))
     call = f'get("{path}")' if method == "GET" else f'request("{method}", "{path}")'
@@ -304,13 +306,8 @@ def _not_json(problem: str, response: httpx.Response | None) -> NotJSONError:
     else:
         what += f" ({kind}), and the body {problem}."
         by_default = _FILE if plain_text(response.content) is None else _TEXT
-        advice = f"Read it with: response = {call}; {_READ_BY.get(media_type or '', by_default)}."
-    return NotJSONError(what, advice, status=response.status_code, content_type=media_type)
-
-
-def _media_type(response: httpx.Response) -> str:
-    content_type: str = response.headers.get("content-type", "")
-    return content_type.partition(";")[0].strip().lower()
+        advice = f"Read it with: response = {call}; {_READ_BY.get(media_type, by_default)}."
+    return NotJSONError(what, advice, status=response.status_code, content_type=media_type or None)
 
 
 def _table_of_csv(response: httpx.Response, separators: str) -> pd.DataFrame:
