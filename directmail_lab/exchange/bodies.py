@@ -7,7 +7,7 @@ import json
 import math
 import re
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from datetime import date
 from textwrap import shorten
@@ -216,11 +216,6 @@ class Part(NamedTuple):
     file_name: str | None
     content: bytes
 
-    @property
-    def value(self) -> str:
-        """The text of a field; empty for a file."""
-        return "" if self.file_name is not None else self.content.decode("utf-8", "replace")
-
 
 def read_multipart(body: bytes) -> list[Part]:
     """Return the parts of a multipart body; its first line is the boundary."""
@@ -249,7 +244,12 @@ def read_form(media_type: str, body: bytes) -> list[tuple[str, str]]:
     if not media_type.lower().startswith("multipart/"):
         text = body.decode("utf-8", "replace").lstrip()
         return parse_qsl(text, keep_blank_values=True)
-    return [(part.name, part.value) for part in read_multipart(body) if part.name]
+    fields = []
+    for part in read_multipart(body):
+        if part.name:
+            value = part.content if part.file_name is None else b""
+            fields.append((part.name, value.decode("utf-8", "replace")))
+    return fields
 
 
 def read_json_body(headers: Headers, body: bytes) -> tuple[object, str | None]:
@@ -340,17 +340,6 @@ def missing_body(
     """Return the placeholder for a body. ``size`` is in bytes, or None if it is not known."""
     shown = "?" if size is None else size
     return MissingBody(f"<not {why}: {shown} bytes>".encode())
-
-
-def missing_bytes(bodies: Iterable[bytes | None]) -> list[int | None]:
-    """Return the sizes of the missing bodies among these bodies, in bytes or None."""
-    sizes = []
-    for body in bodies:
-        match = _MISSING.fullmatch(body or b"")
-        if match:
-            size = None if match[1] == b"?" else int(match[1])
-            sizes.append(size)
-    return sizes
 
 
 def is_like_missing(body: bytes | None) -> bool:

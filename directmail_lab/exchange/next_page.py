@@ -178,7 +178,7 @@ def page_of(response: httpx.Response, query: Mapping[str, str]) -> Page:
     page = Page(query, body, records if isinstance(records, list) else None)
     for rel, link in response.links.items():
         if "next" in str(rel).lower().split():
-            page.links.append(_link(link.get("url")))
+            page.links.append(Next(address=link["url"]))
     for name, text in headers:
         _add_header(page, name.lower(), text)
     inside = place[:-1]  # what is said beside the records is said of the page
@@ -233,9 +233,6 @@ def _add_field(page: Page, path: Path, value: object) -> None:
         for each in value:
             if isinstance(each, dict) and str(each.get("rel")).lower() == "next":
                 page.links.append(_link(each.get("href")))
-    elif name in ("next", "nextpage"):  # which may also be a number or a token
-        is_address = isinstance(value, str) and (value.startswith(("http", "/")) or "?" in value)
-        page.links.append(_link(value) if is_address else value)
     elif name in _ADDRESSES:
         page.links.append(_link(value))
     if name in _TOTALS and isinstance(value, str):
@@ -244,7 +241,10 @@ def _add_field(page: Page, path: Path, value: object) -> None:
 
 
 def _link(value: object) -> object:
-    return Next(address=value) if value and isinstance(value, str) else value
+    """Return how to request the next page if a value is its address; it may also be a token."""
+    if isinstance(value, str) and (value.startswith(("http", "/")) or "?" in value):
+        return Next(address=value)
+    return value
 
 
 def _integer(text: str) -> int | None:

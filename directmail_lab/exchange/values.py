@@ -267,10 +267,8 @@ def may_change(method: str, query: str, headers: Headers = ()) -> bool:
     """Return what `is_write` returns, given the parts of a request."""
     if method.strip().upper() not in SAFE_METHODS:
         return True
-    pairs = list(headers) if "method" in " ".join(dict(headers)).lower() else []
-    if "%" in query or "method" in query.lower():
-        pairs += parse_qsl(query.replace(";", "&"), keep_blank_values=True)
-    for name, value in pairs:
+    parameters = parse_qsl(query.replace(";", "&"), keep_blank_values=True)
+    for name, value in [*headers, *parameters]:
         is_override = name.strip().lower().replace("_", "-") in _OVERRIDES
         if is_override and value.strip().upper() not in SAFE_METHODS:
             return True
