@@ -7,7 +7,7 @@ import json
 import math
 import re
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import date
 from textwrap import shorten
@@ -21,8 +21,8 @@ from .values import Headers, header, media_type_of
 MAX_DEPTH = 50
 """How many levels `leaves` descends. A deeper object or array is a leaf."""
 
-Path = tuple[str | int, ...]
-"""The path to a value in JSON: names of members, and positions in arrays."""
+Path = tuple[str, ...]
+"""The path to a value in JSON: names of members."""
 
 MAX_UNPACKED_BYTES = 64 * 1024**2
 """The largest size that a body is expanded to: 1,699 bytes of brotli can expand to 1 GB."""
@@ -103,27 +103,19 @@ def is_missing(value: Any) -> bool:
     return type(value).__name__ == "NAType"
 
 
-def leaves(
-    value: object, path: Path = (), *, into_arrays: bool = False
-) -> Iterator[tuple[Path, object]]:
+def leaves(value: object, path: Path = ()) -> Iterator[tuple[Path, object]]:
     """Yield the path and value of each leaf of a JSON value: a scalar, an array, an empty object.
 
-    Leaves come in the order of the value. With ``into_arrays``, it also descends into arrays.
-    ``path`` is the path to the value itself.
+    Leaves come in the order of the value. ``path`` is the path to the value itself.
     """
-    if not value or len(path) == MAX_DEPTH:
+    if not value or len(path) == MAX_DEPTH or not isinstance(value, dict):
         yield path, value
-    elif isinstance(value, dict):
-        for name, inner in value.items():
-            yield from leaves(inner, (*path, str(name)), into_arrays=into_arrays)
-    elif isinstance(value, list) and into_arrays:
-        for number, inner in enumerate(value):
-            yield from leaves(inner, (*path, number), into_arrays=into_arrays)
-    else:
-        yield path, value
+        return
+    for name, inner in value.items():
+        yield from leaves(inner, (*path, str(name)))
 
 
-def unwrap(body: Any, path: Sequence[str]) -> tuple[Any, dict[str, Any] | None]:
+def unwrap(body: Any, path: Path) -> tuple[Any, dict[str, Any] | None]:
     """Return a body's records, at the end of a path of members, and all other members.
 
     Without a path, the whole body is the records, and there is nothing else: None.
@@ -154,7 +146,7 @@ def unwrap(body: Any, path: Sequence[str]) -> tuple[Any, dict[str, Any] | None]:
     return found, others
 
 
-def path_of_records(body: object, *, is_page: bool = False) -> tuple[str, ...]:
+def path_of_records(body: object, *, is_page: bool = False) -> Path:
     """Return the path to the records of a body, which is empty if they are all of it.
 
     They are in ``data`` if that is an array, or an object and the body has no ``id`` of its own. In

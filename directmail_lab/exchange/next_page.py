@@ -131,7 +131,7 @@ class Page:
             return self.records
         content = []
         for path, value in leaves(self.body):
-            is_around = bool(path) and _plain(str(path[0])) in _AROUND
+            is_around = bool(path) and _plain(path[0]) in _AROUND
             if value and (isinstance(value, list) or len(path) > 1 + is_around):
                 content.append((path, value))
         return content
@@ -190,7 +190,7 @@ def page_of(response: httpx.Response, query: Mapping[str, str]) -> Page:
     return page
 
 
-def only_list(body: object) -> tuple[str, ...]:
+def only_list(body: object) -> Path:
     """Return the path to the records of a body, if all else in it is about the page, or nothing.
 
     It is ``items`` in ``{"items": [{"id": 1}], "next": null}``, which is no record itself.
@@ -221,7 +221,7 @@ def _add_header(page: Page, name: str, text: str) -> None:
 
 def _add_field(page: Page, path: Path, value: object) -> None:
     """Add what a member of the body says, if it is about the page and not about a record."""
-    *around, name = [_plain(str(each)) for each in path]
+    *around, name = map(_plain, path)
     if around[-1:] in (["next"], ["nextpage"]):  # {"next": {"href": …}}, {"next": {"after": …}}
         around.pop()
         name = "next" if name in _ADDRESS_MEMBERS else f"next{name}"
@@ -237,7 +237,7 @@ def _add_field(page: Page, path: Path, value: object) -> None:
         page.links.append(_link(value))
     if name in _TOTALS and isinstance(value, str):
         value = _integer(value)
-    page.fields.setdefault(name, (str(path[-1]), value))
+    page.fields.setdefault(name, (path[-1], value))
 
 
 def _link(value: object) -> object:
@@ -521,7 +521,7 @@ def uncertain_token(page: Page) -> str | None:
     for path, value in leaves(page.body):
         if not path or not value or not isinstance(value, str):
             continue
-        *around, name = [_plain(str(each)) for each in path]
+        *around, name = map(_plain, path)
         if name in _UNCERTAIN_TOKENS and _AROUND.issuperset(around):
-            return ".".join(map(str, path))
+            return ".".join(path)
     return None

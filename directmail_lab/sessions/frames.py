@@ -214,7 +214,7 @@ def _frame_of_many(results: Any, rows_at: str | None, on_error: str) -> pd.DataF
     return table
 
 
-def _path_of_rows(body: object, rows_at: str | None, *, is_page: bool = False) -> tuple[str, ...]:
+def _path_of_rows(body: object, rows_at: str | None, *, is_page: bool = False) -> Path:
     """Return where the rows of a body are: also in a list with nothing but page data beside it."""
     if rows_at == "auto":
         path = () if is_page else only_list(body)
@@ -317,7 +317,7 @@ def _table_of_csv(response: httpx.Response, separators: str) -> pd.DataFrame:
         text = content.decode("cp1252", "replace")
         warn_caller("This table is not in the character set that it says: it is read as cp1252.")
     try:
-        return read_csv(_without_key(text), separators)
+        return _read_csv(_without_key(text), separators)
     except pd.errors.ParserError as error:
         numbers = re.findall(r"\d+", str(error))
     expected, line, seen = numbers if len(numbers) == 3 else "???"
@@ -325,7 +325,7 @@ def _table_of_csv(response: httpx.Response, separators: str) -> pd.DataFrame:
     raise _not_json(problem, response)
 
 
-def read_csv(text: str, separators: str = ",;\t|") -> pd.DataFrame:
+def _read_csv(text: str, separators: str) -> pd.DataFrame:
     """Return a table in CSV as a frame of text: ``"01234"`` and ``"NA"`` stay as they are.
 
     The separator is the one of these characters that is most frequent in the header. Lines above
@@ -429,7 +429,7 @@ def _unique_names(paths: Iterable[Path]) -> list[str]:
     names: dict[str, None] = {}
     numbers: Counter[str] = Counter()
     for path in paths:
-        text = ".".join(map(str, path)) if path else VALUE_COLUMN
+        text = ".".join(path) if path else VALUE_COLUMN
         plain = text.encode("utf-8", "backslashreplace").decode()
         name = plain
         while name in names:
