@@ -115,10 +115,10 @@ def test_a_cell_shows_a_response_redacted_and_says_that_it_is_replayed(
         replayed = connected.get("/v1/login")
 
     assert service.api_key in live.text
-    for response, last in ((live, "requests left"), (replayed, "replayed from 'tour'")):
+    for response, last in ((live, "requests left"), (replayed, "replayed from 'tour', recorded")):
         bundle = shown(response)
         assert bundle is not None
-        assert bundle["text/plain"].splitlines()[0].partition(", recorded on")[0].endswith(last)
+        assert last in bundle["text/plain"].splitlines()[0].rpartition("·")[2]
         assert service.api_key not in str(bundle)
         assert "tok_" not in str(bundle)
 

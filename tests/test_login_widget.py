@@ -22,7 +22,6 @@ from directmail_lab.credentials import ApiKey
 from directmail_lab.errors import CredentialError, NotConnectedError
 from directmail_lab.notebook.login import LoginWidget, SignInRequest, explain, login
 from directmail_lab.sessions import current
-from directmail_lab.sessions.current import make_current, replaying_session
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -169,7 +168,7 @@ def test_the_form_says_when_its_session_is_no_longer_the_current_one(page: Page)
     page.sign_in()
     dm.replay("first-look")
     replaying = page.received[-1]
-    make_current(replaying_session("first-look"))
+    current.make_current(current.replaying_session("first-look"))
 
     assert after_logout["notice"] == "Signed out: no session is open."
     assert replaying["account"] is not None

@@ -312,9 +312,7 @@ def test_record_without_a_key_raises_if_no_cassette_may_be_replayed_instead(
     for change in (lambda: replaying.record("tour"), replaying.live):
         with pytest.raises(dm.errors.NotConnectedError, match="no key"):
             change()
-    replaying.bind_to_test(
-        folders=[recorded.parent], matching=Matching(), advice="", redirect_advice=""
-    )
+    replaying.bind_to_test(folders=[recorded.parent], matching=Matching(), advice="")
     with pytest.raises(dm.errors.NotConnectedError, match="no key"):
         dm.record("tour")
 

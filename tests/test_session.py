@@ -55,6 +55,7 @@ def test_me_is_one_row_of_the_users_record(live: Session) -> None:
 
 def test_an_event_loop_that_ends_closes_its_connections(live: Session) -> None:
     """Repeated `asyncio.run(session.me_async())` must not leave sockets open."""
+    gc.collect()  # what earlier tests left
     for _ in range(3):
         assert len(asyncio.run(live.me_async())) == 1
         with warnings.catch_warnings(record=True) as caught:

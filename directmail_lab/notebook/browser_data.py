@@ -97,10 +97,10 @@ def handle_request(recording: Recording, request: Any) -> Reply:
     ----------
     request
         ``{"action": "list", "first": 1, "limit": 1000}``; ``{"action": "detail", "number": 1,
-        "whole": False}``; ``{"action": "copy", "number": 1, "format": "curl"}``; ``{"action":
-        "body", "number": 1, "message": "response"}``; ``{"action": "table", "number": 1}``, see
-        `table`; ``{"action": "search", "words": ["basel"], "first": 1, "limit": 1000}``, which
-        searches bodies; ``{"action":
+        "whole": False}``; ``{"action": "copy", "number": 1, "format": "curl"}``;
+        ``{"action": "body", "number": 1, "message": "response"}``; ``{"action": "table",
+        "number": 1}``, see `table`; ``{"action": "search", "words": ["basel"], "first": 1,
+        "limit": 1000}``, which searches bodies; ``{"action":
         "editor"}``, which returns the script of the editor.
 
     Returns

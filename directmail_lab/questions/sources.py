@@ -178,8 +178,7 @@ def describe(recording: Recording) -> dict[str, Any]:
     ``recorded`` says when, such as ``on 21 November 2026``.
     """
     count = plural(len(recording), "interaction")
-    replayed = recording.recorded_note if recording.is_replay else ""
-    about: dict[str, Any] = {"source": f"{recording.title}, {count}{replayed}", "notes": []}
+    about: dict[str, Any] = {"source": f"{recording.title}, {count}", "notes": []}
     note = f"From {recording.title}: {count}{recording.recorded_note}"
     if recording.recorded_when:
         about["recorded"] = recording.recorded_when

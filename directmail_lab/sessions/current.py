@@ -141,10 +141,11 @@ def connect(
     'live'
     """
     with _changing():
+        key = as_api_key(api_key)
         address = choose_address(base_url)
         opened = Session(
             address,
-            find_api_key(as_api_key(api_key), entry=keyring_entry(base_url)),
+            find_api_key(key, entry=keyring_entry(base_url)),
             timeout_s=timeout_s,
             pace=pace,
             max_wait_s=max_wait_s,

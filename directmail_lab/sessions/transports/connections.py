@@ -8,6 +8,7 @@ import ssl
 import sys
 import urllib.request
 from collections.abc import AsyncGenerator
+from contextlib import suppress
 from importlib.util import find_spec
 
 from ...errors import AddressError, DirectMailLabError, naming_what_is_missing
@@ -64,7 +65,8 @@ class Connections:
             pool.close()
         for loop, opened in self._open.items():
             if loop.is_running():
-                asyncio.run_coroutine_threadsafe(opened.aclose(), loop)
+                with suppress(RuntimeError):  # it has ended meanwhile
+                    loop.call_soon_threadsafe(_close, opened)
         self._open.clear()
         self._of_loops.clear()
 
@@ -74,6 +76,16 @@ class Connections:
         if opened is not None:
             await opened.aclose()
         self.close()
+
+
+def _close(opened: AsyncGenerator[httpx.AsyncHTTPTransport]) -> None:
+    closing = asyncio.ensure_future(opened.aclose())
+    _closing.add(closing)
+    closing.add_done_callback(_closing.discard)
+
+
+_closing: set[asyncio.Future[None]] = set()
+"""asyncio itself keeps no task alive."""
 
 
 async def _open_until_the_loop_ends(
