@@ -121,10 +121,7 @@ def _moved(place: Place, parameter: str, value: object) -> Place:
 
 
 class Pages(Iterator[httpx.Response]):
-    """The pages of a list. Each is requested when it is asked for, and is yielded once.
-
-    ``place`` is that of the next page; None after the last.
-    """
+    """The pages of a list. Each is requested when it is asked for, and is yielded once."""
 
     def __init__(
         self,
@@ -134,9 +131,9 @@ class Pages(Iterator[httpx.Response]):
         start: Place,
         max_pages: int | None,
     ) -> None:
-        self.session = opened
-        self.method = method
-        self.place: Place | None = start
+        self._session = opened
+        self._method = method
+        self._place: Place | None = start  # None after the last page
         path = opened.recording.redactor.text(start[0].path)
         self._title = f"{method} {path}"
         self._call = f'pages("{path}"'
@@ -164,7 +161,7 @@ class Pages(Iterator[httpx.Response]):
                     return
                 bar.update()
                 yield response
-        if max_pages is None and self.place is not None:
+        if max_pages is None and self._place is not None:
             warn_caller(f"Stopped after {_MOST_PAGES} pages. For more: pages(…, max_pages=…).")
 
     @hide_frames  # the locals contain bodies
@@ -172,17 +169,17 @@ class Pages(Iterator[httpx.Response]):
         """Return the next page that has records, or a first one without; None after the last."""
         for _ in range(_MOST_EMPTY_PAGES):
             is_first = not self._requested
-            place = self.place
+            place = self._place
             if place is None or place in self._requested:
                 self._warn_if_incomplete()
                 return None
             self._requested.add(place)
             response = self._sent(place)
             page = self._read(place, response)
-            self.place = None if page is None else self._next_place(place, page)
+            self._place = None if page is None else self._next_place(place, page)
             if page is not None and (is_first or page.content or page.records is None):
                 return response
-        self.place = None
+        self._place = None
         self._problem = f"{_MOST_EMPTY_PAGES} pages without records came one after the other."
         self._warn_if_incomplete()
         return None
@@ -191,8 +188,8 @@ class Pages(Iterator[httpx.Response]):
         url, content = place
         options: dict[str, Any] = {"json": loads(content)} if content else {}
         # A page is read, also by POST: whoever runs a cell again searches again.
-        return self.session.client.request(
-            self.method, url, extensions={IF_SENT: "send"}, **options
+        return self._session.client.request(
+            self._method, url, extensions={IF_SENT: "send"}, **options
         )
 
     def _read(self, place: Place, response: httpx.Response) -> Page | None:
@@ -209,7 +206,7 @@ class Pages(Iterator[httpx.Response]):
                 self._problem = f"{parameter} has status {response.status_code}."
                 self._advice = _NAME_THE_WAY
             return None
-        received_of(self.session.check(response)).is_page = True
+        received_of(self._session.check(response)).is_page = True
         page = page_of(response, _query(place))
         if not self._is_repeated(place, page):
             return page
@@ -269,8 +266,8 @@ class Pages(Iterator[httpx.Response]):
 
     def _checked(self, url: httpx.URL) -> httpx.URL:
         """Return a URL from a page, if it is on the session's server or the session replays."""
-        own = origin_of(parse_url(self.session.base_url))
-        if self.session.mode == "replay" or origin_of(url) == own:
+        own = origin_of(parse_url(self._session.base_url))
+        if self._session.mode == "replay" or origin_of(url) == own:
             return url
         place = f"{url.scheme}://{url.netloc.decode('ascii')}"
         raise AddressError(
