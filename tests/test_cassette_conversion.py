@@ -450,7 +450,7 @@ def test_converting_says_how_many_bodies_are_not_there() -> None:
 
     assert "whole.har lacks" not in of_whole
     assert said.startswith(
-        "a.har lacks the content of 3 messages (1,234 bytes, and 1 of unknown size); each became "
+        "a.har lacks the content of 3 messages; each became "
         "<not recorded: N bytes>. Save it again with the contents of requests and responses.\n"
     )
 

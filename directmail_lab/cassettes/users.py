@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ..contract import ME_PATH
-from ..exchange.bodies import read_json, unwrap
+from ..exchange.bodies import path_of_records, read_json, unwrap
 from ..exchange.values import Interaction
 from ..redaction import Redactor
 from .files import FileRecording
@@ -29,7 +29,8 @@ def shows_user(interaction: Interaction) -> bool:
 
 def user_in(body: bytes) -> User:
     """Return the user that a redacted body shows."""
-    record, _ = unwrap(read_json(body)[0])
+    value, _ = read_json(body)
+    record, _ = unwrap(value, path_of_records(value))
     if not isinstance(record, dict):
         return {}
     return {name: record[name] for name in _IDENTIFYING if isinstance(record.get(name), int | str)}
