@@ -443,23 +443,6 @@ def test_a_response_is_aborted_after_its_head(
     assert [(row.status, row.mark) for row in page.rows()] == [(200, "aborted")]
 
 
-def test_writes_are_allowed_after_one_was_refused(
-    service: FaultyService, browsed: Callable[..., Page], connected: Session
-) -> None:
-    """The refusal's token allows writes for the rest of the session; each is still confirmed."""
-    page = browsed(connected)
-    refused = page.send("POST", "/v1/letters")
-    page.ask("allow", token="another")
-    allowed_before = connected.allow_writes
-    page.ask("allow", token=refused["allow"])
-    asked = page.send("POST", "/v1/letters")
-
-    assert "session().allow_writes = True" in refused["problem"]
-    assert (allowed_before, connected.allow_writes) == (False, True)
-    assert asked["question"].startswith("Send POST to ")
-    assert not service.requests
-
-
 BODIES = (b"\xff\0" * 700_000, b"a\r\nb\n", "Zürich".encode("latin-1"))
 
 
@@ -517,24 +500,6 @@ def test_a_request_in_a_replay_gets_its_response_from_the_cassette(
     assert played == {"number": 1}
     assert "is not in cassette 'tour'" in missing["problem"]
     assert "page" in missing["problem"].partition("Nearest: ")[2]
-
-
-def test_the_form_shows_what_is_left_of_an_operation(
-    service: FaultyService, browsed: Callable[..., Page]
-) -> None:
-    """All ids of an operation share its allowance. After the window renewed, it is not known."""
-    dm.connect(service.base_url, service.api_key, reset_unit="seconds_left")
-    page = browsed()
-    left = [page.ask("left", method="GET", path="/v1/lists?page=1")]
-    for number in (1, 2):
-        page.send(address=f"/v1/lists/lst_stand_in_{number}?fields=id")
-    other = f"{service.base_url}/v1/lists/lst_stand_in_3?a=1"
-    left.append(page.ask("left", method="GET", path=other))
-    with service.fault(headers={"X-RateLimit-Reset": "0"}):
-        page.send(address="/v1/lists/lst_stand_in_1")
-    left.append(page.ask("left", method="GET", path=other))
-
-    assert [each["left"] for each in left] == ["", "58 of 60 left", ""]
 
 
 def test_only_a_sessions_page_sends_and_only_when_asked(

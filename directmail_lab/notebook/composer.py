@@ -7,7 +7,6 @@ first gets a question and a token. If the person agrees, the token sends the wri
 from __future__ import annotations
 
 import asyncio
-import math
 import secrets
 import threading
 import time
@@ -15,17 +14,16 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from ..cassettes import Recording
 from ..display import plural
-from ..errors import CassetteError, DirectMailLabError, WriteRefusedError
+from ..errors import CassetteError, DirectMailLabError
 from ..exchange.bodies import declared_charset
 from ..exchange.httpx_values import httpx, is_write, parse_url, request_value
 from ..exchange.operations import operation_of
 from ..exchange.values import Headers, Interaction, Request, Response, header
 from ..questions.snippets import copy_as
-from ..readings.reset_unit import renewal_time
 from ..redaction.key import has_placeholder
 from ..sessions.session import Session
 from ..sessions.transports.extensions import Sent, call_of
@@ -66,7 +64,6 @@ class Composer:
         self._last: _Sending | None = None
         self._task: asyncio.Future[httpx.Response] | None = None
         self._to_confirm: dict[str, tuple[_Sending, int]] = {}
-        self._refused: dict[str, Session] = {}
         self._loop: _LoopThread | None = None
 
     def close(self) -> None:
@@ -83,12 +80,10 @@ class Composer:
         ----------
         request
             ``{"action": "send", "request": {…}}`` sends a request, or returns a question about a
-            write; ``{"action": "confirm", "token": "…"}`` sends that write. ``{"action": "allow",
-            "token": "…"}`` allows writes, with the token of a refused one. ``{"action":
+            write; ``{"action": "confirm", "token": "…"}`` sends that write. ``{"action":
             "waiting"}`` returns how long the request still waits. ``{"action": "abort"}`` closes
             its connection. ``{"action": "cell", "request": {…}}`` returns the request as Python
-            code. ``{"action": "left", "method": "GET", "path": "/v1"}`` returns what is left of the
-            allowance. ``{"action": "curl"}`` returns the request of a curl command.
+            code. ``{"action": "curl"}`` returns the request of a curl command.
         body
             The body of the request to send, or the curl command.
         """
@@ -97,10 +92,6 @@ class Composer:
                 self._ask_or_send(form, body, respond)
             case {"action": "confirm", "token": str(token)}:
                 self._send(self._confirmed(token), respond)
-            case {"action": "allow", "token": str(token)}:
-                if token in self._refused:
-                    self._refused.pop(token).allow_writes = True
-                respond({})
             case {"action": "waiting"}:
                 respond({"seconds": self._waits_s()})
             case {"action": "abort"}:
@@ -108,8 +99,6 @@ class Composer:
                 respond({})
             case {"action": "cell", "request": form}:
                 respond({"text": self._cell(form, body)})
-            case {"action": "left", "method": str(method), "path": str(path)}:
-                respond({"left": self._left(method, path)})
             case {"action": "curl"}:
                 respond(*self._from_curl(body.decode()))
             case _:
@@ -183,10 +172,6 @@ class Composer:
         except Exception as error:
             text = " ".join([str(error), *getattr(error, "__notes__", ())])
             outcome = {"problem": recording.redactor.text(text)}
-            if isinstance(error, WriteRefusedError) and not session.allow_writes:
-                token = secrets.token_urlsafe()
-                self._refused = {token: session}
-                outcome["allow"] = token
         finally:
             self._task = None
             self._is_sending.release()
@@ -210,7 +195,7 @@ class Composer:
         until = session.allowances.waiting_until.get(f"{method} {operation_of(request.url.path)}")
         return None if until is None else max(0.0, until - time.time())
 
-    # -- code for a cell, curl commands, the allowance --------------------------------------
+    # -- code for a cell, curl commands -----------------------------------------------------
 
     def _cell(self, form: Any, body: bytes) -> str:
         session = self._session()
@@ -259,17 +244,6 @@ class Composer:
             "request": about,
             "notes": redactor.text(" ".join(note for note, applies in notes.items() if applies)),
         }, [shown]
-
-    def _left(self, method: str, address: str) -> str:
-        """Return what the last reading left of an operation's allowance, if it has not renewed."""
-        recording = self._session().recording
-        path = urlsplit(address).path if "://" in address else address.partition("?")[0]
-        operation = operation_of(f"/{path.lstrip('/')}")
-        for each in reversed(recording.readings()):
-            if (each.method, each.operation) == (method, operation) and each.remaining is not None:
-                renews_at = renewal_time(each, recording.evidence.unit) or math.inf
-                return f"{each.remaining} of {each.limit} left" if time.time() < renews_at else ""
-        return ""
 
 
 class _LoopThread:

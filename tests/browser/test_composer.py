@@ -57,7 +57,7 @@ def explore(
     first = "\n".join(
         ["import directmail_lab as dm", connect, *cells, "view = dm.browse()", "view"]
     )
-    name = server.write(f"{name}.ipynb", first, "session.live()")
+    name = server.write(f"{name}.ipynb", first, "session.live()", "session.allow_writes = True")
     open_notebook(page, server, name, app=app)
     run_cells(page, 0)
     root = page.locator(".dml-browser")
@@ -153,9 +153,8 @@ def test_a_write_needs_permission_and_confirmation_and_is_sent_once(
     fill(root, "POST", "/v1/letters")
     page.keyboard.press("Control+Enter")
     expect(root.get_by_role("alert").first).to_contain_text("first: session().allow_writes = True")
-    root.get_by_role("button", name="Allow writes").click()
-    expect(question(root)).to_contain_text("Allow writes in this session?")
-    page.keyboard.press("Enter")
+    run_cells(page, 2)
+    root.get_by_role("button", name="Send", exact=True).click()
     host = service.base_url.partition("://")[2]
     expect(question(root)).to_have_accessible_name(
         f"Send POST to {host}/v1/letters with 0 bytes? It may change something there."
@@ -190,7 +189,6 @@ def test_a_wait_counts_down_and_is_aborted(
     root = explore(page, server, service, "dm.me()", options=options)
     page.keyboard.press("n")
     page.keyboard.type("/v1/users/me")
-    expect(root.get_by_text("0 of 1 left")).to_be_visible()
     page.keyboard.press("Control+Enter")
     waiting = re.compile(r"Waiting, \d+ s until the allowance renews")
     expect(root.get_by_text(waiting)).to_be_visible()
