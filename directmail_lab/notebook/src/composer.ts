@@ -53,7 +53,7 @@ export function createComposer({ send, loadEditor, onSent, onInsert, onLeave }: 
   let before: HTMLElement | null = null; // the element that had the focus before the question
 
   const method = makeSelect("Method", Object.fromEntries(METHODS.map((name) => [name, name])));
-  const address = make("input", { ariaLabel: "Address", className: "dml-e-path", spellcheck: false, autocomplete: "off", placeholder: "/v1/…, or paste a curl command" });
+  const address = make("input", { ariaLabel: "Address", className: "dml-e-path", spellcheck: false, autocomplete: "off", placeholder: "/v1/…" });
   const [paths, names, headerNames] = ["paths", "names", "headers"].map((name) => make("datalist", { id: `${id}-${name}` }));
   headerNames.append(...options(HEADERS));
   address.setAttribute("list", paths.id);
@@ -80,8 +80,7 @@ export function createComposer({ send, loadEditor, onSent, onInsert, onLeave }: 
     { name: "headers", label: "Headers", panel: headers.root },
     { name: "body", label: "Body", panel: bodyPanel, tools: [kind, formatting] },
   ], left);
-  const said = make("span", {});
-  const alert = make("div", { className: "dml-b-problem dml-e-said", role: "alert" }, said);
+  const alert = make("div", { className: "dml-b-problem dml-e-said", role: "alert" });
   const question = make("span", { id: `${id}-question` });
   const refusing = makeButton("Do not send", () => put(null));
   const confirming = makeButton("", () => confirm(), { className: "dml-primary" });
@@ -104,7 +103,7 @@ export function createComposer({ send, loadEditor, onSent, onInsert, onLeave }: 
     const text = event.clipboardData?.getData("text/plain") ?? "";
     if (!/^\s*curl\s/.test(text)) return;
     event.preventDefault(); // the credentials in it must never be on the page
-    fillFromCurl(text);
+    say("Nothing was pasted: the form reads no curl command. Type its method, its path and its headers.");
   });
   show();
 
@@ -139,9 +138,8 @@ export function createComposer({ send, loadEditor, onSent, onInsert, onLeave }: 
     return pairs.length ? `${name} (${pairs.length})` : name;
   }
 
-  function say(text: string, isNote = false) {
-    setText(said, text);
-    alert.classList.toggle("dml-b-problem", !isNote);
+  function say(text: string) {
+    setText(alert, text);
   }
 
   function onChange() {
@@ -192,17 +190,6 @@ export function createComposer({ send, loadEditor, onSent, onInsert, onLeave }: 
     put(null);
     tabs.show(kind.value === "none" ? "parameters" : "body");
     show();
-  }
-
-  async function fillFromCurl(text: string) {
-    const { problem, notes, ...details } = await send({ action: "curl" }, text);
-    if (problem) return say(`Nothing was filled in. ${problem}`);
-    fill(details);
-    recorded = null;
-    bodyChanged = true;
-    dirty = true;
-    show();
-    say(notes, true);
   }
 
   /** Suggest the paths and the parameters' names of the last interactions. */
