@@ -11,7 +11,7 @@ import codecs
 import contextlib
 import html
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from itertools import chain
 from typing import final
@@ -53,16 +53,7 @@ _ESCAPED_PLACEHOLDER = re.compile(r"%3C(API_KEY|REDACTED)%3E", re.IGNORECASE)
 _SCHEME = re.compile(r"\s*([A-Za-z][A-Za-z0-9-]{1,31}) ")
 
 _MARKUP = re.compile("xml|html")
-_BYTE_ORDER_MARKS = (
-    (codecs.BOM_UTF32_LE, "utf-32-le"),
-    (codecs.BOM_UTF32_BE, "utf-32-be"),
-    (codecs.BOM_UTF16_LE, "utf-16-le"),
-    (codecs.BOM_UTF16_BE, "utf-16-be"),
-)
-_WITHOUT_MARK = {
-    "utf-16": ("utf-16-le", "utf-16-be"),
-    "utf-32": ("utf-32-le", "utf-32-be"),
-}
+_BYTE_ORDER_MARKS = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 
 
 @final
@@ -165,7 +156,7 @@ class Redactor(Hidden):
         if not self.__personal and self._keeps_headers(interaction):
             text = text_of(interaction)
             lower = lower_ascii(text)
-            if not (self._is_hinted_at(text, lower) or _is_opened(lower)):
+            if not (self._is_hinted_at(text, lower) or _needs_opening(lower)):
                 return text, interaction
         written = self.interaction(interaction)
         text = text_of(written)
@@ -183,12 +174,6 @@ class Redactor(Hidden):
             return request  # most requests of a replay
         self._learn_from(request)
         return self._request(request)
-
-    @hide_frames
-    def response(self, response: Response) -> Response:
-        """Return the redacted response, as it may be written."""
-        self._learn_from(response)
-        return self._response(response)
 
     def _request(self, request: Request) -> Request:
         texts = [request.method, _ESCAPED_PLACEHOLDER.sub(r"<\1>", request.uri)]
@@ -208,7 +193,11 @@ class Redactor(Hidden):
     @hide_frames
     def texts(self, texts: list[str]) -> list[str]:
         """Return several redacted texts; see `text`."""
-        return self._texts(texts)
+        # One search of them all, since most contain nothing to remove.
+        joined = "\n".join(texts)
+        if self.__personal or self._is_hinted_at(joined, lower_ascii(joined)):
+            return list(map(self._text, texts))
+        return texts
 
     @hide_frames
     def refuse_leak(self, written: str) -> None:
@@ -234,15 +223,17 @@ class Redactor(Hidden):
 
     def _learn_from(self, message: Request | Response) -> None:
         """Learn the credentials in the places of a message, to remove them elsewhere too."""
-        found = list(_credentials_of(message))
+        uri = message.uri if isinstance(message, Request) else ""
+        found = list(credentials_in(message.headers, uri))
 
         def note(secret: str) -> str:
             found.append(secret)
             return secret
 
-        texts = [message.uri] if isinstance(message, Request) else []
-        texts += [value for _, value in message.headers]
-        texts.append(_readable(message.body or b"", message.headers))
+        texts = [uri, *(value for _, value in message.headers)]
+        with contextlib.suppress(ValueError):  # a body that cannot be searched is not written
+            body, charsets = _opened(message.body or b"", message.headers)
+            texts.append(body.decode(charsets[0]))
         for text in texts:
             if any(map(lower_ascii(text).__contains__, _FIELD_HINTS)):
                 replace_fields(text, note)
@@ -257,7 +248,7 @@ class Redactor(Hidden):
     ) -> tuple[list[str], Headers, bytes]:
         """Return the redacted texts, headers and body of a message. The headers fit the body."""
         written = self._body(body, headers) if body else body
-        parts = self._texts([*texts, *chain.from_iterable(self._headers(headers))])
+        parts = self.texts([*texts, *chain.from_iterable(self._headers(headers))])
         flat = parts[len(texts) :]  # name, value, name, value, …
         headers = tuple(zip(flat[::2], flat[1::2], strict=True))
         if written != body:
@@ -287,8 +278,7 @@ class Redactor(Hidden):
     def _body(self, body: bytes, headers: Headers) -> bytes:
         """Return a redacted body. If something was removed from it, it is no longer compressed."""
         try:
-            plain = unpack(body, header(headers, "content-encoding") or "")
-            charsets = _charsets(plain, header(headers, "content-type") or "")
+            plain, charsets = _opened(body, headers)
         except TooLargeError:
             return missing_body(len(body))
         except ValueError:
@@ -305,7 +295,7 @@ class Redactor(Hidden):
             redacted = self._text(text)
             if redacted != text:
                 if is_markup:  # there, <REDACTED> would be a tag
-                    redacted = REPLACED.sub(lambda each: _escaped(each[0]), redacted)
+                    redacted = REPLACED.sub(_escaped, redacted)
                 written = redacted.encode(charset)
         return body if written == plain else written
 
@@ -321,13 +311,6 @@ class Redactor(Hidden):
             return True
         return "@" in lower and bool(_USER_INFO_HINT.search(lower))
 
-    def _texts(self, texts: list[str]) -> list[str]:
-        # One search of them all, since most contain nothing to remove.
-        joined = "\n".join(texts)
-        if self.__personal or self._is_hinted_at(joined, lower_ascii(joined)):
-            return list(map(self._text, texts))
-        return texts
-
     def _text(self, text: str) -> str:
         if self._is_hinted_at(text, lower_ascii(text)):
             text = replace_fields(text, stand_in_for)
@@ -338,23 +321,14 @@ class Redactor(Hidden):
         return self.__personal.text(text) if self.__personal else text
 
 
-def _credentials_of(message: Request | Response) -> Iterator[str]:
-    uri = message.uri if isinstance(message, Request) else ""
-    return credentials_in(message.headers, uri)
+def _escaped(replaced: re.Match[str]) -> str:
+    return html.escape(html.unescape(replaced[0]))
 
 
-def _escaped(replaced: str) -> str:
-    return replaced if replaced.startswith("&") else html.escape(replaced)
-
-
-def _readable(body: bytes, headers: Headers) -> str:
-    """Return a body as text to look for credentials; empty if it cannot be searched."""
-    try:
-        plain = unpack(body, header(headers, "content-encoding") or "")
-        charsets = _charsets(plain, header(headers, "content-type") or "")
-        return plain.decode(charsets[0])
-    except ValueError:
-        return ""
+def _opened(body: bytes, headers: Headers) -> tuple[bytes, list[str]]:
+    """Return a body decompressed, and the charsets in which to search it."""
+    plain = unpack(body, header(headers, "content-encoding"))
+    return plain, _charsets(plain, header(headers, "content-type") or "")
 
 
 def _searched(interaction: Interaction) -> str | None:
@@ -368,10 +342,10 @@ def _searched(interaction: Interaction) -> str | None:
     except UnicodeDecodeError:
         return None
     text = "\n".join(texts)
-    return None if "\0" in text or _is_opened(lower_ascii(text)) else text
+    return None if "\0" in text or _needs_opening(lower_ascii(text)) else text
 
 
-def _is_opened(lower: str) -> bool:
+def _needs_opening(lower: str) -> bool:
     """Return whether a text has a body that must be decompressed or decoded to be searched."""
     is_utf_8 = lower.count("charset=") == lower.count("charset=utf-8")
     is_small = len(lower) <= MAX_UNPACKED_BYTES
@@ -391,12 +365,12 @@ def _charsets(body: bytes, content_type: str) -> list[str]:
     if b"\0" not in body and _exactly_decoded(body, "utf-8") is not None:
         return ["utf-8"]
     declared = (declared_charset(content_type) or "utf-8").lower()
-    marked = [charset for mark, charset in _BYTE_ORDER_MARKS if body.startswith(mark)]
-    charsets = marked or [declared, *_WITHOUT_MARK.get(declared.replace("_", "-"), ())]
-    fitting = [each for each in charsets if _exactly_decoded(body, each) is not None]
-    if not fitting and declared != "utf-8":
+    charset = _BYTE_ORDER_MARKS.get(body[:2], declared)
+    if _exactly_decoded(body, charset) is not None:
+        return [charset, "latin-1"]
+    if charset != "utf-8":
         raise ValueError("in a charset that cannot be searched")
-    return [*fitting, "latin-1"]
+    return ["latin-1"]
 
 
 def _exactly_decoded(body: bytes, charset: str) -> str | None:
