@@ -15,7 +15,6 @@ import tomllib
 import warnings
 import zipfile
 from base64 import b64encode
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -340,8 +339,7 @@ def test_each_cassette_gets_a_page_which_the_readme_names(
     pages = [name for name in contents if name.endswith(".html")]
     assert pages == ["cassettes/shared-tour.html", "notebooks/one.html"]
     assert contents[pages[0]].startswith(b"<!DOCTYPE html>")
-    assert "Nothing installed? Open `notebooks/one.html` in a web browser." in readme
-    assert "- `cassettes/shared-tour.html`" in readme
+    assert "- `cassettes/shared-tour.html`\n- `notebooks/one.html`\n" in readme
     assert b"shared-tour.html" not in without["README.md"]
     assert [name for name in without if name.endswith(".html")] == ["notebooks/one.html"]
 
@@ -884,16 +882,6 @@ def test_personal_data_is_shared_with_one_warning(tour: Path) -> None:
 
     assert len(warned) == 1
     assert Path("told.zip").exists()
-
-
-def test_a_cassette_without_times_is_shared_with_the_first_date_of_a_zip() -> None:
-    """vcrpy writes no times."""
-    timeless = replace(interaction(), recorded_at=None, elapsed_s=None)
-    theirs("tour.yaml", timeless)
-    packed = share(notebook("one.ipynb", "dm.replay('tour.yaml')"), "tour.zip", run=False)
-
-    dates = {each.date_time for each in zipfile.ZipFile(packed).infolist()}
-    assert dates == {(1980, 1, 1, 0, 0, 0)}
 
 
 def test_no_traceback_shows_a_key_that_is_looked_for(
