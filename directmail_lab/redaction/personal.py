@@ -253,12 +253,12 @@ class Pseudonyms:
             self._seen.setdefault(kind, set()).add(value)
 
 
-def count_personal(texts: Iterable[str], *, by_field: bool = True) -> dict[str, int]:
-    """Return how many different values of each kind of personal data are in texts.
+def count_personal(bodies: Iterable[str], texts: Iterable[str] = ()) -> dict[str, int]:
+    """Return how many different values of each kind of personal data are in bodies and texts.
 
-    Examples, such as addresses at example.com, do not count. With ``by_field``, values also count
-    by the names of their fields, except in the stand-in's records, whose people are made up. A
-    field ``name`` does not count: plans, lists and files have one, too.
+    Examples, such as addresses at example.com, do not count. In bodies, values also count by the
+    names of their fields, except in the stand-in's records, whose people are made up. A field
+    ``name`` does not count: plans, lists and files have one, too.
 
     Returns
     -------
@@ -267,11 +267,13 @@ def count_personal(texts: Iterable[str], *, by_field: bool = True) -> dict[str, 
     """
     seen: dict[str, set[str]] = {}
     search = Pseudonyms([PERSONAL], seen=seen)
-    for text in texts:
-        if by_field and not _MADE_UP.search(text):
-            search.text(text)
+    for body in bodies:
+        if _MADE_UP.search(body):
+            search.by_form(body)
         else:
-            search.by_form(text)
+            search.text(body)
+    for text in texts:
+        search.by_form(text)
     return {kind: len(seen[kind]) for kind in _FIELDS if kind in seen}
 
 

@@ -144,7 +144,7 @@ def share(
     if not is_page and target.suffix.lower() != ".zip":
         target = target.with_name(f"{target.name}.zip")
     paths = [notebooks] if isinstance(notebooks, str | Path) else notebooks
-    packed = _Packed(map(Path, paths), cassettes, redact, keeps_outputs=not run)
+    packed = _Packed(map(Path, paths), cassettes, redact)
     if is_page and len(packed.notebooks) > 1:
         raise DirectMailLabError("A page shows one notebook.", "Give one, or write a .zip.")
     packed.refuse_secrets({})  # a notebook that cannot be shared is not run for minutes
@@ -181,8 +181,6 @@ class _Packed:
         notebooks: Iterable[Path],
         cassettes: Iterable[str | Path],
         redact: Sequence[str],
-        *,
-        keeps_outputs: bool,
     ) -> None:
         self.notebooks: dict[str, bytes] = {}
         self._cassettes: dict[str, bytes] = {}
@@ -191,7 +189,7 @@ class _Packed:
         self._recordings: dict[str, FileRecording] = {}
         self._code = ""
         for notebook in notebooks:
-            self._add_notebook(notebook, keeps_outputs=keeps_outputs)
+            self._add_notebook(notebook)
         if not self.notebooks:
             raise DirectMailLabError("No notebook to share.", "Name at least one .ipynb file.")
         for name in cassettes:
@@ -203,17 +201,15 @@ class _Packed:
         """Return the notebooks, the cassettes, and the pages of both."""
         return {**self.notebooks, **self._cassettes, **self._pages}
 
-    def _add_notebook(self, path: Path, *, keeps_outputs: bool) -> None:
+    def _add_notebook(self, path: Path) -> None:
         """Add a notebook, and the cassettes that its code names."""
         notebook = audit.read_notebook(path)
-        code = ""
-        for cell in notebook["cells"]:
-            if cell.get("cell_type") == "code":
-                code += f"{''.join(cell.get('source', ''))}\n"
-                if not keeps_outputs:
-                    cell.update(outputs=[], execution_count=None)
-        if not keeps_outputs:
-            notebook.get("metadata", {}).pop("widgets", None)
+        sources = [
+            "".join(cell.get("source", ""))
+            for cell in notebook["cells"]
+            if cell.get("cell_type") == "code"
+        ]
+        code = "\n".join(["", *sources])
         self._add(self.notebooks, f"notebooks/{path.name}", path, _written(notebook))
         self._code += code
         for name in sorted({name for _, name in _QUOTED.findall(code)}):
