@@ -129,7 +129,7 @@ class Redactor(Hidden):
     def interaction(self, interaction: Interaction) -> Interaction:
         """Return the redacted interaction, as it may be written."""
         # Most contain no secret. Then one search of all their texts is enough.
-        if not self.__personal and self._keeps_headers(interaction):
+        if self._keeps_headers(interaction):
             text = _searched(interaction)
             if text is not None and not self._is_hinted_at(text, lower_ascii(text)):
                 return interaction
@@ -153,7 +153,7 @@ class Redactor(Hidden):
             See `refuse_leak`.
         """
         # Most contain nothing to remove. For those, one search of the written text is enough.
-        if not self.__personal and self._keeps_headers(interaction):
+        if self._keeps_headers(interaction):
             text = text_of(interaction)
             lower = lower_ascii(text)
             if not (self._is_hinted_at(text, lower) or _needs_opening(lower)):
@@ -232,8 +232,7 @@ class Redactor(Hidden):
 
         texts = [uri, *(value for _, value in message.headers)]
         with contextlib.suppress(ValueError):  # a body that cannot be searched is not written
-            body, charsets = _opened(message.body or b"", message.headers)
-            texts.append(body.decode(charsets[0]))
+            texts.append(_opened(message.body or b"", message.headers)[0])
         for text in texts:
             if any(map(lower_ascii(text).__contains__, _FIELD_HINTS)):
                 replace_fields(text, note)
@@ -241,7 +240,9 @@ class Redactor(Hidden):
 
     def _keeps_headers(self, interaction: Interaction) -> bool:
         messages = interaction.request, interaction.response
-        return all(self._headers(each.headers) is each.headers for each in messages)
+        return not self.__personal and all(
+            self._headers(each.headers) is each.headers for each in messages
+        )
 
     def _message(
         self, texts: list[str], headers: Headers, body: bytes
@@ -278,26 +279,20 @@ class Redactor(Hidden):
     def _body(self, body: bytes, headers: Headers) -> bytes:
         """Return a redacted body. If something was removed from it, it is no longer compressed."""
         try:
-            plain, charsets = _opened(body, headers)
+            text, charset = _opened(body, headers)
         except TooLargeError:
             return missing_body(len(body))
         except ValueError:
             return missing_body(len(body), "searched")
-        is_markup = _MARKUP.search(media_type_of(headers)) or plain.lstrip().startswith(b"<")
-        written = plain
-        for charset in charsets:
-            text = _exactly_decoded(written, charset)
-            if text is None:
-                continue
-            # UTF-16 without a declared charset.
-            if "\0" in text and self.__keys.holds(text.replace("\0", "")):
-                return missing_body(len(body), "searched")
-            redacted = self._text(text)
-            if redacted != text:
-                if is_markup:  # there, <REDACTED> would be a tag
-                    redacted = REPLACED.sub(_escaped, redacted)
-                written = redacted.encode(charset)
-        return body if written == plain else written
+        # UTF-16 without a declared charset.
+        if "\0" in text and self.__keys.holds(text.replace("\0", "")):
+            return missing_body(len(body), "searched")
+        redacted = self._text(text)
+        if redacted == text:
+            return body
+        if _MARKUP.search(media_type_of(headers)) or text.lstrip().startswith("<"):
+            redacted = REPLACED.sub(_escaped, redacted)  # there, <REDACTED> would be a tag
+        return redacted.encode(charset)
 
     def _is_hinted_at(self, text: str, lower: str) -> bool:
         """Return whether anything but personal data may have to be removed from a text.
@@ -325,10 +320,27 @@ def _escaped(replaced: re.Match[str]) -> str:
     return html.escape(html.unescape(replaced[0]))
 
 
-def _opened(body: bytes, headers: Headers) -> tuple[bytes, list[str]]:
-    """Return a body decompressed, and the charsets in which to search it."""
+def _opened(body: bytes, headers: Headers) -> tuple[str, str]:
+    """Return a body decompressed as text, and the charset that encodes the text to the same body.
+
+    Raises
+    ------
+    ValueError
+        The body cannot be decompressed, its charset is unknown, or it is not in its charset.
+    """
     plain = unpack(body, header(headers, "content-encoding"))
-    return plain, _charsets(plain, header(headers, "content-type") or "")
+    declared = declared_charset(header(headers, "content-type") or "") or "utf-8"
+    charsets = [_BYTE_ORDER_MARKS.get(plain[:2], declared.lower())]
+    if charsets == ["utf-8"]:
+        charsets.append("latin-1")
+    elif b"\0" not in plain:
+        charsets.insert(0, "utf-8")
+    for charset in charsets:
+        with contextlib.suppress(LookupError, UnicodeError):
+            text = plain.decode(charset)
+            if text.encode(charset) == plain:
+                return text, charset
+    raise ValueError("in a charset that cannot be searched")
 
 
 def _searched(interaction: Interaction) -> str | None:
@@ -350,36 +362,6 @@ def _needs_opening(lower: str) -> bool:
     is_utf_8 = lower.count("charset=") == lower.count("charset=utf-8")
     is_small = len(lower) <= MAX_UNPACKED_BYTES
     return not is_utf_8 or not is_small or any(map(lower.__contains__, _OPENED_HINTS))
-
-
-def _charsets(body: bytes, content_type: str) -> list[str]:
-    """Return the charsets in which to search a body; each encodes its text to the same body.
-
-    A body of UTF-16 is one of Latin-1, too: a service may declare what it does not send.
-
-    Raises
-    ------
-    ValueError
-        The charset is unknown, or the body is not in it.
-    """
-    if b"\0" not in body and _exactly_decoded(body, "utf-8") is not None:
-        return ["utf-8"]
-    declared = (declared_charset(content_type) or "utf-8").lower()
-    charset = _BYTE_ORDER_MARKS.get(body[:2], declared)
-    if _exactly_decoded(body, charset) is not None:
-        return [charset, "latin-1"]
-    if charset != "utf-8":
-        raise ValueError("in a charset that cannot be searched")
-    return ["latin-1"]
-
-
-def _exactly_decoded(body: bytes, charset: str) -> str | None:
-    """Return a body as text, or None if the text would not be encoded to the same body."""
-    with contextlib.suppress(LookupError, UnicodeError):
-        text = body.decode(charset)
-        if text.encode(charset) == body:
-            return text
-    return None
 
 
 def with_schemes(redacted: Request, request: Request) -> Request:
