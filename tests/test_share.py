@@ -333,7 +333,7 @@ def test_each_cassette_gets_a_page_which_the_readme_names(
     contents = zipped(source)
     readme = contents["README.md"].decode()
     monkeypatch.setattr("directmail_lab.share.cassette_page._MAX_BYTES", 1000)
-    with pytest.warns(UserWarning, match=r"shared-tour.yaml gets no page, because it is too large"):
+    with pytest.warns(UserWarning, match=r"shared-tour.html is left out. The page of"):
         without = zipped(source)
 
     pages = [name for name in contents if name.endswith(".html")]

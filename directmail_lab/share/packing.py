@@ -310,11 +310,11 @@ class _Packed:
             page = page_of(content, PurePosixPath(place).stem, has_code=has_code)
             self._pages[_page_of(place)] = page
         for place, recording in self._recordings.items():
-            made = make_page(recording, list(recording))
-            if made is None:
-                warnings.warn(f"{place} gets no page, because it is too large.", stacklevel=3)
-            else:
-                self._pages[f"{place.removesuffix('.yaml')}.html"] = made
+            page_place = f"{place.removesuffix('.yaml')}.html"
+            try:
+                self._pages[page_place] = make_page(recording, list(recording))
+            except DirectMailLabError as error:
+                warnings.warn(f"{page_place} is left out. {error.what}", stacklevel=3)
 
     def page(self) -> bytes:
         """Return the page of the only notebook."""
