@@ -47,8 +47,6 @@ _FIELD_HINTS = (*HINTS, "%")
 # Looser than the pattern below, since the written text has escapes.
 _USER_INFO_HINT = re.compile(r"://[^/?#@\s\"'<>]+@", re.ASCII)
 _USER_INFO = re.compile(r"(?<=://)[^/?#@\s\"'<>\\]+(?=@)")
-# A placeholder in a URL that a client has escaped.
-_ESCAPED_PLACEHOLDER = re.compile(r"%3C(API_KEY|REDACTED)%3E", re.IGNORECASE)
 # RFC 7235: a scheme and one token. Digest and AWS4 have parameters instead, and none is a key.
 _SCHEME = re.compile(r"\s*([A-Za-z][A-Za-z0-9-]{1,31}) ")
 
@@ -176,7 +174,7 @@ class Redactor(Hidden):
         return self._request(request)
 
     def _request(self, request: Request) -> Request:
-        texts = [request.method, _ESCAPED_PLACEHOLDER.sub(r"<\1>", request.uri)]
+        texts = [request.method, request.uri]
         (method, uri), headers, body = self._message(texts, request.headers, request.body or b"")
         return Request(method, uri, headers, None if request.body is None else body)
 
