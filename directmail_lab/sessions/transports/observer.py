@@ -16,7 +16,7 @@ from ...readings.reading import Reading, raw_values
 from ...redaction import Redactor
 from .extensions import EXTENSION, Received, call_of
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("directmail_lab")
 
 USUAL_REASONS = frozenset({"", *(status.phrase for status in HTTPStatus)})
 
