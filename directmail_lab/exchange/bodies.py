@@ -7,7 +7,7 @@ import json
 import math
 import re
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import date
 from functools import cache
@@ -360,17 +360,6 @@ def missing_body(
     """Return the placeholder for a body. ``size`` is in bytes, or None if it is not known."""
     shown = "?" if size is None else size
     return MissingBody(f"<not {why}: {shown} bytes>".encode())
-
-
-def missing_bytes(bodies: Iterable[bytes | None]) -> list[int | None]:
-    """Return the sizes of the missing bodies among these bodies, in bytes or None."""
-    sizes = []
-    for body in bodies:
-        match = _MISSING.fullmatch(body or b"")
-        if match:
-            size = None if match[1] == b"?" else int(match[1])
-            sizes.append(size)
-    return sizes
 
 
 def is_like_missing(body: bytes | None) -> bool:
