@@ -19,7 +19,7 @@ from itertools import chain
 from ..display import plural, printable_line
 from ..errors import NotRecordedError
 from ..exchange.bodies import shown_missing
-from ..exchange.values import Request, fails
+from ..exchange.values import SAFE_METHODS, Request, fails, header
 from ..redaction import Redactor
 from .files import FileRecording
 from .matching import AnyValue, Form, Matching
@@ -107,14 +107,15 @@ class Index:
         return AnyValue(self._calls)
 
     def _chosen(self, calls: list[Attempts], request: Request) -> list[Attempts]:
-        """Return the calls that a person's functions accept, of the type that is asked for."""
-        matching = self.matching
-        if matching.checks:
+        """Return the calls that a person's functions accept, of the type that a read accepts."""
+        if self.matching.checks:
             calls = [each for each in calls if self._passes_checks(request, each)]
-        choice = matching.choice(request) if len(calls) > 1 else None
-        if choice is None:
+        if len(calls) < 2 or request.method.upper() not in SAFE_METHODS:
             return calls
-        chosen = [each for each in calls if matching.choice(self.requests[each[0]]) == choice]
+        accepted = header(request.headers, "accept")
+        chosen = [
+            each for each in calls if header(self.requests[each[0]].headers, "accept") == accepted
+        ]
         return chosen or calls
 
     def _as_calls(self, indexes: list[int]) -> list[Attempts]:

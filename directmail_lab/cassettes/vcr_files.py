@@ -182,14 +182,10 @@ def load_yaml(text: str) -> Any:
     except CassetteFormatError:  # which says more
         raise
     except (yaml.YAMLError, *MALFORMED) as error:
-        raise _not_safe(error) from None
-
-
-def _not_safe(error: Exception) -> CassetteFormatError:
-    name = type(error).__name__
-    mark = getattr(error, "problem_mark", None)
-    where = "" if mark is None else f" in line {mark.line + 1}"
-    return CassetteFormatError(f"It is not YAML that is safe to load ({name}{where}).")
+        name = type(error).__name__
+        mark = getattr(error, "problem_mark", None)
+        where = "" if mark is None else f" in line {mark.line + 1}"
+        raise CassetteFormatError(f"It is not YAML that is safe to load ({name}{where}).") from None
 
 
 def _interaction(entry: Mapping[str, Any], number: int) -> Interaction:
