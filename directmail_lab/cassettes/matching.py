@@ -336,9 +336,8 @@ def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
 
 
-# Numbers count by their digits, and an object may have a name twice.
+# Numbers count by their digits.
 _DECODER = json.JSONDecoder(
-    object_pairs_hook=tuple,
     parse_int=Decimal,
     parse_float=Decimal,
     parse_constant=_refuse_constant,
@@ -347,13 +346,10 @@ _DECODER = json.JSONDecoder(
 
 def _json_parts(value: object, name: Name = ("JSON",)) -> Iterator[tuple[Name, Hashable]]:
     """Yield each value of JSON with its path; an object as ``{}``, then its members by name."""
-    if isinstance(value, tuple):
+    if isinstance(value, dict):
         yield name, Literal("{}")
-        counts: dict[str, int] = {}
-        for key, inner in sorted(value, key=lambda member: member[0]):
-            counts[key] = counts.get(key, 0) + 1
-            repeated = (-counts[key],) if counts[key] > 1 else ()
-            yield from _json_parts(inner, (*name, key, *repeated))
+        for key in sorted(value):
+            yield from _json_parts(value[key], (*name, key))
     elif isinstance(value, list):
         yield name, Literal("[]")
         for index, inner in enumerate(value):
