@@ -26,7 +26,6 @@ from directmail_lab.cassettes import (
 )
 from directmail_lab.cassettes.convert import convert
 from directmail_lab.cassettes.library import command_name
-from directmail_lab.cassettes.vcr_files import block_text
 from directmail_lab.errors import CassetteError, CassetteFormatError, CassetteNotFoundError
 from directmail_lab.questions.sources import recording_of
 from directmail_lab.sessions.session import Session
@@ -603,21 +602,6 @@ def test_a_replay_of_what_another_kernel_records_says_that_it_is_being_recorded(
 
         assert notices == ["Cassette 'tour': it is being recorded: 1 interaction until now."]
     assert read_cassette(cassette.path).problem is None
-
-
-def test_loading_a_large_vcrpy_file_reports_progress(tmp_path: Path) -> None:
-    """The parts add up to the whole file; small files report no progress."""
-    one = answered(get("/0"), b'"' + b"long " * 200 + b'"')
-    path, parts = tmp_path / "theirs.yaml", list[float]()
-    path.write_text(block_text([one] * 1000, metadata={}))
-    read_cassette(path, parts.append)
-    small, told = theirs(tmp_path / "small.yaml", one), list[float]()
-    read_cassette(small, told.append)
-
-    assert len(parts) > 15
-    assert 0 < max(parts) < 0.1
-    assert 0.9 < sum(parts) <= 1.001
-    assert not told
 
 
 def test_a_command_names_the_path_if_the_name_finds_another_file(tmp_path: Path) -> None:

@@ -867,46 +867,6 @@ def test_a_stand_in_of_this_process_takes_a_write_again() -> None:
             assert dm.post("/v1/letters", json={}).status_code == 201
 
 
-# -- accounts --------------------------------------------------------------------------------------
-
-
-ANOTHER_USER = "Cassette 'tour' was recorded as another user: the id is another one."
-
-
-@pytest.mark.parametrize("redact", [(), "personal", "id"])
-def test_a_recording_of_another_user_is_named_once(
-    caplog: pytest.LogCaptureFixture, redact: Any
-) -> None:
-    """It is when the user is first known, which is at the start if a form has signed in."""
-    notices = []
-    for user, reads in (({"id": 1}, 1), ({"id": 2}, 2), ({"id": 2}, 1)):
-        service = FaultyService(user=user)
-        with service, Session(service.base_url, service.api_key) as session:
-            if reads == 2:
-                session.me()
-            session.record("tour", redact=redact)
-            at_start = caplog.text.count(ANOTHER_USER)
-            session.me()
-            session.me()
-            notices.append((at_start, caplog.text.count(ANOTHER_USER)))
-
-    assert notices == [(0, 0), (1, 1), (1, 1)]
-
-
-@pytest.mark.parametrize("record", [{}, [], {"data": {"id": None}}, {"id": {"a": 1}}, "text"])
-def test_a_record_that_names_no_user_says_nothing(
-    caplog: pytest.LogCaptureFixture, record: Any
-) -> None:
-    """The contract does not say which fields a record has."""
-    for each in ({"id": 1}, record, {"id": 1, "name": "new"}):
-        service = FaultyService(user=each)
-        with service, Session(service.base_url, service.api_key) as session:
-            session.record("tour")
-            session.client.get("/v1/users/me")
-
-    assert ANOTHER_USER not in caplog.text
-
-
 # -- addresses -------------------------------------------------------------------------------------
 
 

@@ -1,7 +1,6 @@
 """Cassettes: recorded sessions in vcrpy's format, written as they happen and replayed by index.
 
-- `cassette` is an open cassette, which plays or records as its record mode says. `users` says
-  whether it was recorded as another user.
+- `cassette` is an open cassette, which plays or records as its record mode says.
 - `recorder` writes interactions to a `journal` beside the file, and folds it into the file.
 - `player` decides which recorded response comes next for a request. `matching` says which requests
   are the same, and `mismatch` in what two differ.

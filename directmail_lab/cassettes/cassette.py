@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import cached_property
 from pathlib import Path
 from threading import RLock
 from traceback import extract_tb
@@ -40,7 +39,6 @@ from .library import cassette_name, find_cassette, new_cassette_path
 from .matching import Matching
 from .player import Attempts, Index, Player
 from .recorder import Begun, Ending, Recorder, Written
-from .users import User, differing, recorded_user, shows_user, user_in
 
 BeforeRecord = Callable[[Interaction], Interaction | None]
 """Takes an interaction and returns the one to record, or None to record none."""
@@ -223,25 +221,6 @@ class Cassette:
         if self._recording.problem:
             notice(f"Cassette {self.name!r}: {self._recording.problem}.")
 
-    def compare_user(self, body: bytes) -> None:
-        """Say once if a redacted body shows another user than the one that the cassette has."""
-        if not (self.updates and self._recorded_user):
-            return
-        user = user_in(body)
-        field = differing(self._recorded_user, user)
-        if user:
-            self._recorded_user = {}  # one comparison is enough
-        if field:
-            self._notice(
-                f"Cassette {self.name!r} was recorded as another user: the {field} is another one. "
-                "New responses replace that user's responses to the same requests, and the others "
-                "stay. To keep the two users apart, record under another name."
-            )
-
-    @cached_property
-    def _recorded_user(self) -> User:
-        return recorded_user(self._recording, self._redactor)
-
     @property
     def base_url(self) -> str | None:
         """The base address of the recording."""
@@ -395,8 +374,6 @@ class Cassette:
                 return None
             if (recorded.request.uri, recorded.request.body) != (request.uri, request.body):
                 self._warn_if_alike(request, recorded.request)
-        if shows_user(interaction):
-            self.compare_user(recorded.body)
         if isinstance(recorded.body, MissingBody):
             self._report_missing_body(recorded, header(response.headers, "content-encoding"))
         return recorded

@@ -63,7 +63,7 @@ def convert(
         if recording.problem:
             notice(f"{source.name}: {recording.problem}.")
         bodies = chain.from_iterable((each.request.body, each.response.body) for each in recording)
-        missing = sum(isinstance(each, MissingBody) for each in bodies)
+        missing = sum(isinstance(body, MissingBody) for body in bodies)
         if missing:
             notice(
                 f"{source.name} lacks the content of {plural(missing, 'message')}; each became "

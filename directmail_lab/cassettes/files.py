@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 from urllib.parse import urlsplit
 
-from ..display import Progress, ProgressBar, plural
+from ..display import plural
 from ..errors import CassetteError, CassetteFormatError
 from ..exchange.bodies import unpack
 from ..exchange.values import (
@@ -42,7 +42,6 @@ MAX_FILE_BYTES = 256 * 1024**2
 RECOVERED = "recovered from a recording that did not end"
 _OURS = b'"recorded_with": "directmail-lab'
 _CONFLICT = re.compile(rb"(?m)^(?:<{7} |={7}\r?$|>{7} )")
-_PERCENT = "{desc}: {percentage:.0f} % {bar}"
 
 
 @dataclass(eq=False)
@@ -121,11 +120,8 @@ class FileRecording(Recording):
         return frozenset(at for at, each in enumerate(self.interactions) if each.is_fallback)
 
 
-def read_file(path: Path, progress: Progress | None = None) -> FileRecording:
+def read_file(path: Path) -> FileRecording:
     """Return the recording in a file: a cassette in our layout or any of vcrpy's, or HAR.
-
-    For a large file, ``progress`` is called with each part that was read; the whole is 1. By
-    default, it moves a progress bar.
 
     Raises
     ------
@@ -134,18 +130,17 @@ def read_file(path: Path, progress: Progress | None = None) -> FileRecording:
     CassetteFormatError
         It is not a cassette, is not safe to load, or is too large.
     """
-    with ProgressBar(1.0, desc=f"Reading {path.stem}", bar_format=_PERCENT) as bar:
-        data, version = _read_bytes(path)
-        return replace(parse_cassette(data, path, progress or bar.update), version=version)
+    data, version = _read_bytes(path)
+    return replace(parse_cassette(data, path), version=version)
 
 
-def read_cassette(path: Path, progress: Progress | None = None) -> FileRecording:
+def read_cassette(path: Path) -> FileRecording:
     """Return the recording in a file, with the interactions that are still in its journal."""
     while True:
         # In this order: what is folded meanwhile is in both.
         version = version_of(path)
         journal = None if version is None else read_journal(path)
-        recording = read_file(path, progress)
+        recording = read_file(path)
         if journal is None:
             return recording
         if recording.version == version:
@@ -204,7 +199,7 @@ def addresses(
     return {"base_url": first, **({"other_base_urls": others} if others else {})}
 
 
-def parse_cassette(data: bytes, path: Path, progress: Progress = lambda _: None) -> FileRecording:
+def parse_cassette(data: bytes, path: Path) -> FileRecording:
     """Return the recording in the bytes of a file; ``path`` is only for messages."""
     if not data or data.isspace():
         return FileRecording(path.stem, path=path)
@@ -216,7 +211,7 @@ def parse_cassette(data: bytes, path: Path, progress: Progress = lambda _: None)
     except CassetteFormatError as error:
         damage = error  # unless a person wrote what only the whole text explains, such as an alias
     try:
-        return _parse_whole(data, path, progress)
+        return _parse_whole(data, path)
     except CassetteFormatError as error:
         raise damage or error from None
 
@@ -307,9 +302,9 @@ def read_as_written(data: bytes, path: Path) -> tuple[Sequence[Interaction], str
     return interactions, _about(metadata, interactions, path)[1]
 
 
-def _parse_whole(data: bytes, path: Path, progress: Progress) -> FileRecording:
+def _parse_whole(data: bytes, path: Path) -> FileRecording:
     """Return a recording of another layout, or one that a person edited, without credentials."""
-    kind, metadata, interactions, problem = _load_whole(data, path, progress)
+    kind, metadata, interactions, problem = _load_whole(data, path)
     recording = foreign_recording(interactions, path, kind, metadata)
     recorded_with = str(recording.metadata.get("recorded_with"))
     if kind == "vcrpy" and recorded_with.startswith(layout.WRITER):
@@ -341,7 +336,7 @@ def foreign_recording(
 
 
 def _load_whole(
-    data: bytes, path: Path, progress: Progress = lambda _: None
+    data: bytes, path: Path
 ) -> tuple[_ForeignLayout, object, list[Interaction], str | None]:
     """Return the layout, the metadata, the interactions with their credentials, and a problem."""
     if path.suffix.lower() == ".har":
@@ -352,7 +347,7 @@ def _load_whole(
 
     try:
         text = data.decode("utf-8-sig")
-        metadata, interactions = load_cassette_text(text, progress)
+        metadata, interactions = load_cassette_text(text)
     except UnicodeDecodeError:
         raise _not_a_cassette(data, path, "It is not UTF-8 text.") from None
     except CassetteFormatError as error:

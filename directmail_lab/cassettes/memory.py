@@ -122,14 +122,6 @@ class MemoryRecording(Recording):
                 self._keep(number, exchange._replace(body=body))
         self._drop_oldest()
 
-    def last(self, path: str) -> Interaction | None:
-        """Return the last response with status 200 to a read of a path, or None."""
-        for number in range(len(self), 0, -1):
-            reading = self._readings[number - 1]
-            if (reading.path, reading.status) == (path, 200) and self.has_bodies(number):
-                return self.interaction(number)
-        return None
-
     def redact_for_good(self) -> None:
         """Redact the messages in memory, because the session forgets its key now.
 

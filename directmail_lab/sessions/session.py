@@ -349,9 +349,6 @@ class Session:
                 return self._replaying(opened)
             if not aside:
                 opened.on_played = write_warning(opened)
-            user = self._sent.last(ME_PATH)
-            if user is not None:
-                opened.compare_user(opened.redactor.interaction(user).response.body)
             return self._sending("record", self._sent, opened)
 
         return self._change(recording)
