@@ -194,7 +194,7 @@ class Composer:
                 session.allowances.shown.release()
         # If a cell has changed the mode or the session meanwhile, the page shows another recording.
         is_shown = session is self._session() and session.recording is recording
-        number = call_of(request).state.number if is_shown else 0
+        number = call_of(request).number if is_shown else 0
         respond({**outcome, "number": number or None})
 
     def _abort(self) -> None:
@@ -309,7 +309,7 @@ def _sent_before(session: Session, request: httpx.Request) -> list[SentWrite]:
 
 
 def _aborted(request: httpx.Request) -> str:
-    if call_of(request).state.sent is Sent.NOTHING:
+    if call_of(request).sent is Sent.NOTHING:
         return "Aborted while the request waited for the allowance. Nothing was sent."
     if not is_write(request):
         return "Aborted: the connection was closed."

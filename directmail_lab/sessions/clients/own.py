@@ -253,7 +253,7 @@ def _explain(
     error: BaseException, request: httpx.Request, redacted: Callable[[str], str]
 ) -> BaseException | None:
     """Return the error with a message for the caller of a client, or None for a bug."""
-    if call_of(request).state.sent is not Sent.NOTHING:
+    if call_of(request).sent is not Sent.NOTHING:
         error = lost_response(request, error) or error
     if isinstance(error, UnicodeError):  # a redirect's address is not valid
         error = AddressError(NOT_AN_ADDRESS)

@@ -216,11 +216,10 @@ class ModeTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         cassette = mode.cassette
         assert cassette is not None
         call = call_of(request)
-        state = call.state
         for each in played:
-            state.attempt += 1
-            state.number = mode.recording.add_played(cassette, each, attempt=state.attempt)
-            received = Received(mode.recording, state.number)
+            call.attempt += 1
+            call.number = mode.recording.add_played(cassette, each, attempt=call.attempt)
+            received = Received(mode.recording, call.number)
             if self._observe.listeners:
                 self._observe.tell(received)
         if cassette.records and is_write(request):
@@ -343,9 +342,8 @@ def _played_for(request: httpx.Request, mode: Mode) -> list[Played]:
             "print it.",
             "Leave it out: the session adds the key by itself.",
         )
-    state = call.state
-    state.attempt = 0
-    state.recorded = 0
+    call.attempt = 0
+    call.recorded = 0
     cassette = mode.cassette
     if cassette is None:
         return []

@@ -103,26 +103,25 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
     def _checked_and_signed(self, request: httpx.Request, call: Call) -> httpx.Request:
         """Return a copy of the request with the key, or the request if it is sent without."""
         url = request.url
-        state = call.state
-        state.is_ours = origin_of(url) == self._origin  # checked when the session was opened
+        call.is_ours = origin_of(url) == self._origin  # checked when the session was opened
         if self._api_key is None and call.send is None:
             raise NotConnectedError(
                 "This session has no key, and records only the clients of the code under test.",
                 "Set DIRECTMAIL_BASE_URL and DIRECTMAIL_API_KEY.",
             )
-        is_checked = state.is_ours or call.send is not None
+        is_checked = call.is_ours or call.send is not None
         if not is_checked and parse_url(url).scheme != "https" and not is_loopback(url.host):
             raise AddressError(
                 f"{url.scheme}://{url.host} is not encrypted, and nothing was sent.",
                 "Use https:// (plain http is for this machine alone).",
             )
         if is_write(request):
-            self._refuse_write(request, state.sent)
-            if state.before_sending is not None:
-                state.before_sending()
-        if state.sent is Sent.NOTHING:
-            state.sent = Sent.REQUEST
-        if not (state.is_ours and call.wants_key and self._api_key):
+            self._refuse_write(request, call.sent)
+            if call.before_sending is not None:
+                call.before_sending()
+        if call.sent is Sent.NOTHING:
+            call.sent = Sent.REQUEST
+        if not (call.is_ours and call.wants_key and self._api_key):
             return request
         if HEADER in request.headers:
             return request
@@ -196,7 +195,7 @@ def note_redirect(request: httpx.Request, response: httpx.Response) -> None:
     earlier one that was kept or played.
     """
     if response.status_code in _REPEATING and response.has_redirect_location:
-        call_of(request).state.sent = Sent.REDIRECTED
+        call_of(request).sent = Sent.REDIRECTED
 
 
 class OutcomeUnknownTimeoutError(OutcomeUnknownError, httpx.TimeoutException):
@@ -213,7 +212,7 @@ def lost_response(request: httpx.Request, error: BaseException) -> OutcomeUnknow
     if not is_write(request) or call_of(request).send is not None:
         return None
     is_timeout = isinstance(error, httpx.TimeoutException)
-    number = call_of(request).state.number
+    number = call_of(request).number
     which = f" It is number {number} in interactions()." if number else ""
     return (OutcomeUnknownTimeoutError if is_timeout else OutcomeUnknownError)(
         f"{request.method} {operation_of(request.url.path)} was sent, and no complete response "

@@ -241,7 +241,7 @@ class SentWrites:
         body, or one of unknown size, as it reads it.
         """
         sends = cassette is None or cassette.records
-        if not (sends and is_write(request)) or call_of(request).state.sent is Sent.REDIRECTED:
+        if not (sends and is_write(request)) or call_of(request).sent is Sent.REDIRECTED:
             return UNGUARDED
         size = request.headers.get("content-length", "")
         is_small = size.isdecimal() and int(size) <= MAX_UNPACKED_BYTES
@@ -272,19 +272,19 @@ class SentWrites:
         if kept is not None:
             yield kept
             return
-        state = call_of(request).state
-        state.number = 0
+        call = call_of(request)
+        call.number = 0
         may_be_done = True
         try:
             yield None
         except BaseException as error:
             is_refused = isinstance(error, (*NOT_SENT, WriteRefusedError))
-            may_be_done = state.sent is not Sent.NOTHING and not is_refused
+            may_be_done = call.sent is not Sent.NOTHING and not is_refused
             raise
         finally:
-            if state.number:
-                write.answered(recording, state.number)
-            if state.sent is not Sent.NOTHING:
+            if call.number:
+                write.answered(recording, call.number)
+            if call.sent is not Sent.NOTHING:
                 self._note_outcome(write)
             if not may_be_done or 400 <= write.status < 500:
                 with _lock:
@@ -303,7 +303,7 @@ class SentWrites:
         self, request: httpx.Request, recording: MemoryRecording, cassette: Cassette | None
     ) -> None:
         """Note a write that this session did not send, but has a response to."""
-        write = _answered(recording, call_of(request).state.number, _cells.current())
+        write = _answered(recording, call_of(request).number, _cells.current())
         write.key = self._key
         keys = _keys_of(request, cassette)
         with _lock:
