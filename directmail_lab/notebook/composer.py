@@ -29,7 +29,7 @@ from ..readings.reset_unit import renewal_time
 from ..redaction.key import has_placeholder
 from ..sessions.session import Session
 from ..sessions.transports.extensions import Sent, call_of
-from ..sessions.transports.writes import IF_SENT, SentWrite, sent_when, that_counts
+from ..sessions.transports.writes import IF_SENT, sent_before, sent_when, that_counts
 from ..settings import lacks_scheme, origin_of
 from .browser_data import MAX_SHOWN_BYTES, describe_message, digest_of
 from .curl import read_curl
@@ -130,7 +130,7 @@ class Composer:
         if not session.allow_writes or not is_write(request) or _is_replayed(session, request):
             self._send((session, request), respond)
             return
-        before = _sent_before(session, request)
+        before = sent_before(request, session.open_cassette)
         token = secrets.token_urlsafe()
         self._to_confirm = {token: ((session, request), len(before))}
         url = request.url
@@ -151,7 +151,7 @@ class Composer:
                 "Send it again.",
             )
         # Only what the question says is confirmed.
-        if len(_sent_before(session, request)) != before:
+        if len(sent_before(request, session.open_cassette)) != before:
             raise DirectMailLabError(
                 "Nothing was sent: after the question, this write was sent, or the mode was "
                 "changed.",
@@ -302,10 +302,6 @@ def _is_replayed(session: Session, request: httpx.Request) -> bool:
     cassette = session.open_cassette
     has_response = cassette is not None and cassette.has_unplayed(request_value(request))
     return session.mode == "replay" or has_response
-
-
-def _sent_before(session: Session, request: httpx.Request) -> list[SentWrite]:
-    return session.transport.sent_writes.before(request, session.open_cassette)
 
 
 def _aborted(request: httpx.Request) -> str:

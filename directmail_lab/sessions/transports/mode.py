@@ -6,10 +6,9 @@ import asyncio
 import math
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
 from typing import Literal
 
 from ...cassettes import Cassette, MemoryRecording, Played
@@ -22,8 +21,9 @@ from ...exchange.httpx_values import (
     request_value,
     response_value,
 )
-from ...exchange.values import Interaction, NoResponse, Response
+from ...exchange.values import Interaction, NoResponse
 from . import Transport
+from .body import Body
 from .extensions import EXTENSION, Received, call_of
 from .network import lost_response, note_redirect
 from .observer import USUAL_REASONS, Observer
@@ -31,8 +31,9 @@ from .recording import CANCELLED
 from .writes import (
     UNGUARDED,
     SentWrite,
-    SentWrites,
+    add_response,
     counted_response,
+    guard,
     is_sent_again,
     say_kept,
     sent_when,
@@ -112,13 +113,11 @@ class ModeTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         self,
         mode: Mode,
         observe: Observer,
-        sent_writes: SentWrites,
         *,
         on_change: Callable[[], object] = lambda: None,
     ) -> None:
         self.mode = mode
         self.may_write = True
-        self.sent_writes = sent_writes
         self._observe = observe
         self._on_change = on_change
         self._lock = threading.RLock()
@@ -154,10 +153,6 @@ class ModeTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
                 self.mode = mode
                 self._on_change()
 
-    def refuse_writes(self) -> None:
-        """Send no write until a change of mode succeeds."""
-        self.may_write = False
-
     def _refuse_unrecorded(self, request: httpx.Request, mode: Mode) -> None:
         if self.may_write or mode.name == "replay" or not is_write(request):
             return
@@ -173,12 +168,12 @@ class ModeTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         if mode.name != "replay" and counted_response(request) is not None:
             request.read()
             return self._counted(request, mode)
-        guard = self.sent_writes.guard(request, mode.recording, mode.cassette)
-        if mode.cassette is not None or guard is not UNGUARDED:
+        sending = guard(request, mode.recording, mode.cassette)
+        if mode.cassette is not None or sending is not UNGUARDED:
             request.read()
         played = _played_for(request, mode)
         if not played:
-            with guard as earlier:
+            with sending as earlier:
                 if earlier is None:
                     return mode.inner.handle_request(request)
             return self._kept(request, earlier, mode)
@@ -192,12 +187,12 @@ class ModeTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         if mode.name != "replay" and counted_response(request) is not None:
             await request.aread()
             return self._counted(request, mode)
-        guard = self.sent_writes.guard(request, mode.recording, mode.cassette)
-        if mode.cassette is not None or guard is not UNGUARDED:
+        sending = guard(request, mode.recording, mode.cassette)
+        if mode.cassette is not None or sending is not UNGUARDED:
             await request.aread()
         played = _played_for(request, mode)
         if not played:
-            with guard as earlier:
+            with sending as earlier:
                 if earlier is None:
                     return await mode.inner.handle_async_request(request)
             return self._kept(request, earlier, mode)
@@ -223,7 +218,7 @@ class ModeTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
             if self._observe.listeners:
                 self._observe.tell(received)
         if cassette.records and is_write(request):
-            self.sent_writes.add(request, mode.recording, cassette)
+            add_response(request, mode.recording, cassette)
         stored = each.response
         if stored.no_response is not None:
             raise _failure_of(stored.no_response, stored.reason, request)
@@ -286,51 +281,31 @@ class ModeTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
             cassette="" if mode.cassette is None else mode.cassette.name,
             body=stored.body,
         )
-        self.sent_writes.add(request, mode.recording, mode.cassette)
+        add_response(request, mode.recording, mode.cassette)
         return response
 
 
-class _CutBody(httpx.SyncByteStream, httpx.AsyncByteStream):
-    """A recorded body that broke off, or that its reader left: what was read of it.
-
-    ``at_end`` is called if a reader comes to the end, and may raise the error.
-    """
-
-    def __init__(self, body: bytes, at_end: Callable[[], object]) -> None:
-        self._body = body
-        self._at_end = at_end
-
-    def __iter__(self) -> Iterator[bytes]:
-        yield self._body
-        self._at_end()
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        yield self._body
-        self._at_end()
-
-
-def _cut_body(request: httpx.Request, played: Played, mode: Mode) -> _CutBody:
+def _cut_body(request: httpx.Request, played: Played, mode: Mode) -> Body:
+    """Return a recorded body that broke off, or that its reader left: what was read of it."""
     stored = played.response
-    kind = stored.broke_off
-    if kind is None:
+    body = Body(httpx.ByteStream(stored.body))
+
+    def ended(_: Body, error: BaseException | None) -> None:
+        if error is not None:  # its reader has left it
+            return
+        if stored.broke_off is not None:
+            text = stored.incomplete.partition(": ")[2] or stored.reason
+            raise _failure_of(stored.broke_off, text, request)
         assert mode.cassette is not None
-        return _CutBody(stored.body, partial(mode.cassette.note_end, played))
-    failure = _failure_of(kind, _text_of(stored), request)
+        mode.cassette.note_end(played)
 
-    def fail() -> None:
-        raise failure
-
-    return _CutBody(stored.body, fail)
+    body.ended = ended
+    return body
 
 
 def _failure_of(kind: NoResponse, text: str, request: httpx.Request) -> Exception:
     failure = httpx_error(kind, text, request)
     return lost_response(request, failure) or failure
-
-
-def _text_of(stored: Response) -> str:
-    """Return the text of the error that ended a response."""
-    return stored.incomplete.partition(": ")[2] or stored.reason
 
 
 def _played_for(request: httpx.Request, mode: Mode) -> list[Played]:

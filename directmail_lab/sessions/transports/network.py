@@ -17,7 +17,7 @@ from ...exchange.operations import operation_of
 from ...settings import is_loopback, origin_of
 from ...tracebacks import clear_locals, hide_frames, without_traceback
 from .body import Body
-from .connections import Connections, proxy_for, without_user
+from .connections import Connections, proxy_for
 from .extensions import Call, Sent, call_of
 
 if TYPE_CHECKING:
@@ -53,6 +53,8 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         Whether writes are sent.
     write_advice
         What to do to allow writes.
+    connections
+        What it sends through.
     """
 
     write_advice = "If you mean it, allow writes first: session().allow_writes = True."
@@ -62,33 +64,31 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         self._origin = origin_of(base)
         self._api_key = api_key
         self.allow_writes = allow_writes
-        self._connections = Connections(None if api_key is None else proxy_for(base))
+        self.connections = Connections(None if api_key is None else proxy_for(base))
 
     @hide_frames
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         call = call_of(request)
+        # The pool comes first: if there can be none, nothing was sent.
+        send = call.send or self.connections.pool().handle_request
         signed = self._checked_and_signed(request, call)
-        if call.send is not None:
-            return _received(request, call.send(signed))
         try:
-            response = self._connections.pool().handle_request(signed)
+            response = send(signed)
         except KeyboardInterrupt:
-            self._connections.forget_pool()
+            self.connections.forget_pool()
             raise
         except httpx.TransportError as error:
             self._name_proxy(error)
             raise
-        return _received(request, response, on_interrupt=self._connections.forget_pool)
+        return _received(request, response, on_interrupt=self.connections.forget_pool)
 
     @hide_frames
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         call = call_of(request)
+        send = call.send or (await self.connections.pool_of_loop()).handle_async_request
         signed = self._checked_and_signed(request, call)
-        if call.send is not None:
-            return _received(request, await call.send(signed))
-        pool = await self._connections.pool_of_loop()
         try:
-            response = await pool.handle_async_request(signed)
+            response = await send(signed)
         except httpx.TransportError as error:
             self._name_proxy(error)
             raise
@@ -96,9 +96,9 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
 
     def _name_proxy(self, error: httpx.TransportError) -> None:
         """Let an error say which proxy the request was sent to, if there was one."""
-        proxy = self._connections.proxy
+        proxy = self.connections.proxy
         if proxy is not None:
-            vars(error)["proxy"] = without_user(proxy)
+            vars(error)["proxy"] = str(proxy.url)
 
     def _checked_and_signed(self, request: httpx.Request, call: Call) -> httpx.Request:
         """Return a copy of the request with the key, or the request if it is sent without."""
@@ -150,14 +150,6 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
                 "Send it to the other address (often the same one with a slash at its end), or get "
                 "the response without follow_redirects.",
             )
-
-    def close(self) -> None:
-        """Close the connections. A running event loop closes its own."""
-        self._connections.close()
-
-    async def aclose(self) -> None:
-        """Close all connections, and wait until those of this event loop are closed."""
-        await self._connections.aclose()
 
 
 def _received(

@@ -17,7 +17,6 @@ from ...exchange.httpx_values import httpx, is_write, kind_of_failure, request_v
 from ...exchange.values import (
     LEFT,
     Interaction,
-    NoResponse,
     Request,
     Response,
     text_headers,
@@ -158,7 +157,9 @@ class _Exchange:
         incomplete = ""
         changes: dict[str, Any] = {}
         if error is not None:
-            incomplete = self._why_incomplete(error)
+            kind = kind_of_failure(error) or "read_error"
+            is_left = isinstance(error, GeneratorExit)
+            incomplete = LEFT if is_left else f"{kind}: {_text_of(error)}"
             changes["is_cut_short"] = True
             changes["is_aborted"] = not isinstance(error, Exception)
         try:
@@ -205,14 +206,6 @@ class _Exchange:
         """Return the response as the cassette keeps it."""
         headers = text_headers(self._headers)
         return Response(self._status, self._reason, headers, body, incomplete=incomplete)
-
-    def _why_incomplete(self, error: BaseException) -> str:
-        """Return what `Response.incomplete` is for a body that ended with an error."""
-        if isinstance(error, GeneratorExit):
-            return LEFT
-        kind: NoResponse = kind_of_failure(error) or "read_error"
-        text = _text_of(error)
-        return f"{kind}: {text}"
 
     # -- no response came ------------------------------------------------------------------------
 
