@@ -137,8 +137,14 @@ def test_pages_always_searches(run: Run, account: FaultyService) -> None:
     assert account.requests[f"POST {path}"] == 2
 
 
-def test_a_write_that_was_not_sent_may_be_sent(run: Run, account: FaultyService) -> None:
+def test_a_write_that_was_not_sent_may_be_sent(
+    run: Run, account: FaultyService, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It was not allowed, or no connection could be made."""
+    monkeypatch.setenv("SSL_CERT_FILE", "/missing.pem")
+    with pytest.raises(dm.errors.DirectMailLabError, match="SSL_CERT_FILE"):
+        run(POST)
+    monkeypatch.delenv("SSL_CERT_FILE")
     run("dm.session().allow_writes = False")
     with pytest.raises(dm.errors.WriteRefusedError):
         run(POST)

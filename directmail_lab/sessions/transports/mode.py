@@ -7,6 +7,7 @@ import math
 import threading
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Literal
@@ -32,9 +33,8 @@ from .writes import (
     UNGUARDED,
     SentWrite,
     add_response,
-    counted_response,
+    asks_anew,
     guard,
-    is_sent_again,
     say_kept,
     sent_when,
 )
@@ -153,55 +153,52 @@ class ModeTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
                 self.mode = mode
                 self._on_change()
 
-    def _refuse_unrecorded(self, request: httpx.Request, mode: Mode) -> None:
-        if self.may_write or mode.name == "replay" or not is_write(request):
-            return
-        raise WriteRefusedError(
-            f"The {request.method} was not sent: the last record(), replay(), live() or connect() "
-            "failed, so the mode is still the one before it.",
-            "Run record(…), live() or connect(…) again: once it succeeds, writes are sent.",
-        )
+    def _guard(
+        self, request: httpx.Request, mode: Mode
+    ) -> AbstractContextManager[SentWrite | httpx.Response | None]:
+        """Return the block in which a request is sent: see `writes.guard`."""
+        if mode.name == "replay" or not is_write(request):
+            return UNGUARDED
+        if not self.may_write:
+            raise WriteRefusedError(
+                f"The {request.method} was not sent: the last record(), replay(), live() or "
+                "connect() failed, so the mode is still the one before it.",
+                "Run record(…), live() or connect(…) again: once it succeeds, writes are sent.",
+            )
+        return guard(request, mode.recording, mode.cassette)
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         mode = self.mode
-        self._refuse_unrecorded(request, mode)
-        if mode.name != "replay" and counted_response(request) is not None:
-            request.read()
-            return self._counted(request, mode)
-        sending = guard(request, mode.recording, mode.cassette)
-        if mode.cassette is not None or sending is not UNGUARDED:
+        sending = self._guard(request, mode)
+        if sending is not UNGUARDED or mode.cassette is not None:
             request.read()
         played = _played_for(request, mode)
-        if not played:
-            with sending as earlier:
-                if earlier is None:
-                    return mode.inner.handle_request(request)
-            return self._kept(request, earlier, mode)
-        if mode.latency_factor:
-            time.sleep(_pause_s(mode, played[-1]))
-        return self._played(request, played, mode)
+        if played:
+            if mode.latency_factor:
+                time.sleep(_pause_s(mode, played[-1]))
+            return self._played(request, played, mode)
+        with sending as earlier:
+            if earlier is None:
+                return mode.inner.handle_request(request)
+        return self._kept(request, earlier, mode)
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         mode = self.mode
-        self._refuse_unrecorded(request, mode)
-        if mode.name != "replay" and counted_response(request) is not None:
-            await request.aread()
-            return self._counted(request, mode)
-        sending = guard(request, mode.recording, mode.cassette)
-        if mode.cassette is not None or sending is not UNGUARDED:
+        sending = self._guard(request, mode)
+        if sending is not UNGUARDED or mode.cassette is not None:
             await request.aread()
         played = _played_for(request, mode)
-        if not played:
-            with sending as earlier:
-                if earlier is None:
-                    return await mode.inner.handle_async_request(request)
-            return self._kept(request, earlier, mode)
-        if mode.latency_factor:
-            await asyncio.sleep(_pause_s(mode, played[-1]))
-        if played[-1].response.reason == CANCELLED and not is_write(request):
-            # The caller cancelled it, as `asyncio.timeout` does, and waits for that again.
-            await asyncio.sleep(_pause_s(mode, played[-1], 1.0) + _LATE_S)
-        return self._played(request, played, mode)
+        if played:
+            if mode.latency_factor:
+                await asyncio.sleep(_pause_s(mode, played[-1]))
+            if played[-1].response.reason == CANCELLED and not is_write(request):
+                # The caller cancelled it, as `asyncio.timeout` does, and waits for that again.
+                await asyncio.sleep(_pause_s(mode, played[-1], 1.0) + _LATE_S)
+            return self._played(request, played, mode)
+        with sending as earlier:
+            if earlier is None:
+                return await mode.inner.handle_async_request(request)
+        return self._kept(request, earlier, mode)
 
     def _played(self, request: httpx.Request, played: list[Played], mode: Mode) -> httpx.Response:
         """Keep each attempt, and return the response to the last one.
@@ -231,8 +228,12 @@ class ModeTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
             response.stream = _cut_body(request, each, mode)
         return response
 
-    def _kept(self, request: httpx.Request, earlier: SentWrite, mode: Mode) -> httpx.Response:
+    def _kept(
+        self, request: httpx.Request, earlier: SentWrite | httpx.Response, mode: Mode
+    ) -> httpx.Response:
         """Return the response of an earlier write, with a warning that nothing was sent."""
+        if isinstance(earlier, httpx.Response):
+            return self._counted(request, earlier, mode)
         interaction = earlier.interaction()
         recording = earlier.recording()
         assert interaction is not None
@@ -256,7 +257,7 @@ class ModeTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         )
         return response
 
-    def _counted(self, request: httpx.Request, mode: Mode) -> httpx.Response:
+    def _counted(self, request: httpx.Request, found: httpx.Response, mode: Mode) -> httpx.Response:
         """Return the response that counts as this write's from now on. Nothing is sent.
 
         Raises
@@ -264,8 +265,6 @@ class ModeTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         CassetteError
             It cannot be recorded, so it does not count.
         """
-        found = counted_response(request)
-        assert found is not None
         stored = response_value(found)
         at = datetime.now(UTC)
         if mode.cassette is not None:
@@ -322,7 +321,7 @@ def _played_for(request: httpx.Request, mode: Mode) -> list[Played]:
     cassette = mode.cassette
     if cassette is None:
         return []
-    if cassette.updates or (cassette.records and is_sent_again(request)):  # it replays nothing
+    if cassette.updates or (cassette.records and asks_anew(request)):  # it replays nothing
         cassette.refuse(request.method)
         return []
     return cassette.play(request_value(request))

@@ -211,14 +211,18 @@ def sent_before(request: httpx.Request, cassette: Cassette | None) -> list[SentW
 
 def guard(
     request: httpx.Request, recording: MemoryRecording, cassette: Cassette | None
-) -> AbstractContextManager[SentWrite | None]:
-    """Return the block in which a request is sent: see `_sending`; `UNGUARDED` for most.
+) -> AbstractContextManager[SentWrite | httpx.Response | None]:
+    """Return the block in which a write is sent: see `_sending`; `UNGUARDED` for a redirected one.
+
+    The block gets a response if the caller lets that one count as the write's.
 
     A write is compared with others, for which its body is read. A live session sends a large
     body, or one of unknown size, as it reads it.
     """
-    sends = cassette is None or cassette.records
-    if not (sends and is_write(request)) or call_of(request).sent is Sent.REDIRECTED:
+    choice = request.extensions.get(IF_SENT)
+    if isinstance(choice, httpx.Response):
+        return nullcontext(choice)
+    if call_of(request).sent is Sent.REDIRECTED:
         return UNGUARDED
     size = request.headers.get("content-length", "")
     is_small = size.isdecimal() and int(size) <= MAX_UNPACKED_BYTES
@@ -291,7 +295,7 @@ def _kept(
 ) -> SentWrite | None:
     """Return the earlier write whose response the caller wants, or None to send this one."""
     keeps = request.extensions.get(IF_SENT) == "keep"
-    if is_sent_again(request) or not (cassette is None or cassette.knows_repeats(keeps)):
+    if asks_anew(request) or not (cassette is None or cassette.knows_repeats(keeps)):
         return None
     earlier = sent_before(request, cassette)
     if not keeps:
@@ -355,15 +359,10 @@ def _answered(recording: Recording, number: int, execution: Execution | None = N
     return write
 
 
-def counted_response(request: httpx.Request) -> httpx.Response | None:
-    """Return the response that the caller has found out to be this write's; usually None."""
+def asks_anew(request: httpx.Request) -> bool:
+    """Return whether the caller wants no recorded response to a write, but to send or count it."""
     choice = request.extensions.get(IF_SENT)
-    return choice if isinstance(choice, httpx.Response) and is_write(request) else None
-
-
-def is_sent_again(request: httpx.Request) -> bool:
-    """Return whether the caller wants a write to be sent, even if it was sent before."""
-    return request.extensions.get(IF_SENT) == "send" and is_write(request)
+    return is_write(request) and (choice == "send" or isinstance(choice, httpx.Response))
 
 
 def sent_when(write: SentWrite) -> str:
