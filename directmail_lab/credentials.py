@@ -75,12 +75,6 @@ class ApiKey(Hidden):
         """Return the key itself. Call it only where it is sent or removed."""
         return self.__reveal()
 
-    @property
-    def hint(self) -> str:
-        """The first and the last character, ``k…9``; empty for a short key."""
-        key = self.reveal()
-        return f"{key[0]}…{key[-1]}" if len(key) >= 8 else ""
-
     def account(self, base_url: str) -> bytes:
         """Return a value for this key at an address. Only equal keys and addresses have it.
 
