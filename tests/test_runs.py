@@ -497,6 +497,22 @@ def test_a_write_of_an_earlier_run_is_refused_before_it_is_sent(
         assert word in str(refused.value)
 
 
+def test_a_refused_letter_has_the_number_of_its_row_after_reads_were_recorded_again(
+    writing: Session,
+) -> None:
+    """The reads that are recorded again move behind the letter."""
+    writing.record("tour")
+    for path in ("/v1/users/me", "/v1/lists"):
+        writing.get(path)
+    send(writing)
+    writing.record("tour")
+    for path, number in (("/v1/users/me", 2), ("/v1/lists", 1)):
+        writing.get(path)
+        with pytest.raises(AlreadySentError, match=f"interaction {number} of") as refused:
+            send(writing)
+        assert interactions("tour")["method"][refused.value.number] == "POST"
+
+
 @pytest.mark.parametrize(("status", "is_refused"), [(303, 1), (500, 1), (503, 1), (422, 0)])
 def test_only_a_write_that_was_refused_may_be_sent_again(
     writing: Session, service: FaultyService, status: int, is_refused: int

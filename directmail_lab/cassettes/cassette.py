@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Self
 from urllib.parse import urlsplit
 
 from ..arguments import RECORD_MODES, REPEATS, RecordMode, Repeat, check_choice
-from ..display import plural, say_in_notebook, shell_word
+from ..display import say_in_notebook, shell_word
 from ..errors import CassetteError, CassetteFormatError, NotRecordedError
 from ..exchange.bodies import MissingBody, shown_missing
 from ..exchange.values import (
@@ -542,7 +542,7 @@ class Cassette:
         self.close()
 
     def __repr__(self) -> str:
-        return f"<Cassette {self.name!r}, {self.record_mode}, {plural(len(self), 'interaction')}>"
+        return f"<Cassette {self.name!r}, {self.record_mode}>"
 
     def continue_run(self) -> None:
         """Go on with the run that this process recorded last, instead of a new one."""
@@ -559,6 +559,10 @@ class Cassette:
             return []
         unanswered = self._as_recorded(Interaction(write, _UNANSWERED))
         return [] if unanswered is None else self._recorder.sent_before(unanswered.request)
+
+    def number_now(self, number: int) -> int:
+        """Return the number that an interaction of an earlier run has by now."""
+        return number if self._recorder is None else self._recorder.number_now(number)
 
     @property
     def matching(self) -> Matching:

@@ -28,6 +28,7 @@ from .files import (
     FileRecording,
     addresses,
     join,
+    read_cassette,
     read_file,
     read_journal,
     write_cassette,
@@ -301,10 +302,20 @@ class Recorder:
                 found.append((self.recording, call[-1] + 1))
         return found
 
+    def number_now(self, number: int) -> int:
+        """Return the number that an interaction of the file has without those that were replaced.
+
+        Two reads before letter 8 were recorded again: it is 6.
+        """
+        return number - sum(index + 1 < number for index in self._dropped)
+
     # -- the cassette's file -----------------------------------------------------------------------
 
     def current(self) -> FileRecording:
         """Return the recording so far; of one that stands aside, only what is new."""
+        if self.closed:
+            is_there = version_of(self._path) is not None
+            return read_cassette(self._path) if is_there else self._read()
         kept = [] if self._is_aside else self._kept()
         new = self._new()
         metadata = {**self.recording.metadata, **self._addresses(kept, has_new=bool(new))}

@@ -333,7 +333,7 @@ class SentWrites:
             return None
         write = that_counts(earlier)
         if not keeps or write.interaction() is None:
-            raise self._already_sent(request, write, recording)
+            raise self._already_sent(request, write, recording, cassette)
         return write
 
     def _already_sent(
@@ -341,14 +341,17 @@ class SentWrites:
         request: httpx.Request,
         write: SentWrite,
         recording: MemoryRecording,
+        cassette: Cassette | None,
     ) -> AlreadySentError:
         path = recording.redactor.text(recording.path_of(request_value(request)))
         file = write.recording()
         name = ""
+        number = write.number
         where = "in this kernel"
-        if write.execution is None and file is not None:
+        if write.execution is None and cassette is not None and file is not None:
             name = file.name
-            where = f"interaction {write.number} of cassette {name!r}"
+            number = cassette.number_now(number)
+            where = f"interaction {number} of cassette {name!r}"
         cell = None if write.execution is None else write.execution.cell
         if cell is not None:
             where = f"by cell [{cell}]"
@@ -360,7 +363,7 @@ class SentWrites:
             _advice(request, write),
             cassette=name,
             cell=cell,
-            number=write.number,
+            number=number,
             status=write.status,
             sent_at=write.at,
         )
