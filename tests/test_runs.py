@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import shutil
@@ -881,6 +882,30 @@ def test_a_stand_in_of_this_process_takes_a_write_again() -> None:
         for _ in range(2):
             dm.record("tour")
             assert dm.post("/v1/letters", json={}).status_code == 201
+
+
+# -- shapes ----------------------------------------------------------------------------------------
+
+
+def test_a_response_of_another_shape_is_named_once_for_an_operation(tmp_path: Path) -> None:
+    """So old numbers never pass for new ones: the next cell's KeyError has a reason."""
+
+    def day(price: str) -> list[Interaction]:
+        items = [{"id": number, price: 85, "state": "sent"} for number in (1, 2)]
+        listed = old(json.dumps({"items": items}), path="/v1/letters?page=1")
+        each = [old(json.dumps(item), path=f"/v1/letters/{item['id']}") for item in items]
+        failed = old('{"error": "down"}', path="/v1/lists", status=503 if price == "price" else 200)
+        return [listed, *each, failed]
+
+    notices: list[str] = []
+    path = update(tmp_path / "tour.yaml", *day("price_cents"))
+    for price in ("price_cents", "price"):
+        update(path, *day(price), notice=notices.append)
+
+    change = "price_cents is gone, {}price is new. Until now, cassette 'tour' had"
+    listed, each = notices
+    assert listed.startswith("GET /v1/letters: items[]." + change.format("items[]."))
+    assert each.startswith("GET /v1/letters/{id}: " + change.format(""))
 
 
 # -- accounts --------------------------------------------------------------------------------------

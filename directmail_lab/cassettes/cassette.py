@@ -484,6 +484,7 @@ class Cassette:
                 if not self._was_told:  # it is tried again after each cell
                     self._was_told = True
                     self._say_not_folded(error)
+            self._recorder.say_new_shapes()
 
     def _say_not_folded(self, error: OSError | CassetteError) -> None:
         why = error.what if isinstance(error, CassetteError) else f"{error.strerror}."
@@ -518,6 +519,7 @@ class Cassette:
                 has_recorded = self._recorder.close(ending)
             except (OSError, CassetteError) as error:
                 self._say_not_folded(error)
+            self._recorder.say_new_shapes()
         hint = notice_of_contents(self.path, self.name) if has_recorded else ""
         if hint and not say_in_notebook(hint):
             self._notice(hint)

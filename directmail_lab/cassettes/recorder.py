@@ -16,9 +16,11 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from ..display import plural
+from ..display import plural, printable_line
 from ..errors import CassetteError
 from ..exchange.bodies import missing_body
+from ..exchange.changes import shape_change
+from ..exchange.operations import operation_of
 from ..exchange.values import Interaction, Request, fails, is_write, may_be_done
 from ..redaction import Redactor
 from . import layout
@@ -45,6 +47,9 @@ _SPARE_BYTES = 1024**2
 # A fold of more takes longer than a tenth of a second, which nobody wants to wait at each cell.
 _MOST_FOLDED_AT_ONCE = 5_000
 _MOST_BYTES_FOLDED_AT_ONCE = 16 * 1024**2
+# To compare the shapes of two responses takes some 0.4 s for each megabyte.
+_MOST_COMPARED = 200
+_MOST_BYTES_COMPARED = 2 * 1024**2
 _runs: dict[Path, datetime] = {}
 """When this process began its last run of each cassette; what is older may be replaced."""
 
@@ -113,6 +118,10 @@ class Recorder:
         self._in_flight: set[int] = set()
         self._is_folded = True
         self._was_created = False
+        # The responses of earlier runs with those that have replaced them in this cell.
+        self._to_compare: list[tuple[Interaction, Interaction]] = []
+        self._bytes_to_compare = 0
+        self._said: set[str] = set()
         self.closed = False
         with ExitStack() as locks:
             self._path = locks.enter_context(locked(path))
@@ -187,9 +196,36 @@ class Recorder:
             raise
         self._kept_bytes -= sum(map(len, replaced))
         self._dropped.update(drops)
+        self._note_replaced([interactions[index] for index in drops], written)
         self._in_flight.discard(number)
         begun.recorder, begun.number, begun.written = self, number, written
         return Written(written.request, written.response.body)
+
+    def _note_replaced(self, old: list[Interaction], new: Interaction) -> None:
+        for each in old:
+            size = len(each.response.body) + len(new.response.body)
+            is_large = self._bytes_to_compare + size > _MOST_BYTES_COMPARED
+            if is_large or len(self._to_compare) == _MOST_COMPARED:
+                return
+            if not fails(each.response):
+                self._bytes_to_compare += size
+                self._to_compare.append((each, new))
+                return
+
+    def say_new_shapes(self) -> None:
+        """Say once for an operation which fields its new responses have, and which no longer."""
+        for old, new in self._to_compare:
+            path = operation_of(self.recording.path_of(new.request))
+            operation = f"{new.request.method} {path}"
+            change = "" if operation in self._said else shape_change(old, new)
+            if change:
+                self._said.add(operation)
+                self._notice(
+                    f"{printable_line(f'{operation}: {change}')}. Until now, cassette "
+                    f"{self._path.stem!r} had a response of the earlier shape."
+                )
+        self._to_compare = []
+        self._bytes_to_compare = 0
 
     def drop(self, begun: Begun) -> None:
         """Drop a write that was begun and not sent."""
