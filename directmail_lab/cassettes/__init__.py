@@ -11,7 +11,12 @@
 - `convert` writes whole files again.
 """
 
-from .cassette import BeforeRecord as BeforeRecord, Cassette as Cassette, Played as Played
+from .cassette import (
+    BeforeRecord as BeforeRecord,
+    Cassette as Cassette,
+    Played as Played,
+    Policy as Policy,
+)
 from .files import FileRecording as FileRecording, read_cassette as read_cassette
 from .library import (
     cassette_named as cassette_named,

@@ -7,7 +7,7 @@ import sys
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -70,6 +70,40 @@ def records(record_mode: RecordMode, path: Path) -> bool:
     return not (path.exists() and path.stat().st_size > 0)
 
 
+def _warn_of_early_end(request: str) -> None:
+    warn_caller(
+        f"{request}: the recording has only the start of this response, since it was read no "
+        "further. To get more, record it again."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What those who open a cassette want of it.
+
+    Attributes
+    ----------
+    aside
+        Whether a new cassette, and a recording in mode ``"all"`` of an old one, only count if
+        `Cassette.close` gets an ``ending`` that says so.
+    records_failures
+        Whether a read to which no response came is recorded, as a write is.
+    warns_of_writes
+        Whether a replayed write warns: its caller may believe that it was sent.
+    on_unmatched
+        Called with each error that `Cassette.play` raises.
+    on_early_end
+        Called with a request if a replay was read to the end of its response, and the recording
+        stopped before that, since its reader left. By default, it warns.
+    """
+
+    aside: bool = False
+    records_failures: bool = False
+    warns_of_writes: bool = False
+    on_unmatched: Callable[[NotRecordedError], object] = lambda _: None
+    on_early_end: Callable[[str], object] = _warn_of_early_end
+
+
 class Played(NamedTuple):
     """A response that was played.
 
@@ -117,9 +151,6 @@ class Cassette:
         one again, ``"strict"`` raises an error.
     before_record
         Called with each interaction before it is redacted; see `directmail_lab.record`.
-    aside
-        Whether a new cassette, and a recording in mode ``"all"`` of an old one, only count if
-        `close` gets an ``ending`` that says so.
     notice
         Called with a sentence if a recording was not closed, if it cannot go on, or if it contains
         personal data when it ends.
@@ -130,17 +161,10 @@ class Cassette:
         The cassette's file.
     records
         Whether a request without a recorded response may be sent, and the response recorded.
-    on_played
-        Called with each request that `play` finds a response for; None to call nothing.
-    on_unmatched
-        Called with each error that `play` raises.
-    on_early_end
-        Called with a request if a replay was read to the end of its response, and the recording
-        stopped before that, since its reader left. By default, it warns.
     updates
         Whether it records everything, so that it replays nothing.
-    records_failures
-        Whether a read to which no response came is recorded, as a write is.
+    policy
+        What those who opened it want of it.
 
     Raises
     ------
@@ -161,7 +185,7 @@ class Cassette:
         matching: Matching | None = None,
         repeat: Repeat = "last",
         before_record: BeforeRecord | None = None,
-        aside: bool = False,
+        policy: Policy = Policy(),
         notice: Callable[[str], None] = _log.warning,
     ) -> None:
         check_choice("record_mode", record_mode, RECORD_MODES)
@@ -169,10 +193,7 @@ class Cassette:
         place = (name.path or name.name) if isinstance(name, FileRecording) else name
         self.name = cassette_name(place)
         self.record_mode = record_mode
-        self.on_played: Callable[[Request], object] | None = None
-        self.on_unmatched: Callable[[NotRecordedError], object] = lambda _: None
-        self.records_failures = False
-        self.on_early_end: Callable[[str], object] = _warn_of_early_end
+        self.policy = policy
         self._redactor = redactor or Redactor()
         self._matching = matching or Matching()
         self._repeat = repeat
@@ -191,7 +212,7 @@ class Cassette:
         # For requests in which something was replaced: a hash of the original, by what is recorded.
         self._replaced: dict[tuple[str, str, bytes | None], int] = {}
         self.updates = record_mode in ("update", "all")
-        self._aside = aside and (record_mode == "all" or not self.path.exists())
+        self._aside = policy.aside and (record_mode == "all" or not self.path.exists())
         if self.records:
             with _opening:
                 self._recorder = self._open_recorder()
@@ -271,19 +292,20 @@ class Cassette:
         if call is None or (is_played and not repeats):
             if self._recorder is None:
                 refusal = player.refusal(request, is_played=is_played)
-                self.on_unmatched(refusal)
+                self.policy.on_unmatched(refusal)
                 raise refusal
             self._recorder.refuse(request.method)
             return []
-        if self.on_played is not None:
-            self.on_played(request)
+        if self.policy.warns_of_writes and is_write(request):
+            recorded = f"{self.name!r}{self._recording.recorded_note}"
+            warn_caller(f"Nothing was sent: this {request.method} is replayed from {recorded}.")
         played = []
         for index in call[-1:] if is_played else call:
             response = self._recording.decoded(index + 1).response
             played.append(Played(index + 1, request, response))
         if isinstance(response.body, MissingBody):
             failure = player.missing_body(request, response.body)
-            self.on_unmatched(failure)
+            self.policy.on_unmatched(failure)
             raise failure
         return played
 
@@ -294,7 +316,9 @@ class Cassette:
 
     def note_end(self, played: Played) -> None:
         """Say that a replay was read to the end of a body whose recording stopped before it."""
-        self.on_early_end(f"{played.request.method} {self._recording.path_of(played.request)}")
+        self.policy.on_early_end(
+            f"{played.request.method} {self._recording.path_of(played.request)}"
+        )
 
     def _is_new_failure(self, attempts: Attempts) -> bool:
         """Return whether no whole response came, if these attempts were not played yet."""
@@ -408,7 +432,7 @@ class Cassette:
         what = f"Cassette {self.name!r} has {title} without the body of its response {missing}"
         what += f", whose Content-Encoding is {coding!r}." if coding else "."
         advice = "Record a smaller body, or one in UTF-8, with before_record=…."
-        if self.records_failures:
+        if self.policy.records_failures:
             raise CassetteError(f"{what} A replay would fail.", advice)
         self._notice(f"{what} A replay of it fails. {advice}")
 
@@ -421,7 +445,7 @@ class Cassette:
         changed: Interaction | None = interaction
         if self._before_record is not None:
             changed = _changed(interaction, self._before_record)
-        if changed is None or self.records_failures or not fails(changed.response):
+        if changed is None or self.policy.records_failures or not fails(changed.response):
             return changed
         if self._aside or not (self.updates or is_write(changed.request)):
             return changed
@@ -436,7 +460,7 @@ class Cassette:
         """
         with self._lock:
             assert self._recorder is not None, "only a recording sends"
-            if not self._recorder.closed or self.records_failures:
+            if not self._recorder.closed or self.policy.records_failures:
                 yield self._recorder
                 return
         with _opening:
@@ -576,7 +600,7 @@ class Cassette:
 
         A test records the failures that it asks for, and its writes are allowed for each run.
         """
-        return not self.records_failures and (keeps or self.record_mode != "all")
+        return not self.policy.records_failures and (keeps or self.record_mode != "all")
 
     def _refuse_other_address(self, base_url: str | None) -> None:
         """Raise `CassetteError` if the recording is of another place than the session."""
@@ -634,13 +658,6 @@ class Cassette:
             "Everything recorded before is safe.",
             advice,
         )
-
-
-def _warn_of_early_end(request: str) -> None:
-    warn_caller(
-        f"{request}: the recording has only the start of this response, since it was read no "
-        "further. To get more, record it again."
-    )
 
 
 def _changed(interaction: Interaction, before_record: BeforeRecord) -> Interaction | None:

@@ -10,11 +10,9 @@ from numbers import Real
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 from ..arguments import argument_error
-from ..cassettes import Cassette, shown_path
+from ..cassettes import shown_path
 from ..display import plural
-from ..exchange.values import Request, is_write
 from ..settings import LIVE_VARIABLE, variable
-from ..tracebacks import warn_caller
 from .transports.mode import Mode, ModeTransport
 
 _F = TypeVar("_F", bound="Callable[..., Any]")
@@ -125,17 +123,6 @@ class ModeChange(Generic[_S]):
                 ": requests are sent, and new responses replace the old ones to the same requests."
             )
         return text
-
-
-def write_warning(cassette: Cassette) -> Callable[[Request], None]:
-    """Return a function that warns of a replayed write: its caller may believe that it was sent."""
-    recorded = f"{cassette.name!r}{cassette.recording().recorded_note}"
-
-    def warn(request: Request) -> None:
-        if is_write(request):
-            warn_caller(f"Nothing was sent: this {request.method} is replayed from {recorded}.")
-
-    return warn
 
 
 def check_live(record_mode: str, *, live: bool) -> None:
