@@ -36,5 +36,5 @@ from .memory import (
     PlayedRecording as PlayedRecording,
     RawInteraction as RawInteraction,
 )
-from .recorder import Begun as Begun, Ending as Ending, Written as Written
+from .recorder import Begun as Begun, Ending as Ending
 from .recording import Recording as Recording, uncollected as uncollected

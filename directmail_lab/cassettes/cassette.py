@@ -36,10 +36,10 @@ from ..tracebacks import warn_caller
 from .convert import notice_of_contents
 from .files import FileRecording, read_cassette
 from .journal import journal_of
-from .library import cassette_name, find_cassette, new_cassette_path
+from .library import cassette_name, find_cassette, new_cassette_path, version_of
 from .matching import Matching
 from .player import Attempts, Index, Player
-from .recorder import Begun, Ending, Recorder, Written
+from .recorder import Begun, Ending, Recorder
 from .users import User, differing, recorded_user, shows_user, user_in
 
 BeforeRecord = Callable[[Interaction], Interaction | None]
@@ -66,8 +66,9 @@ def records(record_mode: RecordMode, path: Path) -> bool:
     """Return whether a record mode adds to the cassette of this file."""
     if record_mode != "once":
         return record_mode != "none"
-    # As in vcrpy, an empty file counts as new.
-    return not (path.exists() and path.stat().st_size > 0)
+    with suppress(OSError):
+        return path.stat().st_size == 0  # as in vcrpy, an empty file counts as new
+    return True
 
 
 def _warn_of_early_end(request: str) -> None:
@@ -159,6 +160,10 @@ class Cassette:
     ----------
     path
         The cassette's file.
+    redactor
+        The redactor, with the file's rules.
+    matching
+        Which parts of two requests are compared.
     records
         Whether a request without a recorded response may be sent, and the response recorded.
     updates
@@ -194,8 +199,8 @@ class Cassette:
         self.name = cassette_name(place)
         self.record_mode = record_mode
         self.policy = policy
-        self._redactor = redactor or Redactor()
-        self._matching = matching or Matching()
+        self.redactor = redactor or Redactor()
+        self.matching = matching or Matching()
         self._repeat = repeat
         self._before_record = before_record
         self._notice = notice
@@ -209,10 +214,8 @@ class Cassette:
         self._recorder: Recorder | None = None
         self._open: dict[Begun, Callable[[bool], object]] = {}
         self._was_told = False
-        # For requests in which something was replaced: a hash of the original, by what is recorded.
-        self._replaced: dict[tuple[str, str, bytes | None], int] = {}
         self.updates = record_mode in ("update", "all")
-        self._aside = policy.aside and (record_mode == "all" or not self.path.exists())
+        self._aside = policy.aside and (record_mode == "all" or version_of(self.path) is None)
         if self.records:
             with _opening:
                 self._recorder = self._open_recorder()
@@ -223,24 +226,19 @@ class Cassette:
         else:
             self._recording = name if isinstance(name, FileRecording) else read_cassette(self.path)
         if self._recorder is None or self.updates:
-            self._redactor = self._redactor.extended(self._recording.redact)
+            self.redactor = self.redactor.extended(self._recording.redact)
             # An update plays nothing.
             played = FileRecording(self.name) if self.updates else self._recording
             index = Index(
                 played,
-                self._matching,
+                self.matching,
                 base_url=base_url or self._recording.base_url or "",
-                redactor=self._redactor,
+                redactor=self.redactor,
             )
         else:
-            self._redactor = self._recorder.redactor
+            self.redactor = self._recorder.redactor
             index = self._recorder.index
         self._player = Player(index)
-        if self.path.suffix == ".yaml" and self.path.with_suffix(".yml").exists():
-            notice(
-                f"Cassette {self.name!r} is {self.path}. The file {self.name}.yml in the same "
-                "folder is not used. Rename or remove one of them."
-            )
         if self._recording.problem:
             notice(f"Cassette {self.name!r}: {self._recording.problem}.")
 
@@ -261,7 +259,7 @@ class Cassette:
 
     @cached_property
     def _recorded_user(self) -> User:
-        return recorded_user(self._recording, self._redactor)
+        return recorded_user(self._recording, self.redactor)
 
     @property
     def base_url(self) -> str | None:
@@ -326,11 +324,6 @@ class Cassette:
             return False
         return self._recording.interaction(attempts[-1] + 1).response.failure is not None
 
-    @property
-    def redactor(self) -> Redactor:
-        """The redactor, with the file's rules."""
-        return self._redactor
-
     def interaction_of(self, played: Played) -> Interaction:
         """Return the whole interaction of a response that was played."""
         return self._recording.decoded(played.number)
@@ -381,7 +374,7 @@ class Cassette:
         with self._lock, suppress(OSError):
             begun.recorder.drop(begun)
 
-    def record(self, interaction: Interaction, begun: Begun | None = None) -> Written | None:
+    def record(self, interaction: Interaction, begun: Begun | None = None) -> Interaction | None:
         """Redact an interaction and append it. After this returns, a kill does not lose it.
 
         The response's body must be decoded; its headers are changed to fit. It replaces the write
@@ -417,17 +410,15 @@ class Cassette:
                 raise self._not_written(error) from None
             if recorded is None:
                 return None
-            if (recorded.request.uri, recorded.request.body) != (request.uri, request.body):
-                self._warn_if_alike(request, recorded.request)
         if shows_user(interaction):
-            self.compare_user(recorded.body)
-        if isinstance(recorded.body, MissingBody):
+            self.compare_user(recorded.response.body)
+        if isinstance(recorded.response.body, MissingBody):
             self._report_missing_body(recorded, header(response.headers, "content-encoding"))
         return recorded
 
-    def _report_missing_body(self, recorded: Written, coding: str | None) -> None:
+    def _report_missing_body(self, recorded: Interaction, coding: str | None) -> None:
         """Call ``notice``, or raise `CassetteError` in a test, if a body could not be stored."""
-        missing = shown_missing(recorded.body)
+        missing = shown_missing(recorded.response.body)
         title = f"{recorded.request.method} {self._recording.path_of(recorded.request)}"
         what = f"Cassette {self.name!r} has {title} without the body of its response {missing}"
         what += f", whose Content-Encoding is {coding!r}." if coding else "."
@@ -590,11 +581,6 @@ class Cassette:
         """Return the number that an interaction of an earlier run has by now."""
         return number if self._recorder is None else self._recorder.number_now(number)
 
-    @property
-    def matching(self) -> Matching:
-        """Which parts of two requests are compared."""
-        return self._matching
-
     def knows_repeats(self, keeps: bool) -> bool:
         """Return whether a write that was sent before is refused, or if ``keeps``, kept.
 
@@ -624,10 +610,10 @@ class Cassette:
         try:
             recorder = Recorder(
                 self.path,
-                redactor=self._redactor,
+                redactor=self.redactor,
                 metadata=self._metadata,
                 notice=self._notice,
-                matching=self._matching,
+                matching=self.matching,
                 updates=self.updates,
                 aside=self._aside,
             )
@@ -637,17 +623,6 @@ class Cassette:
         weakref.finalize(self, _close_quietly, recorder, self._open)
         _fold_after_cells(self)
         return recorder
-
-    def _warn_if_alike(self, request: Request, written: Request) -> None:
-        """Call ``notice`` if two recorded requests differ only by a replaced value."""
-        what = hash((request.uri, request.body))
-        recorded_as = written.method, written.uri, written.body
-        if self._replaced.setdefault(recorded_as, what) != what:
-            self._notice(
-                f"Cassette {self.name!r}: two requests to {written.method} "
-                f"{self._recording.path_of(written)} differ only by a value that redaction "
-                "replaces. A replay cannot tell them apart, and plays their responses in order."
-            )
 
     def _not_written(self, error: OSError, what_now: str = "") -> CassetteError:
         advice = "Make room on the disk, or set DIRECTMAIL_CASSETTES to another folder."

@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from ..display import Progress, ProgressBar, plural
@@ -85,7 +85,7 @@ class FileRecording(Recording):
     @property
     def is_third_party(self) -> bool:
         """Whether another program wrote the file."""
-        return self.layout in get_args(_ForeignLayout)
+        return self.layout not in ("lines", "empty")
 
     @property
     def base_urls(self) -> tuple[str, ...]:
@@ -121,11 +121,10 @@ class FileRecording(Recording):
         return frozenset(at for at, each in enumerate(self.interactions) if each.is_fallback)
 
 
-def read_file(path: Path, progress: Progress | None = None) -> FileRecording:
+def read_file(path: Path) -> FileRecording:
     """Return the recording in a file: a cassette in our layout or any of vcrpy's, or HAR.
 
-    For a large file, ``progress`` is called with each part that was read; the whole is 1. By
-    default, it moves a progress bar.
+    A large file of another program gets a progress bar.
 
     Raises
     ------
@@ -136,16 +135,16 @@ def read_file(path: Path, progress: Progress | None = None) -> FileRecording:
     """
     with ProgressBar(1.0, desc=f"Reading {path.stem}", bar_format=_PERCENT) as bar:
         data, version = _read_bytes(path)
-        return replace(parse_cassette(data, path, progress or bar.update), version=version)
+        return replace(parse_cassette(data, path, bar.update), version=version)
 
 
-def read_cassette(path: Path, progress: Progress | None = None) -> FileRecording:
+def read_cassette(path: Path) -> FileRecording:
     """Return the recording in a file, with the interactions that are still in its journal."""
     while True:
         # In this order: what is folded meanwhile is in both.
         version = version_of(path)
         journal = None if version is None else read_journal(path)
-        recording = read_file(path, progress)
+        recording = read_file(path)
         if journal is None:
             return recording
         if recording.version == version:
@@ -219,18 +218,6 @@ def parse_cassette(data: bytes, path: Path, progress: Progress = lambda _: None)
         return _parse_whole(data, path, progress)
     except CassetteFormatError as error:
         raise damage or error from None
-
-
-def read_if_ours(path: Path) -> FileRecording | None:
-    """Return the recording in a file, or None if it is not exactly in our layout.
-
-    This is quick. Reading another file takes up to a millisecond for each interaction.
-    """
-    journal = read_journal(path)
-    recording = _parse_ours(_read_bytes(path)[0], path)
-    if recording is None or journal is None:
-        return recording
-    return _with_journal(recording, journal, path)
 
 
 def _read_bytes(path: Path) -> tuple[bytes, Version | None]:

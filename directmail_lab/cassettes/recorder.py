@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from ..display import plural, printable_line
 from ..errors import CassetteError
@@ -52,13 +52,6 @@ _MOST_COMPARED = 200
 _MOST_BYTES_COMPARED = 2 * 1024**2
 _runs: dict[Path, datetime] = {}
 """When this process began its last run of each cassette; what is older may be replaced."""
-
-
-class Written(NamedTuple):
-    """What was written of an interaction that was recorded."""
-
-    request: Request
-    body: bytes
 
 
 @dataclass(eq=False, slots=True)
@@ -165,7 +158,7 @@ class Recorder:
         self._write(begun.number, text.encode())
         self._in_flight.add(begun.number)
 
-    def append(self, interaction: Interaction, begun: Begun) -> Written | None:
+    def append(self, interaction: Interaction, begun: Begun) -> Interaction | None:
         """Redact an interaction and write it. After this returns, a kill does not lose it.
 
         It replaces the write that was ``begun``. Returns None after the recording has ended.
@@ -199,7 +192,7 @@ class Recorder:
         self._note_replaced([interactions[index] for index in drops], written)
         self._in_flight.discard(number)
         begun.recorder, begun.number, begun.written = self, number, written
-        return Written(written.request, written.response.body)
+        return written
 
     def _note_replaced(self, old: list[Interaction], new: Interaction) -> None:
         for each in old:

@@ -19,7 +19,6 @@ from ..cassettes import (
     find_cassette,
     read_cassette,
 )
-from ..cassettes.files import read_if_ours
 from ..cassettes.library import SUFFIXES, is_folder, stays_in
 from ..display import ProgressBar, plural, printable
 from ..errors import CassetteError, CassetteFormatError
@@ -78,8 +77,8 @@ def list_(
 def _count_and_day(path: Path) -> tuple[int | None, str | None]:
     """Return how many interactions a cassette has, and the day on which the last was recorded."""
     with suppress(CassetteError):
-        recording = read_if_ours(path)
-        if recording is not None and len(recording):
+        recording = read_cassette(path)
+        if len(recording):
             at = recording.interaction(len(recording)).recorded_at
             return len(recording), f"{at:%Y-%m-%d}" if at else None
     return None, None
