@@ -138,7 +138,9 @@ def test_a_key_that_redaction_misses_is_not_written(
     theirs: Path, to: Layout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The whole text is searched once more, and the file at the target is unchanged."""
+    monkeypatch.setenv("DIRECTMAIL_API_KEY", KEY)
     monkeypatch.setattr(Redactor, "interaction", lambda _, interaction: interaction)
+    monkeypatch.setattr(Redactor, "interactions", lambda _, interactions: list(interactions))
     target = Path(f"end{ENDINGS[to]}")
     target.write_text("before")
     with pytest.raises(CassetteError, match="still contained the key after redaction"):

@@ -82,7 +82,7 @@ def test_a_cell_shows_its_own_line_and_one_message(run: Callable[[str], list[str
             r'TypeError: get\(\) has no option limit\. .* params={"limit": 3}\. See help\(get\)',
         ),
         ("dm.get(5)", "ValueError: This request cannot be made"),
-        ("dm.pages('/v1/lists', page=2)", "ValueError: page is the name of a parameter"),
+        ("dm.pages('/v1/lists', page=2)", "ValueError: page= is the name of a parameter"),
         ("dm.get_many(5)", "ValueError: get_many.. takes a list"),
         ("dm.get_many([], concurrency=0)", "ValueError: concurrency must be"),
         ("dm.pages('/v1/lists', max_pages='x')", "ValueError: max_pages must be"),
