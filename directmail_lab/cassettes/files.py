@@ -63,8 +63,6 @@ class FileRecording(Recording):
         ``"empty"``.
     size
         The number of bytes of the file.
-    is_edited
-        Whether a person edited a file of ours. vcrpy's loader reads it, without its comments.
     fallbacks
         The indexes of interactions that are played only if there is no other: see `Interaction`.
     version
@@ -79,7 +77,6 @@ class FileRecording(Recording):
     layout: _ForeignLayout | Literal["lines", "empty"] = "empty"
     metadata: dict[str, Any] = field(default_factory=dict, repr=False)
     size: int = field(default=0, repr=False)
-    is_edited: bool = field(default=False, repr=False)
     version: Version | None = field(default=None, repr=False)
 
     @property
@@ -312,7 +309,7 @@ def _parse_whole(data: bytes, path: Path, progress: Progress) -> FileRecording:
     recording = foreign_recording(interactions, path, kind, metadata)
     recorded_with = str(recording.metadata.get("recorded_with"))
     if kind == "vcrpy" and recorded_with.startswith(layout.WRITER):
-        recording = replace(recording, layout="lines", is_edited=True)
+        recording = replace(recording, layout="lines")
     return replace(recording, problem=problem, size=len(data))
 
 

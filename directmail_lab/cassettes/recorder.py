@@ -247,8 +247,6 @@ class Recorder:
         self._journal.write(number, text, replaces)
 
     def _begin_journal(self) -> None:
-        if self.recording.is_edited:
-            self._notice(f"{self._path} was edited, so it is written anew: comments are not kept.")
         if version_of(self._path) is None:  # else nobody would look for the journal
             if self._version is not None:
                 self._follow_change()
