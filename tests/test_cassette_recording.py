@@ -413,3 +413,12 @@ def test_closing_twice_is_fine_and_a_late_response_is_still_recorded(tour: Path)
     assert paths_in(tour) == ["/0", "/1", "/2", "/v1/users/me"]
     with pytest.raises(CassetteError, match="opened to replay"):
         Cassette(tour).record(answered())
+
+
+def test_a_closed_recording_has_what_its_file_has(tmp_path: Path) -> None:
+    """Its journal is gone by then."""
+    with opened(tmp_path / "tour.yaml", "update") as cassette:
+        cassette.record(answered())
+
+    assert len(cassette) == 1
+    assert repr(cassette) == "<Cassette 'tour', update>"

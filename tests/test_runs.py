@@ -895,7 +895,8 @@ def test_a_response_of_another_shape_is_named_once_for_an_operation(tmp_path: Pa
         listed = old(json.dumps({"items": items}), path="/v1/letters?page=1")
         each = [old(json.dumps(item), path=f"/v1/letters/{item['id']}") for item in items]
         failed = old('{"error": "down"}', path="/v1/lists", status=503 if price == "price" else 200)
-        return [listed, *each, failed]
+        refused = old("{}", path="/v1/letters?page=1", status=503)
+        return [refused, replace(listed, attempt=2), *each, failed]
 
     notices: list[str] = []
     path = update(tmp_path / "tour.yaml", *day("price_cents"))
