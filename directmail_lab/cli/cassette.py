@@ -55,8 +55,7 @@ def list_(
 ) -> None:
     """List the cassettes that can be found by name, or those below a folder.
 
-    The command does not read another program's cassette, which takes longer. Its day and its count
-    are empty.
+    The day and the count of a file that cannot be read are empty.
     """
     import pandas as pd
 
