@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import getpass
-import hmac
 import secrets
 import threading
 import warnings
@@ -75,12 +74,11 @@ class ApiKey(Hidden):
         """Return the key itself. Call it only where it is sent or removed."""
         return self.__reveal()
 
-    def account(self, base_url: str) -> bytes:
-        """Return a value for this key at an address. Only equal keys and addresses have it.
-
-        It differs in each process, and the key cannot be computed from it.
-        """
-        return hmac.digest(_SALT, f"{base_url}\n{self.reveal()}".encode(), "sha256")
+    @property
+    def hint(self) -> str:
+        """The first and the last character, ``k…9``; empty for a short key."""
+        key = self.reveal()
+        return f"{key[0]}…{key[-1]}" if len(key) >= 8 else ""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ApiKey) and self.reveal() == other.reveal()

@@ -83,7 +83,7 @@ def test_the_error_for_an_unknown_request_names_the_nearest_requests(path: Path)
     error = refusal(cassette, other)
     names = "query: fields, header: x-mine, header: accept"
 
-    assert repr(cassette) == "<Cassette 'tour', none, 7 interactions>"
+    assert repr(cassette) == "<Cassette 'tour', none>"
     assert error.reason == "no_match"
     assert str(error).splitlines() == [
         "GET /v1/users/me?fields=… is not in cassette 'tour' (7 interactions, all for other "

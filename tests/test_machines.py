@@ -19,7 +19,7 @@ from cassette_samples import answered, get, recorded
 
 import directmail_lab as dm
 from directmail_lab import settings
-from directmail_lab.cassettes import Cassette, read_cassette
+from directmail_lab.cassettes import Cassette, Policy, read_cassette
 from directmail_lab.cli import programs
 from directmail_lab.display import shell_word, utc_time
 from directmail_lab.share.run import run_notebooks
@@ -54,7 +54,7 @@ def in_use(path: Path, *, times: float = float("inf")) -> Iterator[None]:
 def record_again(path: Path, *, aside: bool = False) -> list[str]:
     """Record a cassette anew, and return the notices."""
     notices: list[str] = []
-    cassette = Cassette(path, record_mode="all", aside=aside, notice=notices.append)
+    cassette = Cassette(path, record_mode="all", policy=Policy(aside=aside), notice=notices.append)
     cassette.record(answered(get("/v1/users/me"), body="new"))
     cassette.close("merge")
     return notices

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import shutil
@@ -497,6 +498,22 @@ def test_a_write_of_an_earlier_run_is_refused_before_it_is_sent(
         assert word in str(refused.value)
 
 
+def test_a_refused_letter_has_the_number_of_its_row_after_reads_were_recorded_again(
+    writing: Session,
+) -> None:
+    """The reads that are recorded again move behind the letter."""
+    writing.record("tour")
+    for path in ("/v1/users/me", "/v1/lists"):
+        writing.get(path)
+    send(writing)
+    writing.record("tour")
+    for path, number in (("/v1/users/me", 2), ("/v1/lists", 1)):
+        writing.get(path)
+        with pytest.raises(AlreadySentError, match=f"interaction {number} of") as refused:
+            send(writing)
+        assert interactions("tour")["method"][refused.value.number] == "POST"
+
+
 @pytest.mark.parametrize(("status", "is_refused"), [(303, 1), (500, 1), (503, 1), (422, 0)])
 def test_only_a_write_that_was_refused_may_be_sent_again(
     writing: Session, service: FaultyService, status: int, is_refused: int
@@ -865,6 +882,31 @@ def test_a_stand_in_of_this_process_takes_a_write_again() -> None:
         for _ in range(2):
             dm.record("tour")
             assert dm.post("/v1/letters", json={}).status_code == 201
+
+
+# -- shapes ----------------------------------------------------------------------------------------
+
+
+def test_a_response_of_another_shape_is_named_once_for_an_operation(tmp_path: Path) -> None:
+    """So old numbers never pass for new ones: the next cell's KeyError has a reason."""
+
+    def day(price: str) -> list[Interaction]:
+        items = [{"id": number, price: 85, "state": "sent"} for number in (1, 2)]
+        listed = old(json.dumps({"items": items}), path="/v1/letters?page=1")
+        each = [old(json.dumps(item), path=f"/v1/letters/{item['id']}") for item in items]
+        failed = old('{"error": "down"}', path="/v1/lists", status=503 if price == "price" else 200)
+        refused = old("{}", path="/v1/letters?page=1", status=503)
+        return [refused, replace(listed, attempt=2), *each, failed]
+
+    notices: list[str] = []
+    path = update(tmp_path / "tour.yaml", *day("price_cents"))
+    for price in ("price_cents", "price"):
+        update(path, *day(price), notice=notices.append)
+
+    change = "price_cents is gone, {}price is new. Until now, cassette 'tour' had"
+    listed, each = notices
+    assert listed.startswith("GET /v1/letters: items[]." + change.format("items[]."))
+    assert each.startswith("GET /v1/letters/{id}: " + change.format(""))
 
 
 # -- addresses -------------------------------------------------------------------------------------

@@ -10,7 +10,12 @@
 - `convert` writes whole files again.
 """
 
-from .cassette import BeforeRecord as BeforeRecord, Cassette as Cassette, Played as Played
+from .cassette import (
+    BeforeRecord as BeforeRecord,
+    Cassette as Cassette,
+    Played as Played,
+    Policy as Policy,
+)
 from .files import FileRecording as FileRecording, read_cassette as read_cassette
 from .library import (
     cassette_named as cassette_named,
@@ -30,5 +35,5 @@ from .memory import (
     PlayedRecording as PlayedRecording,
     RawInteraction as RawInteraction,
 )
-from .recorder import Begun as Begun, Ending as Ending, Written as Written
+from .recorder import Begun as Begun, Ending as Ending
 from .recording import Recording as Recording, uncollected as uncollected

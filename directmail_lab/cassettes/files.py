@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from ..display import plural
@@ -62,8 +62,6 @@ class FileRecording(Recording):
         ``"empty"``.
     size
         The number of bytes of the file.
-    is_edited
-        Whether a person edited a file of ours. vcrpy's loader reads it, without its comments.
     fallbacks
         The indexes of interactions that are played only if there is no other: see `Interaction`.
     version
@@ -78,13 +76,12 @@ class FileRecording(Recording):
     layout: _ForeignLayout | Literal["lines", "empty"] = "empty"
     metadata: dict[str, Any] = field(default_factory=dict, repr=False)
     size: int = field(default=0, repr=False)
-    is_edited: bool = field(default=False, repr=False)
     version: Version | None = field(default=None, repr=False)
 
     @property
     def is_third_party(self) -> bool:
         """Whether another program wrote the file."""
-        return self.layout in get_args(_ForeignLayout)
+        return self.layout not in ("lines", "empty")
 
     @property
     def base_urls(self) -> tuple[str, ...]:
@@ -308,7 +305,7 @@ def _parse_whole(data: bytes, path: Path) -> FileRecording:
     recording = foreign_recording(interactions, path, kind, metadata)
     recorded_with = str(recording.metadata.get("recorded_with"))
     if kind == "vcrpy" and recorded_with.startswith(layout.WRITER):
-        recording = replace(recording, layout="lines", is_edited=True)
+        recording = replace(recording, layout="lines")
     return replace(recording, problem=problem, size=len(data))
 
 

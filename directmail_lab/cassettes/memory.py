@@ -59,6 +59,8 @@ class MemoryRecording(Recording):
     ----------
     reset_unit
         The unit of ``X-RateLimit-Reset`` if the user stated it.
+    key_hint
+        What to call the key that signs its writes: see `ApiKey.hint`.
 
     Attributes
     ----------
@@ -66,8 +68,16 @@ class MemoryRecording(Recording):
         Removes the key. After `redact_for_good`, it knows no key.
     """
 
-    def __init__(self, name: str, base_url: str, *, reset_unit: ResetUnit | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        base_url: str,
+        *,
+        reset_unit: ResetUnit | None = None,
+        key_hint: str = "",
+    ) -> None:
         self.name = name
+        self.key_hint = key_hint
         self.base_url = base_url
         self.redactor = Redactor()
         self._readings: list[Reading] = []

@@ -27,7 +27,7 @@ from vcr.serializers import jsonserializer, yamlserializer
 from vcr.util import read_body
 
 from ..errors import CassetteError, CassetteFormatError
-from ..exchange.bodies import MissingBody, is_like_missing, unpack
+from ..exchange.bodies import unpack
 from ..exchange.values import (
     MALFORMED,
     Interaction,
@@ -40,7 +40,6 @@ from ..exchange.values import (
     unreadable,
 )
 from .layout import (
-    IS_RECORDED,
     NO_RESPONSE_STATUS,
     elapsed_s_of,
     headers_of,
@@ -293,8 +292,6 @@ def vcr_response(response: Response) -> dict[str, Any]:
     code = NO_RESPONSE_STATUS if response.no_response else response.status
     status = {"code": code, "message": response.reason}
     body: dict[str, object] = {"string": bytes(response.body)}
-    if is_like_missing(response.body) and not isinstance(response.body, MissingBody):
-        body[IS_RECORDED] = True
     incomplete = {"incomplete": response.incomplete} if response.incomplete else {}
     return {"status": status, "headers": headers, "body": body, **incomplete}
 

@@ -50,6 +50,7 @@ _COME_AND_GO = (
 PASSING_HEADERS = frozenset(_COME_AND_GO.split())
 """Headers, in lower case, that only some responses have; they say nothing about the service."""
 
+_MOST_NAMED = 5
 _LONGER = "longer than recorded, and not read to its end"
 # Where the elements of an array are that have an id: on any page of a list.
 _ANY_PAGE = "*"
@@ -132,6 +133,25 @@ def _uncompared(
             was = old.get(pattern)
             now = new.get(pattern)
             yield Change(_text(pattern), kind, was, now, count, count)
+
+
+def shape_change(was: Interaction, now: Interaction) -> str:
+    """Return which fields came, went or have another type: ``"a is gone, items[].b is new"``.
+
+    It is empty if the bodies have one shape, or if one of the responses is an error.
+    """
+    if was.response.body == now.response.body:
+        return ""
+    words = {"removed": "is gone", "added": "is new", "retyped": "has another type"}
+    names = []
+    for each in changes({("", ""): was}, {("", ""): now}):
+        is_field = not each.path.startswith("header.") and not each.path.endswith("]")
+        if is_field and each.change in words and each.count == each.of:
+            names.append(f"{each.path.replace('$', 'the body')} {words[each.change]}")
+    more = len(names) - _MOST_NAMED
+    if more > 0:
+        names[_MOST_NAMED:] = [f"{more} more"]
+    return ", ".join(names)
 
 
 def varies(name: str) -> bool:

@@ -181,7 +181,7 @@ def _session(
         use = Use(node=node, settings=settings, path=path, record_mode=mode, is_own=is_own)
         is_recorded = records(mode, path)
         start = _recording if is_recorded else _replaying
-        with start(path, mode, settings, node) as session, _patched(session, use):
+        with start(use) as session, _patched(session, use):
             use.start(session)
             node.stash[USE] = use
             make_current(session)
@@ -272,31 +272,34 @@ def pytest_terminal_summary(
 # -- the session -------------------------------------------------------------------------------
 
 
-def _replaying(path: Path, _: str, settings: Settings, node: Node) -> Session:
+def _replaying(use: Use) -> Session:
     """Return a session that only replays: it has no key, and no transport that could send."""
     from ..cassettes import FileRecording, read_cassette
     from ..sessions.current import replaying_session
     from ..sessions.session import Session
     from ..settings import NO_ADDRESS
 
-    if path.exists():
-        recording = read_cassette(path)
+    if use.path.exists():
+        recording = read_cassette(use.path)
         session = replaying_session(recording)
     else:  # a test that sends nothing needs no cassette
         session = Session(NO_ADDRESS)
-        recording = FileRecording(path.stem, path=path)
-    _bind(session, settings, node)
-    session.replay(recording, repeat=settings.repeat)
+        recording = FileRecording(use.path.stem, path=use.path)
+    _bind(session, use.settings, use.node)
+    policy = use.policy()
+    session.open_recording(recording, record_mode="none", repeat=use.settings.repeat, policy=policy)
     return session
 
 
-def _recording(path: Path, mode: RecordMode, settings: Settings, node: Node) -> Session:
+def _recording(use: Use) -> Session:
     """Return a session that records, with the environment's key."""
     from ..credentials import ApiKey, find_api_key
     from ..errors import CassetteInUseError, CredentialError, NotConnectedError
     from ..sessions.session import Session
     from ..settings import NO_ADDRESS, choose_address, keyring_entry
 
+    settings = use.settings
+    node = use.node
     address = NO_ADDRESS
     key: ApiKey | None = None
     # The clients of the code under test have their own addresses and keys.
@@ -319,7 +322,9 @@ def _recording(path: Path, mode: RecordMode, settings: Settings, node: Node) -> 
     end = time.monotonic() + (_LONGEST_WAIT_S if hasattr(node.config, "workerinput") else 0)
     while True:
         try:
-            session.open_recording(path, record_mode=mode, aside=True, **options)
+            session.open_recording(
+                use.path, record_mode=use.record_mode, policy=use.policy(), **options
+            )
             return session
         except CassetteInUseError:
             if time.monotonic() >= end:

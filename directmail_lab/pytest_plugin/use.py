@@ -6,7 +6,6 @@ import warnings
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from functools import partial
 from inspect import isasyncgenfunction, isgeneratorfunction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,7 +22,7 @@ from .settings import (
 )
 
 if TYPE_CHECKING:
-    from ..cassettes import Cassette, Ending
+    from ..cassettes import Cassette, Ending, Policy
     from ..errors import DirectMailLabError, NotRecordedError
     from ..sessions.session import Session
 
@@ -68,16 +67,20 @@ class Use:
         assert session.open_cassette is not None, "the session has just opened it"
         self.session = session
         self.cassette = session.open_cassette
-        self.follow(self.cassette)
-        self.cassette.records_failures = self.cassette.records
         self._was_there = self.path.exists()
         self._count_before = len(self.cassette)
         self._check_age()
 
-    def follow(self, cassette: Cassette) -> None:
-        """Note what a cassette has no response for, and what it has only a part of."""
-        cassette.on_unmatched = partial(self._refuse, cassette is self.cassette)
-        cassette.on_early_end = self.cut.append
+    def policy(self) -> Policy:
+        """Return what a test wants of its cassette: errors for all that its replay would lack."""
+        from ..cassettes import Policy
+
+        return Policy(
+            aside=True,
+            records_failures=True,
+            on_unmatched=self._refuse,
+            on_early_end=self.cut.append,
+        )
 
     def note_fixture(self, fixture: pytest.FixtureDef[Any]) -> None:
         """Note a fixture that may send requests after the test."""
@@ -193,11 +196,10 @@ class Use:
         if problem and isinstance(self.node, pytest.Item):
             pytest.fail(problem, pytrace=False)
 
-    def _refuse(self, is_default: bool, error: NotRecordedError) -> None:
+    def _refuse(self, error: NotRecordedError) -> None:
         """Note a request without a response, and shorten its error to two lines.
 
-        They say what happened, and which command records the test again. Without ``is_default``,
-        the test opened the cassette itself, so its file is there.
+        They say what happened, and which command records the test again.
         """
         from ..cassettes.mismatch import changing_values
         from ..display import CONTROLS
@@ -209,15 +211,14 @@ class Use:
             is_same = title == error.request
             how = f"differs in {names}" if is_same else f"is not recorded, but {title} is"
             what = f"{error.request} {how}"
-        again = self.command if is_default else command_to_record(self.node, "all")
-        error.advice = f"Record this test again: {again}"
+        error.advice = f"Record this test again: {self.command}"
         rules = changing_values(error.nearest[0][1]) if error.nearest else []
         if rules:
             error.advice = (
                 "Only values that change with each run differ. Leave them out: "
                 f"@pytest.mark.directmail(ignore={rules})"
             )
-        if is_default and not self._is_there:
+        if not self._is_there:
             what = f"{error.request} has no response: there is no cassette {self.shown_path}"
             error.advice = f"Record this test: {self.command}"
             if not self.settings.patch:  # such clients have addresses and keys of their own

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack
 from ..arguments import RecordMode
 from ..cassettes import (
     FileRecording,
+    Policy,
     find_cassette,
     new_cassette_path,
     read_cassette,
@@ -34,7 +35,7 @@ from ..settings import (
     variable,
 )
 from ..tracebacks import hide_frames
-from .modes import Entered, ModeChange, write_warning
+from .modes import Entered, ModeChange
 from .session import Session, SessionOptions
 from .transports.allowance import Pace
 
@@ -334,18 +335,17 @@ def _replay_in_place(cassette: str | Path, options: Mapping[str, Any]) -> tuple[
     if not (path.is_file() and path.stat().st_size):
         what = f"There is no key, and no cassette {cassette_name(cassette)!r} yet."
         raise NotConnectedError(what, "Sign in to record it.")
-    opened = _current.session or replaying_session(path)
-    entered = opened.record(path, record_mode="none", **options).entered
-    played = opened.open_cassette
-    assert played is not None, "the session has just opened it"
 
     def advise(error: NotRecordedError) -> None:
         error.advice = "There is no key, so nothing was sent. Sign in to record it."
         if options.get("before_record") is not None:
             error.advice += " If before_record leaves it out, no recording contains it."
 
-    played.on_played = write_warning(played)
-    played.on_unmatched = advise
+    opened = _current.session or replaying_session(path)
+    policy = Policy(warns_of_writes=True, on_unmatched=advise)
+    entered = opened.open_recording(path, record_mode="none", policy=policy, **options).entered
+    played = opened.open_cassette
+    assert played is not None, "the session has just opened it"
     make_current(opened)
     count = plural(len(played), "interaction")
     recorded = f"{played.name!r}{opened.recording.recorded_note}"

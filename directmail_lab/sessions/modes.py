@@ -10,10 +10,8 @@ from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from ..arguments import argument_error
-from ..cassettes import Cassette, shown_path
+from ..cassettes import shown_path
 from ..display import plural
-from ..exchange.values import Request, is_write
-from ..tracebacks import warn_caller
 from .transports.mode import Mode
 
 if TYPE_CHECKING:
@@ -124,17 +122,6 @@ class ModeChange:
                 ": requests are sent, and new responses replace the old ones to the same requests."
             )
         return text
-
-
-def write_warning(cassette: Cassette) -> Callable[[Request], None]:
-    """Return a function that warns of a replayed write: its caller may believe that it was sent."""
-    recorded = f"{cassette.name!r}{cassette.recording().recorded_note}"
-
-    def warn(request: Request) -> None:
-        if is_write(request):
-            warn_caller(f"Nothing was sent: this {request.method} is replayed from {recorded}.")
-
-    return warn
 
 
 def latency_factor(timing: Timing) -> float:

@@ -28,6 +28,7 @@ from ..cassettes import (
     Matching,
     MemoryRecording,
     PlayedRecording,
+    Policy,
 )
 from ..contract import ME_PATH
 from ..credentials import ApiKey, as_api_key
@@ -41,7 +42,7 @@ from ..settings import NO_ADDRESS, base_address, origin_of, trust_origin
 from ..tracebacks import hide_frames
 from .clients.own import AsyncClient, Client, SharedCookies
 from .clients.refusals import service_error
-from .modes import Entered, ModeChange, Timing, latency_factor, write_warning
+from .modes import Entered, ModeChange, Timing, latency_factor
 from .transports import Transport
 from .transports.allowance import Pace
 from .transports.mode import Mode, ModeName, ModeTransport, RefusingTransport
@@ -139,7 +140,10 @@ class Session:
         self._reset_unit = reset_unit
         self._retry = retry
         self._allow_writes = allow_writes
-        self._sent = MemoryRecording("this session", self.base_url, reset_unit=reset_unit)
+        hint = "" if self._api_key is None else self._api_key.hint
+        self._sent = MemoryRecording(
+            "this session", self.base_url, reset_unit=reset_unit, key_hint=hint
+        )
         self._redactor = Redactor()
         self._redacted = self._redactor.text
         self._observe = Observer(base_path(self.base_url), self._redactor)
@@ -320,12 +324,14 @@ class Session:
         ignore: Iterable[str] = (),
         live: bool = False,
         before_record: BeforeRecord | None = None,
-        aside: bool = False,
+        repeat: Repeat = "last",
+        policy: Policy | None = None,
     ) -> ModeChange:
         """Record as `record` does, for the calls and fixtures of this package.
 
-        For ``aside``, see `directmail_lab.cassettes.Cassette`.
+        Without a ``policy``, a write that a recording replays warns.
         """
+        policy = policy or Policy(warns_of_writes=record_mode != "none")
 
         def recording() -> Mode:
             if live and record_mode not in ("update", "all"):
@@ -335,20 +341,20 @@ class Session:
                 )
             if record_mode != "none":
                 self._network_for("record")
+            is_without_address = record_mode != "none" and self.base_url == NO_ADDRESS
             opened = Cassette(
                 cassette,
                 folders=self._folders,
                 record_mode=record_mode,
                 redactor=Redactor(redact=check_names("redact", redact)),
-                base_url=None if self.base_url == NO_ADDRESS else self.base_url,
+                base_url=None if is_without_address else self.base_url,
                 matching=self._matching | Matching(match_on, ignore),
                 before_record=before_record,
-                aside=aside,
+                repeat=repeat,
+                policy=policy,
             )
             if record_mode == "none":
                 return self._replaying(opened)
-            if not aside:
-                opened.on_played = write_warning(opened)
             return self._sending("record", self._sent, opened)
 
         return self._change(recording)

@@ -250,7 +250,7 @@ class _Exchange:
         only if a cassette asks for failures.
         """
         cassette = self._transport.cassette
-        records_failures = cassette is not None and cassette.records_failures
+        records_failures = cassette is not None and cassette.policy.records_failures
         kind = kind_of_failure(error)
         is_sent_write = is_write(self._request) and not isinstance(error, NOT_SENT)
         if kind is None and (is_sent_write or not isinstance(error, Exception)):

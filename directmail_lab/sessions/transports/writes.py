@@ -153,6 +153,8 @@ class SentWrite:
         What sent it; None if it was an earlier run, of which a cassette knows.
     recording, number
         What has its response. It is not kept for this: it may be gone.
+    key
+        The first and the last character of the key that signed it, ``k…9``; empty if not known.
     """
 
     at: datetime | None
@@ -160,6 +162,7 @@ class SentWrite:
     execution: Execution | None = None
     recording: Callable[[], Recording | None] = lambda: None
     number: int = 0
+    key: str = ""
 
     def answered(self, recording: Recording, number: int) -> None:
         """Note the response, which a recording keeps."""
@@ -245,7 +248,7 @@ def _sending(
         The write was sent before, and the caller does not want it to be sent again.
     """
     execution = _cells.current()
-    write = SentWrite(datetime.now(UTC), execution=execution)
+    write = SentWrite(datetime.now(UTC), execution=execution, key=recording.key_hint)
     keys = _keys_of(request, cassette)
     with _lock:
         kept = _kept(request, recording, cassette)
@@ -281,6 +284,7 @@ def add_response(
 ) -> None:
     """Note a write that this session did not send, but has a response to."""
     write = _answered(recording, call_of(request).number, _cells.current())
+    write.key = recording.key_hint
     with _lock:
         _add(write, _keys_of(request, cassette))
 
@@ -306,30 +310,37 @@ def _kept(
         return None
     write = that_counts(earlier)
     if not keeps or write.interaction() is None:
-        raise _already_sent(request, write, recording)
+        raise _already_sent(request, write, recording, cassette)
     return write
 
 
 def _already_sent(
-    request: httpx.Request, write: SentWrite, recording: MemoryRecording
+    request: httpx.Request,
+    write: SentWrite,
+    recording: MemoryRecording,
+    cassette: Cassette | None,
 ) -> AlreadySentError:
     path = recording.redactor.text(recording.path_of(request_value(request)))
     file = write.recording()
     name = ""
+    number = write.number
     where = "in this kernel"
-    if write.execution is None and file is not None:
+    if write.execution is None and cassette is not None and file is not None:
         name = file.name
-        where = f"interaction {write.number} of cassette {name!r}"
+        number = cassette.number_now(number)
+        where = f"interaction {number} of cassette {name!r}"
     cell = None if write.execution is None else write.execution.cell
     if cell is not None:
         where = f"by cell [{cell}]"
+    if write.key and write.key != recording.key_hint:
+        where += f", with the key {write.key}"
     return AlreadySentError(
         f"{request.method} {path} was sent before, {sent_when(write)}, {where}. It was not "
         "sent again.",
         _advice(request, write),
         cassette=name,
         cell=cell,
-        number=write.number,
+        number=number,
         status=write.status,
         sent_at=write.at,
     )
