@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import getpass
-import secrets
 import threading
 import warnings
 import weakref
@@ -20,7 +19,6 @@ from .settings import API_KEY_VARIABLE, variable
 from .tracebacks import hide_frames
 
 _SERVICE = "directmail-lab"
-_SALT = secrets.token_bytes(32)
 
 
 class Hidden:

@@ -80,7 +80,7 @@ def run_in_shell(code: str) -> None:
     subprocess.run(["sh", "-c", f"{code} --silent"], check=True)
 
 
-@pytest.mark.parametrize("name", REQUESTS.keys() - {"multipart", "binary"})
+@pytest.mark.parametrize("name", sorted(REQUESTS.keys() - {"multipart", "binary"}))
 def test_copied_curl_code_sends_the_same_request(
     echo: Echo, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -67,7 +67,7 @@ def explore_cells(cassette: str) -> tuple[str, ...]:
         "Your record:",
         "dm.me()",
         "The panel lists each request with its response, as it happens. **New request** writes "
-        "another one. A curl command can be pasted as its address.",
+        "another one.",
         "dm.browse()",
         "Your rate limits, and the rate limits as a chart:",
         "dm.rate_limits()",
