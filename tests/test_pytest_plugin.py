@@ -30,6 +30,7 @@ from directmail_lab import Session
 from directmail_lab.cassettes import read_cassette
 from directmail_lab.credentials import ApiKey
 from directmail_lab.exchange.values import LEFT, header
+from directmail_lab.pytest_plugin.responses import RespondingSession
 from directmail_lab.pytest_plugin.settings import TABLE
 
 if TYPE_CHECKING:
@@ -1038,12 +1039,14 @@ RESPONSES = """
     import asyncio, httpx, pytest, urllib.error, urllib.request
 
     def test_own(directmail):
+        directmail.respond("/v1/lists", method="POST", status=202)
         directmail.respond("/v1/lists", status=503, json={"error": "later"}, times=2)
         first = directmail.get("/v1/lists", params={"page": 1})
         assert first.status_code == 503
         assert first.json() == {"error": "later"}
         assert asyncio.run(directmail.async_client.get("/v1/lists")).status_code == 503
         assert directmail.get("/v1/lists").status_code == 200
+        assert directmail.post("/v1/lists").status_code == 202
 
     def test_failures(directmail):
         directmail.respond("/v1/users/me", error=httpx.ReadTimeout)
@@ -1090,6 +1093,14 @@ def test_a_test_gives_a_response_itself(run: Run, account: StandIn) -> None:
 
     assert account.requests == {"GET /v1/lists": 1}
     run(source, passed=5)
+
+
+def test_a_response_of_the_tests_own_is_named_by_the_path_that_get_takes() -> None:
+    """The base address may have a path, too."""
+    with RespondingSession("https://api.example.test/eu") as session:
+        session.respond("/v1/lists", status=418)
+
+        assert session.get("/v1/lists").status_code == 418
 
 
 @pytest.mark.parametrize(
