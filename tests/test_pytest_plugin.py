@@ -1062,6 +1062,14 @@ RESPONSES = """
         response = directmail.client.post("/v1/letters", content=iter([b"too ", b"long"]))
         assert (response.status_code, response.text) == (422, "too long")
 
+    def test_async_function(directmail):
+        async def parts():
+            yield b"too long"
+
+        directmail.respond("/v1/lists", lambda sent: httpx.Response(422, content=sent.content))
+        sending = directmail.async_client.request("GET", "/v1/lists", content=parts())
+        assert asyncio.run(sending).text == "too long"
+
     @pytest.mark.directmail(patch=True)
     def test_patched(directmail):
         directmail.respond("/eu/v1/lists", status=429, headers={"Retry-After": "1"})
@@ -1089,10 +1097,10 @@ def test_the_example_of_a_response_runs(run: Run) -> None:
 def test_a_test_gives_a_response_itself(run: Run, account: StandIn) -> None:
     """Nothing is sent for it, whatever the client, in a recording and in its replay."""
     source = f"import directmail_lab{RESPONSES}".replace("\n    ", "\n")
-    run(source, RECORD, "--directmail-allow-writes", passed=5)
+    run(source, RECORD, "--directmail-allow-writes", passed=6)
 
     assert account.requests == {"GET /v1/lists": 1}
-    run(source, passed=5)
+    run(source, passed=6)
 
 
 def test_a_response_of_the_tests_own_is_named_by_the_path_that_get_takes() -> None:
