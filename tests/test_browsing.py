@@ -163,21 +163,6 @@ def test_details_explain_the_rate_limit_headers() -> None:
     assert reading["Problem"].startswith("X-RateLimit-Limit is not an integer")
 
 
-def test_the_search_finds_words_in_decoded_bodies() -> None:
-    """The search ignores case, decodes JSON escapes and charsets, and covers requests.
-
-    It returns a part of the recording at a time.
-    """
-    sent = replace(get("/v1/a"), body=b"a=JOY")
-    bodies = ['{"city": "Z\\u00dcRICH\\ud83d\\ude00"}', "Zürich".encode("latin-1"), b"\xff\0"]
-    latin = typed("text/plain; charset=latin-1", bodies[1])
-    recording = tape(answered(sent, bodies[0]), latin, answered(body=bodies[2]))
-    request = {"action": "search", "words": ["zürich", "joy", "paris", "h😀"], "limit": 9}
-
-    assert ask(recording, **request, first=1)["found"] == [[1, 2], [1], [], [1]]
-    assert ask(recording, **request, first=2)["found"] == [[2], [], [], []]
-
-
 def test_an_invalid_request_gets_an_error_message() -> None:
     """An invalid request gets a sentence, not an exception."""
     recording = tape(answered())

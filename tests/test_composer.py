@@ -343,7 +343,6 @@ def test_a_write_is_not_confirmed_after_another_session_was_opened(
         b'{"request_id": 0, "action": "select"}',
         b'{"request_id": 0, "action": "send", "request": []}',
         b'{"request_id": 0, "action": "send", "request": {"address": 1}}',
-        b'{"request_id": 0, "action": "curl"}',
     ],
 )
 def test_a_malformed_message_gets_a_sentence_and_nothing_is_logged(
@@ -443,23 +442,6 @@ def test_a_response_is_aborted_after_its_head(
     assert [(row.status, row.mark) for row in page.rows()] == [(200, "aborted")]
 
 
-def test_writes_are_allowed_after_one_was_refused(
-    service: FaultyService, browsed: Callable[..., Page], connected: Session
-) -> None:
-    """The refusal's token allows writes for the rest of the session; each is still confirmed."""
-    page = browsed(connected)
-    refused = page.send("POST", "/v1/letters")
-    page.ask("allow", token="another")
-    allowed_before = connected.allow_writes
-    page.ask("allow", token=refused["allow"])
-    asked = page.send("POST", "/v1/letters")
-
-    assert "session().allow_writes = True" in refused["problem"]
-    assert (allowed_before, connected.allow_writes) == (False, True)
-    assert asked["question"].startswith("Send POST to ")
-    assert not service.requests
-
-
 BODIES = (b"\xff\0" * 700_000, b"a\r\nb\n", "Zürich".encode("latin-1"))
 
 
@@ -499,7 +481,7 @@ def test_a_composed_request_becomes_a_notebook_cell(
     form = written("POST", f"{service.base_url}/v1/letters", is_text=True, **json_type)
     cell = page.ask("cell", b'{"test": true, "to": null}', request=form)["text"]
 
-    assert 'dm.post(\n    "/v1/letters",\n    json={"test": True, "to": None},\n' in cell
+    assert "dm.post(\n    '/v1/letters',\n    json={'test': True, 'to': None},\n" in cell
     assert service.api_key not in cell
     assert not service.requests
 
@@ -517,24 +499,6 @@ def test_a_request_in_a_replay_gets_its_response_from_the_cassette(
     assert played == {"number": 1}
     assert "is not in cassette 'tour'" in missing["problem"]
     assert "page" in missing["problem"].partition("Nearest: ")[2]
-
-
-def test_the_form_shows_what_is_left_of_an_operation(
-    service: FaultyService, browsed: Callable[..., Page]
-) -> None:
-    """All ids of an operation share its allowance. After the window renewed, it is not known."""
-    dm.connect(service.base_url, service.api_key, reset_unit="seconds_left")
-    page = browsed()
-    left = [page.ask("left", method="GET", path="/v1/lists?page=1")]
-    for number in (1, 2):
-        page.send(address=f"/v1/lists/lst_stand_in_{number}?fields=id")
-    other = f"{service.base_url}/v1/lists/lst_stand_in_3?a=1"
-    left.append(page.ask("left", method="GET", path=other))
-    with service.fault(headers={"X-RateLimit-Reset": "0"}):
-        page.send(address="/v1/lists/lst_stand_in_1")
-    left.append(page.ask("left", method="GET", path=other))
-
-    assert [each["left"] for each in left] == ["", "58 of 60 left", ""]
 
 
 def test_only_a_sessions_page_sends_and_only_when_asked(
@@ -646,148 +610,3 @@ def test_a_table_has_the_first_rows_of_the_frame(browsed: Callable[..., Page]) -
     assert page.ask("table", number=2)["rows"] == [["no"]]
     assert "is not JSON" in page.ask("table", number=3)["problem"]
     assert page.ask("table", number=4)["problem"] == "This interaction cannot be shown."
-
-
-CURL = """curl '{base}/v1/lists?page=2&api_key=s3cr3t~query~0000' \\
-  -X PATCH -H 'Content-Type: application/json' -H 'X-Note: a:b' -H 'Authorization: Basic {key}' \\
-  --user '{key}:' --cookie 'sid={key}' -sS --compressed -k --proto https \\
-  --data-raw $'{{"name": "Z\\u00fcrich\\'s", "password": "s3cr3t~body~0000"}}'"""
-
-
-def test_a_curl_command_fills_the_form_without_its_credentials(
-    browsed: Callable[..., Page], connected: Session, service: FaultyService
-) -> None:
-    """Secrets in the query and the body are replaced. The form says so, and nothing is sent."""
-    page = browsed(connected)
-    text = CURL.format(base=service.base_url, key=service.api_key)
-    filled = page.ask("curl", text.encode())
-    content, buffers = page.messages[-1]
-
-    assert filled["row"] == {"method": "PATCH"}
-    assert filled["path"] == "/v1/lists"
-    assert filled["uri"].endswith("/v1/lists?page=2&api_key=<REDACTED>")
-    assert dict(filled["request"]["headers"]) == {
-        "Content-Type": "application/json",
-        "X-Note": "a:b",
-    }
-    assert json.loads(buffers[0]) == {"name": "Zürich's", "password": "<REDACTED>"}
-    assert filled["notes"] == (
-        "Credentials were left out: the session sends its own. A secret value was replaced: put in "
-        "your own. These options were left out: -k, --proto."
-    )
-    assert traces(repr((content, buffers)).encode(), service.api_key) == []
-    assert "s3cr3t" not in repr((content, buffers))
-    assert service.requests == {}
-
-
-@pytest.mark.parametrize(
-    ("options", "method", "path", "body"),
-    [
-        ("{base}/v1/lists", "GET", "/v1/lists", ""),
-        ("-I --url {base}/v1/lists", "HEAD", "/v1/lists", ""),
-        ("-Gd a=1 --data-urlencode 'b=c d' {base}/v1", "GET", "/v1?a=1&b=c+d", ""),
-        ("{host}/v1 -d a=1 -d b=2", "POST", "/v1", "a=1&b=2"),
-        ("-XPUT {base}/v1 --json '[1]'", "PUT", "/v1", "[1]"),
-        ("{base}/v1 -d @letter.json", "POST", "/v1", ""),
-        ("{base}/v1 -d 'a=100$' -H 'X-Note: b'", "POST", "/v1", "a=100$"),
-        ('"{base}/v1?\\$top=5" -d "{{\\"a\\": \\"\\$5\\"}}"', "POST", "/v1?$top=5", '{"a": "$5"}'),
-        ("{base}/v1 -d $'caf\\xc3\\xa9 \\ud83d\\ude00 C:\\New'", "POST", "/v1", "café 😀 C:\\New"),
-        ("{base}/v1\\\n/lists -d 'a\\\nb'\n -XPUT", "PUT", "/v1/lists", "a\\\nb"),
-        ("{base}/v1 -d a \\\n", "POST", "/v1", "a"),
-        ("-X PUT {base}/v1 -X PATCH", "PATCH", "/v1", ""),
-        ("{base}/v1?a=1&b=2", "GET", "/v1?a=1&b=2", ""),
-        ("{base}/v1 -F 'to=Bern' -F file=@a.pdf", "POST", "/v1", 'name="to"\r\n\r\nBern\r\n'),
-    ],
-)
-def test_the_usual_options_of_curl_are_read(
-    browsed: Callable[..., Page],
-    connected: Session,
-    service: FaultyService,
-    options: str,
-    method: str,
-    path: str,
-    body: str,
-) -> None:
-    """Data from a file is left out, and the form says so."""
-    page = browsed(connected)
-    text = f"curl {options}".format(base=service.base_url, host=service.base_url[len("http://") :])
-    filled = page.ask("curl", text.encode())
-    shown = bytes(page.messages[-1][1][0]).decode()
-
-    assert (filled["row"]["method"], filled["uri"]) == (method, service.base_url + path)
-    assert (body in shown) if body else shown == ""
-    assert ("left out: -" in filled["notes"]) == ("@" in options)
-
-
-@pytest.mark.parametrize(
-    ("options", "left_out"),
-    [
-        ("; curl {base}/v1/b -d k-1234", "the text after the command"),
-        ("--next {base}/v1/b -d k-1234", "--next"),
-        ("--oauth2-bearer=k-1234", "--oauth2-bearer"),
-        ("--capath /etc/k-1234 -H 'Authorization k-1234'", "--capath, a header without a value"),
-        ("-H @k.txt", "-H @k.txt"),
-        ("https://other.test/k-1234", "another address"),
-    ],
-)
-def test_a_part_of_a_curl_command_that_is_left_out_is_named(
-    browsed: Callable[..., Page],
-    connected: Session,
-    service: FaultyService,
-    options: str,
-    left_out: str,
-) -> None:
-    """No other command and no secret joins the request."""
-    page = browsed(connected)
-    filled = page.ask("curl", f"curl {service.base_url}/v1/a {options}".format(base="x").encode())
-
-    assert filled["row"] == {"method": "GET"}
-    assert filled["uri"] == f"{service.base_url}/v1/a"
-    assert filled["notes"] == f"These options were left out: {left_out}."
-    assert "k-1234" not in repr(page.messages[-1])
-
-
-def test_the_value_of_an_option_is_not_taken_for_the_address(
-    browsed: Callable[..., Page], connected: Session, service: FaultyService
-) -> None:
-    """The form names the option, and not its value."""
-    page = browsed(connected)
-    filled = page.ask("curl", f"curl --netrc-file ~/.netrc {service.base_url}/v1/a".encode())
-
-    assert filled["uri"] == f"{service.base_url}/v1/a"
-    assert filled["notes"] == "These options were left out: --netrc-file."
-
-
-def test_a_pasted_body_that_the_form_cannot_show_is_left_out_and_the_form_says_so(
-    browsed: Callable[..., Page], connected: Session, service: FaultyService
-) -> None:
-    """The page would send nothing in its place."""
-    page = browsed(connected)
-    filled = page.ask("curl", f"curl {service.base_url}/v1 --data-raw $'a\\r\\nb\\nc'".encode())
-
-    assert filled["request"]["body"]["kind"] == "none"
-    assert filled["notes"].startswith("The body was left out, because it is not plain text")
-
-
-@pytest.mark.parametrize(
-    ("command", "problem"),
-    [
-        ("curl https://elsewhere.test/v1", "not to elsewhere.test."),
-        ("curl https://k-1234@elsewhere.test/v1 -u k-1234:", "not to elsewhere.test."),
-        ("curl 'http://127.0.0.1:1/v1", "This curl command cannot be read."),
-        ("curl http://127.0.0.1:port/v1", "The address of this curl command cannot be read."),
-        ('curl ^"http://127.0.0.1/v1^" ^\n -H ^"A: b^"', "Copy it again as a command for bash."),
-        ('curl http://127.0.0.1/v1 -d "{""a"": 1}"', "Copy it again as a command for bash."),
-        ("curl http://127.0.0.1/v1 `\n -d a", "Copy it again as a command for bash."),
-        ("wget /v1", "This curl command cannot be read."),
-    ],
-)
-def test_a_curl_command_to_another_host_is_refused_and_the_host_is_named(
-    browsed: Callable[..., Page], connected: Session, command: str, problem: str
-) -> None:
-    """Text that is not a valid curl command is refused too. No credential is in the message."""
-    answer = browsed(connected).ask("curl", command.encode())
-
-    assert list(answer) == ["problem"]
-    assert problem in answer["problem"]
-    assert "k-1234" not in answer["problem"]

@@ -16,7 +16,7 @@ import pytest
 from directmail_lab.cassettes.files import parse_cassette
 from directmail_lab.cassettes.layout import header_text, interaction_text
 from directmail_lab.errors import CassetteFormatError, DirectMailLabError
-from directmail_lab.exchange.bodies import read_form
+from directmail_lab.exchange.bodies import read_multipart
 from directmail_lab.exchange.values import Response
 from directmail_lab.notebook.curl import read_curl
 from directmail_lab.redaction import Redactor
@@ -94,19 +94,19 @@ def paste(text: str) -> None:
         read_curl(f"curl https://a.test/ -d {text}")
 
 
-def read_multipart(text: str) -> None:
+def read_form(text: str) -> None:
     """Read the fields of a multipart form."""
-    read_form("multipart/form-data; boundary=x", f"--x\r\nContent-Disposition: {text}".encode())
+    read_multipart(f"--x\r\nContent-Disposition: {text}".encode())
 
 
 def rewrite(text: str) -> None:
     """Rewrite the addresses in a body, as the replaying server does."""
     headers = (("Content-Type", "application/json"), ("Link", text[:4000]))
     response = Response(200, "OK", headers, text.encode())
-    Rewriting("http://a", ["https://b/c"], ["https://d/"]).to_client(response)
+    Rewriting("http://a", ["https://b/c", "https://d/"]).to_client(response)
 
 
-READERS = (open_and_redact, open_torn, search_for_credentials, paste, read_multipart, rewrite)
+READERS = (open_and_redact, open_torn, search_for_credentials, paste, read_form, rewrite)
 
 
 # Linear takes one or two CPU seconds, quadratic minutes.

@@ -41,9 +41,8 @@ def browse(source: Source = None) -> BrowserWidget:
     edits the selected one, Control+Enter sends it, Escape aborts it, ``i``
     inserts a cell that sends it. A request is sent as `request` would send it:
     below the base address, paced, and recorded if the session records. You
-    confirm each write before it is sent. A pasted curl command fills in the
-    form, without its credentials. Without a source, the panel follows the
-    current session.
+    confirm each write before it is sent. Without a source, the panel follows
+    the current session.
 
     Parameters
     ----------

@@ -10,7 +10,6 @@ import hashlib
 import json
 import math
 import mimetypes
-import re
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +17,7 @@ from typing import Any, NamedTuple
 
 from ..cassettes import Recording
 from ..display import CONTROLS, plural, utc_time, whole_html
-from ..errors import CassetteError, CassetteFormatError, DirectMailLabError
+from ..errors import CassetteError, DirectMailLabError
 from ..exchange.bodies import declared_charset, decode_text, read_json, shown_missing, unpack
 from ..exchange.httpx_values import httpx, httpx_response
 from ..exchange.operations import query_of
@@ -68,8 +67,7 @@ class Row(NamedTuple):
     bytes
         The size of its body.
     mark
-        See `mark_of`. It is ``"unreadable"`` if the interaction cannot be read; then ``path`` says
-        why.
+        See `mark_of`.
     number
         The number of the interaction.
     replayed
@@ -99,9 +97,8 @@ def handle_request(recording: Recording, request: Any) -> Reply:
         ``{"action": "list", "first": 1, "limit": 1000}``; ``{"action": "detail", "number": 1,
         "whole": False}``; ``{"action": "copy", "number": 1, "format": "curl"}``;
         ``{"action": "body", "number": 1, "message": "response"}``; ``{"action": "table",
-        "number": 1}``, see `table`; ``{"action": "search", "words": ["basel"], "first": 1,
-        "limit": 1000}``, which searches bodies; ``{"action":
-        "editor"}``, which returns the script of the editor.
+        "number": 1}``, see `table`; ``{"action": "editor"}``, which returns the script of the
+        editor.
 
     Returns
     -------
@@ -139,9 +136,6 @@ def handle_request(recording: Recording, request: Any) -> Reply:
                 return {"name": f"{recording.name}-{number}-{of}{suffix}"}, [body]
             case {"action": "table", "number": int(number)}:
                 return table(recording, number), []
-            case {"action": "search", "words": [*words], "first": int(first), "limit": int(limit)}:
-                numbers = _numbers(recording, first, limit)
-                return {"found": _search(recording, [*map(str, words)], numbers)}, []
     except DirectMailLabError as error:
         return {"problem": str(error)}, []
     except (ValueError, RecursionError, httpx.InvalidURL):
@@ -199,10 +193,9 @@ def static_table(
     table = whole_html(frame, most_rows=STATIC_ROWS)
     text = f"{frame.to_string(na_rep='')}\n{note}"
     if selected is not None:
-        with suppress(CassetteError):  # if it cannot be read, its row says so
-            view = view_of(*selected)
-            table += view._repr_html_()
-            text += f"\n\n{view!r}"
+        view = view_of(*selected)
+        table += view._repr_html_()
+        text += f"\n\n{view!r}"
     return table, text
 
 
@@ -215,20 +208,13 @@ def _without_controls(value: object) -> object:
 
 def rows(recording: Recording, first: int = 1, limit: int = MAX_ROWS) -> list[Row]:
     """Return a row for each interaction from number ``first`` on, at most 5,000."""
-    return [_row(recording, number) for number in _numbers(recording, first, limit)]
-
-
-def _numbers(recording: Recording, first: int, limit: int) -> range:
     last = min(len(recording), first + min(limit, MAX_ROWS) - 1)
-    return range(max(1, first), last + 1)
+    return [_row(recording, number) for number in range(max(1, first), last + 1)]
 
 
 def _row(recording: Recording, number: int) -> Row:
-    try:
-        reading = recording.reading(number)
-        interaction = recording.interaction(number)
-    except CassetteFormatError as error:
-        return Row(path=str(error), mark="unreadable", number=number)
+    reading = recording.reading(number)
+    interaction = recording.interaction(number)
     is_missing = not recording.has_bodies(number) or shown_missing(interaction.response.body)
     path = reading.path
     query = query_of(interaction.request.uri)
@@ -438,38 +424,3 @@ def response_of(recording: Recording, number: int) -> httpx.Response:
     response.extensions[EXTENSION] = Received(recording, number)
     response.read()
     return response
-
-
-# -- searching ---------------------------------------------------------------------------------
-
-_ESCAPED = re.compile(r"(?:\\u[0-9a-fA-F]{4})+")
-
-
-def _search(recording: Recording, words: list[str], numbers: range) -> list[list[int]]:
-    """Return, for each word, the numbers of the interactions with it in one of their bodies."""
-    found: list[list[int]] = [[] for _ in words]
-    for number in numbers:
-        with suppress(CassetteFormatError):
-            interaction = recording.interaction(number)
-            bodies = [text_of(interaction.request), text_of(interaction.response)]
-            text = _lowered("\n".join(bodies))
-            for word, hits in zip(words, found, strict=True):
-                if word.lower() in text:
-                    hits.append(number)
-    return found
-
-
-def text_of(message: Message) -> str:
-    """Return a body as text, decompressed if possible."""
-    body, _, charset = _read_body(message)
-    return decode_text(body, charset)
-
-
-def _lowered(text: str) -> str:
-    """Return a text in lower case, with the escaped letters of JSON decoded."""
-
-    def decoded(escapes: re.Match[str]) -> str:
-        units = bytes.fromhex(escapes[0].replace("\\u", ""))
-        return units.decode("utf-16-be", "surrogatepass")
-
-    return _ESCAPED.sub(decoded, text).lower()

@@ -7,32 +7,28 @@ first gets a question and a token. If the person agrees, the token sends the wri
 from __future__ import annotations
 
 import asyncio
-import math
 import secrets
 import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from ..cassettes import Recording
 from ..display import plural
-from ..errors import CassetteError, DirectMailLabError, WriteRefusedError
+from ..errors import CassetteError, DirectMailLabError
 from ..exchange.bodies import declared_charset
 from ..exchange.httpx_values import httpx, is_write, parse_url, request_value
 from ..exchange.operations import operation_of
-from ..exchange.values import Headers, Interaction, Request, Response, header
+from ..exchange.values import Headers, Interaction, Response, header
 from ..questions.snippets import copy_as
-from ..readings.reset_unit import renewal_time
 from ..redaction.key import has_placeholder
 from ..sessions.session import Session
 from ..sessions.transports.extensions import Sent, call_of
-from ..sessions.transports.writes import IF_SENT, SentWrite, sent_when, that_counts
+from ..sessions.transports.writes import IF_SENT, sent_before, sent_when, that_counts
 from ..settings import lacks_scheme, origin_of
-from .browser_data import MAX_SHOWN_BYTES, describe_message, digest_of
-from .curl import read_curl
+from .browser_data import digest_of
 
 Respond = Callable[..., None]
 _Sending = tuple[Session, httpx.Request]
@@ -66,7 +62,6 @@ class Composer:
         self._last: _Sending | None = None
         self._task: asyncio.Future[httpx.Response] | None = None
         self._to_confirm: dict[str, tuple[_Sending, int]] = {}
-        self._refused: dict[str, Session] = {}
         self._loop: _LoopThread | None = None
 
     def close(self) -> None:
@@ -83,24 +78,18 @@ class Composer:
         ----------
         request
             ``{"action": "send", "request": {…}}`` sends a request, or returns a question about a
-            write; ``{"action": "confirm", "token": "…"}`` sends that write. ``{"action": "allow",
-            "token": "…"}`` allows writes, with the token of a refused one. ``{"action":
+            write; ``{"action": "confirm", "token": "…"}`` sends that write. ``{"action":
             "waiting"}`` returns how long the request still waits. ``{"action": "abort"}`` closes
             its connection. ``{"action": "cell", "request": {…}}`` returns the request as Python
-            code. ``{"action": "left", "method": "GET", "path": "/v1"}`` returns what is left of the
-            allowance. ``{"action": "curl"}`` returns the request of a curl command.
+            code.
         body
-            The body of the request to send, or the curl command.
+            The body of the request to send.
         """
         match request:
             case {"action": "send", "request": form}:
                 self._ask_or_send(form, body, respond)
             case {"action": "confirm", "token": str(token)}:
                 self._send(self._confirmed(token), respond)
-            case {"action": "allow", "token": str(token)}:
-                if token in self._refused:
-                    self._refused.pop(token).allow_writes = True
-                respond({})
             case {"action": "waiting"}:
                 respond({"seconds": self._waits_s()})
             case {"action": "abort"}:
@@ -108,10 +97,6 @@ class Composer:
                 respond({})
             case {"action": "cell", "request": form}:
                 respond({"text": self._cell(form, body)})
-            case {"action": "left", "method": str(method), "path": str(path)}:
-                respond({"left": self._left(method, path)})
-            case {"action": "curl"}:
-                respond(*self._from_curl(body.decode()))
             case _:
                 return False
         return True
@@ -130,7 +115,7 @@ class Composer:
         if not session.allow_writes or not is_write(request) or _is_replayed(session, request):
             self._send((session, request), respond)
             return
-        before = _sent_before(session, request)
+        before = sent_before(request, session.open_cassette)
         token = secrets.token_urlsafe()
         self._to_confirm = {token: ((session, request), len(before))}
         url = request.url
@@ -151,7 +136,7 @@ class Composer:
                 "Send it again.",
             )
         # Only what the question says is confirmed.
-        if len(_sent_before(session, request)) != before:
+        if len(sent_before(request, session.open_cassette)) != before:
             raise DirectMailLabError(
                 "Nothing was sent: after the question, this write was sent, or the mode was "
                 "changed.",
@@ -183,10 +168,6 @@ class Composer:
         except Exception as error:
             text = " ".join([str(error), *getattr(error, "__notes__", ())])
             outcome = {"problem": recording.redactor.text(text)}
-            if isinstance(error, WriteRefusedError) and not session.allow_writes:
-                token = secrets.token_urlsafe()
-                self._refused = {token: session}
-                outcome["allow"] = token
         finally:
             self._task = None
             self._is_sending.release()
@@ -194,7 +175,7 @@ class Composer:
                 session.allowances.shown.release()
         # If a cell has changed the mode or the session meanwhile, the page shows another recording.
         is_shown = session is self._session() and session.recording is recording
-        number = call_of(request).state.number if is_shown else 0
+        number = call_of(request).number if is_shown else 0
         respond({**outcome, "number": number or None})
 
     def _abort(self) -> None:
@@ -210,7 +191,7 @@ class Composer:
         until = session.allowances.waiting_until.get(f"{method} {operation_of(request.url.path)}")
         return None if until is None else max(0.0, until - time.time())
 
-    # -- code for a cell, curl commands, the allowance --------------------------------------
+    # -- code for a cell --------------------------------------------------------------------
 
     def _cell(self, form: Any, body: bytes) -> str:
         session = self._session()
@@ -218,58 +199,6 @@ class Composer:
         interaction = Interaction(request, Response(200, "", (), b""), None, None)
         redacted = session.recording.redactor.interaction(interaction)
         return copy_as(redacted, "request", base_url=session.base_url)
-
-    def _from_curl(self, text: str) -> tuple[dict[str, Any], list[bytes]]:
-        """Return what to fill into the form and notes about it, and separately the body."""
-        session = self._session()
-        redactor = session.recording.redactor
-        command = read_curl(text)
-        address = command.url
-        if "://" not in address:
-            address = f"{httpx.URL(session.base_url).scheme}://{address}"
-        try:
-            url = httpx.URL(address)
-        except httpx.InvalidURL:
-            raise DirectMailLabError(
-                "The address of this curl command cannot be read.", "Correct it and paste again."
-            ) from None
-        if origin_of(url) != origin_of(httpx.URL(session.base_url)):
-            raise _elsewhere(session, url)
-        headers = [pair for pair in command.headers if pair[0].lower() not in _SET_BY_SESSION]
-        has_own = command.has_credentials or bool(url.userinfo) or headers != command.headers
-        uri = str(url.copy_with(userinfo=b""))
-        request = Request(command.method, uri, tuple(headers), command.body)
-        redacted = redactor.request(request)
-        about, shown = describe_message(redacted, MAX_SHOWN_BYTES, is_kept=True)
-        body: Any = about["body"]
-        is_lost = bool(request.body) and not body["editable"]
-        if is_lost:
-            empty = replace(redacted, body=b"")
-            about, shown = describe_message(empty, MAX_SHOWN_BYTES, is_kept=True)
-        notes = {
-            "Credentials were left out: the session sends its own.": has_own,
-            "A secret value was replaced: put in your own.": redacted != request,
-            "The body was left out, because it is not plain text: choose a file.": is_lost,
-            f"These options were left out: {', '.join(command.left_out)}.": command.left_out,
-        }
-        return {
-            "row": {"method": redacted.method},
-            "uri": redacted.uri,
-            "path": session.recording.path_of(redacted),
-            "request": about,
-            "notes": redactor.text(" ".join(note for note, applies in notes.items() if applies)),
-        }, [shown]
-
-    def _left(self, method: str, address: str) -> str:
-        """Return what the last reading left of an operation's allowance, if it has not renewed."""
-        recording = self._session().recording
-        path = urlsplit(address).path if "://" in address else address.partition("?")[0]
-        operation = operation_of(f"/{path.lstrip('/')}")
-        for each in reversed(recording.readings()):
-            if (each.method, each.operation) == (method, operation) and each.remaining is not None:
-                renews_at = renewal_time(each, recording.evidence.unit) or math.inf
-                return f"{each.remaining} of {each.limit} left" if time.time() < renews_at else ""
-        return ""
 
 
 class _LoopThread:
@@ -304,12 +233,8 @@ def _is_replayed(session: Session, request: httpx.Request) -> bool:
     return session.mode == "replay" or has_response
 
 
-def _sent_before(session: Session, request: httpx.Request) -> list[SentWrite]:
-    return session.transport.sent_writes.before(request, session.open_cassette)
-
-
 def _aborted(request: httpx.Request) -> str:
-    if call_of(request).state.sent is Sent.NOTHING:
+    if call_of(request).sent is Sent.NOTHING:
         return "Aborted while the request waited for the allowance. Nothing was sent."
     if not is_write(request):
         return "Aborted: the connection was closed."

@@ -173,7 +173,7 @@ def _session(
         use = Use(node=node, settings=settings, path=path, record_mode=mode, is_own=is_own)
         is_recorded = records(mode, path)
         start = _recording if is_recorded else _replaying
-        with start(path, mode, settings, node) as session, _patched(session, use):
+        with start(use) as session, _patched(session, use):
             use.start(session)
             node.stash[USE] = use
             make_current(session)
@@ -228,7 +228,7 @@ def _uses_of(item: pytest.Item) -> list[Use]:
 # -- the session -------------------------------------------------------------------------------
 
 
-def _replaying(path: Path, _: str, settings: Settings, node: Node) -> RespondingSession:
+def _replaying(use: Use) -> RespondingSession:
     """Return a session that only replays: it has no key, and no transport that could send."""
     from ..cassettes import FileRecording, read_cassette
     from ..errors import AddressError
@@ -236,24 +236,28 @@ def _replaying(path: Path, _: str, settings: Settings, node: Node) -> Responding
     from .responses import RespondingSession
 
     # A test that sends nothing needs no cassette.
+    path = use.path
     is_there = path.exists()
     recording = read_cassette(path) if is_there else FileRecording(path.stem, path=path)
     try:
         session = RespondingSession(recording.base_url or NO_ADDRESS)
     except AddressError:  # a stranger's cassette may have any address
         session = RespondingSession(NO_ADDRESS)
-    _bind(session, settings, node)
-    session.replay(recording, repeat=settings.repeat)
+    _bind(session, use.settings, use.node)
+    policy = use.policy()
+    session.open_recording(recording, record_mode="none", repeat=use.settings.repeat, policy=policy)
     return session
 
 
-def _recording(path: Path, mode: RecordMode, settings: Settings, node: Node) -> RespondingSession:
+def _recording(use: Use) -> RespondingSession:
     """Return a session that records, with the environment's key."""
     from ..credentials import ApiKey, find_api_key
     from ..errors import CredentialError, NotConnectedError
     from ..settings import NO_ADDRESS, choose_address, keyring_entry
     from .responses import RespondingSession
 
+    settings = use.settings
+    node = use.node
     address = NO_ADDRESS
     key: ApiKey | None = None
     # The clients of the code under test have their own addresses and keys.
@@ -272,9 +276,9 @@ def _recording(path: Path, mode: RecordMode, settings: Settings, node: Node) -> 
         session.allow_recording_without_key()
     _bind(session, settings, node)
     session.open_recording(
-        path,
-        record_mode=mode,
-        aside=True,
+        use.path,
+        record_mode=use.record_mode,
+        policy=use.policy(),
         redact=settings.redact,
         before_record=settings.before_record,
     )

@@ -22,7 +22,7 @@ from .settings import (
 )
 
 if TYPE_CHECKING:
-    from ..cassettes import Cassette, Ending
+    from ..cassettes import Cassette, Ending, Policy
     from ..errors import DirectMailLabError, NotRecordedError
     from .responses import RespondingSession
 
@@ -64,12 +64,20 @@ class Use:
         assert session.open_cassette is not None, "the session has just opened it"
         self.session = session
         self.cassette = session.open_cassette
-        self.cassette.on_unmatched = self._refuse
-        self.cassette.on_early_end = self.cut.append
-        self.cassette.records_failures = self.cassette.records
         self._was_there = self.path.exists()
         self._count_before = len(self.cassette)
         self._check_age()
+
+    def policy(self) -> Policy:
+        """Return what a test wants of its cassette: errors for all that its replay would lack."""
+        from ..cassettes import Policy
+
+        return Policy(
+            aside=True,
+            records_failures=True,
+            on_unmatched=self._refuse,
+            on_early_end=self.cut.append,
+        )
 
     def note_report(self, report: pytest.TestReport) -> None:
         """Note the outcome of a part of the test."""

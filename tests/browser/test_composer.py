@@ -57,7 +57,7 @@ def explore(
     first = "\n".join(
         ["import directmail_lab as dm", connect, *cells, "view = dm.browse()", "view"]
     )
-    name = server.write(f"{name}.ipynb", first, "session.live()")
+    name = server.write(f"{name}.ipynb", first, "session.live()", "session.allow_writes = True")
     open_notebook(page, server, name, app=app)
     run_cells(page, 0)
     root = page.locator(".dml-browser")
@@ -133,7 +133,7 @@ def test_a_request_is_composed_sent_and_recorded_by_keyboard_alone(
     keyboard.press("i")
     cell = page.locator(".jp-CodeCell").nth(1)
     expect(cell.locator(".cm-line")).to_have_text(
-        ['response = dm.get("/v1/lists", params={"limit": "2"})', "dm.frame(response)"]
+        ["response = dm.get('/v1/lists?limit=2')", "dm.frame(response)"]
     )
     keyboard.press("Shift+Enter")
     expect(cell.locator("td", has_text="lst_stand_in_1")).to_be_visible()
@@ -153,9 +153,8 @@ def test_a_write_needs_permission_and_confirmation_and_is_sent_once(
     fill(root, "POST", "/v1/letters")
     page.keyboard.press("Control+Enter")
     expect(root.get_by_role("alert").first).to_contain_text("first: session().allow_writes = True")
-    root.get_by_role("button", name="Allow writes").click()
-    expect(question(root)).to_contain_text("Allow writes in this session?")
-    page.keyboard.press("Enter")
+    run_cells(page, 2)
+    root.get_by_role("button", name="Send", exact=True).click()
     host = service.base_url.partition("://")[2]
     expect(question(root)).to_have_accessible_name(
         f"Send POST to {host}/v1/letters with 0 bytes? It may change something there."
@@ -190,7 +189,6 @@ def test_a_wait_counts_down_and_is_aborted(
     root = explore(page, server, service, "dm.me()", options=options)
     page.keyboard.press("n")
     page.keyboard.type("/v1/users/me")
-    expect(root.get_by_text("0 of 1 left")).to_be_visible()
     page.keyboard.press("Control+Enter")
     waiting = re.compile(r"Waiting, \d+ s until the allowance renews")
     expect(root.get_by_text(waiting)).to_be_visible()
@@ -303,7 +301,7 @@ def test_addresses_are_completed_and_bodies_may_have_any_type(
 ) -> None:
     """With the paths and names of parameters that were sent, and each body has its content type.
 
-    A pasted curl command fills the form, without its credentials.
+    A pasted curl command is refused: it may have credentials.
     """
     root = explore(page, server, service, "dm.get('/v1/lists?limit=2')")
     page.keyboard.press("n")
@@ -336,12 +334,8 @@ def test_addresses_are_completed_and_bodies_may_have_any_type(
     expect(response.locator(".cm-line", has_text="1,2")).to_be_visible()
     command = f"curl {service.base_url}/v1/lists -u {service.api_key}: -H 'X-A: b' --json '[1, 2]'"
     address(root).evaluate(PASTE, command)
-    expect(root.get_by_role("alert").first).to_contain_text("Credentials were left out")
-    expect(root.get_by_role("alert").first).not_to_have_class(re.compile("problem"))
-    expect(root.get_by_label("Method")).to_have_value("POST")
+    expect(root.get_by_role("alert").first).to_contain_text("Nothing was pasted")
     expect(address(root)).to_have_value("/v1/lists")
-    expect(root.get_by_role("tab", name="Headers (3)").first).to_be_visible()
-    expect(root.locator(".dml-e-body .cm-content")).to_contain_text("[1, 2]")
 
 
 def test_a_recorded_body_is_sent_as_it_was_unless_it_is_changed(

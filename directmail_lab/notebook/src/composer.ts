@@ -15,7 +15,6 @@ import { createTabs } from "./tabs";
 const METHODS = ["GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"];
 const WAITING_MS = 500;
 const COUNTING_MS = 100;
-const LEFT_MS = 200;
 const FORM_TYPE = "application/x-www-form-urlencoded";
 const TYPES: Record<string, string> = { json: "application/json", form: FORM_TYPE, text: "text/plain; charset=utf-8" };
 const KINDS: Record<string, string> = { none: "No body", json: "JSON", form: "Form", text: "Text", file: "File", recorded: "As recorded" };
@@ -28,8 +27,6 @@ const SET_ANEW = /^((host|content-length|transfer-encoding|connection|accept-enc
 interface Question {
   question: string;
   token: string;
-  /** True if the question is whether to allow writes at all. */
-  allows?: boolean;
 }
 
 export interface ComposerOptions {
@@ -51,21 +48,19 @@ export function createComposer({ send, loadEditor, onSent, onInsert, onLeave }: 
   let bodyChanged = false;
   let dirty = false;
   let busy = false;
-  let turn = 0;
   let isSilent = false;
   let asked: Question | null = null;
   let before: HTMLElement | null = null; // the element that had the focus before the question
-  let typing: ReturnType<typeof setTimeout> | undefined;
 
   const method = makeSelect("Method", Object.fromEntries(METHODS.map((name) => [name, name])));
-  const address = make("input", { ariaLabel: "Address", className: "dml-e-path", spellcheck: false, autocomplete: "off", placeholder: "/v1/…, or paste a curl command" });
+  const address = make("input", { ariaLabel: "Address", className: "dml-e-path", spellcheck: false, autocomplete: "off", placeholder: "/v1/…" });
   const [paths, names, headerNames] = ["paths", "names", "headers"].map((name) => make("datalist", { id: `${id}-${name}` }));
   headerNames.append(...options(HEADERS));
   address.setAttribute("list", paths.id);
   const sending = make("button", { type: "submit", className: "dml-primary", title: "Send (Ctrl+Enter)" });
   const aborting = makeButton("Abort", () => abort(), { hidden: true, title: "Abort (Escape)" });
   const inserting = makeButton("Insert cell", () => insert(), { title: "Insert a cell that sends this request (i)" });
-  const left = make("span", { className: "dml-soft", role: "status", title: "After the last response" });
+  const left = make("span", { className: "dml-soft", role: "status" });
   const parameters = createPairs("Parameter", () => {
     const query = String(new URLSearchParams(parameters.read()));
     address.value = address.value.split("?")[0] + (query && `?${query}`);
@@ -85,9 +80,7 @@ export function createComposer({ send, loadEditor, onSent, onInsert, onLeave }: 
     { name: "headers", label: "Headers", panel: headers.root },
     { name: "body", label: "Body", panel: bodyPanel, tools: [kind, formatting] },
   ], left);
-  const said = make("span", {});
-  const allowing = makeButton("Allow writes", () => allowWrites(), { hidden: true });
-  const alert = make("div", { className: "dml-b-problem dml-e-said", role: "alert" }, said, " ", allowing);
+  const alert = make("div", { className: "dml-b-problem dml-e-said", role: "alert" });
   const question = make("span", { id: `${id}-question` });
   const refusing = makeButton("Do not send", () => put(null));
   const confirming = makeButton("", () => confirm(), { className: "dml-primary" });
@@ -110,7 +103,7 @@ export function createComposer({ send, loadEditor, onSent, onInsert, onLeave }: 
     const text = event.clipboardData?.getData("text/plain") ?? "";
     if (!/^\s*curl\s/.test(text)) return;
     event.preventDefault(); // the credentials in it must never be on the page
-    fillFromCurl(text);
+    say("Nothing was pasted: the form reads no curl command. Type its method, its path and its headers.");
   });
   show();
 
@@ -145,19 +138,14 @@ export function createComposer({ send, loadEditor, onSent, onInsert, onLeave }: 
     return pairs.length ? `${name} (${pairs.length})` : name;
   }
 
-  function say(text: string, allow?: string, isNote = false) {
-    setText(said, text);
-    alert.classList.toggle("dml-b-problem", !isNote);
-    allowing.hidden = !allow;
-    allowing.dataset.token = allow ?? "";
+  function say(text: string) {
+    setText(alert, text);
   }
 
   function onChange() {
     say("");
     put(null); // the question was about the request before this change
     show();
-    clearTimeout(typing);
-    typing = setTimeout(showLeft, LEFT_MS);
   }
 
   function onKind() {
@@ -202,18 +190,6 @@ export function createComposer({ send, loadEditor, onSent, onInsert, onLeave }: 
     put(null);
     tabs.show(kind.value === "none" ? "parameters" : "body");
     show();
-    showLeft();
-  }
-
-  async function fillFromCurl(text: string) {
-    const { problem, notes, ...details } = await send({ action: "curl" }, text);
-    if (problem) return say(`Nothing was filled in. ${problem}`);
-    fill(details);
-    recorded = null;
-    bodyChanged = true;
-    dirty = true;
-    show();
-    say(notes, undefined, true);
   }
 
   /** Suggest the paths and the parameters' names of the last interactions. */
@@ -224,13 +200,6 @@ export function createComposer({ send, loadEditor, onSent, onInsert, onLeave }: 
     names.replaceChildren(...options([...new Set(seen.flatMap(namesOf))]));
   }
 
-  /** Show what is left of this operation's allowance. */
-  async function showLeft() {
-    const own = (turn += 1);
-    const { left: found } = await send({ action: "left", method: method.value, path: address.value });
-    if (own === turn && !busy) setText(left, found ?? "");
-  }
-
   /* Sending. A write needs a confirmation. Its token sends the write, once. */
   function put(next: Question | null) {
     if (next && !asking.contains(activeElement(root))) before = activeElement(root) as HTMLElement;
@@ -238,8 +207,7 @@ export function createComposer({ send, loadEditor, onSent, onInsert, onLeave }: 
     asked = next;
     asking.hidden = next === null;
     setText(question, next?.question ?? "");
-    setText(refusing, next?.allows ? "Do not allow" : "Do not send");
-    setText(confirming, `${next?.allows ? "Allow writes" : `Send ${method.value}`} ↵`);
+    setText(confirming, `Send ${method.value} ↵`);
     if (next) confirming.focus();
     else if (wasInside) (before?.isConnected ? before : sending).focus();
   }
@@ -271,18 +239,9 @@ export function createComposer({ send, loadEditor, onSent, onInsert, onLeave }: 
 
   async function confirm() {
     if (!asked || busy) return;
-    const { token, allows } = asked;
+    const { token } = asked;
     put(null);
-    if (!allows) return transmit({ action: "confirm", token });
-    const { problem } = await send({ action: "allow", token });
-    if (problem) say(problem);
-    else await submit(); // which asks for confirmation
-  }
-
-  function allowWrites() {
-    const token = allowing.dataset.token!;
-    say("");
-    put({ question: "Allow writes in this session? You still confirm each one.", token, allows: true });
+    await transmit({ action: "confirm", token });
   }
 
   async function transmit(...request: Parameters<Send>) {
@@ -295,7 +254,7 @@ export function createComposer({ send, loadEditor, onSent, onInsert, onLeave }: 
     let waiting = "";
     const polling = setInterval(async () => (waiting = await waitingFor()), WAITING_MS);
     const counting = setInterval(() => setText(left, isSilent ? "No response from the kernel" : `${waiting || "Sending"} … ${formatMs(performance.now() - started)} ms`), COUNTING_MS);
-    const { number = null, problem = "", allow, ...rest }: Response = await send(...request);
+    const { number = null, problem = "", ...rest }: Response = await send(...request);
     clearInterval(polling);
     clearInterval(counting);
     const isAborting = activeElement(root) === aborting;
@@ -304,11 +263,10 @@ export function createComposer({ send, loadEditor, onSent, onInsert, onLeave }: 
     show();
     if (isAborting) sending.focus();
     if (rest.token) return put(rest);
-    if (problem) say(problem, allow);
+    if (problem) say(problem);
     else dirty = false;
     mark();
     onSent(number);
-    showLeft();
   }
 
   async function waitingFor(): Promise<string> {
@@ -345,12 +303,8 @@ export function createComposer({ send, loadEditor, onSent, onInsert, onLeave }: 
     return true;
   }
 
-  const destroy = () => {
-    clearTimeout(typing);
-    editor.destroy();
-  };
   const setSilent = (is: boolean) => (isSilent = is);
-  return { root, fill, suggest, insert, onKey, abort, destroy, setSilent, focus: () => address.focus(), isBusy: () => busy, isDirty: () => dirty };
+  return { root, fill, suggest, insert, onKey, abort, destroy: () => editor.destroy(), setSilent, focus: () => address.focus(), isBusy: () => busy, isDirty: () => dirty };
 }
 
 export type Composer = ReturnType<typeof createComposer>;

@@ -6,10 +6,8 @@ import type { Row } from "./protocol";
 type Test = (row: Row, value: string) => boolean | undefined;
 
 export interface Filter {
-  /** Searched in the bodies too. */
-  words: string[];
   unknown: string[];
-  passes: (row: Row, number: number, found: (term: string, number: number) => boolean) => boolean;
+  passes: (row: Row) => boolean;
 }
 
 const UNITS: Record<string, number> = { "": 1, k: 1e3, m: 1e6, s: 1e3 };
@@ -46,7 +44,6 @@ const NOTHING = { method: "", path: "" } as Row;
 export const KNOWN = Object.keys(FIELDS).join(", ");
 
 export function parseFilter(text: string): Filter {
-  const words: string[] = [];
   const unknown: string[] = [];
   const tests = text.toLowerCase().split(/\s+/).filter(Boolean).map((typed): Filter["passes"] => {
     const wanted = !/^-./.test(typed);
@@ -55,9 +52,7 @@ export function parseFilter(text: string): Filter {
     const has = Object.hasOwn(FIELDS, name) ? FIELDS[name] : undefined;
     if (has?.(NOTHING, value) !== undefined) return (row) => has!(row, value) === wanted;
     if (name) unknown.push(term);
-    if (term.length > 1) words.push(term);
-    const isShown = (row: Row) => `${row.method} ${row.path} ${row.status}`.toLowerCase().includes(term);
-    return (row, number, found) => (isShown(row) || found(term, number)) === wanted;
+    return (row) => `${row.method} ${row.path} ${row.status}`.toLowerCase().includes(term) === wanted;
   });
-  return { words, unknown, passes: (...row) => tests.every((test) => test(...row)) };
+  return { unknown, passes: (row) => tests.every((test) => test(row)) };
 }

@@ -17,7 +17,7 @@ const makeCells = (role: string) => NAMES.map((name) => make("div", { className:
 
 export interface ListOptions {
   /** Whether a row passes the filter. */
-  passes: (row: Row, number: number) => boolean;
+  passes: (row: Row) => boolean;
   onSelect: (number: number) => void;
   onOpen: () => void;
   /** Called when the selected row is to be compared with the one that was selected before. */
@@ -134,7 +134,7 @@ export function createList({ passes, onSelect, onOpen, onCompare }: ListOptions)
 
   /** Filter and sort the rows, and draw them. */
   function arrange() {
-    shown = rows.map((_, i) => i + 1).filter((number) => passes(rows[number - 1], number));
+    shown = rows.map((_, i) => i + 1).filter((number) => passes(rows[number - 1]));
     if (sorted || descending) {
       const keys = rows.map((row, i) => COLUMNS[sorted].key(row, i + 1));
       const sign = descending ? -1 : 1;

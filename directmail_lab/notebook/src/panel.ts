@@ -15,7 +15,6 @@ import { createSeparator } from "./separator";
 
 const FIRST_ROWS = 200;
 const MAX_ROWS = 5000;
-const MAX_SEARCHED = 2000;
 const INSERT = "directmail-lab:insert-cell";
 
 /** With `restart`, everything is new; `silence` says that Python does not respond. */
@@ -52,20 +51,16 @@ export function createBrowser(root: HTMLElement, { send, loadEditor, onChange, o
   let sends = false;
   let baseUrl = "";
   let turn = 0;
-  let searches = 0;
   let awaited: number | null = null;
   let isLoading = false;
   let loadsAgain = false;
   let restarts = false;
   let isDestroyed = false;
   let isFirst = true;
-  let typing: ReturnType<typeof setTimeout> | undefined;
   let opening: ReturnType<typeof setTimeout> | undefined;
   let filter = parseFilter("");
-  let isSearching = false;
   let note = "";
   let silence = "";
-  let bodies = new Map<string, { found: Set<number>; until: number }>();
 
   const title = div("dml-title");
   const count = make("div", { className: "dml-soft", role: "status" });
@@ -79,7 +74,7 @@ export function createBrowser(root: HTMLElement, { send, loadEditor, onChange, o
   const status = make("div", { className: "dml-soft dml-b-note", role: "status", textContent: "Reading …" });
 
   const list = createList({
-    passes: (row, number) => filter.passes(row, number, (term, at) => bodies.get(term)?.found.has(at) ?? false),
+    passes: (row) => filter.passes(row),
     onSelect: (number) => onSelect?.(number),
     onOpen: () => open(),
     onCompare: () => told(compare()),
@@ -139,7 +134,6 @@ export function createBrowser(root: HTMLElement, { send, loadEditor, onChange, o
     clearTimeout(slow);
     progress.hidden = true;
     isLoading = false;
-    if (filter.words.length) onFilter();
   }
 
   async function loadParts() {
@@ -185,7 +179,6 @@ export function createBrowser(root: HTMLElement, { send, loadEditor, onChange, o
 
   function clear() {
     list.clear();
-    bodies = new Map();
     restarts = false;
     awaited = null;
     response.clear();
@@ -203,17 +196,11 @@ export function createBrowser(root: HTMLElement, { send, loadEditor, onChange, o
       marks[i].setAttribute("aria-pressed", String(words().includes(`is:${mark}`)));
       setText(marks[i], `${symbol} ${formatCount(marked)} ${mark}`);
     });
-    if (isSearching) parts.push("searching the bodies …");
     setText(count, parts.join(" · "));
     const unknown = filter.unknown.join(", ");
-    const isEmpty = rows.length > 0 && !list.shownCount() && !isSearching;
+    const isEmpty = rows.length > 0 && !list.shownCount();
     const nothing = isEmpty ? "No interaction matches this filter." : "";
     setText(status, unknown ? `Unknown filter: ${unknown}. It is searched as text. The filters are ${KNOWN}.` : silence || note || nothing);
-  }
-
-  function arrange() {
-    list.arrange();
-    showCount();
   }
 
   const words = () => searching.value.split(/\s+/).filter(Boolean);
@@ -227,27 +214,8 @@ export function createBrowser(root: HTMLElement, { send, loadEditor, onChange, o
 
   function onFilter() {
     filter = parseFilter(searching.value);
-    arrange();
-    clearTimeout(typing);
-    typing = setTimeout(() => told(searchBodies()), 250);
-  }
-
-  /* Python searches bodies, one part of the recording after the other. */
-  async function searchBodies() {
-    const own = (searches += 1);
-    const searched = (term: string) => bodies.get(term) ?? { found: new Set<number>(), until: 0 };
-    const missing = (terms: string[]) => terms.filter((term) => searched(term).until < list.rows.length);
-    for (;;) {
-      const words = missing(filter.words);
-      isSearching = words.length > 0;
-      arrange();
-      if (!isSearching) return;
-      const first = Math.min(...words.map((term) => searched(term).until)) + 1;
-      const { found } = await ask(send, "search", { words, first, limit: MAX_SEARCHED });
-      if (own !== searches || isDestroyed) return;
-      const until = Math.min(first + MAX_SEARCHED - 1, list.rows.length);
-      words.forEach((term, i) => bodies.set(term, { found: new Set([...searched(term).found, ...found[i]]), until }));
-    }
+    list.arrange();
+    showCount();
   }
 
   /* The response beside the list. Only the response to the last request is shown. */
@@ -407,7 +375,7 @@ export function createBrowser(root: HTMLElement, { send, loadEditor, onChange, o
     },
     destroy: () => {
       isDestroyed = true;
-      for (const timer of [opening, typing]) clearTimeout(timer);
+      clearTimeout(opening);
       list.destroy();
       response.destroy();
       composer.destroy();
