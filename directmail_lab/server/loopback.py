@@ -312,8 +312,7 @@ class ClientServer(LoopbackServer):
             return error_response(403, problem, reason="refused")
         try:
             response = to_client(self._received(request), self._origins, self.origin)
-        except httpx.RequestError as error:
-            self._on_refusal(str(error))
+        except httpx.RequestError:
             raise ConnectionAbortedError from None  # the client's connection breaks, too
         except (DirectMailLabError, httpx.InvalidURL, ValueError) as error:
             self._on_refusal(str(error))

@@ -99,8 +99,6 @@ class ModeChange:
             with mode_of_a_call():
                 yield
 
-        # contextlib's decorators put no frame of ours above the function's: freezegun, which our
-        # plugin tells to ignore this package, gives the real time to what our frames call.
         if inspect.iscoroutinefunction(function):
             return mode_of_an_async_call()(function)
         return mode_of_a_call()(function)
