@@ -57,7 +57,7 @@ def explore(
     first = "\n".join(
         ["import directmail_lab as dm", connect, *cells, "view = dm.browse()", "view"]
     )
-    name = server.write(f"{name}.ipynb", first, "session.live()", "session.allow_writes = True")
+    name = server.write(f"{name}.ipynb", first, "session.live()")
     open_notebook(page, server, name, app=app)
     run_cells(page, 0)
     root = page.locator(".dml-browser")
@@ -144,17 +144,14 @@ def test_a_request_is_composed_sent_and_recorded_by_keyboard_alone(
     assert service.requests == {"GET /v1/lists": 3}
 
 
-def test_a_write_needs_permission_and_confirmation_and_is_sent_once(
+def test_a_write_needs_confirmation_and_is_sent_once(
     page: Page, server: Server, service: FaultyService
 ) -> None:
     """A second Control+Enter, a repeated key, or a double click must not send another request."""
-    root = explore(page, server, service)
+    root = explore(page, server, service, options=", allow_writes=True")
     page.keyboard.press("n")
     fill(root, "POST", "/v1/letters")
     page.keyboard.press("Control+Enter")
-    expect(root.get_by_role("alert").first).to_contain_text("first: session().allow_writes = True")
-    run_cells(page, 2)
-    root.get_by_role("button", name="Send", exact=True).click()
     host = service.base_url.partition("://")[2]
     expect(question(root)).to_have_accessible_name(
         f"Send POST to {host}/v1/letters with 0 bytes? It may change something there."
