@@ -113,10 +113,12 @@ class Index:
         if len(calls) < 2 or request.method.upper() not in SAFE_METHODS:
             return calls
         accepted = header(request.headers, "accept")
-        chosen = [
-            each for each in calls if header(self.requests[each[0]].headers, "accept") == accepted
-        ]
+        chosen = [each for each in calls if self._accepted[each[0]] == accepted]
         return chosen or calls
+
+    @cached_property
+    def _accepted(self) -> list[str | None]:
+        return [header(each.headers, "accept") for each in self.requests]
 
     def _as_calls(self, indexes: list[int]) -> list[Attempts]:
         """Return the calls that these interactions are: each with its attempts, in their order."""

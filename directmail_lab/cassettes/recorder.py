@@ -376,7 +376,8 @@ class Recorder:
 
     def fold(self) -> None:
         """Write the cassette anew, from its file and the journal, which stays until the end."""
-        if self._journal is None or self._is_folded:
+        is_current = self._is_folded and version_of(self._path) == self._version
+        if self._journal is None or is_current:
             return
         if not self._journal.is_in_place():  # somebody has removed its folder
             self._journal.rewrite(self._journal.texts())

@@ -396,4 +396,10 @@ def _advice(request: httpx.Request, write: SentWrite) -> str:
     if request.extensions.get(IF_SENT) == "keep":
         return f"Its whole response is not known here. {again}"
     keep = option.format('"keep"')
-    return f"To get its response back, and send only what was never sent: {keep}. {again}"
+    advice = f"To get its response back, and send only what was never sent: {keep}. {again}"
+    if write.execution is None:
+        advice += (
+            " It may be another one: of another account, or different only in what redaction, "
+            "ignore or match_on leave out."
+        )
+    return advice
