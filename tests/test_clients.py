@@ -24,7 +24,7 @@ from directmail_lab.cassettes import Policy, read_cassette
 from directmail_lab.errors import DirectMailLabError, NotRecordedError, WriteRefusedError
 from directmail_lab.exchange.values import header
 from directmail_lab.pytest_plugin.patched import patched
-from directmail_lab.sessions.session import Session
+from directmail_lab.sessions.session import Session, allow_recording_without_key, open_recording
 from directmail_lab.settings import NO_ADDRESS
 
 FILE = {"file": ("rows.csv", b"1|2", "text/csv")}
@@ -118,7 +118,7 @@ Opened = Callable[[Session], AbstractContextManager[Any]]
 
 def leading(session: Session) -> AbstractContextManager[None]:
     """Let clients that are made in the block send through a session, as ``patch=True`` does."""
-    session.allow_recording_without_key()
+    allow_recording_without_key(session)
     return patched(session.transport, lambda error: error)
 
 
@@ -224,8 +224,11 @@ def test_a_client_of_the_code_raises_httpxs_own_errors(
     seen = []
     for mode in ("update", "none"):
         with Session(NO_ADDRESS, allow_writes=True) as session, over_patched(session) as client:
-            session.open_recording(
-                tmp_path / "errors.yaml", record_mode=mode, policy=Policy(records_failures=True)
+            open_recording(
+                session,
+                tmp_path / "errors.yaml",
+                record_mode=mode,
+                policy=Policy(records_failures=True),
             )
             with pytest.raises(httpx.HTTPError) as caught:
                 client.send(method, url, timeout=timeout_s)
@@ -460,8 +463,11 @@ def test_a_request_that_a_test_cancels_is_cancelled_in_the_replay(
 
     for mode in ("update", "none"):
         with Session(NO_ADDRESS) as session, leading(session):
-            session.open_recording(
-                tmp_path / "cancelled.yaml", record_mode=mode, policy=Policy(records_failures=True)
+            open_recording(
+                session,
+                tmp_path / "cancelled.yaml",
+                record_mode=mode,
+                policy=Policy(records_failures=True),
             )
             asyncio.run(send())
 

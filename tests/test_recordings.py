@@ -20,7 +20,7 @@ import directmail_lab as dm
 from directmail_lab.cassettes import Cassette, Policy, memory, read_cassette
 from directmail_lab.exchange.bodies import MAX_UNPACKED_BYTES
 from directmail_lab.notebook.browser_data import detail, rows
-from directmail_lab.sessions.session import Session
+from directmail_lab.sessions.session import Session, open_recording
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -402,7 +402,7 @@ def test_the_caller_gets_a_body_that_is_too_large_to_record(
 def test_a_body_that_cannot_be_stored_fails_a_test(service: FaultyService, live: Session) -> None:
     """Its replay would fail, and advise to record it again."""
     policy = Policy(records_failures=True)  # as in a test
-    live.open_recording("tour", record_mode="update", policy=policy)
+    open_recording(live, "tour", record_mode="update", policy=policy)
     with (
         too_large(service),
         pytest.raises(dm.errors.CassetteError, match="without the body"),

@@ -232,6 +232,7 @@ def _replaying(use: Use) -> RespondingSession:
     """Return a session that only replays: it has no key, and no transport that could send."""
     from ..cassettes import FileRecording, read_cassette
     from ..errors import AddressError
+    from ..sessions.session import open_recording
     from ..settings import NO_ADDRESS
     from .responses import RespondingSession
 
@@ -245,7 +246,9 @@ def _replaying(use: Use) -> RespondingSession:
         session = RespondingSession(NO_ADDRESS)
     _bind(session, use.settings, use.node)
     policy = use.policy()
-    session.open_recording(recording, record_mode="none", repeat=use.settings.repeat, policy=policy)
+    open_recording(
+        session, recording, record_mode="none", repeat=use.settings.repeat, policy=policy
+    )
     return session
 
 
@@ -253,6 +256,7 @@ def _recording(use: Use) -> RespondingSession:
     """Return a session that records, with the environment's key."""
     from ..credentials import ApiKey, find_api_key
     from ..errors import CredentialError, NotConnectedError
+    from ..sessions.session import allow_recording_without_key, open_recording
     from ..settings import NO_ADDRESS, choose_address, keyring_entry
     from .responses import RespondingSession
 
@@ -273,9 +277,10 @@ def _recording(use: Use) -> RespondingSession:
     # An async test's event loop is closed before the fixture ends, so no connection may stay open.
     session.async_client.headers["Connection"] = "close"
     if settings.patch:
-        session.allow_recording_without_key()
+        allow_recording_without_key(session)
     _bind(session, settings, node)
-    session.open_recording(
+    open_recording(
+        session,
         use.path,
         record_mode=use.record_mode,
         policy=use.policy(),
@@ -286,7 +291,10 @@ def _recording(use: Use) -> RespondingSession:
 
 
 def _bind(session: RespondingSession, settings: Settings, node: Node) -> None:
-    session.bind_to_test(
+    from ..sessions.session import bind_to_test
+
+    bind_to_test(
+        session,
         folders=cassette_folders(node),
         matching=settings.matching,
         advice=_WRITE_ADVICE,

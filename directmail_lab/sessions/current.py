@@ -36,7 +36,7 @@ from ..settings import (
 )
 from ..tracebacks import hide_frames
 from .modes import Entered, ModeChange
-from .session import Session, SessionOptions
+from .session import Session, SessionOptions, open_recording
 from .transports.allowance import Pace
 
 if TYPE_CHECKING:
@@ -343,7 +343,7 @@ def _replay_in_place(cassette: str | Path, options: Mapping[str, Any]) -> tuple[
 
     opened = _current.session or replaying_session(path)
     policy = Policy(warns_of_writes=True, on_unmatched=advise)
-    entered = opened.open_recording(path, record_mode="none", policy=policy, **options).entered
+    entered = open_recording(opened, path, record_mode="none", policy=policy, **options).entered
     played = opened.open_cassette
     assert played is not None, "the session has just opened it"
     make_current(opened)

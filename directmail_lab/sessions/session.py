@@ -304,7 +304,7 @@ class Session:
 
             dm.record("tour", before_record=slim)
         """
-        return self.open_recording(
+        return self._open_recording(
             cassette,
             record_mode=record_mode,
             redact=redact,
@@ -314,7 +314,7 @@ class Session:
             before_record=before_record,
         )
 
-    def open_recording(
+    def _open_recording(
         self,
         cassette: str | Path | FileRecording,
         *,
@@ -418,7 +418,7 @@ class Session:
 
         return self._change(replaying)
 
-    def unobserved(self) -> ModeChange:
+    def _unobserved(self) -> ModeChange:
         """Send every request to the service, and keep no readings or messages."""
         unseen = Observer(base_path(self.base_url), self._redactor)
         recording = MemoryRecording("drift", self.base_url)
@@ -505,7 +505,7 @@ class Session:
         """The asynchronous counterpart of ``client``, with the same cookies."""
         return AsyncClient(self._redacted, self._cookies, **self._client_options)
 
-    def allow_recording_without_key(self) -> None:
+    def _allow_recording_without_key(self) -> None:
         """Record without a key what the code under test sends by itself."""
         if self._network is None:
             self._network = NetworkTransport(self.base_url, None, self._allow_writes)
@@ -834,7 +834,7 @@ class Session:
         if self._network is not None:
             self._network.allow_writes = self._allow_writes
 
-    def bind_to_test(self, *, folders: Sequence[Path], matching: Matching, advice: str) -> None:
+    def _bind_to_test(self, *, folders: Sequence[Path], matching: Matching, advice: str) -> None:
         """Let a test decide how its session matches and writes.
 
         Names are looked up in ``folders`` first. `allow_writes` is fixed;
@@ -931,3 +931,10 @@ def _forget(
         recording.redact_for_good()
     finally:
         end_log_guard()
+
+
+# For the other rooms. No user needs them, so Tab after a session does not show them.
+open_recording = Session._open_recording
+bind_to_test = Session._bind_to_test
+unobserved = Session._unobserved
+allow_recording_without_key = Session._allow_recording_without_key
