@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import getpass
-import hmac
-import secrets
 import threading
 import warnings
 import weakref
@@ -21,7 +19,6 @@ from .settings import API_KEY_VARIABLE, variable
 from .tracebacks import hide_frames
 
 _SERVICE = "directmail-lab"
-_SALT = secrets.token_bytes(32)
 
 
 class Hidden:
@@ -80,13 +77,6 @@ class ApiKey(Hidden):
         """The first and the last character, ``k…9``; empty for a short key."""
         key = self.reveal()
         return f"{key[0]}…{key[-1]}" if len(key) >= 8 else ""
-
-    def account(self, base_url: str) -> bytes:
-        """Return a value for this key at an address. Only equal keys and addresses have it.
-
-        It differs in each process, and the key cannot be computed from it.
-        """
-        return hmac.digest(_SALT, f"{base_url}\n{self.reveal()}".encode(), "sha256")
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ApiKey) and self.reveal() == other.reveal()

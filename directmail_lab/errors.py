@@ -227,9 +227,6 @@ class NotRecordedError(CassetteError):
     reason
         ``"nothing_left"`` (all were played), ``"no_match"`` or ``"no_body"``
         (the response was recorded without its body).
-    similarity
-        How similar the path is to that of the nearest recorded request, from 0
-        to 1.
     request
         The request's method and path.
     nearest
@@ -240,7 +237,6 @@ class NotRecordedError(CassetteError):
 
     details: str = ""
     reason: Literal["nothing_left", "no_match", "no_body"] = "no_match"
-    similarity: float = 1.0
     request: str = ""
     nearest: Sequence[tuple[str, Mapping[str, tuple[object, object]]]] = ()
 

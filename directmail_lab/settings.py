@@ -9,7 +9,7 @@ import re
 import tomllib
 from contextlib import suppress
 from pathlib import Path
-from typing import Protocol
+from typing import Any
 from urllib.parse import urlsplit
 
 from .errors import AddressError, DirectMailLabError, NotConnectedError
@@ -120,21 +120,8 @@ Origin = tuple[str, str | None, int | None]
 _connected: set[Origin] = set()
 
 
-class ParsedUrl(Protocol):
-    """What an origin is read from, such as an `httpx.URL`."""
-
-    @property
-    def scheme(self) -> str: ...
-
-    @property
-    def host(self) -> str: ...
-
-    @property
-    def port(self) -> int | None: ...
-
-
-def origin_of(url: str | ParsedUrl) -> Origin:
-    """Return the origin of an address. A key belongs to one origin."""
+def origin_of(url: Any) -> Origin:
+    """Return the origin of an address, a text or an `httpx.URL`. A key belongs to one origin."""
     if isinstance(url, str):
         parts = urlsplit(url)
         return parts.scheme, parts.hostname, parts.port or _PORTS.get(parts.scheme)

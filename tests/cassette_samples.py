@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from directmail_lab.cassettes import Cassette, read_cassette
+from directmail_lab.cassettes import Cassette, Policy, read_cassette
 from directmail_lab.cassettes.vcr_files import block_text
 from directmail_lab.exchange.values import Interaction, Request, Response
 
@@ -61,7 +61,7 @@ def opened(path: Path | str, record_mode: str = "new_episodes", **options: Any) 
 
 def recorded(path: Path | str, *interactions: Interaction, **options: Any) -> Path:
     """Write a new cassette with these interactions, and return its path."""
-    with opened(Path(path), "all", aside=True, **options) as cassette:
+    with opened(Path(path), "all", policy=Policy(aside=True), **options) as cassette:
         for each in interactions:
             cassette.record(each)
         cassette.close("merge")

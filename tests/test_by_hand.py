@@ -107,18 +107,6 @@ def test_a_recording_replaces_what_a_person_wrote(ours: Path, name: str) -> None
     assert read_cassette(ours).problem is None
 
 
-def test_a_notice_says_once_that_comments_are_not_kept(ours: Path) -> None:
-    """The first recording writes the file anew."""
-    ours.write_text(f"# mine\n{ours.read_text()}")
-    for expected in ([f"{ours} was edited, so it is written anew: comments are not kept."], []):
-        notices: list[str] = []
-        with opened(ours, "any", notice=notices.append) as cassette:
-            cassette.record(answered(get("/new")))
-
-        assert [each for each in notices if "edited" in each] == expected
-    assert "mine" not in ours.read_text()
-
-
 def test_what_a_person_pasted_is_redacted_when_it_is_read_and_written(ours: Path) -> None:
     """An audit still finds it in the file."""
     pasted = FLOW.replace("headers: {}}, r", "headers: {X-Api-Key: [live_8fK2xQ9zLr7TtVb3nW]}}, r")

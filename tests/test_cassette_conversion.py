@@ -438,7 +438,7 @@ def test_a_request_body_is_text_or_fields_or_is_said_to_be_missing(
 
 
 def test_converting_says_how_many_bodies_are_not_there() -> None:
-    """The message gives their total size, if known. For a complete file it says nothing."""
+    """Each has its size, if known. For a complete file it says nothing."""
     sizes = [{"size": 1200}, {"size": 34}, {"size": -1}, {"text": "whole"}]
     entries = [entry_of(content=content) for content in sizes]
     written(entries[3]).rename("whole.har")
@@ -450,8 +450,8 @@ def test_converting_says_how_many_bodies_are_not_there() -> None:
 
     assert "whole.har lacks" not in of_whole
     assert said.startswith(
-        "a.har lacks the content of 3 messages (1,234 bytes, and 1 of unknown size); each became "
-        "<not recorded: N bytes>. Save it again with the contents of requests and responses.\n"
+        "a.har lacks the content of 3 messages; each became <not recorded: N bytes>. Save it "
+        "again with the contents of requests and responses.\n"
     )
 
 

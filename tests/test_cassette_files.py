@@ -26,7 +26,6 @@ from directmail_lab.cassettes import (
 )
 from directmail_lab.cassettes.convert import convert
 from directmail_lab.cassettes.library import command_name
-from directmail_lab.cassettes.vcr_files import block_text
 from directmail_lab.errors import CassetteError, CassetteFormatError, CassetteNotFoundError
 from directmail_lab.questions.sources import recording_of
 from directmail_lab.sessions.session import Session
@@ -87,49 +86,7 @@ def test_no_cassette_is_looked_for_above_home(here: Path, monkeypatch: pytest.Mo
     assert is_nowhere()
 
 
-needs_root = pytest.mark.skipif(
-    hasattr(os, "getuid") and os.getuid() != 0, reason="only root gives folders to other users"
-)
 STRANGER = 12345
-
-
-@needs_root
-@pytest.mark.posix("owners of folders")
-def test_another_users_folder_is_skipped(here: Path) -> None:
-    """Neither reads nor writes use it."""
-    skipped = here / "cassettes"
-    write(skipped / "team-tour.yaml")
-    os.chown(skipped, STRANGER, -1)
-
-    with pytest.raises(CassetteNotFoundError):
-        find_cassette("team-tour")
-    assert new_cassette_path("other").parent != skipped
-
-
-@needs_root
-@pytest.mark.posix("owners of folders")
-def test_another_users_folder_counts_if_it_is_named(
-    here: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The advice of the error works, for reads and for writes."""
-    old = write(here / "cassettes" / "team-tour.yaml")
-    os.chown(here / "cassettes", STRANGER, -1)
-    monkeypatch.setenv("DIRECTMAIL_CASSETTES", str(here / "cassettes"))
-
-    assert find_cassette("team-tour") == old
-    assert new_cassette_path("fresh") == here / "cassettes" / "fresh.yaml"
-
-
-@needs_root
-@pytest.mark.posix("owners of folders")
-def test_the_folder_of_the_owner_of_the_working_directory_counts(here: Path) -> None:
-    """In a bind mount, root works in the folders of the user who owns the project."""
-    old = write(here / "cassettes" / "tour.yaml")
-    for folder in (here, here / "cassettes"):
-        os.chown(folder, STRANGER, -1)
-
-    assert find_cassette("tour") == old
-    assert new_cassette_path("fresh") == here / "cassettes" / "fresh.yaml"
 
 
 @contextlib.contextmanager
@@ -148,27 +105,14 @@ def closed(folder: Path) -> Iterator[None]:
 
 
 @pytest.mark.posix("permissions of folders")
-def test_a_closed_folder_is_named_where_cassettes_are_looked_for(
-    here: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A cassette may be in it, so the error says neither that it is there nor that it is not."""
-    write(here / "cassettes" / "tour.yaml")
-    monkeypatch.setenv("DIRECTMAIL_CASSETTES", "cassettes")
-
-    for locate in (find_cassette, new_cassette_path):
-        with closed(here / "cassettes"), pytest.raises(CassetteError, match="cannot be read"):
-            locate("tour")
-
-
-@pytest.mark.posix("permissions of folders")
 def test_packaged_cassettes_are_found_below_a_closed_folder(here: Path) -> None:
-    """Such as with `sudo -u` in the home folder of root. Recordings need another folder."""
+    """Such as with `sudo -u` in the home folder of root."""
     write(here / "cassettes" / "tour.yaml")
 
     with closed(here.parent):
         assert is_nowhere()
-        with pytest.raises(CassetteError, match=r"cassettes cannot be read .*set DIRECTMAIL_CASSE"):
-            new_cassette_path("fresh")
+        with pytest.raises(CassetteError, match=r"Cannot record in .*Set DIRECTMAIL_CASSETTES"):
+            Cassette("fresh", record_mode="all")
 
 
 def test_a_user_without_a_home_folder_finds_cassettes(
@@ -191,7 +135,7 @@ def test_a_user_without_a_home_folder_finds_cassettes(
 def test_a_name_that_no_file_can_have_is_a_clear_error(name: str | Path) -> None:
     """The name may be too long for a file or for a path, or empty."""
     for mode in ("none", "all"):
-        with pytest.raises(CassetteError, match=r"too long|Give the file"):
+        with pytest.raises(CassetteError, match=r"There is no|File name too long|Give the file"):
             Cassette(name, record_mode=mode)
 
 
@@ -236,16 +180,6 @@ def test_the_text_of_a_path_is_that_file(
     assert len(recording_of(name)) == 1
 
 
-def test_a_file_that_is_not_there_is_said_to_be_missing() -> None:
-    """The name of a HAR file may be meant as a path."""
-    with pytest.raises(
-        CassetteNotFoundError, match=rf"and no such file in {re.escape(str(Path.cwd()))}"
-    ):
-        find_cassette("tour.har")
-    with pytest.raises(CassetteNotFoundError, match=r"tour\.har'.* Name one that"):
-        find_cassette("tour.har")
-
-
 def test_yml_and_yaml_suffixes_are_equivalent(tmp_path: Path) -> None:
     """Finding, listing and recording treat both suffixes alike."""
     path = write(tmp_path / "cassettes" / "tour.yml")
@@ -261,18 +195,14 @@ def test_yml_and_yaml_suffixes_are_equivalent(tmp_path: Path) -> None:
 
 
 def test_tour_yaml_is_preferred_to_tour_yml(tmp_path: Path) -> None:
-    """A notice names the other file, which is found by its full name."""
+    """The other file is found by its full name."""
     paths = [tmp_path / "cassettes" / name for name in ("tour.yaml", "tour.yml")]
     yaml, yml = paths
     yml.write_bytes(write(yaml).read_bytes())
-    notices: list[str] = []
     named = cassettes_by_name()
-    Cassette("tour", notice=notices.append)
 
     assert [find_cassette(name) for name in ("tour", "tour.yml")] == paths
     assert [named[name] for name in ("tour", "tour.yml")] == paths
-    (notice,) = notices
-    assert "The file tour.yml in the same folder is not used" in notice
 
 
 BAD_NAMES = ["", " ", "..", "../tour", "a/../../tour", "/etc/passwd", "a\\..\\b", "a\0b", "C:tour"]
@@ -288,30 +218,6 @@ def test_a_name_never_leads_out_of_its_folder(tmp_path: Path, name: str) -> None
     for path_of in (new_cassette_path,) if is_path else (find_cassette, new_cassette_path):
         with pytest.raises(CassetteError, match="not a cassette's name"):
             path_of(name)
-
-
-@pytest.mark.posix("files of such names")
-@pytest.mark.parametrize("name", ["what?", "a|b", "con", "LPT1", "nul.txt", "parts./one"])
-def test_a_new_name_that_windows_refuses_is_refused_everywhere(tmp_path: Path, name: str) -> None:
-    """A recording travels to other systems. One that exists is read and added to."""
-    for new in (name, tmp_path / "elsewhere" / f"{name}.yaml"):
-        if not (isinstance(new, Path) and "/" in name):  # which has any folder
-            with pytest.raises(CassetteError, match=r"Windows refuses .*, and files travel"):
-                new_cassette_path(new)
-    path = tmp_path / "cassettes" / f"{name}.yaml"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write(tmp_path / "cassettes" / "tour.yaml").rename(path)
-    with opened(name) as cassette:
-        cassette.record(answered(get("/new")))
-
-    assert find_cassette(name) == path
-    assert paths_in(path)[-1] == "/new"
-
-
-@pytest.mark.parametrize("name", ["console", "com10", "tour [a-1]", "Zoë", "nul-2", "tour."])
-def test_a_new_name_that_resembles_a_refused_one_is_taken(tmp_path: Path, name: str) -> None:
-    """Only the whole name of a device is refused, and the suffix comes after a dot."""
-    assert new_cassette_path(name) == tmp_path / "cassettes" / f"{name}.yaml"
 
 
 @pytest.mark.posix("links")
@@ -603,21 +509,6 @@ def test_a_replay_of_what_another_kernel_records_says_that_it_is_being_recorded(
 
         assert notices == ["Cassette 'tour': it is being recorded: 1 interaction until now."]
     assert read_cassette(cassette.path).problem is None
-
-
-def test_loading_a_large_vcrpy_file_reports_progress(tmp_path: Path) -> None:
-    """The parts add up to the whole file; small files report no progress."""
-    one = answered(get("/0"), b'"' + b"long " * 200 + b'"')
-    path, parts = tmp_path / "theirs.yaml", list[float]()
-    path.write_text(block_text([one] * 1000, metadata={}))
-    read_cassette(path, parts.append)
-    small, told = theirs(tmp_path / "small.yaml", one), list[float]()
-    read_cassette(small, told.append)
-
-    assert len(parts) > 15
-    assert 0 < max(parts) < 0.1
-    assert 0.9 < sum(parts) <= 1.001
-    assert not told
 
 
 def test_a_command_names_the_path_if_the_name_finds_another_file(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from cassette_samples import BASE_URL, answered, get, opened, paths_in, post, re
 from vcr.serialize import deserialize
 from vcr.serializers import yamlserializer
 
-from directmail_lab.cassettes import Cassette, read_cassette
+from directmail_lab.cassettes import Cassette, Policy, read_cassette
 from directmail_lab.cassettes.convert import repair
 from directmail_lab.errors import CassetteError, CassetteInUseError
 from directmail_lab.exchange.values import Headers, Interaction, Request, Response
@@ -257,7 +257,7 @@ def test_a_recording_without_an_interaction_changes_nothing(tour: Path, mode: st
 def test_a_re_recording_aside_replaces_the_cassette_only_at_close(tour: Path) -> None:
     """Until then, every other reader sees the complete old cassette."""
     before = tour.read_bytes()
-    with opened(tour, "all", aside=True) as cassette:
+    with opened(tour, "all", policy=Policy(aside=True)) as cassette:
         cassette.record(answered(get("/0"), body="new"))
 
         assert tour.read_bytes() == before
@@ -276,7 +276,7 @@ def test_an_unfinished_re_recording_aside_leaves_the_old_cassette(tour: Path, en
     """Nobody said that it succeeded."""
     before = tour.read_bytes()
     code = f"""
-cassette = opened(Path(sys.argv[1]), "all", aside=True)
+cassette = opened(Path(sys.argv[1]), "all", policy=Policy(aside=True))
 cassette.record(answered(get("/1"), "[1]"))
 {end}
 """
@@ -413,3 +413,12 @@ def test_closing_twice_is_fine_and_a_late_response_is_still_recorded(tour: Path)
     assert paths_in(tour) == ["/0", "/1", "/2", "/v1/users/me"]
     with pytest.raises(CassetteError, match="opened to replay"):
         Cassette(tour).record(answered())
+
+
+def test_a_closed_recording_has_what_its_file_has(tmp_path: Path) -> None:
+    """Its journal is gone by then."""
+    with opened(tmp_path / "tour.yaml", "update") as cassette:
+        cassette.record(answered())
+
+    assert len(cassette) == 1
+    assert repr(cassette) == "<Cassette 'tour', update>"

@@ -20,11 +20,11 @@ import pytest
 from client_service import KEY, ClientService
 from key_search import traces
 
-from directmail_lab.cassettes import read_cassette
+from directmail_lab.cassettes import Policy, read_cassette
 from directmail_lab.errors import DirectMailLabError, NotRecordedError, WriteRefusedError
 from directmail_lab.exchange.values import header
 from directmail_lab.pytest_plugin.patched import patched
-from directmail_lab.sessions.session import Session
+from directmail_lab.sessions.session import Session, allow_recording_without_key, open_recording
 from directmail_lab.settings import NO_ADDRESS
 
 FILE = {"file": ("rows.csv", b"1|2", "text/csv")}
@@ -118,7 +118,7 @@ Opened = Callable[[Session], AbstractContextManager[Any]]
 
 def leading(session: Session) -> AbstractContextManager[None]:
     """Let clients that are made in the block send through a session, as ``patch=True`` does."""
-    session.allow_recording_without_key()
+    allow_recording_without_key(session)
     return patched(session.transport, lambda error: error)
 
 
@@ -222,10 +222,14 @@ def test_a_client_of_the_code_raises_httpxs_own_errors(
     # On a busy machine, noticing a cut body takes longer than a short timeout.
     timeout_s = 0.5 if path == "/v1/silent" else TIMEOUT_S
     seen = []
-    for mode in ("record", "replay"):
+    for mode in ("update", "none"):
         with Session(NO_ADDRESS, allow_writes=True) as session, over_patched(session) as client:
-            getattr(session, mode)(tmp_path / "errors.yaml")
-            session.open_cassette.records_failures = True  # as in a test
+            open_recording(
+                session,
+                tmp_path / "errors.yaml",
+                record_mode=mode,
+                policy=Policy(records_failures=True),
+            )
             with pytest.raises(httpx.HTTPError) as caught:
                 client.send(method, url, timeout=timeout_s)
             seen.append((type(caught.value), str(caught.value)))
@@ -457,11 +461,14 @@ def test_a_request_that_a_test_cancels_is_cancelled_in_the_replay(
                 async with asyncio.timeout(0.5):
                     await client.get(f"{streams.base_url}/v1/silent")
 
-    for mode in ("record", "replay"):
+    for mode in ("update", "none"):
         with Session(NO_ADDRESS) as session, leading(session):
-            getattr(session, mode)(tmp_path / "cancelled.yaml")
-            assert session.open_cassette is not None
-            session.open_cassette.records_failures = True  # as in a test
+            open_recording(
+                session,
+                tmp_path / "cancelled.yaml",
+                record_mode=mode,
+                policy=Policy(records_failures=True),
+            )
             asyncio.run(send())
 
     assert session.open_cassette is None or session.open_cassette.unplayed() == []

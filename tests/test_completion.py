@@ -64,7 +64,7 @@ def test_tab_after_a_session_shows_what_its_help_explains(tab: Any) -> None:
     names = tab("session.")
 
     assert {"me", "get", "record", "client", "base_url", "allow_writes"} <= set(names)
-    assert len(names) <= 25
+    assert len(names) <= 30
 
 
 @pytest.mark.slow

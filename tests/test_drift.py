@@ -24,7 +24,7 @@ from directmail_lab.cassettes.recording import age_problem
 from directmail_lab.display import plural
 from directmail_lab.errors import NotConnectedError, UnauthorizedError
 from directmail_lab.exchange.bodies import missing_body
-from directmail_lab.exchange.changes import changes, shape_change
+from directmail_lab.exchange.changes import changes
 from directmail_lab.exchange.values import Interaction, Request, Response
 from directmail_lab.questions.drift import drift
 from directmail_lab.server.standin import STAND_IN_RECORD
@@ -239,22 +239,6 @@ def test_any_two_sources_are_compared(service: FaultyService) -> None:
     assert [rows_of(table) for table in tables] == [[row]] * 3
     assert later.requests.total() == before
     assert "GET /v1/lists/a (in one of them only)" in tables[0].attrs["notes"][-1]
-
-
-def test_what_is_gone_from_a_shape_is_said_in_a_line() -> None:
-    """Values, elements and what only some elements lack are no change of shape; nor is an error."""
-    letter = {"id": 1, "price_cents": 5, "to": None}
-
-    def said(*letters: dict[str, Any], status: int = 200) -> str:
-        was = response({"items": [letter, letter | {"id": 2}], "total": 2})
-        return shape_change(was, response({"items": list(letters), "total": 3}, status=status))
-
-    changed = "items[].id has another type, items[].price_cents is gone, items[].price is new"
-    assert said({"id": "a", "price": 5, "to": None}, {"id": "b", "price": 5, "to": 1}) == changed
-    assert said(letter | {"price_cents": 7, "to": "x"}, letter | {"id": 3}) == ""
-    assert said({"id": 1, "to": None}, letter | {"id": 2}) == ""
-    assert said({"error": 1}, status=500) == ""
-    assert shape_change(response(), response(dict.fromkeys("abcdefg"))).endswith(" more")
 
 
 # -- a cassette and today's service ------------------------------------------------------------

@@ -81,7 +81,6 @@ LISTS = "/v1/lists"
         (ERRORS, [sample({"e": 1}, 404), sample("", 401)], "401: no body; 404: JSON e integer"),
         (ERRORS, [sample("<p>", 502, Content_Type=HTML), sample("", 502)], HTML_OR_NONE),
         (VERSIONS, [sample({}, 404, "/v2/me"), sample({}, path="/v1x/y")], "GET /v2/me: 404"),
-        (VERSIONS, [sample({}, path=LISTS, sunset="x")], "GET /v1/lists: Sunset"),
         (EXHAUSTED, [sample({}, 429, Retry_After="9")], "429: JSON object, with Retry-After"),
         (EXHAUSTED, [sample("", 503, X_RateLimit_Remaining="0")], "503: no body, no Retry-After"),
         (OTHER_LIMITS, [sample("", 200, LISTS, X_RateLimit_Limit="60")], "GET /v1/lists: 60"),

@@ -233,25 +233,6 @@ def test_signing_in_records_what_was_replayed_without_a_key(
     assert service.api_key not in tour.read_text()
 
 
-@pytest.mark.parametrize("is_waiting", [True, False])
-def test_the_recording_of_another_user_is_named_as_soon_as_it_begins(
-    page: Page,
-    service: StandIn,
-    tour: Path,
-    caplog: pytest.LogCaptureFixture,
-    is_waiting: bool,
-) -> None:
-    """The form has asked who signs in, so no cell needs to ask again."""
-    service.user = {"id": "usr_other"}
-    if is_waiting:
-        dm.record("tour")
-    page.sign_in()
-    if not is_waiting:
-        dm.record("tour")
-
-    assert "Cassette 'tour' was recorded as another user" in caplog.text
-
-
 @pytest.mark.parametrize("left", ["replay", "block"])
 def test_signing_in_after_another_mode_records_nothing(
     page: Page, service: StandIn, tour: Path, left: str

@@ -14,7 +14,7 @@ import directmail_lab as dm
 from directmail_lab.cassettes import Matching, read_cassette
 from directmail_lab.cassettes.convert import convert
 from directmail_lab.server.standin import stand_in
-from directmail_lab.sessions.session import Session
+from directmail_lab.sessions.session import Session, bind_to_test
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
@@ -312,7 +312,7 @@ def test_record_without_a_key_raises_if_no_cassette_may_be_replayed_instead(
     for change in (lambda: replaying.record("tour"), replaying.live):
         with pytest.raises(dm.errors.NotConnectedError, match="no key"):
             change()
-    replaying.bind_to_test(folders=[recorded.parent], matching=Matching(), advice="")
+    bind_to_test(replaying, folders=[recorded.parent], matching=Matching(), advice="")
     with pytest.raises(dm.errors.NotConnectedError, match="no key"):
         dm.record("tour")
 

@@ -25,10 +25,9 @@ from hypothesis import example, given, strategies as st
 
 import directmail_lab as dm
 from directmail_lab.credentials import ApiKey
-from directmail_lab.errors import DirectMailLabError
+from directmail_lab.errors import AddressError, DirectMailLabError
 from directmail_lab.server.standin import StandIn
 from directmail_lab.sessions.session import Session
-from directmail_lab.sessions.transports import connections
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -133,7 +132,7 @@ def test_a_write_without_a_complete_response_has_an_unknown_outcome(
     service: FaultyService,
     writing: Session,
     fault: dict[str, Any],
-    mode: Callable[[Session], ModeChange[Session]],
+    mode: Callable[[Session], ModeChange],
 ) -> None:
     """The error says so, and after a timeout it is also an httpx timeout error."""
     timed_out = "latency_s" in fault
@@ -236,7 +235,8 @@ def test_the_proxy_of_the_environment_is_used(
     with Session(address, ApiKey("some-key-0123456789")) as session:
         session.get("/")
 
-    connect.assert_called_once_with(verify=mock.ANY, proxy=proxy)
+    used = connect.call_args.kwargs["proxy"]
+    assert proxy == (used and used.url)
 
 
 @pytest.fixture
@@ -267,52 +267,36 @@ def refusal_of(session: Session) -> str:
     return str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("head", "says"),
-    [
-        (b"HTTP/1.1 407 Proxy Authentication Required", "asks for a user name and a password"),
-        (b"HTTP/1.1 403 Forbidden", "does not connect to https://api.example.test"),
-    ],
-)
+@pytest.mark.parametrize("says", ["407 Proxy Authentication Required", "403 Forbidden"])
 def test_a_proxy_that_refuses_is_named_without_its_password(
-    proxy: Callable[[bytes], str], monkeypatch: pytest.MonkeyPatch, head: bytes, says: str
+    proxy: Callable[[bytes], str], monkeypatch: pytest.MonkeyPatch, says: str
 ) -> None:
     """The service itself may well respond."""
-    place = proxy(head)
+    place = proxy(f"HTTP/1.1 {says}".encode())
     monkeypatch.setenv("HTTPS_PROXY", f"http://me:s3cret@{place}")
     said = refusal_of(Session("https://api.example.test", ApiKey("some-key-0123456789")))
 
-    assert said.startswith(f"The proxy http://{place} {says}.")
+    assert f"to https://api.example.test through the proxy http://{place}." in said
+    assert said.endswith(f"({says})")
     assert "s3cret" not in said
 
 
 def test_a_proxy_without_a_scheme_is_one_of_http(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in httpx and curl. If it does not respond, the error is about it."""
+    """As in httpx and curl. If it does not respond, the error names it."""
     monkeypatch.setenv("HTTPS_PROXY", "127.0.0.1:9")
     key = ApiKey("some-key-0123456789")
     said = refusal_of(Session("https://api.example.test", key, retry=False))
 
-    assert said.startswith("The proxy http://127.0.0.1:9 does not respond. Check HTTPS_PROXY")
+    assert "through the proxy http://127.0.0.1:9." in said
 
 
-@pytest.mark.parametrize(
-    ("address", "says"),
-    [
-        (
-            "socks5://me:s3cret@proxy.test:1080",
-            "socks5://proxy.test:1080 needs the package socksio",
-        ),
-        ("ftp://me:s3cret@proxy.test", "not valid"),
-        ("http://me:s3cret@proxy.test:port", "not valid"),
-    ],
-)
+@pytest.mark.parametrize("address", ["ftp://me:s3cret@p.test", "http://me:s3cret@p.test:port"])
 def test_a_proxy_that_cannot_be_used_is_refused_at_once(
-    monkeypatch: pytest.MonkeyPatch, address: str, says: str
+    monkeypatch: pytest.MonkeyPatch, address: str
 ) -> None:
     """The error has what to do, and no password."""
     monkeypatch.setenv("HTTPS_PROXY", address)
-    monkeypatch.setattr(connections, "find_spec", lambda _: None)
-    with pytest.raises(DirectMailLabError, match=says) as caught:
+    with pytest.raises(AddressError, match="not valid") as caught:
         Session("https://api.example.test", ApiKey("some-key-0123456789"))
 
     assert "unset HTTPS_PROXY" in caught.value.advice
@@ -321,7 +305,7 @@ def test_a_proxy_that_cannot_be_used_is_refused_at_once(
 
 @MODES
 def test_a_body_that_is_compressed_more_than_once_is_not_opened(
-    service: FaultyService, live: Session, mode: Callable[[Session], ModeChange[Session]]
+    service: FaultyService, live: Session, mode: Callable[[Session], ModeChange]
 ) -> None:
     """A kilobyte compressed three times can expand to gigabytes, and no real service sends that."""
     bomb = gzip.compress(gzip.compress(gzip.compress(bytes(10_000_000))))
@@ -441,7 +425,7 @@ class _Interrupted(httpx.SyncByteStream):
 def test_a_request_after_ctrl_c_opens_new_connections(
     live: Session,
     monkeypatch: pytest.MonkeyPatch,
-    mode: Callable[[Session], ModeChange[Session]],
+    mode: Callable[[Session], ModeChange],
     where: str,
 ) -> None:
     """An interrupt may leave one of httpcore's locks locked, and later requests would hang."""

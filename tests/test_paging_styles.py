@@ -11,11 +11,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
+import httpx
 import pytest
 from hypothesis import given, strategies as st
 
 import directmail_lab as dm
-from directmail_lab.exchange.next_page import Next, PageList, read_page
+from directmail_lab.exchange.next_page import Next, Page, PageList, page_of
 
 RECORDS = [{"id": number, "name": f"n{number}"} for number in range(1, 8)]
 Query = dict[str, str]
@@ -635,6 +636,11 @@ VALUES = st.recursive(
 )
 
 
+def page_with(body: Any, query: Query, headers: dict[str, str]) -> Page:
+    request = httpx.Request("GET", "https://api.example.test/v1/list")
+    return page_of(httpx.Response(200, json=body, headers=headers, request=request), query)
+
+
 @given(
     body=VALUES,
     query=st.dictionaries(NAMES, st.sampled_from(["1", "x", "9" * 5000]), max_size=2),
@@ -642,9 +648,7 @@ VALUES = st.recursive(
 )
 def test_no_page_breaks_the_reading_of_it(body: Any, query: Query, total: str) -> None:
     """Whatever a service sends, a page is the last, or says how to request the next."""
-    page = read_page(
-        query, [("X-Total-Count", total), ("Content-Range", f"0-2/{total}")], None, body
-    )
+    page = page_with(body, query, {"X-Total-Count": total, "Content-Range": f"0-2/{total}"})
     pages = PageList()
     answer = pages.next_of(page)
 
@@ -664,7 +668,7 @@ def test_no_page_breaks_the_reading_of_it(body: Any, query: Query, total: str) -
 )
 def test_a_list_that_seems_whole_gives_no_warning(body: Any) -> None:
     """Neither an odd number of records nor a round one with a statement looks like a first page."""
-    page = read_page({}, [], None, body)
+    page = page_with(body, {}, {})
 
     assert PageList().next_of(page) == Next()
 

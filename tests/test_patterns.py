@@ -15,14 +15,13 @@ import pytest
 
 from directmail_lab.cassettes.files import parse_cassette
 from directmail_lab.cassettes.layout import header_text, interaction_text
-from directmail_lab.errors import CassetteFormatError, DirectMailLabError
-from directmail_lab.exchange.bodies import read_form
+from directmail_lab.errors import CassetteFormatError
+from directmail_lab.exchange.bodies import read_multipart
 from directmail_lab.exchange.values import Response
-from directmail_lab.notebook.curl import read_curl
 from directmail_lab.redaction import Redactor
 from directmail_lab.redaction.personal import count_personal
 from directmail_lab.redaction.suspects import credentials_in, texts_of
-from directmail_lab.server.rewriting import Rewriting
+from directmail_lab.server.rewriting import origins_of, to_client
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -88,25 +87,19 @@ def search_for_credentials(text: str) -> None:
     list(credentials_in(text))
 
 
-def paste(text: str) -> None:
-    """Read a curl command."""
-    with suppress(DirectMailLabError):
-        read_curl(f"curl https://a.test/ -d {text}")
-
-
-def read_multipart(text: str) -> None:
+def read_form(text: str) -> None:
     """Read the fields of a multipart form."""
-    read_form("multipart/form-data; boundary=x", f"--x\r\nContent-Disposition: {text}".encode())
+    read_multipart(f"--x\r\nContent-Disposition: {text}".encode())
 
 
 def rewrite(text: str) -> None:
     """Rewrite the addresses in a body, as the replaying server does."""
     headers = (("Content-Type", "application/json"), ("Link", text[:4000]))
     response = Response(200, "OK", headers, text.encode())
-    Rewriting("http://a", ["https://b/c"], ["https://d/"]).to_client(response)
+    to_client(response, origins_of(["https://b/c", "https://d/"]), "http://a")
 
 
-READERS = (open_and_redact, open_torn, search_for_credentials, paste, read_multipart, rewrite)
+READERS = (open_and_redact, open_torn, search_for_credentials, read_form, rewrite)
 
 
 # Linear takes one or two CPU seconds, quadratic minutes.

@@ -24,11 +24,13 @@ from cassette_samples import answered, get, theirs
 from key_search import traces
 from marks import slow
 
-import directmail_lab.cassettes.vcr_files  # noqa: F401
+import directmail_lab.cassettes.vcr_files
+import directmail_lab.pytest_plugin
 from directmail_lab import Session
 from directmail_lab.cassettes import read_cassette
 from directmail_lab.credentials import ApiKey
 from directmail_lab.exchange.values import LEFT, header
+from directmail_lab.pytest_plugin.responses import RespondingSession
 from directmail_lab.pytest_plugin.settings import TABLE
 
 if TYPE_CHECKING:
@@ -143,20 +145,6 @@ def test_a_missing_cassette_or_key_says_what_to_do(run: Run) -> None:
     assert not Path("cassettes").exists()
 
 
-def test_a_missing_cassette_of_patched_clients_asks_for_no_key(run: Run) -> None:
-    """They have their own addresses and keys."""
-    source = """
-        import httpx, pytest
-        pytestmark = pytest.mark.directmail(patch=True)
-
-        def test_theirs():
-            httpx.get("https://doi.example.test/10")
-        """
-    result = run(source, failed=1)
-
-    result.stdout.fnmatch_lines(["E *Record this test: pytest test_account.py::test_theirs *"])
-
-
 @pytest.mark.parametrize(
     ("returned", "made"),
     [
@@ -202,7 +190,7 @@ def test_responses_left_unplayed_fail_a_test_that_has_its_own_cassette(
     recorded(OWN, service, 2)
     recorded(TOUR, service, 2)
     source = f"import pytest\n@pytest.mark.directmail({marker})\n{ONE_CALL}"
-    result = run(source, failed=failed, passed=1 - failed)
+    result = run(source, passed=1, errors=failed)
 
     if failed:
         result.stdout.fnmatch_lines(["*did not request every response*", "    2: GET /v1/users/me"])
@@ -338,20 +326,17 @@ def test_new_episodes_names_what_a_test_no_longer_requests(run: Run, account: St
     source = ONE_CALL.replace("me()", "get('/v1/lists?page=2')")
     result = run(source, "-Wdefault", "--directmail-record-mode=new_episodes", passed=1, warnings=1)
 
-    run(source, failed=1).stdout.fnmatch_lines(["    1: GET /v1/lists?page=1"])
+    replayed = run(source, passed=1, errors=1)
+    replayed.stdout.fnmatch_lines(["    1: GET /v1/lists?page=1"])
     result.stdout.fnmatch_lines(
         [f"*{OWN} has what the test no longer requests: 1: GET /v1/lists?page=1. Its replay *"]
     )
 
 
-@pytest.mark.parametrize("before", ["directmail.me()", ""])
-def test_replaying_another_cassette_does_not_end_a_re_recording(
-    run: Run, account: StandIn, before: str
-) -> None:
+def test_replaying_another_cassette_does_not_end_a_re_recording(run: Run, account: StandIn) -> None:
     """Replaying another cassette closes the recording. What follows must not go to the old file."""
-    source = f"""
+    source = """
         def test_me(directmail):
-            {before}
             with directmail.replay("first-look"):
                 directmail.me()
             directmail.get("/v1/lists")
@@ -364,10 +349,11 @@ def test_replaying_another_cassette_does_not_end_a_re_recording(
 
 # -- what a mismatch says ----------------------------------------------------------------------
 
+TOKEN = "7Hs2Kd9QwLx4Tb6Z"
 LIST_OF_PAGE = """
     def test_lists(directmail):
         try:
-            directmail.get("/v1/lists", params={"page": 2, "token": "short"})
+            directmail.get("/v1/lists", params={"page": 2, "token": "4fQ9mZ7xK2pL8vR3"})
         except Exception as error:
             raise
     """
@@ -377,14 +363,17 @@ AGAIN = "pytest test_account.py::test_lists --directmail-record-mode=all"
 @pytest.fixture
 def lists(pytester: pytest.Pytester, service: StandIn) -> None:
     """The cassette of a test that requested one page of lists three times, with a token."""
-    token = "k" * 20
-    recorded(OWN.with_stem("test_lists"), service, 3, f"/v1/lists?page=1&size=5&token={token}")
+    recorded(OWN.with_stem("test_lists"), service, 3, f"/v1/lists?page=1&size=5&token={TOKEN}")
 
 
 @pytest.mark.usefixtures("lists")
 def test_a_mismatch_is_reported_in_two_lines_and_then_in_full(run: Run) -> None:
-    """The report has the recorded requests with their queries, and no frames of ours."""
-    result = run(LIST_OF_PAGE.replace("short", "long" * 4), failed=1)
+    """The report has the recorded requests with their queries, and no frames of ours.
+
+    ``-vv`` shows the values, redacted.
+    """
+    result = run(LIST_OF_PAGE, failed=1)
+    values = run(LIST_OF_PAGE, "-vv", failed=1)
 
     result.stdout.fnmatch_lines(
         [
@@ -403,12 +392,13 @@ def test_a_mismatch_is_reported_in_two_lines_and_then_in_full(run: Run) -> None:
             f"to record it again: {AGAIN}",
             "*= short test summary info =*",
             "FAILED test_account.py::test_lists - GET /v1/lists differs in query: page,*",
-            f"to record it again: {AGAIN}",
         ],
         consecutive=False,
     )
     assert "httpx" not in str(result.stdout)
     assert "query: page:" not in str(result.stdout)
+    values.stdout.fnmatch_lines(["        query: page: '2', recorded '1'"])
+    assert TOKEN not in str(values.stdout)
 
 
 def test_a_failure_names_responses_that_end_early(run: Run) -> None:
@@ -438,18 +428,6 @@ def test_a_failure_names_responses_that_end_early(run: Run) -> None:
 
 
 @pytest.mark.usefixtures("lists")
-def test_values_are_shown_when_they_are_asked_for_and_redacted(run: Run) -> None:
-    """``-vv`` shows the values with secrets redacted, in colour if pytest's output is in colour."""
-    result = run(LIST_OF_PAGE, "-vv", "--color=yes", RECORD, failed=1)
-    lines = str(result.stdout).replace("\x1b[", "^").splitlines()
-
-    assert "^1mcassettes/test_account/test_lists.yaml, record mode once^0m" in lines
-    assert "^36m        query: page: '2', recorded '1'^0m" in lines
-    assert "^36m        query: token: 'short', recorded '<REDACTED>'^0m" in lines
-    assert f"^32mto record it again: {AGAIN}^0m" in lines
-
-
-@pytest.mark.usefixtures("lists")
 @pytest.mark.parametrize("args", ["", slow("-n2"), "--tb=native"])
 def test_a_clients_own_error_also_reports_the_mismatch(run: Run, args: str) -> None:
     """The two lines are in the client's error too, and the details in an xdist worker's report."""
@@ -468,22 +446,10 @@ def test_the_error_reports_a_used_up_response_or_another_operation(
     calls = ("directmail.me(), directmail.me()", "directmail.get('/v1/users/mi')")
     outputs = [run(f"def test_me(directmail): {call}", failed=1).outlines for call in calls]
 
-    assert [lines[-3].partition(" - ")[2] for lines in outputs] == [
+    assert [lines[-2].partition(" - ")[2] for lines in outputs] == [
         "GET /v1/users/me is in cassette 'test_me', ...",
         "GET /v1/users/mi is not recorded, but GET /...",
     ]
-
-
-def test_a_part_of_a_file_is_named(run: Run) -> None:
-    """A path with six parts would be listed as the same request six times."""
-    parts = [replace(get("/file"), headers=(("Range", f"bytes={at}"),)) for at in ("0-9", "10-19")]
-    own = OWN.with_stem("test_file")
-    own.parent.mkdir(parents=True)
-    samples.recorded(own, *map(answered, parts))
-    result = run("def test_file(directmail): directmail.client.post('/login')", failed=1)
-
-    expected = ["left unplayed:", "    1: GET /file, bytes=0-9", "    2: GET /file, bytes=10-19"]
-    result.stdout.fnmatch_lines(expected, consecutive=True)
 
 
 def test_a_mismatch_does_not_ask_the_disk(run: Run) -> None:
@@ -505,24 +471,6 @@ def test_a_mismatch_does_not_ask_the_disk(run: Run) -> None:
 
 
 # -- the marker and the names ------------------------------------------------------------------
-
-
-def test_the_nearest_marker_wins(run: Run, service: StandIn) -> None:
-    """A module's marker applies to all its tests, and a test's own marker overrides it."""
-    recorded(TOUR, service)
-    source = """
-        import pytest
-        pytestmark = pytest.mark.directmail(cassette="tour", repeat="strict")
-
-        def test_once(directmail):
-            directmail.me(), directmail.me()
-
-        @pytest.mark.directmail(repeat="last")
-        def test_often(directmail):
-            directmail.me(), directmail.me()
-        """
-
-    run(source, passed=1, failed=1)
 
 
 @pytest.mark.parametrize(("there", "made"), [(False, ["tape.yaml"]), (True, ["tape"])])
@@ -621,17 +569,18 @@ def test_redactions_of_the_ini_file_the_fixture_and_the_markers_add_up(
 
 @pytest.mark.parametrize(
     ("fixture", "marker", "failed"),
-    [("{}", "", 1), ("{'repeat': 'last'}", "", 0), ("{'repeat': 'last'}", "repeat='strict'", 1)],
+    [("{}", "", 1), ("{'repeat': 'last'}", "", 0), ("{}", "repeat='last'", 0)],
 )
 def test_the_marker_overrides_the_fixture(
     pytester: pytest.Pytester, run: Run, service: StandIn, fixture: str, marker: str, failed: int
 ) -> None:
-    """A project has its settings in one place, and a single test can override them."""
+    """The nearest one wins: a test's over its module's, and that over the project's."""
     recorded(OWN, service)
     pytester.makeconftest(OPTIONS.replace("{}", fixture))
-    source = f"import pytest\n@pytest.mark.directmail({marker})\n{ONE_CALL}, directmail.me()"
+    module = "import pytest\npytestmark = pytest.mark.directmail(repeat='strict')\n"
+    source = f"{module if marker else 'import pytest'}\n@pytest.mark.directmail({marker})\n"
 
-    run(source, passed=1 - failed, failed=failed)
+    run(f"{source}{ONE_CALL}, directmail.me()", passed=1 - failed, failed=failed)
 
 
 def test_the_guide_has_a_table_of_all_ini_settings(pytester: pytest.Pytester) -> None:
@@ -740,27 +689,6 @@ def test_a_write_is_recorded_if_it_is_allowed(
     refused.stdout.fnmatch_lines(["*--directmail-allow-writes, or *directmail(allow_writes=True)*"])
     assert not sent
     assert account.requests == {"POST /v1/letters": 1, "GET /v1/users/me": 1}
-
-
-def test_a_write_of_a_patched_client_is_refused_with_the_option_that_allows_it(run: Run) -> None:
-    """The code under test has its own address, so no address or key is set."""
-    result = run(
-        """
-        import httpx, pytest
-        @pytest.mark.directmail(patch=True)
-        def test_it():
-            httpx.post("http://127.0.0.1:9/v1/letters")
-        """,
-        RECORD,
-        failed=1,
-    )
-
-    result.stdout.fnmatch_lines(
-        [
-            "*Run pytest --directmail-allow-writes, or *",
-            "to record it again: *=once --directmail-allow-writes",
-        ]
-    )
 
 
 def test_an_ini_file_allows_no_writes(pytester: pytest.Pytester, run: Run) -> None:
@@ -913,27 +841,6 @@ def test_a_module_scoped_fixture_sends_its_requests_only_once(run: Run, account:
     assert sent == account.requests == {"GET /v1/users/me": 2, "GET /v1/lists": 1}
 
 
-@pytest.mark.slow
-def test_workers_wait_for_a_cassette_that_another_one_records(run: Run, account: StandIn) -> None:
-    """Tests that share a cassette can run in parallel, also in record modes that add to it."""
-    source = """
-        import pytest
-
-        @pytest.fixture(scope="module")
-        def lists(directmail_session):
-            return directmail_session.get("/v1/lists").json()
-
-        @pytest.mark.directmail(cassette="tour")
-        @pytest.mark.parametrize("number", range(12))
-        def test_me(lists, directmail, number):
-            assert directmail.me()["id"].item()
-        """
-    run(source, "--directmail-record-mode=new_episodes", "-n2", passed=12)
-
-    run(source, "-n2", passed=12)
-    assert account.requests == {"GET /v1/users/me": 1, "GET /v1/lists": 1}
-
-
 def test_clients_of_other_libraries_record_and_replay(run: Run, account: StandIn) -> None:
     """A local server has the key and sends their requests. An unrecorded request fails the test."""
     source = """
@@ -948,7 +855,7 @@ def test_clients_of_other_libraries_record_and_replay(run: Run, account: StandIn
     sent = account.requests.copy()
     changed = run(source.replace("limit=1", "limit=2"), failed=1)
     caught = source.replace("urllib.request.urlopen", "requests.get").replace(".read()", ".text")
-    unseen = run(caught.replace("limit=1", "limit=2"), failed=1)
+    unseen = run(caught.replace("limit=1", "limit=2"), passed=1, errors=1)
 
     run(source, passed=1)
     assert sent == account.requests
@@ -1000,27 +907,10 @@ OWN_CLIENTS = """
         async with httpx.AsyncClient(auth=(KEY, ""), headers=headers) as http:
             return (await http.get(f"{BASE}/v1/users/me")).json()
 
-    def test_all(directmail):
+    def test_all():
         sent = httpx.get(f"{BASE}/v1/users/me", auth=(KEY, "")).json()
         assert sent["name"] == asyncio.run(awaited())["name"] == "Stand-in User"
 """
-
-
-def test_a_mark_without_a_fixture_records_and_replays_too(run: Run, service: StandIn) -> None:
-    """Such a test would otherwise send its requests each time, and record nothing."""
-    source = f"""
-        import httpx, pytest
-
-        @pytest.mark.directmail(patch=True)
-        def test_me():
-            url, auth = "{service.base_url}/v1/users/me", ("{service.api_key}", "")
-            assert httpx.get(url, auth=auth).json()["name"] == "Stand-in User"
-        """
-    run(source, RECORD, passed=1)
-    service.close()
-    run(source, passed=1)
-
-    assert len(read_cassette(OWN)) == service.requests["GET /v1/users/me"] == 1
 
 
 def test_patched_clients_record_with_a_key_of_their_own(
@@ -1039,6 +929,9 @@ def test_patched_clients_record_with_a_key_of_their_own(
     assert len(read_cassette(path)) == service.requests["GET /v1/users/me"] == 2
     assert traces(path.read_bytes(), service.api_key) == []
     missing.stdout.fnmatch_lines(["E * GET /v1/lists is not recorded, but GET /v1/users/me is"])
+    path.unlink()
+    none = run(source, failed=1)
+    none.stdout.fnmatch_lines(["E *Record this test: pytest test_account.py::test_all *"])
 
 
 SDK = """
@@ -1073,7 +966,7 @@ def test_an_sdk_does_not_repeat_what_is_not_recorded(run: Run, account: StandIn)
     run(SDK, RECORD, passed=1)
     changed = SDK.replace("page=1", "page=2")
     raised = run(changed, failed=1)
-    swallowed = run(changed.replace("finally:", "except BaseException:"), failed=1)
+    swallowed = run(changed.replace("finally:", "except BaseException:"), passed=1, errors=1)
 
     line = "*GET /v1/users/me differs in query: page*"
     raised.stdout.fnmatch_lines([line, "to record it again: pytest *::test_me *"])
@@ -1137,6 +1030,109 @@ def test_a_loop_in_an_earlier_tests_thread_works_for_the_test_that_runs(run: Run
         """
 
     run(source, passed=2)
+
+
+# -- responses of the test's own -----------------------------------------------------------------
+
+
+RESPONSES = """
+    import asyncio, httpx, pytest, urllib.error, urllib.request
+
+    def test_own(directmail):
+        directmail.respond("/v1/lists", method="POST", status=202)
+        directmail.respond("/v1/lists", status=503, json={"error": "later"}, times=2)
+        first = directmail.get("/v1/lists", params={"page": 1})
+        assert first.status_code == 503
+        assert first.json() == {"error": "later"}
+        assert asyncio.run(directmail.async_client.get("/v1/lists")).status_code == 503
+        assert directmail.get("/v1/lists").status_code == 200
+        assert directmail.post("/v1/lists").status_code == 202
+
+    def test_failures(directmail):
+        directmail.respond("/v1/users/me", error=httpx.ReadTimeout)
+        with pytest.raises(httpx.ReadTimeout):
+            directmail.me()
+        directmail.respond("/v1/letters", method="POST", error=httpx.ReadTimeout)
+        with pytest.raises(directmail_lab.errors.OutcomeUnknownError):
+            directmail.post("/v1/letters", json={})
+
+    def test_function(directmail):
+        directmail.respond("/v1/letters", lambda sent: httpx.Response(422, content=sent.content),
+                           method="POST")
+        response = directmail.client.post("/v1/letters", content=iter([b"too ", b"long"]))
+        assert (response.status_code, response.text) == (422, "too long")
+
+    def test_async_function(directmail):
+        async def parts():
+            yield b"too long"
+
+        directmail.respond("/v1/lists", lambda sent: httpx.Response(422, content=sent.content))
+        sending = directmail.async_client.request("GET", "/v1/lists", content=parts())
+        assert asyncio.run(sending).text == "too long"
+
+    @pytest.mark.directmail(patch=True)
+    def test_patched(directmail):
+        directmail.respond("/eu/v1/lists", status=429, headers={"Retry-After": "1"})
+        assert httpx.get("https://api.example.test/eu/v1/lists").headers["Retry-After"] == "1"
+
+    def test_server(directmail, directmail_server):
+        directmail.respond("/v1/lists", status=503)
+        with pytest.raises(urllib.error.HTTPError, match="503"):
+            urllib.request.urlopen(f"{directmail_server}/v1/lists")
+        directmail.respond("/v1/lists", error=httpx.ReadTimeout)
+        with pytest.raises(OSError):
+            urllib.request.urlopen(f"{directmail_server}/v1/lists")
+"""
+
+
+def test_the_example_of_a_response_runs(run: Run) -> None:
+    """It needs no cassette, key or network."""
+    assert directmail_lab.pytest_plugin.__doc__
+    _, _, after = directmail_lab.pytest_plugin.__doc__.partition("gives the response itself::\n\n")
+    example = after.partition("\n\n")[0].replace("\n    ", "\n").strip()
+
+    run(f"import pytest\nimport directmail_lab as dm\n\n{example}", passed=1)
+
+
+def test_a_test_gives_a_response_itself(run: Run, account: StandIn) -> None:
+    """Nothing is sent for it, whatever the client, in a recording and in its replay."""
+    source = f"import directmail_lab{RESPONSES}".replace("\n    ", "\n")
+    run(source, RECORD, "--directmail-allow-writes", passed=6)
+
+    assert account.requests == {"GET /v1/lists": 1}
+    run(source, passed=6)
+
+
+def test_a_response_of_the_tests_own_is_named_by_the_path_that_get_takes() -> None:
+    """The base address may have a path, too."""
+    with RespondingSession("https://api.example.test/eu") as session:
+        session.respond("/v1/lists", status=418)
+
+        assert session.get("/v1/lists").status_code == 418
+
+
+@pytest.mark.parametrize(
+    ("target", "count", "errors"),
+    [("/v1/lists", 1, 0), ("/v1/lists", 2, 1), ("/v1/users/me", 1, 1)],
+)
+def test_a_response_of_the_tests_own_stands_for_a_recorded_one(
+    run: Run, service: StandIn, target: str, count: int, errors: int
+) -> None:
+    """The recorded response is not left unplayed; of other requests, and a second one, it is."""
+    recorded(OWN, service, count, target)
+    source = "def test_me(directmail): directmail.respond('/v1/lists'); directmail.get('/v1/lists')"
+
+    run(source, passed=1, errors=errors)
+
+
+def test_a_response_that_no_request_had_fails_the_test(run: Run, account: StandIn) -> None:
+    """The path may be wrong, or the code under test may send no request."""
+    source = "def test_me(directmail): directmail.respond('/v1/list', status=503)"
+    result = run(source, passed=1, errors=1)
+
+    result.stdout.fnmatch_lines(
+        ["No request had the response that the test gave for GET /v1/list."]
+    )
 
 
 # -- beside other plugins ----------------------------------------------------------------------
@@ -1220,47 +1216,6 @@ def test_a_test_that_makes_no_frame_imports_no_pandas(run: Run) -> None:
         """
 
     run(source, apart=True, passed=1)
-
-
-@pytest.mark.slow
-def test_freezegun_imports_nothing_of_ours_and_freezes_the_tests_alone(run: Run) -> None:
-    """It reads all names of all modules; below one that it is to ignore, it freezes no clock."""
-    written_by_vcrpy("test_account/test_me", "test_account/test_decorated")
-    source = """
-        import sys, time
-        import pytest
-        from freezegun import freeze_time
-        import directmail_lab as dm
-
-        def year():
-            return time.gmtime(time.time()).tm_year
-
-        @pytest.fixture(scope="session", autouse=True)
-        def frozen():
-            with freeze_time("2024-01-01"):
-                yield
-
-        @freeze_time("2023-01-01")
-        def test_me(directmail):
-            assert directmail.client.get("/v1/users/me").json() == {"id": 7}
-            assert year() == 2023
-            assert "pandas" not in sys.modules
-
-        @dm.replay("test_account/test_decorated")
-        def test_decorated():
-            assert dm.get("/v1/users/me").json() == {"id": 7}
-            assert year() == 2024
-
-        @dm.replay("test_account/test_decorated")
-        async def replayed():
-            return year()
-
-        def test_async():
-            with pytest.raises(StopIteration, match="2024"):
-                replayed().send(None)
-        """
-
-    run(source, apart=True, passed=3)
 
 
 # -- old recordings ----------------------------------------------------------------------------

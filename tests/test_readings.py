@@ -60,10 +60,10 @@ def test_a_frame_has_the_same_columns_however_many_readings_there_are(n: int) ->
 
 
 def test_a_row_contains_the_values_of_its_reading() -> None:
-    """Malformed headers are <NA>, an unknown time is NaT, and the given numbers are the index."""
+    """Malformed headers are <NA>, an unknown time is NaT, and the numbers count from 1."""
     one = reading(2, source="replayed", cassette="tour", cassette_number=9, path="/v1/lists/12")
-    frame = frame_of([one, ODD], unit="seconds_left", numbers=[5, 6])
-    row, missing = frame.loc[5], frame.loc[6]
+    frame = frame_of([one, ODD], unit="seconds_left")
+    row, missing = frame.loc[1], frame.loc[2]
     unknown = ["at", "limit", "reset", "reset_at", "elapsed_s", "cassette", "cassette_number"]
 
     assert row["at"] == pd.Timestamp("2026-11-21 12:00:02", tz="UTC")

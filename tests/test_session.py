@@ -24,7 +24,7 @@ from directmail_lab.cassettes import Matching
 from directmail_lab.credentials import ApiKey, known_keys
 from directmail_lab.exchange.values import Response
 from directmail_lab.server.standin import STAND_IN_KEY, stand_in
-from directmail_lab.sessions.session import Session
+from directmail_lab.sessions.session import Session, bind_to_test
 from directmail_lab.sessions.transports.extensions import received_of
 
 if TYPE_CHECKING:
@@ -217,7 +217,7 @@ def test_writes_can_be_allowed_and_refused_on_an_open_session(service: FaultySer
         with pytest.raises(dm.errors.WriteRefusedError):
             session.post("/v1/letters")
         advice = "Run pytest --directmail-allow-writes."
-        session.bind_to_test(folders=[], matching=Matching(), advice=advice)
+        bind_to_test(session, folders=[], matching=Matching(), advice=advice)
         with pytest.raises(dm.DirectMailLabError, match=r"Run pytest --directmail-allow-writes\."):
             session.allow_writes = True
 

@@ -127,27 +127,24 @@ def test_only_a_write_that_the_service_refused_may_be_sent_again(
     assert account.requests[LETTERS] == 2
 
 
-@pytest.mark.parametrize(
-    "path", ["/v1/contacts/search", "/v1/letters/_search", "/v1/letters:query"]
-)
-def test_a_search_that_is_run_again_is_told_how_to_search(
-    run: Run, account: FaultyService, path: str
-) -> None:
-    """To get an earlier response back is what a letter needs. `pages` always searches."""
-    cell = f"dm.post({path!r}, json={{'name': 'Ann'}})"
+def test_pages_always_searches(run: Run, account: FaultyService) -> None:
+    """A search by POST is a read, however often it is run."""
+    path = "/v1/contacts/search"
     with account.fault(path=path, body='{"items": [{"id": 1}]}', status=200):
-        run(cell)
-        with pytest.raises(AlreadySentError) as refused:
-            run(cell)
         for _ in range(2):
             run(f"list(dm.pages({path!r}, method='POST', json={{'name': 'Ann'}}))")
 
-    assert refused.value.advice == 'If it only reads, as its path says: if_sent="send".'
-    assert account.requests[f"POST {path}"] == 3
+    assert account.requests[f"POST {path}"] == 2
 
 
-def test_a_write_that_was_not_sent_may_be_sent(run: Run, account: FaultyService) -> None:
+def test_a_write_that_was_not_sent_may_be_sent(
+    run: Run, account: FaultyService, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It was not allowed, or no connection could be made."""
+    monkeypatch.setenv("SSL_CERT_FILE", "/missing.pem")
+    with pytest.raises(dm.errors.DirectMailLabError, match="SSL_CERT_FILE"):
+        run(POST)
+    monkeypatch.delenv("SSL_CERT_FILE")
     run("dm.session().allow_writes = False")
     with pytest.raises(dm.errors.WriteRefusedError):
         run(POST)
@@ -347,23 +344,19 @@ OTHER_KEY = "other-key-of-the-account"
 def test_a_letter_is_known_under_another_key_and_spelling_of_this_machine(
     run: Run, account: FaultyService
 ) -> None:
-    """A new key may be the same account's. The error says under which key the letter was sent."""
+    """A new key may be the same account's."""
     own_key = account.api_key
     run(POST)
-    errors = []
     for base_url, key in (
         (account.base_url, OTHER_KEY),
         (account.base_url.replace("127.0.0.1", "localhost"), own_key),
     ):
         account.api_key = key
         dm.connect(base_url, key, allow_writes=True, pace="off")
-        with pytest.raises(AlreadySentError) as refused:
+        with pytest.raises(AlreadySentError):
             run(POST)
-        errors.append(str(refused.value))
 
     assert account.requests[LETTERS] == 1
-    assert "with the key" in errors[0]
-    assert "with the key" not in errors[1]
 
 
 @pytest.mark.parametrize("mode", ["dm.live()", "dm.record('tour')"])

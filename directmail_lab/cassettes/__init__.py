@@ -1,7 +1,6 @@
 """Cassettes: recorded sessions in vcrpy's format, written as they happen and replayed by index.
 
-- `cassette` is an open cassette, which plays or records as its record mode says. `users` says
-  whether it was recorded as another user.
+- `cassette` is an open cassette, which plays or records as its record mode says.
 - `recorder` writes interactions to a `journal` beside the file, and folds it into the file.
 - `player` decides which recorded response comes next for a request. `matching` says which requests
   are the same, and `mismatch` in what two differ.
@@ -11,7 +10,12 @@
 - `convert` writes whole files again.
 """
 
-from .cassette import BeforeRecord as BeforeRecord, Cassette as Cassette, Played as Played
+from .cassette import (
+    BeforeRecord as BeforeRecord,
+    Cassette as Cassette,
+    Played as Played,
+    Policy as Policy,
+)
 from .files import FileRecording as FileRecording, read_cassette as read_cassette
 from .library import (
     cassette_named as cassette_named,
@@ -31,5 +35,5 @@ from .memory import (
     PlayedRecording as PlayedRecording,
     RawInteraction as RawInteraction,
 )
-from .recorder import Begun as Begun, Ending as Ending, Written as Written
+from .recorder import Begun as Begun, Ending as Ending
 from .recording import Recording as Recording, uncollected as uncollected

@@ -7,9 +7,8 @@ import sys
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import cached_property
 from pathlib import Path
 from threading import RLock
 from traceback import extract_tb
@@ -17,7 +16,7 @@ from typing import Any, NamedTuple, Self
 from urllib.parse import urlsplit
 
 from ..arguments import RECORD_MODES, REPEATS, RecordMode, Repeat, check_choice
-from ..display import plural, say_in_notebook, shell_word
+from ..display import say_in_notebook, shell_word
 from ..errors import CassetteError, CassetteFormatError, NotRecordedError
 from ..exchange.bodies import MissingBody, shown_missing
 from ..exchange.values import (
@@ -36,11 +35,10 @@ from ..tracebacks import warn_caller
 from .convert import notice_of_contents
 from .files import FileRecording, read_cassette
 from .journal import journal_of
-from .library import cassette_name, find_cassette, new_cassette_path
+from .library import cassette_name, find_cassette, new_cassette_path, version_of
 from .matching import Matching
 from .player import Attempts, Index, Player
-from .recorder import Begun, Ending, Recorder, Written
-from .users import User, differing, recorded_user, shows_user, user_in
+from .recorder import Begun, Ending, Recorder
 
 BeforeRecord = Callable[[Interaction], Interaction | None]
 """Takes an interaction and returns the one to record, or None to record none."""
@@ -66,8 +64,43 @@ def records(record_mode: RecordMode, path: Path) -> bool:
     """Return whether a record mode adds to the cassette of this file."""
     if record_mode != "once":
         return record_mode != "none"
-    # As in vcrpy, an empty file counts as new.
-    return not (path.exists() and path.stat().st_size > 0)
+    with suppress(OSError):
+        return path.stat().st_size == 0  # as in vcrpy, an empty file counts as new
+    return True
+
+
+def _warn_of_early_end(request: str) -> None:
+    warn_caller(
+        f"{request}: the recording has only the start of this response, since it was read no "
+        "further. To get more, record it again."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What those who open a cassette want of it.
+
+    Attributes
+    ----------
+    aside
+        Whether a new cassette, and a recording in mode ``"all"`` of an old one, only count if
+        `Cassette.close` gets an ``ending`` that says so.
+    records_failures
+        Whether a read to which no response came is recorded, as a write is.
+    warns_of_writes
+        Whether a replayed write warns: its caller may believe that it was sent.
+    on_unmatched
+        Called with each error that `Cassette.play` raises.
+    on_early_end
+        Called with a request if a replay was read to the end of its response, and the recording
+        stopped before that, since its reader left. By default, it warns.
+    """
+
+    aside: bool = False
+    records_failures: bool = False
+    warns_of_writes: bool = False
+    on_unmatched: Callable[[NotRecordedError], object] = lambda _: None
+    on_early_end: Callable[[str], object] = _warn_of_early_end
 
 
 class Played(NamedTuple):
@@ -117,9 +150,6 @@ class Cassette:
         one again, ``"strict"`` raises an error.
     before_record
         Called with each interaction before it is redacted; see `directmail_lab.record`.
-    aside
-        Whether a new cassette, and a recording in mode ``"all"`` of an old one, only count if
-        `close` gets an ``ending`` that says so.
     notice
         Called with a sentence if a recording was not closed, if it cannot go on, or if it contains
         personal data when it ends.
@@ -128,19 +158,16 @@ class Cassette:
     ----------
     path
         The cassette's file.
+    redactor
+        The redactor, with the file's rules.
+    matching
+        Which parts of two requests are compared.
     records
         Whether a request without a recorded response may be sent, and the response recorded.
-    on_played
-        Called with each request that `play` finds a response for; None to call nothing.
-    on_unmatched
-        Called with each error that `play` raises.
-    on_early_end
-        Called with a request if a replay was read to the end of its response, and the recording
-        stopped before that, since its reader left. By default, it warns.
     updates
         Whether it records everything, so that it replays nothing.
-    records_failures
-        Whether a read to which no response came is recorded, as a write is.
+    policy
+        What those who opened it want of it.
 
     Raises
     ------
@@ -161,7 +188,7 @@ class Cassette:
         matching: Matching | None = None,
         repeat: Repeat = "last",
         before_record: BeforeRecord | None = None,
-        aside: bool = False,
+        policy: Policy = Policy(),
         notice: Callable[[str], None] = _log.warning,
     ) -> None:
         check_choice("record_mode", record_mode, RECORD_MODES)
@@ -169,15 +196,13 @@ class Cassette:
         place = (name.path or name.name) if isinstance(name, FileRecording) else name
         self.name = cassette_name(place)
         self.record_mode = record_mode
-        self.on_played: Callable[[Request], object] | None = None
-        self.on_unmatched: Callable[[NotRecordedError], object] = lambda _: None
-        self.records_failures = False
-        self.on_early_end: Callable[[str], object] = _warn_of_early_end
-        self._redactor = redactor or Redactor()
-        self._matching = matching or Matching()
+        self.policy = policy
+        self.redactor = redactor or Redactor()
+        self.matching = matching or Matching()
         self._repeat = repeat
         self._before_record = before_record
         self._notice = notice
+        self._replaced: dict[tuple[str, str, bytes | None], int] = {}
         self._lock = RLock()
         started_at = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.%fZ}"
         self._metadata = {"started_at": started_at, "base_url": base_url}
@@ -188,10 +213,8 @@ class Cassette:
         self._recorder: Recorder | None = None
         self._open: dict[Begun, Callable[[bool], object]] = {}
         self._was_told = False
-        # For requests in which something was replaced: a hash of the original, by what is recorded.
-        self._replaced: dict[tuple[str, str, bytes | None], int] = {}
         self.updates = record_mode in ("update", "all")
-        self._aside = aside and (record_mode == "all" or not self.path.exists())
+        self._aside = policy.aside and (record_mode == "all" or version_of(self.path) is None)
         if self.records:
             with _opening:
                 self._recorder = self._open_recorder()
@@ -202,45 +225,21 @@ class Cassette:
         else:
             self._recording = name if isinstance(name, FileRecording) else read_cassette(self.path)
         if self._recorder is None or self.updates:
-            self._redactor = self._redactor.extended(self._recording.redact)
+            self.redactor = self.redactor.extended(self._recording.redact)
             # An update plays nothing.
             played = FileRecording(self.name) if self.updates else self._recording
             index = Index(
                 played,
-                self._matching,
+                self.matching,
                 base_url=base_url or self._recording.base_url or "",
-                redactor=self._redactor,
+                redactor=self.redactor,
             )
         else:
-            self._redactor = self._recorder.redactor
+            self.redactor = self._recorder.redactor
             index = self._recorder.index
         self._player = Player(index)
-        if self.path.suffix == ".yaml" and self.path.with_suffix(".yml").exists():
-            notice(
-                f"Cassette {self.name!r} is {self.path}. The file {self.name}.yml in the same "
-                "folder is not used. Rename or remove one of them."
-            )
         if self._recording.problem:
             notice(f"Cassette {self.name!r}: {self._recording.problem}.")
-
-    def compare_user(self, body: bytes) -> None:
-        """Say once if a redacted body shows another user than the one that the cassette has."""
-        if not (self.updates and self._recorded_user):
-            return
-        user = user_in(body)
-        field = differing(self._recorded_user, user)
-        if user:
-            self._recorded_user = {}  # one comparison is enough
-        if field:
-            self._notice(
-                f"Cassette {self.name!r} was recorded as another user: the {field} is another one. "
-                "New responses replace that user's responses to the same requests, and the others "
-                "stay. To keep the two users apart, record under another name."
-            )
-
-    @cached_property
-    def _recorded_user(self) -> User:
-        return recorded_user(self._recording, self._redactor)
 
     @property
     def base_url(self) -> str | None:
@@ -271,19 +270,20 @@ class Cassette:
         if call is None or (is_played and not repeats):
             if self._recorder is None:
                 refusal = player.refusal(request, is_played=is_played)
-                self.on_unmatched(refusal)
+                self.policy.on_unmatched(refusal)
                 raise refusal
             self._recorder.refuse(request.method)
             return []
-        if self.on_played is not None:
-            self.on_played(request)
+        if self.policy.warns_of_writes and is_write(request):
+            recorded = f"{self.name!r}{self._recording.recorded_note}"
+            warn_caller(f"Nothing was sent: this {request.method} is replayed from {recorded}.")
         played = []
         for index in call[-1:] if is_played else call:
             response = self._recording.decoded(index + 1).response
             played.append(Played(index + 1, request, response))
         if isinstance(response.body, MissingBody):
             failure = player.missing_body(request, response.body)
-            self.on_unmatched(failure)
+            self.policy.on_unmatched(failure)
             raise failure
         return played
 
@@ -294,18 +294,15 @@ class Cassette:
 
     def note_end(self, played: Played) -> None:
         """Say that a replay was read to the end of a body whose recording stopped before it."""
-        self.on_early_end(f"{played.request.method} {self._recording.path_of(played.request)}")
+        self.policy.on_early_end(
+            f"{played.request.method} {self._recording.path_of(played.request)}"
+        )
 
     def _is_new_failure(self, attempts: Attempts) -> bool:
         """Return whether no whole response came, if these attempts were not played yet."""
         if self._player.played[attempts[0]]:
             return False
         return self._recording.interaction(attempts[-1] + 1).response.failure is not None
-
-    @property
-    def redactor(self) -> Redactor:
-        """The redactor, with the file's rules."""
-        return self._redactor
 
     def interaction_of(self, played: Played) -> Interaction:
         """Return the whole interaction of a response that was played."""
@@ -357,7 +354,7 @@ class Cassette:
         with self._lock, suppress(OSError):
             begun.recorder.drop(begun)
 
-    def record(self, interaction: Interaction, begun: Begun | None = None) -> Written | None:
+    def record(self, interaction: Interaction, begun: Begun | None = None) -> Interaction | None:
         """Redact an interaction and append it. After this returns, a kill does not lose it.
 
         The response's body must be decoded; its headers are changed to fit. It replaces the write
@@ -395,20 +392,18 @@ class Cassette:
                 return None
             if (recorded.request.uri, recorded.request.body) != (request.uri, request.body):
                 self._warn_if_alike(request, recorded.request)
-        if shows_user(interaction):
-            self.compare_user(recorded.body)
-        if isinstance(recorded.body, MissingBody):
+        if isinstance(recorded.response.body, MissingBody):
             self._report_missing_body(recorded, header(response.headers, "content-encoding"))
         return recorded
 
-    def _report_missing_body(self, recorded: Written, coding: str | None) -> None:
+    def _report_missing_body(self, recorded: Interaction, coding: str | None) -> None:
         """Call ``notice``, or raise `CassetteError` in a test, if a body could not be stored."""
-        missing = shown_missing(recorded.body)
+        missing = shown_missing(recorded.response.body)
         title = f"{recorded.request.method} {self._recording.path_of(recorded.request)}"
         what = f"Cassette {self.name!r} has {title} without the body of its response {missing}"
         what += f", whose Content-Encoding is {coding!r}." if coding else "."
         advice = "Record a smaller body, or one in UTF-8, with before_record=…."
-        if self.records_failures:
+        if self.policy.records_failures:
             raise CassetteError(f"{what} A replay would fail.", advice)
         self._notice(f"{what} A replay of it fails. {advice}")
 
@@ -421,7 +416,7 @@ class Cassette:
         changed: Interaction | None = interaction
         if self._before_record is not None:
             changed = _changed(interaction, self._before_record)
-        if changed is None or self.records_failures or not fails(changed.response):
+        if changed is None or self.policy.records_failures or not fails(changed.response):
             return changed
         if self._aside or not (self.updates or is_write(changed.request)):
             return changed
@@ -436,7 +431,7 @@ class Cassette:
         """
         with self._lock:
             assert self._recorder is not None, "only a recording sends"
-            if not self._recorder.closed or self.records_failures:
+            if not self._recorder.closed or self.policy.records_failures:
                 yield self._recorder
                 return
         with _opening:
@@ -484,6 +479,7 @@ class Cassette:
                 if not self._was_told:  # it is tried again after each cell
                     self._was_told = True
                     self._say_not_folded(error)
+            self._recorder.say_new_shapes()
 
     def _say_not_folded(self, error: OSError | CassetteError) -> None:
         why = error.what if isinstance(error, CassetteError) else f"{error.strerror}."
@@ -518,6 +514,7 @@ class Cassette:
                 has_recorded = self._recorder.close(ending)
             except (OSError, CassetteError) as error:
                 self._say_not_folded(error)
+            self._recorder.say_new_shapes()
         hint = notice_of_contents(self.path, self.name) if has_recorded else ""
         if hint and not say_in_notebook(hint):
             self._notice(hint)
@@ -542,7 +539,7 @@ class Cassette:
         self.close()
 
     def __repr__(self) -> str:
-        return f"<Cassette {self.name!r}, {self.record_mode}, {plural(len(self), 'interaction')}>"
+        return f"<Cassette {self.name!r}, {self.record_mode}>"
 
     def continue_run(self) -> None:
         """Go on with the run that this process recorded last, instead of a new one."""
@@ -560,17 +557,16 @@ class Cassette:
         unanswered = self._as_recorded(Interaction(write, _UNANSWERED))
         return [] if unanswered is None else self._recorder.sent_before(unanswered.request)
 
-    @property
-    def matching(self) -> Matching:
-        """Which parts of two requests are compared."""
-        return self._matching
+    def number_now(self, number: int) -> int:
+        """Return the number that an interaction of an earlier run has by now."""
+        return number if self._recorder is None else self._recorder.number_now(number)
 
     def knows_repeats(self, keeps: bool) -> bool:
         """Return whether a write that was sent before is refused, or if ``keeps``, kept.
 
         A test records the failures that it asks for, and its writes are allowed for each run.
         """
-        return not self.records_failures and (keeps or self.record_mode != "all")
+        return not self.policy.records_failures and (keeps or self.record_mode != "all")
 
     def _refuse_other_address(self, base_url: str | None) -> None:
         """Raise `CassetteError` if the recording is of another place than the session."""
@@ -594,10 +590,10 @@ class Cassette:
         try:
             recorder = Recorder(
                 self.path,
-                redactor=self._redactor,
+                redactor=self.redactor,
                 metadata=self._metadata,
                 notice=self._notice,
-                matching=self._matching,
+                matching=self.matching,
                 updates=self.updates,
                 aside=self._aside,
             )
@@ -628,13 +624,6 @@ class Cassette:
             "Everything recorded before is safe.",
             advice,
         )
-
-
-def _warn_of_early_end(request: str) -> None:
-    warn_caller(
-        f"{request}: the recording has only the start of this response, since it was read no "
-        "further. To get more, record it again."
-    )
 
 
 def _changed(interaction: Interaction, before_record: BeforeRecord) -> Interaction | None:

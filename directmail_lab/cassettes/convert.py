@@ -11,7 +11,7 @@ from typing import Literal
 from ..credentials import known_keys
 from ..display import plural, shell_word
 from ..errors import CassetteError
-from ..exchange.bodies import missing_bytes
+from ..exchange.bodies import MissingBody
 from ..redaction import Redactor
 from ..redaction.personal import count_personal, personal_notice
 from ..redaction.suspects import credentials_in, secrets_of, texts_of
@@ -63,21 +63,14 @@ def convert(
         if recording.problem:
             notice(f"{source.name}: {recording.problem}.")
         bodies = chain.from_iterable((each.request.body, each.response.body) for each in recording)
-        missing = missing_bytes(bodies)
+        missing = sum(isinstance(body, MissingBody) for body in bodies)
         if missing:
-            notice(_notice_of_missing(missing, source))
+            notice(
+                f"{source.name} lacks the content of {plural(missing, 'message')}; each became "
+                "<not recorded: N bytes>. Save it again with the contents of requests and "
+                "responses."
+            )
     return len(recording)
-
-
-def _notice_of_missing(sizes: Sequence[int | None], source: Path) -> str:
-    known = [size for size in sizes if size is not None]
-    parts = [f"{sum(known):,} bytes"] if known else []
-    parts += [f"{len(sizes) - len(known)} of unknown size"] if len(known) < len(sizes) else []
-    return (
-        f"{source.name} lacks the content of {plural(len(sizes), 'message')} "
-        f"({', and '.join(parts)}); each became <not recorded: N bytes>. Save it again with the "
-        "contents of requests and responses."
-    )
 
 
 def _write(

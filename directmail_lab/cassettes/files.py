@@ -14,10 +14,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from ..display import Progress, ProgressBar, plural
+from ..display import plural
 from ..errors import CassetteError, CassetteFormatError
 from ..exchange.bodies import unpack
 from ..exchange.values import (
@@ -42,7 +42,6 @@ MAX_FILE_BYTES = 256 * 1024**2
 RECOVERED = "recovered from a recording that did not end"
 _OURS = b'"recorded_with": "directmail-lab'
 _CONFLICT = re.compile(rb"(?m)^(?:<{7} |={7}\r?$|>{7} )")
-_PERCENT = "{desc}: {percentage:.0f} % {bar}"
 
 
 @dataclass(eq=False)
@@ -63,8 +62,6 @@ class FileRecording(Recording):
         ``"empty"``.
     size
         The number of bytes of the file.
-    is_edited
-        Whether a person edited a file of ours. vcrpy's loader reads it, without its comments.
     fallbacks
         The indexes of interactions that are played only if there is no other: see `Interaction`.
     version
@@ -79,13 +76,12 @@ class FileRecording(Recording):
     layout: _ForeignLayout | Literal["lines", "empty"] = "empty"
     metadata: dict[str, Any] = field(default_factory=dict, repr=False)
     size: int = field(default=0, repr=False)
-    is_edited: bool = field(default=False, repr=False)
     version: Version | None = field(default=None, repr=False)
 
     @property
     def is_third_party(self) -> bool:
         """Whether another program wrote the file."""
-        return self.layout in get_args(_ForeignLayout)
+        return self.layout not in ("lines", "empty")
 
     @property
     def base_urls(self) -> tuple[str, ...]:
@@ -121,11 +117,8 @@ class FileRecording(Recording):
         return frozenset(at for at, each in enumerate(self.interactions) if each.is_fallback)
 
 
-def read_file(path: Path, progress: Progress | None = None) -> FileRecording:
+def read_file(path: Path) -> FileRecording:
     """Return the recording in a file: a cassette in our layout or any of vcrpy's, or HAR.
-
-    For a large file, ``progress`` is called with each part that was read; the whole is 1. By
-    default, it moves a progress bar.
 
     Raises
     ------
@@ -134,18 +127,17 @@ def read_file(path: Path, progress: Progress | None = None) -> FileRecording:
     CassetteFormatError
         It is not a cassette, is not safe to load, or is too large.
     """
-    with ProgressBar(1.0, desc=f"Reading {path.stem}", bar_format=_PERCENT) as bar:
-        data, version = _read_bytes(path)
-        return replace(parse_cassette(data, path, progress or bar.update), version=version)
+    data, version = _read_bytes(path)
+    return replace(parse_cassette(data, path), version=version)
 
 
-def read_cassette(path: Path, progress: Progress | None = None) -> FileRecording:
+def read_cassette(path: Path) -> FileRecording:
     """Return the recording in a file, with the interactions that are still in its journal."""
     while True:
         # In this order: what is folded meanwhile is in both.
         version = version_of(path)
         journal = None if version is None else read_journal(path)
-        recording = read_file(path, progress)
+        recording = read_file(path)
         if journal is None:
             return recording
         if recording.version == version:
@@ -204,7 +196,7 @@ def addresses(
     return {"base_url": first, **({"other_base_urls": others} if others else {})}
 
 
-def parse_cassette(data: bytes, path: Path, progress: Progress = lambda _: None) -> FileRecording:
+def parse_cassette(data: bytes, path: Path) -> FileRecording:
     """Return the recording in the bytes of a file; ``path`` is only for messages."""
     if not data or data.isspace():
         return FileRecording(path.stem, path=path)
@@ -216,21 +208,9 @@ def parse_cassette(data: bytes, path: Path, progress: Progress = lambda _: None)
     except CassetteFormatError as error:
         damage = error  # unless a person wrote what only the whole text explains, such as an alias
     try:
-        return _parse_whole(data, path, progress)
+        return _parse_whole(data, path)
     except CassetteFormatError as error:
         raise damage or error from None
-
-
-def read_if_ours(path: Path) -> FileRecording | None:
-    """Return the recording in a file, or None if it is not exactly in our layout.
-
-    This is quick. Reading another file takes up to a millisecond for each interaction.
-    """
-    journal = read_journal(path)
-    recording = _parse_ours(_read_bytes(path)[0], path)
-    if recording is None or journal is None:
-        return recording
-    return _with_journal(recording, journal, path)
 
 
 def _read_bytes(path: Path) -> tuple[bytes, Version | None]:
@@ -319,13 +299,13 @@ def read_as_written(data: bytes, path: Path) -> tuple[Sequence[Interaction], str
     return interactions, _about(metadata, interactions, path)[1]
 
 
-def _parse_whole(data: bytes, path: Path, progress: Progress) -> FileRecording:
+def _parse_whole(data: bytes, path: Path) -> FileRecording:
     """Return a recording of another layout, or one that a person edited, without credentials."""
-    kind, metadata, interactions, problem = _load_whole(data, path, progress)
+    kind, metadata, interactions, problem = _load_whole(data, path)
     recording = foreign_recording(interactions, path, kind, metadata)
     recorded_with = str(recording.metadata.get("recorded_with"))
     if kind == "vcrpy" and recorded_with.startswith(layout.WRITER):
-        recording = replace(recording, layout="lines", is_edited=True)
+        recording = replace(recording, layout="lines")
     return replace(recording, problem=problem, size=len(data))
 
 
@@ -353,7 +333,7 @@ def foreign_recording(
 
 
 def _load_whole(
-    data: bytes, path: Path, progress: Progress = lambda _: None
+    data: bytes, path: Path
 ) -> tuple[_ForeignLayout, object, list[Interaction], str | None]:
     """Return the layout, the metadata, the interactions with their credentials, and a problem."""
     if path.suffix.lower() == ".har":
@@ -364,7 +344,7 @@ def _load_whole(
 
     try:
         text = data.decode("utf-8-sig")
-        metadata, interactions = load_cassette_text(text, progress)
+        metadata, interactions = load_cassette_text(text)
     except UnicodeDecodeError:
         raise _not_a_cassette(data, path, "It is not UTF-8 text.") from None
     except CassetteFormatError as error:

@@ -28,9 +28,6 @@ from ..exchange.values import (
 NO_RESPONSE_STATUS = 599
 """The status in a file if no response came, for vcrpy; ``no_response:`` says so to our readers."""
 
-IS_RECORDED = "is_recorded"
-"""The key that marks a body as the service's own, although it looks like a `MissingBody`."""
-
 Address = tuple[str, str]
 """The method and the whole address of a request."""
 
@@ -85,7 +82,7 @@ def interaction_text(interaction: Interaction) -> str:
         f'"body": {_body_text(request.body)}, "headers": {_headers_text(request.headers)}}}\n'
         f'  response: {{"status": {{"code": {status}, "message": '
         f'{_quoted(response.reason)}}}, "headers": {_headers_text(response.headers)}, '
-        f'"body": {{"string": {_body_text(response.body)}{_mark(response.body)}}}{incomplete}}}\n'
+        f'"body": {{"string": {_body_text(response.body)}}}{incomplete}}}\n'
     )
 
 
@@ -123,7 +120,7 @@ def response_of(value: Mapping[str, Any], kind: object = None) -> Response:
     elif stored and "string" not in stored:
         # vcrpy raises a KeyError when it plays such a response.
         raise CassetteFormatError(f"its body is under {min(stored)!r}, not under 'string'")
-    if is_like_missing(body) and IS_RECORDED not in stored:
+    if is_like_missing(body):
         body = MissingBody(body)
     code = status["code"]
     return Response(
@@ -183,12 +180,6 @@ def _headers_text(headers: Headers) -> str:
     start = "? " if is_long else ""
     colon = " :" if is_long else ":"
     return f"{{{', '.join([f'{start}{_quoted(n)}{colon} [{v}]' for n, v in values.items()])}}}"
-
-
-def _mark(body: bytes) -> str:
-    """Return the mark of a service's own text such as ``<not recorded: 5000 bytes>``."""
-    is_own = is_like_missing(body) and not isinstance(body, MissingBody)
-    return f', "{IS_RECORDED}": true' if is_own else ""
 
 
 def _body_text(body: bytes | None) -> str:

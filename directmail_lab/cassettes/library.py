@@ -20,9 +20,6 @@ from ..settings import CASSETTES_VARIABLE, variable
 SUFFIXES = (".yaml", ".yml", ".json")
 _NEVER_RECORDED = (".json", ".har")
 _FOLDER = "cassettes"
-# File systems allow 255 and 4,096; a lock file and a journal have longer names.
-_MAX_NAME_BYTES = 230
-_MAX_PATH_BYTES = 4000
 _TRIES = 20
 _T = TypeVar("_T")
 _ANY_WRITE = 0o222
@@ -39,8 +36,7 @@ def find_cassette(name: str | Path, first: Sequence[Path] = ()) -> Path:
     2. ``DIRECTMAIL_CASSETTES``;
     3. the nearest ``cassettes/`` folder from the working directory up to the project's root, which
        is the first folder with ``pyproject.toml``, ``.git`` or ``notebooks``. The search ends at
-       the home folder, and at a folder of another user, unless that user also owns the working
-       directory;
+       the home folder;
     4. the packaged cassettes.
 
     A name stands for ``NAME.yaml``, or for ``NAME.yml`` if only that exists.
@@ -50,7 +46,7 @@ def find_cassette(name: str | Path, first: Sequence[Path] = ()) -> Path:
     CassetteNotFoundError
         There is no such cassette.
     CassetteError
-        The name leads out of the folder, no file can have it, or a folder is closed to this user.
+        The name leads out of the folder, or is not a cassette's name.
     """
     if isinstance(name, str) and (Path(name).is_absolute() or name.startswith(("./", "../"))):
         name = Path(name)
@@ -58,22 +54,19 @@ def find_cassette(name: str | Path, first: Sequence[Path] = ()) -> Path:
     # Each folder once: in a checkout, the nearest folder may be the packaged one.
     own = [name.parent.absolute()] if isinstance(name, Path) else [*first, *_folders()]
     folders = dict.fromkeys(own)
-    # Unlike Path.is_file, it raises nothing for a name that is too long.
-    file = Path(name) if os.path.isfile(name) else None  # noqa: PTH113
-    path = _find_in(folders, name) or file
+    path = _find_in(folders, name)
     if path is not None:
         return path
+    # Unlike Path.is_file, it raises nothing for a name that is too long.
+    if os.path.isfile(name):  # noqa: PTH113
+        return Path(name)
     names = cassettes_by_name() if isinstance(name, str) else ()
     hint = did_you_mean(repr(title), map(repr, names))
     places = " or ".join(map(str, folders)) or "any folder"
-    advice = "Name one that `directmail-lab cassette list` shows."
-    if Path(name).suffix.lower() not in _NEVER_RECORDED:
-        advice = f"Record it with record({title!r}), or n{advice[1:]}"
-    if isinstance(name, str) and Path(name).suffix:
-        places += f", and no such file in {Path.cwd()}"
     raise CassetteNotFoundError(
         f"There is no cassette {title!r} in {places}.",
-        f"{hint}{advice}",
+        f"{hint}Record it with record({title!r}), or name one that `directmail-lab cassette list` "
+        "shows.",
     )
 
 
@@ -82,21 +75,7 @@ def _find_in(folders: Iterable[Path], name: str | Path) -> Path | None:
         path = file_of(name) if isinstance(name, Path) else _path_in(folder, name)
         if os.path.lexists(path):
             return path
-        _check_is_open(path.parent)
     return None
-
-
-def _check_is_open(folder: Path) -> None:
-    """Raise an error for a folder whose files this user may not see: a cassette may be there."""
-    try:
-        os.stat(f"{folder}/.")  # noqa: PTH116 (a Path would drop the dot)
-    except PermissionError as error:
-        raise CassetteError(
-            f"{folder} cannot be read ({error.strerror}).",
-            f"Change its permissions, or set {CASSETTES_VARIABLE} to another folder.",
-        ) from None
-    except OSError:  # there is no such folder
-        pass
 
 
 def new_cassette_path(name: str | Path, first: Sequence[Path] = ()) -> Path:
@@ -109,8 +88,7 @@ def new_cassette_path(name: str | Path, first: Sequence[Path] = ()) -> Path:
     Raises
     ------
     CassetteError
-        The name leads out of the folder, no file can have it, the cassette is new and Windows
-        refuses its name, or the name ends in .json or .har.
+        The name leads out of the folder, or ends in .json or .har.
     """
     suffix = Path(name).suffix.lower()
     if suffix in _NEVER_RECORDED:
@@ -120,9 +98,9 @@ def new_cassette_path(name: str | Path, first: Sequence[Path] = ()) -> Path:
             f"afterwards: directmail-lab cassette convert NAME NAME{suffix}.",
         )
     if isinstance(name, Path):
-        return _portable(file_of(name), name.parent)
+        return file_of(name)
     folder = next(chain(first, _own_folders()), Path.cwd() / _FOLDER)
-    return _portable(_path_in(folder, name), folder)
+    return _path_in(folder, name)
 
 
 def cassettes_by_name(start: Path | None = None) -> dict[str, Path]:
@@ -209,8 +187,7 @@ def _own_folders(start: Path | None = None) -> Iterator[Path]:
     if configured:
         # Without a home folder, Path.expanduser would raise an error.
         yield (start or Path()) / os.path.expanduser(configured)  # noqa: PTH111
-    start = start or Path.cwd()
-    yield from islice((each for each in _nearest_folders(start) if _is_trusted(each, start)), 1)
+    yield from islice(_nearest_folders(start or Path.cwd()), 1)
 
 
 def _nearest_folders(start: Path) -> Iterator[Path]:
@@ -218,7 +195,7 @@ def _nearest_folders(start: Path) -> Iterator[Path]:
     for parent in _project_folders(start):
         folder = parent / _FOLDER
         # A folder with an `__init__.py` is a Python package that happens to have the name.
-        # Unlike Path's, these functions raise no error in a folder that is closed to this user.
+        # Unlike Path's, these functions raise nothing in a folder that is closed to this user.
         if os.path.isdir(folder) and not os.path.lexists(folder / "__init__.py"):  # noqa: PTH112
             yield folder
 
@@ -229,7 +206,7 @@ def _project_folders(start: Path) -> list[Path]:
     for depth, folder in enumerate(folders, 1):
         if any(os.path.lexists(folder / mark) for mark in _ROOT_MARKS):
             return folders[:depth]
-        if folder == home_folder() or not _is_trusted(folder, start):
+        if folder == home_folder():
             break
     return [start]
 
@@ -246,19 +223,6 @@ def has_usable_home() -> bool:
     """Return whether the user can write to a home folder; ``docker run --user`` sets HOME to /."""
     home = home_folder()
     return home is not None and os.access(home, os.W_OK)
-
-
-def _is_trusted(folder: Path, start: Path) -> bool:
-    """Return whether a folder belongs to this user, or to the owner of the folder worked in.
-
-    Other users' recordings are not trusted, unless their folder is named.
-    """
-    if not hasattr(os, "getuid"):  # Windows has no such owners
-        return True
-    try:
-        return folder.stat().st_uid in (os.getuid(), start.stat().st_uid)
-    except OSError:  # it is in a folder that is closed to this user
-        return False
 
 
 def _packaged_folders() -> Iterator[Path]:
@@ -284,39 +248,13 @@ def _with_suffix(path: Path) -> Path:
         raise CassetteError(f"{path} is a folder.", "Give the file of a cassette.")
     if path.suffix not in SUFFIXES and path.suffix.lower() != ".har":
         path = path.with_name(path.name + ".yaml")
-    longest = max(len(part.encode(errors="replace")) for part in path.parts)
-    if longest > _MAX_NAME_BYTES or len(str(path).encode(errors="replace")) > _MAX_PATH_BYTES:
-        raise CassetteError(
-            f"{path.name[:40]}… is too long for the name of a cassette.", "Give a shorter one."
-        )
     other = path.with_suffix({".yaml": ".yml", ".yml": ".yaml"}.get(path.suffix, path.suffix))
     return other if os.path.lexists(other) and not os.path.lexists(path) else path
-
-
-# What Windows refuses in the name of a file or a folder, and the devices' names.
-_REFUSED = re.compile(
-    r"(?i)[<>:\"|?*\\\0-\x1f]|[. ]\Z"
-    r"|\A(?P<device>con|prn|aux|nul|conin\$|conout\$|(?:com|lpt)[0-9¹²³])\s*(?:\.|\Z)"
-)
 
 
 def folded(name: str) -> str:
     """Return a name in the form in which Windows and macOS take it for another one's equal."""
     return unicodedata.normalize("NFC", unicodedata.normalize("NFC", name).casefold())
-
-
-def _portable(path: Path, folder: Path) -> Path:
-    """Return the path of a recording; refuse a closed folder, and names that Windows refuses."""
-    _check_is_open(path.parent)
-    for part in path.relative_to(folder).parts if not os.path.lexists(path) else ():
-        found = _REFUSED.search(part)
-        if found:
-            what = f"the name {found['device']!r}" if found["device"] else f"{found[0]!r} in a name"
-            raise CassetteError(
-                f"{part!r} cannot be a new recording: Windows refuses {what}, and files travel.",
-                "Choose another name, such as 'tour'.",
-            )
-    return path
 
 
 def _path_in(folder: Path, name: str) -> Path:
@@ -369,12 +307,12 @@ def locked(path: Path, *, patience_s: float = 0.3) -> Iterator[Path]:
     path = _real_path(path)
     process = os.getpid()
     file = Path(f"{path}.lock")
-    if path.exists() and not path.stat().st_mode & _ANY_WRITE:
-        raise CassetteError(
-            f"{path} is read-only, so it was not changed.",
-            "Make it writable, or record under another name.",
-        )
     try:
+        if path.exists() and not path.stat().st_mode & _ANY_WRITE:
+            raise CassetteError(
+                f"{path} is read-only, so it was not changed.",
+                "Make it writable, or record under another name.",
+            )
         path.parent.mkdir(parents=True, exist_ok=True)
         lock = FileLock(str(file), timeout=patience_s, thread_local=False)
         lock.acquire(poll_interval=0.02)

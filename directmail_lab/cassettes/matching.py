@@ -19,7 +19,7 @@ from urllib.parse import parse_qsl, quote
 
 from ..arguments import argument_error, check_names
 from ..exchange.bodies import plain_text, read_multipart, unpack
-from ..exchange.values import SAFE_METHODS, Request, header, media_type_of
+from ..exchange.values import Request, header, media_type_of
 from ..redaction.key import ANY_VALUE
 
 Matcher = Callable[[Any, Any], object]
@@ -148,10 +148,9 @@ class Matching:
             return
         yield origin, path
         for base_url in base_urls:
-            base_origin, base_path = split_address(base_url)
-            base_path = base_path.rstrip("/")
-            if origin == base_origin and f"{path}/".startswith(f"{base_path}/"):
-                yield "below", path[len(base_path) :] or "/"
+            below = path_below_base(origin, path, base_url)
+            if below is not None:
+                yield "below", below
         if self._is_path_alone:
             yield "anywhere", path
 
@@ -186,11 +185,6 @@ class Matching:
             if value is not None:
                 found.append((("header", "range"), "".join(value.split()).lower()))
         return found
-
-    def choice(self, request: Request) -> str | None:
-        """Return what chooses between several reads of one form: the type that they accept."""
-        is_read = request.method.upper() in SAFE_METHODS
-        return header(request.headers, "accept") if is_read else None
 
     def _kept(
         self, parts: list[tuple[Name, Hashable]], request: Request
@@ -246,6 +240,14 @@ def split_address(uri: str) -> tuple[str, str]:
     host = host.rpartition("@")[2].lower()
     host = host.removesuffix(_DEFAULT_PORTS.get(scheme, "/"))
     return f"{scheme}://{host}", unescaped(f"/{path}" if slash else "/")
+
+
+def path_below_base(origin: str, path: str, base_url: str) -> str | None:
+    """Return the part of a split address that follows a base address; None outside of it."""
+    base_origin, base_path = split_address(base_url)
+    base_path = base_path.rstrip("/")
+    is_below = origin == base_origin and f"{path}/".startswith(f"{base_path}/")
+    return (path[len(base_path) :] or "/") if is_below else None
 
 
 def origin_parts(origin: str) -> dict[str, str]:
@@ -334,9 +336,8 @@ def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
 
 
-# Numbers count by their digits, and an object may have a name twice.
+# Numbers count by their digits.
 _DECODER = json.JSONDecoder(
-    object_pairs_hook=tuple,
     parse_int=Decimal,
     parse_float=Decimal,
     parse_constant=_refuse_constant,
@@ -345,13 +346,10 @@ _DECODER = json.JSONDecoder(
 
 def _json_parts(value: object, name: Name = ("JSON",)) -> Iterator[tuple[Name, Hashable]]:
     """Yield each value of JSON with its path; an object as ``{}``, then its members by name."""
-    if isinstance(value, tuple):
+    if isinstance(value, dict):
         yield name, Literal("{}")
-        counts: dict[str, int] = {}
-        for key, inner in sorted(value, key=lambda member: member[0]):
-            counts[key] = counts.get(key, 0) + 1
-            repeated = (-counts[key],) if counts[key] > 1 else ()
-            yield from _json_parts(inner, (*name, key, *repeated))
+        for key in sorted(value):
+            yield from _json_parts(value[key], (*name, key))
     elif isinstance(value, list):
         yield name, Literal("[]")
         for index, inner in enumerate(value):

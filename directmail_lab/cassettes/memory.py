@@ -59,6 +59,8 @@ class MemoryRecording(Recording):
     ----------
     reset_unit
         The unit of ``X-RateLimit-Reset`` if the user stated it.
+    key_hint
+        What to call the key that signs its writes: see `ApiKey.hint`.
 
     Attributes
     ----------
@@ -66,8 +68,16 @@ class MemoryRecording(Recording):
         Removes the key. After `redact_for_good`, it knows no key.
     """
 
-    def __init__(self, name: str, base_url: str, *, reset_unit: ResetUnit | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        base_url: str,
+        *,
+        reset_unit: ResetUnit | None = None,
+        key_hint: str = "",
+    ) -> None:
         self.name = name
+        self.key_hint = key_hint
         self.base_url = base_url
         self.redactor = Redactor()
         self._readings: list[Reading] = []
@@ -121,14 +131,6 @@ class MemoryRecording(Recording):
                 self._kept_bytes -= _size(exchange)
                 self._keep(number, exchange._replace(body=body))
         self._drop_oldest()
-
-    def last(self, path: str) -> Interaction | None:
-        """Return the last response with status 200 to a read of a path, or None."""
-        for number in range(len(self), 0, -1):
-            reading = self._readings[number - 1]
-            if (reading.path, reading.status) == (path, 200) and self.has_bodies(number):
-                return self.interaction(number)
-        return None
 
     def redact_for_good(self) -> None:
         """Redact the messages in memory, because the session forgets its key now.

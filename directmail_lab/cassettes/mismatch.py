@@ -7,13 +7,12 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping
 
 from ..exchange.values import Request
 from ..redaction.names import is_random
-from .matching import Matching, Name, body_kind, origin_parts, split_address, unescaped
+from .matching import Matching, Name, body_kind, origin_parts, path_below_base, split_address
 
 Differences = dict[str, tuple[object, object]]
 """For the name of each part that differs: the sent value and the recorded one."""
 
 _LONGEST_PATH = 200
-_ADDRESS = re.compile(r"([^/?#]*//)?(?:[^/?#]*@)?([^/?#]*)([^?#]*)\??([^#]*)")
 # A time, a number of seconds or milliseconds since 1970, or a UUID.
 _CHANGING = re.compile(
     r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d.{0,30}|1\d{9}(?:\.\d+|\d{3})?"
@@ -25,18 +24,15 @@ _SHORTEST_NONCE = 8
 def place_of(request: Request, base_url: str) -> tuple[str, str, str]:
     """Return the origin, path and query of an address; below ``base_url`` the origin is empty.
 
-    The path is `unescaped` and cut at 200 characters: comparing two paths takes time that grows
-    with the square of their length.
+    The path is in one spelling. It is cut at 200 characters, since comparing two paths takes time
+    that grows with the square of their length.
     """
-    base_url = unescaped(base_url)
-    match = _ADDRESS.match(request.uri)
-    assert match is not None, "each part may be empty"
-    origin = f"{match[1] or ''}{match[2]}"
-    path = unescaped(match[3])
-    if base_url and f"{origin}{path}/".startswith(f"{base_url}/"):
-        path = f"{origin}{path}"[len(base_url) :]
-        origin = ""
-    return origin, (path or "/")[:_LONGEST_PATH], match[4]
+    query = request.uri.partition("#")[0].partition("?")[2]
+    origin, path = split_address(request.uri)
+    below = path_below_base(origin, path, base_url)
+    if below is not None:
+        return "", below[:_LONGEST_PATH], query
+    return origin, path[:_LONGEST_PATH], query
 
 
 def differences(

@@ -15,12 +15,11 @@ from difflib import SequenceMatcher
 from functools import cached_property
 from heapq import nlargest
 from itertools import chain
-from operator import itemgetter
 
 from ..display import plural, printable_line
 from ..errors import NotRecordedError
 from ..exchange.bodies import shown_missing
-from ..exchange.values import Request, fails
+from ..exchange.values import SAFE_METHODS, Request, fails, header
 from ..redaction import Redactor
 from .files import FileRecording
 from .matching import AnyValue, Form, Matching
@@ -108,15 +107,18 @@ class Index:
         return AnyValue(self._calls)
 
     def _chosen(self, calls: list[Attempts], request: Request) -> list[Attempts]:
-        """Return the calls that a person's functions accept, of the type that is asked for."""
-        matching = self.matching
-        if matching.checks:
+        """Return the calls that a person's functions accept, of the type that a read accepts."""
+        if self.matching.checks:
             calls = [each for each in calls if self._passes_checks(request, each)]
-        choice = matching.choice(request) if len(calls) > 1 else None
-        if choice is None:
+        if len(calls) < 2 or request.method.upper() not in SAFE_METHODS:
             return calls
-        chosen = [each for each in calls if matching.choice(self.requests[each[0]]) == choice]
+        accepted = header(request.headers, "accept")
+        chosen = [each for each in calls if self._accepted[each[0]] == accepted]
         return chosen or calls
+
+    @cached_property
+    def _accepted(self) -> list[str | None]:
+        return [header(each.headers, "accept") for each in self.requests]
 
     def _as_calls(self, indexes: list[int]) -> list[Attempts]:
         """Return the calls that these interactions are: each with its attempts, in their order."""
@@ -229,7 +231,6 @@ class Player:
         title = self._title(request, self._base_url)
         cassette = repr(self._recording.name)
         nearest: list[tuple[str, Differences]] = []
-        similarity = 1.0
         details = []
         if is_played:
             what = f"is in cassette {cassette}, but all responses to it were played."
@@ -239,7 +240,7 @@ class Player:
             others = ", all for other requests" if len(self._recording) else ""
             what = f"is not in cassette {cassette} ({count}{others})."
             advice = "Record it with "
-            nearest, similarity = self._nearest(request)
+            nearest = self._nearest(request)
             rules = changing_values(nearest[0][1]) if nearest else []
             if rules:
                 names = self._redactor.text(json.dumps(rules))
@@ -259,7 +260,6 @@ class Player:
             f"{advice}record({cassette}).",
             details="\n".join(details),
             reason="nothing_left" if is_played else "no_match",
-            similarity=similarity,
             request=title,
             nearest=nearest,
         )
@@ -278,11 +278,8 @@ class Player:
 
     # -- what is nearest -------------------------------------------------------------------------
 
-    def _nearest(self, request: Request) -> tuple[list[tuple[str, Differences]], float]:
-        """Return the three most similar recorded requests, each with what differs.
-
-        The number says how similar the path of the first is, from 0 to 1.
-        """
+    def _nearest(self, request: Request) -> list[tuple[str, Differences]]:
+        """Return the three recorded requests nearest by path and method, with what differs."""
         base_url = self._recording.base_url or ""
         path = place_of(request, self._base_url)[1]
 
@@ -290,22 +287,18 @@ class Player:
             ratio = SequenceMatcher(None, path, place_of(other, base_url)[1]).ratio()
             return ratio, request.method == other.method
 
-        firsts = {
-            (each.method, each.uri): each
-            for each in (x.request for x in self._recording.interactions[:_MAX_COMPARED])
-        }
-        requests = firsts.values()
-        ranked = []
-        for other in nlargest(9, requests, key=similarity):
-            differing = self._differences(request, other)
-            ranked.append(((*similarity(other), -len(differing)), other, differing))
-        ranked.sort(key=itemgetter(0), reverse=True)
+        kept = [each.request for each in self._recording.interactions[:_MAX_COMPARED]]
+        requests = {(each.method, each.uri): each for each in kept}.values()
+        candidates = [
+            (other, self._differences(request, other))
+            for other in nlargest(9, requests, key=similarity)
+        ]
+        candidates.sort(key=lambda each: (*similarity(each[0]), -len(each[1])), reverse=True)
         nearest: dict[object, tuple[str, Differences]] = {}
-        for _, other, differing in ranked:
+        for other, differing in candidates:
             title = self._title(other, base_url)
             nearest[title, *differing] = title, differing
-        most = ranked[0][0][0] if ranked else 0.0
-        return list(nearest.values())[:3], most
+        return list(nearest.values())[:3]
 
     def _differences(self, request: Request, other: Request) -> Differences:
         """Return the compared parts that differ by name, and the functions of ``match_on``."""

@@ -14,11 +14,13 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
-from ..display import plural
+from ..display import plural, printable_line
 from ..errors import CassetteError
 from ..exchange.bodies import missing_body
+from ..exchange.changes import shape_change
+from ..exchange.operations import operation_of
 from ..exchange.values import Interaction, Request, fails, is_write, may_be_done
 from ..redaction import Redactor
 from . import layout
@@ -28,6 +30,7 @@ from .files import (
     FileRecording,
     addresses,
     join,
+    read_cassette,
     read_file,
     read_journal,
     write_cassette,
@@ -44,15 +47,11 @@ _SPARE_BYTES = 1024**2
 # A fold of more takes longer than a tenth of a second, which nobody wants to wait at each cell.
 _MOST_FOLDED_AT_ONCE = 5_000
 _MOST_BYTES_FOLDED_AT_ONCE = 16 * 1024**2
+# To compare the shapes of two responses takes some 0.4 s for each megabyte.
+_MOST_COMPARED = 200
+_MOST_BYTES_COMPARED = 2 * 1024**2
 _runs: dict[Path, datetime] = {}
 """When this process began its last run of each cassette; what is older may be replaced."""
-
-
-class Written(NamedTuple):
-    """What was written of an interaction that was recorded."""
-
-    request: Request
-    body: bytes
 
 
 @dataclass(eq=False, slots=True)
@@ -112,6 +111,10 @@ class Recorder:
         self._in_flight: set[int] = set()
         self._is_folded = True
         self._was_created = False
+        # The responses of earlier runs with those that have replaced them in this cell.
+        self._to_compare: list[tuple[Interaction, Interaction]] = []
+        self._bytes_to_compare = 0
+        self._said: set[str] = set()
         self.closed = False
         with ExitStack() as locks:
             self._path = locks.enter_context(locked(path))
@@ -155,7 +158,7 @@ class Recorder:
         self._write(begun.number, text.encode())
         self._in_flight.add(begun.number)
 
-    def append(self, interaction: Interaction, begun: Begun) -> Written | None:
+    def append(self, interaction: Interaction, begun: Begun) -> Interaction | None:
         """Redact an interaction and write it. After this returns, a kill does not lose it.
 
         It replaces the write that was ``begun``. Returns None after the recording has ended.
@@ -186,9 +189,36 @@ class Recorder:
             raise
         self._kept_bytes -= sum(map(len, replaced))
         self._dropped.update(drops)
+        self._note_replaced([interactions[index] for index in drops], written)
         self._in_flight.discard(number)
         begun.recorder, begun.number, begun.written = self, number, written
-        return Written(written.request, written.response.body)
+        return written
+
+    def _note_replaced(self, old: list[Interaction], new: Interaction) -> None:
+        for each in old:
+            size = len(each.response.body) + len(new.response.body)
+            is_large = self._bytes_to_compare + size > _MOST_BYTES_COMPARED
+            if is_large or len(self._to_compare) == _MOST_COMPARED:
+                return
+            if not fails(each.response):
+                self._bytes_to_compare += size
+                self._to_compare.append((each, new))
+                return
+
+    def say_new_shapes(self) -> None:
+        """Say once for an operation which fields its new responses have, and which no longer."""
+        for old, new in self._to_compare:
+            path = operation_of(self.recording.path_of(new.request))
+            operation = f"{new.request.method} {path}"
+            change = "" if operation in self._said else shape_change(old, new)
+            if change:
+                self._said.add(operation)
+                self._notice(
+                    f"{printable_line(f'{operation}: {change}')}. Until now, cassette "
+                    f"{self._path.stem!r} had a response of the earlier shape."
+                )
+        self._to_compare = []
+        self._bytes_to_compare = 0
 
     def drop(self, begun: Begun) -> None:
         """Drop a write that was begun and not sent."""
@@ -217,8 +247,6 @@ class Recorder:
         self._journal.write(number, text, replaces)
 
     def _begin_journal(self) -> None:
-        if self.recording.is_edited:
-            self._notice(f"{self._path} was edited, so it is written anew: comments are not kept.")
         if version_of(self._path) is None:  # else nobody would look for the journal
             if self._version is not None:
                 self._follow_change()
@@ -301,10 +329,20 @@ class Recorder:
                 found.append((self.recording, call[-1] + 1))
         return found
 
+    def number_now(self, number: int) -> int:
+        """Return the number that an interaction of the file has without those that were replaced.
+
+        Two reads before letter 8 were recorded again: it is 6.
+        """
+        return number - sum(index + 1 < number for index in self._dropped)
+
     # -- the cassette's file -----------------------------------------------------------------------
 
     def current(self) -> FileRecording:
         """Return the recording so far; of one that stands aside, only what is new."""
+        if self.closed:
+            is_there = version_of(self._path) is not None
+            return read_cassette(self._path) if is_there else self._read()
         kept = [] if self._is_aside else self._kept()
         new = self._new()
         metadata = {**self.recording.metadata, **self._addresses(kept, has_new=bool(new))}
@@ -338,7 +376,8 @@ class Recorder:
 
     def fold(self) -> None:
         """Write the cassette anew, from its file and the journal, which stays until the end."""
-        if self._journal is None or self._is_folded:
+        is_current = self._is_folded and version_of(self._path) == self._version
+        if self._journal is None or is_current:
             return
         if not self._journal.is_in_place():  # somebody has removed its folder
             self._journal.rewrite(self._journal.texts())

@@ -183,14 +183,6 @@ class Recording(ABC):
             )
 
 
-def most_days(max_age: str) -> int:
-    """Return the number of days in ``"30 days"``; raise `DirectMailLabError` for another form."""
-    days = _AGE.fullmatch(str(max_age))  # a test's marker may give a number
-    if days is None:
-        raise DirectMailLabError('max_age is a number of days, such as "90 days".')
-    return int(days[1])
-
-
 def age_problem(interactions: Iterable[Interaction], max_age: str) -> str | None:
     """Return ``"is 40 days old, and max_age is 30 days"`` for an old recording, else None.
 
@@ -201,9 +193,11 @@ def age_problem(interactions: Iterable[Interaction], max_age: str) -> str | None
     DirectMailLabError
         ``max_age`` does not have the form ``"30 days"``.
     """
-    days = most_days(max_age)
+    days = _AGE.fullmatch(str(max_age))  # a test's marker may give a number
+    if days is None:
+        raise DirectMailLabError('max_age is a number of days, such as "90 days".')
     at = next((interaction.recorded_at for interaction in interactions), None)
     if at is None:
         return f"does not say when it was recorded, and max_age is {max_age}"
     age = (datetime.now(UTC) - at).days
-    return f"is {age} days old, and max_age is {max_age}" if age >= days else None
+    return f"is {age} days old, and max_age is {max_age}" if age >= int(days[1]) else None

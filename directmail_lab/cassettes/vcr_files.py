@@ -15,7 +15,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from io import BytesIO
 from itertools import chain
 from types import SimpleNamespace
 from typing import Any, NoReturn
@@ -27,9 +26,8 @@ from vcr.serialize import serialize
 from vcr.serializers import jsonserializer, yamlserializer
 from vcr.util import read_body
 
-from ..display import Progress
 from ..errors import CassetteError, CassetteFormatError
-from ..exchange.bodies import MissingBody, is_like_missing, unpack
+from ..exchange.bodies import unpack
 from ..exchange.values import (
     MALFORMED,
     Interaction,
@@ -42,7 +40,6 @@ from ..exchange.values import (
     unreadable,
 )
 from .layout import (
-    IS_RECORDED,
     NO_RESPONSE_STATUS,
     elapsed_s_of,
     headers_of,
@@ -53,9 +50,6 @@ from .layout import (
 from .matching import Matcher
 from .recording import uncollected
 
-# The share of a large file's time in which it becomes YAML nodes; how often progress is reported.
-_COMPOSING = 0.7
-_TOLD_INTERACTIONS = 100
 # libyaml's recursion would crash the process at some 20,000 levels, and earlier in a thread.
 _DEEPEST = 500
 # With its aliases replaced by their values, a text may have at most ten times as many characters.
@@ -68,26 +62,11 @@ _TAGS = ("str", "seq", "map", "int")
 _TEXT, _LIST, _OBJECT, _INTEGER = (f"tag:yaml.org,2002:{name}" for name in _TAGS)
 
 
-class _Reader(BytesIO):
-    """A text that libyaml reads in pieces. ``progress`` is called after each but the last."""
-
-    def __init__(self, text: str, progress: Progress) -> None:
-        super().__init__(text.encode())
-        self._length = len(self.getbuffer())
-        self._progress = progress
-
-    def read(self, size: int | None = -1) -> bytes:
-        piece = super().read(size)
-        if len(piece) == size:
-            self._progress(_COMPOSING * size / self._length)
-        return piece
-
-
 class _Loader(yamlserializer._CassetteLoader):  # type: ignore[misc]
     """vcrpy's loader, with limits for a stranger's file."""
 
-    def __init__(self, text: str, progress: Progress) -> None:
-        super().__init__(_Reader(text, progress))
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
         self._depth = 0
         self._has_aliases = _ALIAS.search(text) is not None
         self._most = _MOST_CHARACTERS + _MOST_TIMES * len(text)
@@ -151,12 +130,8 @@ def _size(node: yaml.Node, known: dict[yaml.Node, float]) -> float:
     return known[node]
 
 
-def load_cassette_text(
-    text: str, progress: Progress = lambda _: None
-) -> tuple[object, list[Interaction]]:
+def load_cassette_text(text: str) -> tuple[object, list[Interaction]]:
     """Return the metadata and the interactions of any cassette that vcrpy reads.
-
-    ``progress`` is called with each part that was read; the whole is 1.
 
     Raises
     ------
@@ -168,19 +143,15 @@ def load_cassette_text(
         with suppress(ValueError, RecursionError):
             document = jsonserializer.deserialize(text)
     if document is None:
-        document = load_yaml(text, progress)
+        document = load_yaml(text)
     members = document if isinstance(document, dict) else {}
     entries = members.get("interactions", False)
     if entries is None:  # as YAML reads `interactions:` without a list
         entries = []
     if not isinstance(entries, list):
         raise CassetteFormatError("It has no list of interactions.")
-    interactions = []
     with _unlogged(), uncollected():
-        for number, entry in enumerate(entries, 1):
-            interactions.append(_interaction(entry, number))
-            if number % _TOLD_INTERACTIONS == 0:
-                progress(_TOLD_INTERACTIONS * (1 - _COMPOSING) / len(entries))
+        interactions = [_interaction(entry, number) for number, entry in enumerate(entries, 1)]
     return members.get("recording") or members.get("metadata") or {}, interactions
 
 
@@ -196,7 +167,7 @@ def _unlogged() -> Iterator[None]:
         logger.removeFilter(refuse)
 
 
-def load_yaml(text: str, progress: Progress = lambda _: None) -> Any:
+def load_yaml(text: str) -> Any:
     """Load a text with vcrpy's YAML loader.
 
     Raises
@@ -206,18 +177,14 @@ def load_yaml(text: str, progress: Progress = lambda _: None) -> Any:
     """
     try:
         with uncollected():
-            return _Loader(text, progress).get_single_data()
+            return _Loader(text).get_single_data()
     except CassetteFormatError:  # which says more
         raise
     except (yaml.YAMLError, *MALFORMED) as error:
-        raise _not_safe(error) from None
-
-
-def _not_safe(error: Exception) -> CassetteFormatError:
-    name = type(error).__name__
-    mark = getattr(error, "problem_mark", None)
-    where = "" if mark is None else f" in line {mark.line + 1}"
-    return CassetteFormatError(f"It is not YAML that is safe to load ({name}{where}).")
+        name = type(error).__name__
+        mark = getattr(error, "problem_mark", None)
+        where = "" if mark is None else f" in line {mark.line + 1}"
+        raise CassetteFormatError(f"It is not YAML that is safe to load ({name}{where}).") from None
 
 
 def _interaction(entry: Mapping[str, Any], number: int) -> Interaction:
@@ -325,8 +292,6 @@ def vcr_response(response: Response) -> dict[str, Any]:
     code = NO_RESPONSE_STATUS if response.no_response else response.status
     status = {"code": code, "message": response.reason}
     body: dict[str, object] = {"string": bytes(response.body)}
-    if is_like_missing(response.body) and not isinstance(response.body, MissingBody):
-        body[IS_RECORDED] = True
     incomplete = {"incomplete": response.incomplete} if response.incomplete else {}
     return {"status": status, "headers": headers, "body": body, **incomplete}
 

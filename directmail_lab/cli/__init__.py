@@ -21,14 +21,13 @@ from .output import (
     FORCE,
     FOUND,
     NAME,
-    complete_cassette,
     error_message,
     print_any_text,
     refuse_existing,
     say,
     show,
 )
-from .programs import NO_BROWSER, PORT, VERBOSE, demo, lab, open_tutorials, serve
+from .programs import NO_BROWSER, PORT, demo, lab, open_tutorials, serve
 
 app = typer.Typer(
     name="directmail-lab",
@@ -38,6 +37,7 @@ app = typer.Typer(
     "Exit codes: 0 success, 1 something was found, 2 failure.",
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
+    add_completion=False,
 )
 
 
@@ -76,10 +76,9 @@ def _start(
     ),
     port: int | None = PORT,
     no_browser: bool = NO_BROWSER,
-    verbose: bool = VERBOSE,
 ) -> None:
     if context.invoked_subcommand is None:
-        open_tutorials(port, no_browser, verbose)
+        open_tutorials(port, no_browser)
 
 
 app.command()(lab)
@@ -90,9 +89,7 @@ app.command()(serve)
 @app.command()
 def drift(
     name: str = NAME,
-    against: str | None = typer.Option(
-        None, help="Compare with this cassette instead.", autocompletion=complete_cassette
-    ),
+    against: str | None = typer.Option(None, help="Compare with this cassette instead."),
     ignore: list[str] = typer.Option([], help="A path that may change. Repeatable."),
     values: bool = typer.Option(False, "--values", help="List changed values of bodies, too."),
 ) -> None:
@@ -116,9 +113,7 @@ def share(
     target: Path = typer.Option(
         Path("shared.zip"), "--to", help="The .zip to write, or one notebook's page as .html."
     ),
-    cassette: list[str] = typer.Option(
-        [], help="A cassette to add. Repeatable.", autocompletion=complete_cassette
-    ),
+    cassette: list[str] = typer.Option([], help="A cassette to add. Repeatable."),
     redact: list[str] = typer.Option(
         [], "--redact", "-r", help='Replace this in what is packed: "personal", or a field.'
     ),

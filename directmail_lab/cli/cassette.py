@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, cast, get_args
 
 import typer
 
@@ -19,9 +18,8 @@ from ..cassettes import (
     find_cassette,
     read_cassette,
 )
-from ..cassettes.files import read_if_ours
 from ..cassettes.library import SUFFIXES, is_folder, stays_in
-from ..display import ProgressBar, plural, printable
+from ..display import plural, printable, printable_line
 from ..errors import CassetteError, CassetteFormatError
 from ..exchange.bodies import plain_text
 from ..exchange.changes import varies
@@ -30,59 +28,22 @@ from .output import (
     FORCE,
     FOUND,
     NAME,
-    complete_cassette,
-    one_of,
     refuse_existing,
     say,
     show,
 )
 
-if TYPE_CHECKING:
-    from ..share.audit import Audited
-
 app = typer.Typer(no_args_is_help=True, help="Show, check, repair and convert cassettes.")
 
-_PLACES = typer.Argument(help="Cassettes, files or folders.", autocompletion=complete_cassette)
-_PLACE = typer.Argument(help="A cassette, a file or a folder.", autocompletion=complete_cassette)
 # The member of each cassette, in YAML and in JSON.
 _INTERACTIONS = re.compile(rb'(?m)^interactions:|"interactions"\s*:')
 
 
 @app.command("list")
-def list_(
-    folder: Path | None = typer.Argument(
-        None, exists=True, file_okay=False, help="List what is below this folder, such as tests."
-    ),
-) -> None:
-    """List the cassettes that can be found by name, or those below a folder.
-
-    The command does not read another program's cassette, which takes longer. Its day and its count
-    are empty.
-    """
-    import pandas as pd
-
-    if folder is None:
-        found = list(cassettes_by_name().items())
-    else:
-        paths = _cassettes_below(folder)
-        found = [(path.relative_to(folder).with_suffix("").as_posix(), path) for path in paths]
-    rows = []
-    for name, path in found:
-        count, day = _count_and_day(path)
-        rows.append((name, count, day, path.stat().st_size))
-    frame = pd.DataFrame(rows, columns=["name", "interactions", "recorded", "bytes"])
-    frame["interactions"] = frame["interactions"].astype("Int64")
-    show(frame, list(frame.columns))
-
-
-def _count_and_day(path: Path) -> tuple[int | None, str | None]:
-    """Return how many interactions a cassette has, and the day on which the last was recorded."""
-    with suppress(CassetteError):
-        recording = read_if_ours(path)
-        if recording is not None and len(recording):
-            at = recording.interaction(len(recording)).recorded_at
-            return len(recording), f"{at:%Y-%m-%d}" if at else None
-    return None, None
+def list_() -> None:
+    """List the cassettes that can be found by name."""
+    for name in cassettes_by_name():
+        say(printable_line(name))
 
 
 @app.command("show")
@@ -138,53 +99,34 @@ def _lines_of(message: Request | Response) -> list[str]:
 
 @app.command()
 def audit(
-    names: list[str] = _PLACES,
+    names: list[str] = typer.Argument(help="Cassettes, files or folders."),
     secrets: bool = typer.Option(False, "--secrets", help="Leave personal data out."),
 ) -> None:
     """Look for secrets and personal data; exit with 1 if there are any.
 
-    For a folder, the command prints a line for each kind of finding, with its number of files. It
-    also says which cassettes cannot be read.
+    In a folder, it looks into all cassettes, and says which ones cannot be read.
     """
     from ..share.audit import audited
 
     paths = _files_of(names)
-    found = []
-    with ProgressBar(len(paths), desc="Audit", unit="file") as bar:
-        for path in paths:
-            each = audited(path)
-            wanted = [
-                finding for finding in each.findings if finding.kind == "secret" or not secrets
-            ]
-            found.append(each._replace(findings=wanted))
-            bar.update()
-    count = sum(len(each.findings) for each in found)
-    if any(map(is_folder, names)):
-        lines = list(_summary(found))
-    else:
-        lines = [str(finding) for each in found for finding in each.findings]
-    for line in lines:
-        say(line)
+    is_many = any(map(is_folder, names))
+    count = 0
+    for path in paths:
+        each = audited(path)
+        lines = [str(found) for found in each.findings if found.kind == "secret" or not secrets]
+        if each.problem and is_many:
+            lines.append(each.problem)
+        for line in lines:
+            say(line)
+        count += len(lines)
     say(f"{count} found in {plural(len(paths), 'file')}.", err=True)
-    if lines:
+    if count:
         raise FOUND
-
-
-def _summary(audited: list[Audited]) -> Iterator[str]:
-    """Yield a line for each kind of finding: in how many files it is, and its first place."""
-    places: dict[str, list[str]] = {}
-    for each in audited:
-        first = {finding.what: finding.where for finding in reversed(each.findings)}
-        for what, where in first.items():
-            places.setdefault(what, []).append(where)
-    for what, found in places.items():
-        yield f"{plural(len(found), 'file')}: {what}, first in {found[0]}"
-    yield from (each.problem for each in audited if each.problem)
 
 
 @app.command()
 def redact(
-    name: str = _PLACE,
+    name: str = typer.Argument(help="A cassette, a file or a folder."),
     rules: list[str] = typer.Option(
         [], "--redact", "-r", help='"personal", or the name of a field. Repeatable.'
     ),
@@ -251,14 +193,14 @@ def repair(name: str = NAME) -> None:
 def convert(
     source: str = NAME,
     target: Path = typer.Argument(help="The file to write."),
-    to: str | None = one_of(
-        get_args(files.Layout), None, "The layout of that file; by default, its name decides."
+    to: files.Layout | None = typer.Option(
+        None, help="The layout of that file; by default, its name decides."
     ),
     force: bool = FORCE,
 ) -> None:
     """Convert a cassette to our layout, to vcrpy's YAML or JSON, or to HAR 1.2."""
     refuse_existing(target, force)
-    layout = cast("files.Layout", to) if to else files.layout_of(target)
+    layout = to or files.layout_of(target)
     count = files.convert(find_cassette(source), target, layout, notice=say)
     say(f"Wrote {plural(count, 'interaction')} to {target}.")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from .. import errors
-from ..cassettes import cassettes_by_name
 from ..display import printable, printable_line
 from ..errors import DirectMailLabError
 
@@ -26,30 +25,8 @@ FOUND = typer.Exit(1)
 """A command raises this if it found something: exit code 1, as with grep."""
 
 
-def complete_cassette(typed: str) -> list[str]:
-    """Return the names of cassettes that begin with ``typed``, for completion in the shell."""
-    return [name for name in cassettes_by_name() if name.startswith(typed)]
-
-
-NAME = typer.Argument(help="A cassette's name, or a file.", autocompletion=complete_cassette)
+NAME = typer.Argument(help="A cassette's name, or a file.")
 FORCE = typer.Option(False, "--force", help="Replace the file if it exists.")
-
-
-def one_of(choices: Collection[str], default: str | None, help_text: str) -> Any:
-    """Return an option that accepts only these values. Typer before 0.19 reads no ``Literal``."""
-
-    def check(given: str | None) -> str | None:
-        if given is not None and given not in choices:
-            raise typer.BadParameter(f"{given!r} is not one of {', '.join(choices)}.")
-        return given
-
-    return typer.Option(
-        default,
-        help=help_text,
-        metavar=f"[{'|'.join(choices)}]",
-        callback=check,
-        autocompletion=lambda: list(choices),
-    )
 
 
 def say(text: object, *, err: bool = False) -> None:

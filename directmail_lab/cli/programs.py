@@ -9,7 +9,7 @@ import tempfile
 import threading
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, cast, get_args
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import typer
@@ -18,7 +18,6 @@ from ..cassettes.library import find_cassette, has_usable_home
 from ..readings.reset_unit import ResetUnit
 from ..settings import API_KEY_VARIABLE, BASE_URL_VARIABLE
 from ..share.tutorials import explore_cells, first_tutorial, notebook_of, shared_notebook
-from .output import complete_cassette, one_of
 
 if TYPE_CHECKING:
     from ..server.loopback import LoopbackServer
@@ -38,19 +37,18 @@ _DEMO_CELLS = (
 
 PORT = typer.Option(None, min=0, max=65535, help="JupyterLab's port. By default, a free one.")
 NO_BROWSER = typer.Option(False, "--no-browser", help="Do not open a browser.")
-VERBOSE = typer.Option(False, "--verbose", help="Print JupyterLab's log.")
 
 
 # -- JupyterLab ----------------------------------------------------------------------------------
 
 
-def open_tutorials(port: int | None, no_browser: bool, verbose: bool) -> None:
+def open_tutorials(port: int | None, no_browser: bool) -> None:
     """Open JupyterLab with the first tutorial, or with the first notebook of an unpacked zip.
 
     Outside a checkout, the tutorials are first copied to a new folder; your files are kept.
     """
     first = shared_notebook(Path.cwd()) or first_tutorial(Path.cwd())
-    _run_jupyterlab(first.parents[1], f"notebooks/{first.name}", port, no_browser, verbose)
+    _run_jupyterlab(first.parents[1], f"notebooks/{first.name}", port, no_browser)
 
 
 def lab(
@@ -59,7 +57,6 @@ def lab(
     ),
     port: int | None = PORT,
     no_browser: bool = NO_BROWSER,
-    verbose: bool = VERBOSE,
 ) -> None:
     """Open JupyterLab in a folder of yours, or with the first notebook of an unpacked zip.
 
@@ -71,7 +68,7 @@ def lab(
     if shared is not None:
         folder = shared.parents[1]
         notebook = f"notebooks/{shared.name}"
-    _run_jupyterlab(folder, notebook, port, no_browser, verbose)
+    _run_jupyterlab(folder, notebook, port, no_browser)
 
 
 def demo(port: int | None = PORT, no_browser: bool = NO_BROWSER) -> None:
@@ -89,9 +86,7 @@ def demo(port: int | None = PORT, no_browser: bool = NO_BROWSER) -> None:
         _run_jupyterlab(folder, _DEMO, port, no_browser)
 
 
-def lab_arguments(
-    folder: Path, notebook: str, port: int | None, no_browser: bool, verbose: bool = False
-) -> list[str]:
+def lab_arguments(folder: Path, notebook: str, port: int | None, no_browser: bool) -> list[str]:
     """Return the arguments that open a folder in JupyterLab, without contacting the network.
 
     ``notebook`` is the one to open, or empty.
@@ -104,7 +99,7 @@ def lab_arguments(
         "--LabApp.news_url=None",
         "--LabApp.extension_manager=readonly",
         "--ServerApp.answer_yes=True",  # one Ctrl-C ends it
-        f"--Application.log_level={'INFO' if verbose else 'ERROR'}",
+        "--Application.log_level=ERROR",
     ]
     if no_browser:
         arguments.append("--no-browser")
@@ -116,9 +111,7 @@ def lab_arguments(
     return arguments
 
 
-def _run_jupyterlab(
-    folder: Path, notebook: str, port: int | None, no_browser: bool, verbose: bool = False
-) -> None:
+def _run_jupyterlab(folder: Path, notebook: str, port: int | None, no_browser: bool) -> None:
     from ..server.loopback import LoopbackServer
 
     probe = LoopbackServer(port or 0)  # raises if the port is taken: JupyterLab's error is longer
@@ -137,9 +130,7 @@ def _run_jupyterlab(
         page_config.write_text(json.dumps({"disabledExtensions": {_NEWS: True}}))
         own_path = os.environ.get("JUPYTER_CONFIG_PATH")
         os.environ["JUPYTER_CONFIG_PATH"] = os.pathsep.join(filter(None, [settings, own_path]))
-        server = lab_app.initialize_server(
-            lab_arguments(folder, notebook, port, no_browser, verbose)
-        )
+        server = lab_app.initialize_server(lab_arguments(folder, notebook, port, no_browser))
         # JupyterLab would print its addresses among other lines, before it listens. This prints one
         # address as the last line.
         server.log.addFilter(lambda record: "token=" not in record.getMessage())
@@ -152,15 +143,10 @@ def _run_jupyterlab(
 
 def serve(
     port: int = typer.Option(8400, min=0, max=65535, help="The port; 0 takes a free one."),
-    cassette: list[str] = typer.Option(
-        [], help="Replay this cassette. Repeatable.", autocompletion=complete_cassette
-    ),
-    strict: bool = typer.Option(
-        False, "--strict", help="With --cassette: play each response only once."
-    ),
+    cassette: list[str] = typer.Option([], help="Replay this cassette. Repeatable."),
     limit: int = typer.Option(300, min=0, help="How many requests a window allows."),
     window: float = typer.Option(60.0, min=0.001, help="The length of a window in seconds."),
-    reset_unit: str = one_of(get_args(ResetUnit), "seconds_left", "The unit of X-RateLimit-Reset."),
+    reset_unit: ResetUnit = typer.Option("seconds_left", help="The unit of X-RateLimit-Reset."),
 ) -> None:
     """Run a server on this machine: the stand-in service, or one that replays cassettes.
 
@@ -173,14 +159,12 @@ def serve(
 
     if cassette:
         files = [find_cassette(name) for name in cassette]
-        repeat: Literal["strict", "last"] = "strict" if strict else "last"
-        replaying = cassette_server(files, port=port, repeat=repeat)
+        replaying = cassette_server(files, port=port)
         played = [str(each.cassette) for each in replaying.sessions]
         address = f"Replaying at {replaying.base_url}; no key is needed, and nothing is forwarded."
         _run(replaying, address, f"Cassettes: {', '.join(played)}")
     else:
-        unit = cast("ResetUnit", reset_unit)
-        service = stand_in(port=port, limit=limit, window_s=window, reset_unit=unit)
+        service = stand_in(port=port, limit=limit, window_s=window, reset_unit=reset_unit)
         address = f"The stand-in service listens on {service.base_url}"
         key = f"Its key is {service.api_key}, which is public and opens nothing else."
         _run(service, address, key, f"It assumes {service.assumptions()}.")

@@ -7,13 +7,11 @@ import json
 import math
 import re
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import date
-from functools import cache
 from textwrap import shorten
 from typing import Any, Literal, NamedTuple
-from urllib.parse import parse_qsl
 
 from ..display import printable
 from ..errors import DirectMailLabError
@@ -22,8 +20,8 @@ from .values import Headers, header, media_type_of
 MAX_DEPTH = 50
 """How many levels `leaves` descends. A deeper object or array is a leaf."""
 
-Path = tuple[str | int, ...]
-"""The path to a value in JSON: names of members, and positions in arrays."""
+Path = tuple[str, ...]
+"""The path to a value in JSON: names of members."""
 
 MAX_UNPACKED_BYTES = 64 * 1024**2
 """The largest size that a body is expanded to: 1,699 bytes of brotli can expand to 1 GB."""
@@ -50,18 +48,20 @@ def _number(text: str) -> float:
     return number
 
 
+# int() refuses NaN and Infinity.
+_JSON = json.JSONDecoder(parse_float=_number, parse_constant=int)
+
+
 def read_json(
     content: bytes,
     charset: str | None = None,
     *,
     redacted: Callable[[str], str] = str,
-    parse_float: Callable[[str], float] = _number,
 ) -> tuple[object, str | None]:
     """Return a body's JSON and None, or None and what is wrong with it.
 
-    ``redacted`` gets the text of the body, and returns the text to parse; ``parse_float`` is that
-    of ``json.loads``. Nothing is raised: a JSONDecodeError contains the whole body, and would
-    become the context of our error.
+    ``redacted`` gets the text of the body, and returns the text to parse. Nothing is raised: a
+    JSONDecodeError contains the whole body, and would become the context of our error.
     """
     if not content.strip():
         return None, "is empty"
@@ -69,18 +69,12 @@ def read_json(
     if text is None:
         return None, "is neither UTF-8 nor in the character set that it declares"
     try:
-        body = _decoder(parse_float).decode(redacted(text))
+        body = _JSON.decode(redacted(text))
     except json.JSONDecodeError as error:
         return None, f"is not JSON (from line {error.lineno}, column {error.colno} on)"
     except (ValueError, RecursionError):
         return None, "has NaN, Infinity or an endless number, or is nested deeper than can be read"
     return body, None
-
-
-@cache
-def _decoder(parse_float: Callable[[str], float]) -> json.JSONDecoder:
-    # int() refuses NaN and Infinity.
-    return json.JSONDecoder(parse_float=parse_float, parse_constant=int)
 
 
 def plain_json(value: Any) -> Any:
@@ -108,96 +102,73 @@ def is_missing(value: Any) -> bool:
     return type(value).__name__ == "NAType"
 
 
-def leaves(
-    value: object, path: Path = (), *, into_arrays: bool = False
-) -> Iterator[tuple[Path, object]]:
+def leaves(value: object, path: Path = ()) -> Iterator[tuple[Path, object]]:
     """Yield the path and value of each leaf of a JSON value: a scalar, an array, an empty object.
 
-    Leaves come in the order of the value. With ``into_arrays``, it also descends into arrays.
-    ``path`` is the path to the value itself.
+    Leaves come in the order of the value. ``path`` is the path to the value itself.
     """
-    if not value or len(path) == MAX_DEPTH:
+    if not value or len(path) == MAX_DEPTH or not isinstance(value, dict):
         yield path, value
-    elif isinstance(value, dict):
-        for name, inner in value.items():
-            yield from leaves(inner, (*path, str(name)), into_arrays=into_arrays)
-    elif isinstance(value, list) and into_arrays:
-        for number, inner in enumerate(value):
-            yield from leaves(inner, (*path, number), into_arrays=into_arrays)
-    else:
-        yield path, value
+        return
+    for name, inner in value.items():
+        yield from leaves(inner, (*path, str(name)))
 
 
-def unwrap(body: Any, rows_at: str | None = "auto") -> tuple[Any, dict[str, Any] | None]:
-    """Return a body's records, and the other members of its envelope (None if it has none).
+def unwrap(body: Any, path: Path) -> tuple[Any, dict[str, Any] | None]:
+    """Return a body's records, at the end of a path of members, and all other members.
 
-    Parameters
-    ----------
-    rows_at
-        ``"auto"`` treats an object as an envelope if its ``data`` is an array, or an object and it
-        has no ``id`` of its own. None never unwraps. Any other text is the name of a member, or a
-        dotted path to one.
+    Without a path, the whole body is the records, and there is nothing else: None.
 
     Raises
     ------
     DirectMailLabError
-        ``rows_at`` is not in the body.
+        The path is not in the body.
     """
-    if rows_at == "auto":
-        rows_at = path_of_records(body)
-    if rows_at is None:
+    if not path:
         return body, None
-    return _pick(body, "", str(rows_at))
-
-
-def _pick(value: Any, done: str, left: str) -> tuple[Any, dict[str, Any]]:
-    """Return the value at the end of a path, and all others.
-
-    ``done`` is the path to ``value`` with a dot, ``left`` the path from there on.
-    """
-    others = dict(value) if isinstance(value, dict) else {}
-    fitting = [name for name in others if f"{left}.".startswith(f"{name}.")]
-    if not fitting:
-        reached = f"Its {done[:-1]!r}" if done else "It"
-        raise DirectMailLabError(
-            f"rows_at {done + left!r} is not in this body. {reached} {_members_of(value)}.",
-            "Name another path, or use rows_at=None for the whole body.",
-        )
-    name = max(fitting, key=len)  # a member's name may have dots itself
-    found = others.pop(name)
-    if name != left:
-        found, others[name] = _pick(found, f"{done}{name}.", left.removeprefix(f"{name}."))
+    found = body
+    others: dict[str, Any] = {}
+    beside = others
+    for depth, name in enumerate(path):
+        members = found if isinstance(found, dict) else {}
+        if name not in members:
+            shown = shorten(", ".join(map(str, members)), 200, placeholder=" …") or "none"
+            raise DirectMailLabError(
+                f"rows_at {'.'.join(path)!r} is not in this body. Where {name!r} should be, the "
+                f"members are: {shown}.",
+                "Name another path, or use rows_at=None for the whole body.",
+            )
+        if depth:
+            beside[path[depth - 1]] = beside = {}
+        beside.update(members)
+        found = beside.pop(name)
     return found, others
 
 
-def _members_of(value: object) -> str:
-    if isinstance(value, dict) and value:
-        return f"has the members {shorten(', '.join(map(str, value)), 200, placeholder=' …')}"
-    return "is an array, and has no members" if isinstance(value, list) else "has no members"
+def path_of_records(body: object, *, is_page: bool = False) -> Path:
+    """Return the path to the records of a body, which is empty if they are all of it.
 
-
-def path_of_records(body: object, *, is_page: bool = False) -> str | None:
-    """Return the dotted path to the records of a body, or None if they are all of it.
-
-    In a page of a list, they may also be in an object ``data``, or in an only other object: as an
+    They are in ``data`` if that is an array, or an object and the body has no ``id`` of its own. In
+    a page of a list, they may also be in an object ``data``, or in an only other object: as an
     array of objects with a usual name, or the only one, or the first array if all are empty.
     """
     if not isinstance(body, dict):
-        return None
+        return ()
     data = body.get("data")
     # A record may have a member "data" itself: {"id": "evt_1", "type": "sent", "data": {…}}.
     is_record = isinstance(data, dict) and "id" in body and not is_page
     if isinstance(data, dict | list) and not is_record:
-        inner = path_of_records(data, is_page=True) if is_page else None
-        return f"data.{inner}" if inner else "data"
+        return ("data", *path_of_records(data, is_page=True)) if is_page else ("data",)
     if not is_page:
-        return None
+        return ()
     name = _list_of(body)
-    if name or any(value and isinstance(value, list) for value in body.values()):
-        return name
+    if name is not None:
+        return (name,)
+    if any(value and isinstance(value, list) for value in body.values()):
+        return ()
     inside = {outer: _list_of(value) for outer, value in body.items() if isinstance(value, dict)}
-    found = [f"{outer}.{inner}" for outer, inner in inside.items() if inner]
-    return found[0] if len(found) == 1 else None
+    found = [(outer, inner) for outer, inner in inside.items() if inner is not None]
+    return found[0] if len(found) == 1 else ()
 
 
 def _list_of(body: dict[str, Any]) -> str | None:
@@ -236,11 +207,6 @@ class Part(NamedTuple):
     file_name: str | None
     content: bytes
 
-    @property
-    def value(self) -> str:
-        """The text of a field; empty for a file."""
-        return "" if self.file_name is not None else self.content.decode("utf-8", "replace")
-
 
 def read_multipart(body: bytes) -> list[Part]:
     """Return the parts of a multipart body; its first line is the boundary."""
@@ -262,14 +228,6 @@ def read_multipart(body: bytes) -> list[Part]:
 def _parameter(pattern: re.Pattern[bytes], head: bytes) -> str | None:
     match = pattern.search(head)
     return None if match is None else match[1].decode("utf-8", "replace")
-
-
-def read_form(media_type: str, body: bytes) -> list[tuple[str, str]]:
-    """Return the fields of a form, URL-encoded or multipart. A file has an empty value."""
-    if not media_type.lower().startswith("multipart/"):
-        text = body.decode("utf-8", "replace").lstrip()
-        return parse_qsl(text, keep_blank_values=True)
-    return [(part.name, part.value) for part in read_multipart(body) if part.name]
 
 
 def read_json_body(headers: Headers, body: bytes) -> tuple[object, str | None]:
@@ -360,17 +318,6 @@ def missing_body(
     """Return the placeholder for a body. ``size`` is in bytes, or None if it is not known."""
     shown = "?" if size is None else size
     return MissingBody(f"<not {why}: {shown} bytes>".encode())
-
-
-def missing_bytes(bodies: Iterable[bytes | None]) -> list[int | None]:
-    """Return the sizes of the missing bodies among these bodies, in bytes or None."""
-    sizes = []
-    for body in bodies:
-        match = _MISSING.fullmatch(body or b"")
-        if match:
-            size = None if match[1] == b"?" else int(match[1])
-            sizes.append(size)
-    return sizes
 
 
 def is_like_missing(body: bytes | None) -> bool:

@@ -50,10 +50,10 @@ _COME_AND_GO = (
 PASSING_HEADERS = frozenset(_COME_AND_GO.split())
 """Headers, in lower case, that only some responses have; they say nothing about the service."""
 
+_MOST_NAMED = 5
 _LONGER = "longer than recorded, and not read to its end"
 # Where the elements of an array are that have an id: on any page of a list.
 _ANY_PAGE = "*"
-_MOST_NAMED = 5
 _STATUS = "status code"  # a body may have a field ``status``
 _TYPES = {bool: "boolean", dict: "object", int: "integer", list: "array", str: "string"}
 

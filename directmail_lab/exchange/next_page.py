@@ -1,7 +1,7 @@
 """What a page of a list says about the next page.
 
-`PageList.next_of` asks an ordered list of statements about each page, and the first that is certain
-decides. Without options they are:
+`PageList.next_of` looks for statements in each page, and the first that is certain decides. Without
+options they are:
 
 1. a flag that this page is the last: ``has_more: false``
 2. the address of the next page: ``Link``, ``next_url``, ``links.next``
@@ -12,7 +12,7 @@ decides. Without options they are:
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -131,7 +131,7 @@ class Page:
             return self.records
         content = []
         for path, value in leaves(self.body):
-            is_around = bool(path) and _plain(str(path[0])) in _AROUND
+            is_around = bool(path) and _plain(path[0]) in _AROUND
             if value and (isinstance(value, list) or len(path) > 1 + is_around):
                 content.append((path, value))
         return content
@@ -167,20 +167,21 @@ class Page:
         return self.number(_PAGE_SIZES | _LIMITS)
 
 
-def read_page(
-    query: Mapping[str, str], headers: Iterable[tuple[str, str]], link: str | None, body: object
-) -> Page:
-    """Return a page of a list. ``link`` is the address in its header ``Link``."""
+def page_of(response: httpx.Response, query: Mapping[str, str]) -> Page:
+    """Return the page of a list that is the response to this query."""
+    headers = tuple(response.headers.items())
+    body, _ = read_json(response.content, response.charset_encoding)
+    if separators_of(headers, response.url.path):
+        body = response.text.splitlines()[1:]
     place = path_of_records(body, is_page=True)
     records, _ = unwrap(body, place)
     page = Page(query, body, records if isinstance(records, list) else None)
-    if link is not None:
-        page.links.append(Next(address=link))
+    for rel, link in response.links.items():
+        if "next" in str(rel).lower().split():
+            page.links.append(Next(address=link["url"]))
     for name, text in headers:
         _add_header(page, name.lower(), text)
-    inside = tuple(
-        (place or "").split(".")[:-1]
-    )  # what is said beside the records is said of the page
+    inside = place[:-1]  # what is said beside the records is said of the page
     for path, value in leaves(body):
         if path[: len(inside)] == inside:
             path = path[len(inside) :]
@@ -189,38 +190,20 @@ def read_page(
     return page
 
 
-def page_of(response: httpx.Response, query: Mapping[str, str]) -> Page:
-    """Return the page that a response to this query is."""
-    headers = tuple(response.headers.items())
-    link = None
-    for rel, each in response.links.items():
-        if link is None and "next" in str(rel).lower().split():
-            link = each.get("url")
-    body, _ = read_json(response.content, response.charset_encoding)
-    if separators_of(headers, response.url.path):
-        body = response.text.splitlines()[1:]
-    return read_page(query, headers, link, body)
-
-
-def only_list(body: object) -> str | None:
-    """Return the path to the records of a body, if all else in it is about the page, or None.
+def only_list(body: object) -> Path:
+    """Return the path to the records of a body, if all else in it is about the page, or nothing.
 
     It is ``items`` in ``{"items": [{"id": 1}], "next": null}``, which is no record itself.
     """
-    place = path_of_records(body, is_page=True)
-    if place is None or not isinstance(body, dict):
-        return None
-    outer, _, inner = place.partition(".")
-    others = dict(body)
-    records = others.pop(outer)
-    if inner:
-        others.update(records)
-        records = others.pop(inner, None)
-    for name in others:
-        plain = _plain(str(name))
-        if plain not in _OF_A_PAGE and plain.removeprefix("next") not in _OF_A_PAGE:
-            return None
-    return place if records or others else None  # `{"tags": []}` says nothing of pages
+    path = path_of_records(body, is_page=True)
+    records, others = unwrap(body, path)
+    if others is None:
+        return ()
+    names = {*others, *others.get(path[0], ())} - {path[0]}
+    unknown = {_plain(str(name)) for name in names} - _OF_A_PAGE
+    is_list = all(name.startswith("next") for name in unknown)
+    # `{"tags": []}` says nothing of pages.
+    return path if is_list and (records or others) else ()
 
 
 def _add_header(page: Page, name: str, text: str) -> None:
@@ -238,7 +221,7 @@ def _add_header(page: Page, name: str, text: str) -> None:
 
 def _add_field(page: Page, path: Path, value: object) -> None:
     """Add what a member of the body says, if it is about the page and not about a record."""
-    *around, name = [_plain(str(each)) for each in path]
+    *around, name = map(_plain, path)
     if around[-1:] in (["next"], ["nextpage"]):  # {"next": {"href": …}}, {"next": {"after": …}}
         around.pop()
         name = "next" if name in _ADDRESS_MEMBERS else f"next{name}"
@@ -250,18 +233,18 @@ def _add_field(page: Page, path: Path, value: object) -> None:
         for each in value:
             if isinstance(each, dict) and str(each.get("rel")).lower() == "next":
                 page.links.append(_link(each.get("href")))
-    elif name in ("next", "nextpage"):  # which may also be a number or a token
-        is_address = isinstance(value, str) and (value.startswith(("http", "/")) or "?" in value)
-        page.links.append(_link(value) if is_address else value)
     elif name in _ADDRESSES:
         page.links.append(_link(value))
     if name in _TOTALS and isinstance(value, str):
         value = _integer(value)
-    page.fields.setdefault(name, (str(path[-1]), value))
+    page.fields.setdefault(name, (path[-1], value))
 
 
 def _link(value: object) -> object:
-    return Next(address=value) if value and isinstance(value, str) else value
+    """Return how to request the next page if a value is its address; it may also be a token."""
+    if isinstance(value, str) and (value.startswith(("http", "/")) or "?" in value):
+        return Next(address=value)
+    return value
 
 
 def _integer(text: str) -> int | None:
@@ -333,10 +316,9 @@ class PageList:
             self._first_number = counter.number if counter else None
         self.says_more = False
         self._is_led = not is_first and not (self.asked or LAST).counts
-        for statement in self._statements():
-            self.asked = statement(page)
-            if self.asked is not None:
-                break
+        self.asked = LAST if False in page.flags() else self.link_of(page)
+        if self.asked is None and self.cursor is None:
+            self.asked = self._counted(page)
         return self.asked
 
     def has_seen(self, page: Page) -> bool:
@@ -346,22 +328,19 @@ class PageList:
     def ignores_the_number(self, page: Page) -> bool:
         """Return whether the service ignored a number, and sent records that came before.
 
-        Pages may be equal if they state different numbers, or if all their records are equal and
-        there are more of them (``[{"status": "queued"}, {"status": "queued"}]``).
+        Pages may be equal if they state different numbers.
         """
         if self.asked is None or not self.asked.counts or not self.has_seen(page):
             return False
         _, stated = page.fields.get(_plain(self.asked.parameter), ("", None))
-        if stated == self.asked.value:
-            return False
-        records = page.records or []
-        are_alike = len(records) > 1 and all(record == records[0] for record in records)
-        return not (are_alike and self.says_more)
+        return bool(stated != self.asked.value)
 
     def link_of(self, page: Page) -> Next | None:
         """Return the address or the token by which a page leads to another one, or None."""
         if self.cursor:
             return self._named_token(page)
+        if self.page or self.offset:
+            return None
         return _address(page) or _token(page)
 
     @property
@@ -379,13 +358,6 @@ class PageList:
             return self.total > 0 and not (self.page or self.offset)
         start = self._first_number or 0
         return start <= 1 and self.received < self.total
-
-    def _statements(self) -> tuple[Callable[[Page], Next | None], ...]:
-        if self.cursor:
-            return (_flag, self._named_token)
-        if self.page or self.offset:
-            return (_flag, self._counted)
-        return (_flag, _address, _token, self._counted)
 
     def _named_token(self, page: Page) -> Next | None:
         """Return the token that the caller named."""
@@ -515,10 +487,6 @@ def _says_the_next_start(page: Page, plain: str) -> bool:
     return is_token or (type(value) is int and value > 1)
 
 
-def _flag(page: Page) -> Next | None:
-    return LAST if False in page.flags() else None
-
-
 def _address(page: Page) -> Next | None:
     for link in page.links:
         if isinstance(link, Next):
@@ -553,7 +521,7 @@ def uncertain_token(page: Page) -> str | None:
     for path, value in leaves(page.body):
         if not path or not value or not isinstance(value, str):
             continue
-        *around, name = [_plain(str(each)) for each in path]
+        *around, name = map(_plain, path)
         if name in _UNCERTAIN_TOKENS and _AROUND.issuperset(around):
-            return ".".join(map(str, path))
+            return ".".join(path)
     return None

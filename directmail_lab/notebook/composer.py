@@ -26,7 +26,7 @@ from ..questions.snippets import copy_as
 from ..redaction.key import has_placeholder
 from ..sessions.session import Session
 from ..sessions.transports.extensions import Sent, call_of
-from ..sessions.transports.writes import IF_SENT, SentWrite, sent_when, that_counts
+from ..sessions.transports.writes import IF_SENT, sent_before, sent_when, that_counts
 from ..settings import lacks_scheme, origin_of
 from .browser_data import digest_of
 
@@ -115,7 +115,7 @@ class Composer:
         if not session.allow_writes or not is_write(request) or _is_replayed(session, request):
             self._send((session, request), respond)
             return
-        before = _sent_before(session, request)
+        before = sent_before(request, session.open_cassette)
         token = secrets.token_urlsafe()
         self._to_confirm = {token: ((session, request), len(before))}
         url = request.url
@@ -136,7 +136,7 @@ class Composer:
                 "Send it again.",
             )
         # Only what the question says is confirmed.
-        if len(_sent_before(session, request)) != before:
+        if len(sent_before(request, session.open_cassette)) != before:
             raise DirectMailLabError(
                 "Nothing was sent: after the question, this write was sent, or the mode was "
                 "changed.",
@@ -175,7 +175,7 @@ class Composer:
                 session.allowances.shown.release()
         # If a cell has changed the mode or the session meanwhile, the page shows another recording.
         is_shown = session is self._session() and session.recording is recording
-        number = call_of(request).state.number if is_shown else 0
+        number = call_of(request).number if is_shown else 0
         respond({**outcome, "number": number or None})
 
     def _abort(self) -> None:
@@ -233,12 +233,8 @@ def _is_replayed(session: Session, request: httpx.Request) -> bool:
     return session.mode == "replay" or has_response
 
 
-def _sent_before(session: Session, request: httpx.Request) -> list[SentWrite]:
-    return session.transport.sent_writes.before(request, session.open_cassette)
-
-
 def _aborted(request: httpx.Request) -> str:
-    if call_of(request).state.sent is Sent.NOTHING:
+    if call_of(request).sent is Sent.NOTHING:
         return "Aborted while the request waited for the allowance. Nothing was sent."
     if not is_write(request):
         return "Aborted: the connection was closed."

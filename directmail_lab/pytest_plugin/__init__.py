@@ -21,6 +21,13 @@ If the test writes, also give ``--directmail-allow-writes``, or mark the test
 ``@pytest.mark.directmail(allow_writes=True)``. Without a record mode, nothing is ever sent: the
 session has no transport that could.
 
+For a path that nobody can record, a test gives the response itself::
+
+    def test_a_busy_service_is_an_error(directmail):
+        directmail.respond("/v1/users/me", status=503, json={"message": "busy"})
+        with pytest.raises(dm.errors.ServiceError, match="busy"):
+            directmail.me()
+
 The arguments of the marker are the settings of a test (see `settings`). The fixture
 ``directmail_options`` and the ini file have the settings of all tests, and the fixture
 ``directmail_cassette`` returns the cassette of a test. For clients of other libraries, see
@@ -32,7 +39,6 @@ pandas.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
@@ -41,7 +47,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ..arguments import VCR_MODES, RecordMode
-from .mismatches import COMMAND, add_to_report, hide_our_frames
+from .mismatches import add_to_report, hide_our_frames
 from .settings import (
     OPTION,
     RUNS,
@@ -56,13 +62,11 @@ from .settings import (
 from .use import USE, Use
 
 if TYPE_CHECKING:
-    from ..sessions.session import Session
+    from .responses import RespondingSession
 
 _WRITE_ADVICE = (
     f"Run pytest {WRITES_OPTION}, or mark the test @pytest.mark.directmail(allow_writes=True)."
 )
-_LONGEST_WAIT_S = 60.0  # while another worker records the cassette
-_PAUSE_S = 0.02
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -78,20 +82,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help_text = each.metadata.get("ini")
         if help_text:
             parser.addini(f"directmail_{name}", help_text, each.metadata["kind"])
-
-
-@pytest.hookimpl(wrapper=True, tryfirst=True)  # pytest reads each conftest.py in this hook
-def pytest_load_initial_conftests() -> Iterator[None]:
-    """Tell freezegun to leave this package alone.
-
-    freezegun reads every name of every module, which would import all of this package. It must know
-    that before a test file is imported: the decorator ``freeze_time`` keeps what it then ignores.
-    """
-    with suppress(ImportError):  # it is not installed, or older than 1.1
-        from freezegun import configure
-
-        configure(extend_ignore_list=["directmail_lab"])
-    return (yield)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -134,7 +124,7 @@ def directmail(
     request: pytest.FixtureRequest,
     directmail_options: Mapping[str, Any],
     directmail_cassette: str | Path | None,
-) -> Iterator[Session]:
+) -> Iterator[RespondingSession]:
     """Yield a `Session` on the test's cassette; it is the current session during the test."""
     yield from _session(request, directmail_options, directmail_cassette)
 
@@ -142,17 +132,19 @@ def directmail(
 @pytest.fixture(scope="module")
 def directmail_session(
     request: pytest.FixtureRequest, directmail_options: Mapping[str, Any]
-) -> Iterator[Session]:
+) -> Iterator[RespondingSession]:
     """Yield a `Session` for what a module sets up once, on ``<module>/directmail_session.yaml``.
 
-    The module's marker has its settings. While xdist records it, workers wait for each other; with
-    ``--dist=loadfile`` they need not.
+    The module's marker has its settings. Record it without xdist, or with ``--dist=loadfile``: two
+    workers cannot write one cassette.
     """
     yield from _session(request, directmail_options, None)
 
 
 @pytest.fixture
-def directmail_server(request: pytest.FixtureRequest, directmail: Session) -> Iterator[str]:
+def directmail_server(
+    request: pytest.FixtureRequest, directmail: RespondingSession
+) -> Iterator[str]:
     """Yield the address of a local server that passes requests of any client to ``directmail``."""
     from ..server.loopback import ClientServer
 
@@ -163,7 +155,7 @@ def directmail_server(request: pytest.FixtureRequest, directmail: Session) -> It
 
 def _session(
     request: pytest.FixtureRequest, options: Mapping[str, Any], cassette: str | Path | None
-) -> Iterator[Session]:
+) -> Iterator[RespondingSession]:
     """Yield a session on the cassette of a test or a module, and make it the current session."""
     from ..cassettes.cassette import records
     from ..errors import DirectMailLabError
@@ -181,7 +173,7 @@ def _session(
         use = Use(node=node, settings=settings, path=path, record_mode=mode, is_own=is_own)
         is_recorded = records(mode, path)
         start = _recording if is_recorded else _replaying
-        with start(path, mode, settings, node) as session, _patched(session, use):
+        with start(use) as session, _patched(session, use):
             use.start(session)
             node.stash[USE] = use
             make_current(session)
@@ -190,18 +182,6 @@ def _session(
             use.end()
     except (DirectMailLabError, ValueError) as error:  # the author need not see our frames
         raise pytest.fail.Exception(str(error), pytrace=False) from None
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_fixture_setup(
-    fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest
-) -> Generator[None, Any, Any]:
-    """Pass each fixture that is set up after ``directmail`` to the test's `Use`."""
-    result = yield
-    use = request.node.stash.get(USE, None)
-    if use is not None:
-        use.note_fixture(fixturedef)
-    return result
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -217,15 +197,6 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
-    """Fail a test that passed but left responses unplayed."""
-    result = yield
-    for use in _uses_of(item):
-        use.check_call()
-    return result
-
-
-@pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[Any]
 ) -> Generator[None, Any, Any]:
@@ -234,8 +205,6 @@ def pytest_runtest_makereport(
     pytest also calls this for each subtest, before the test has ended.
     """
     uses = _uses_of(item)
-    for use in uses:
-        use.note_call(call)
     if uses:
         hide_our_frames(call, item.config)
     report = yield
@@ -256,54 +225,50 @@ def _uses_of(item: pytest.Item) -> list[Use]:
     return [node.stash[USE] for node in nodes if node is not None and USE in node.stash]
 
 
-@pytest.hookimpl(wrapper=True, tryfirst=True)  # runs after pytest's own summary
-def pytest_terminal_summary(
-    terminalreporter: pytest.TerminalReporter,
-) -> Generator[None, Any, Any]:
-    """Add the commands that record failed tests again."""
-    result = yield
-    for report in terminalreporter.getreports("failed") + terminalreporter.getreports("error"):
-        command = getattr(report, COMMAND, None)
-        if command:
-            terminalreporter.write_line(f"to record it again: {command}", green=True)
-    return result
-
-
 # -- the session -------------------------------------------------------------------------------
 
 
-def _replaying(path: Path, _: str, settings: Settings, node: Node) -> Session:
+def _replaying(use: Use) -> RespondingSession:
     """Return a session that only replays: it has no key, and no transport that could send."""
     from ..cassettes import FileRecording, read_cassette
-    from ..sessions.current import replaying_session
-    from ..sessions.session import Session
+    from ..errors import AddressError
+    from ..sessions.session import open_recording
     from ..settings import NO_ADDRESS
+    from .responses import RespondingSession
 
-    if path.exists():
-        recording = read_cassette(path)
-        session = replaying_session(recording)
-    else:  # a test that sends nothing needs no cassette
-        session = Session(NO_ADDRESS)
-        recording = FileRecording(path.stem, path=path)
-    _bind(session, settings, node)
-    session.replay(recording, repeat=settings.repeat)
+    # A test that sends nothing needs no cassette.
+    path = use.path
+    is_there = path.exists()
+    recording = read_cassette(path) if is_there else FileRecording(path.stem, path=path)
+    try:
+        session = RespondingSession(recording.base_url or NO_ADDRESS)
+    except AddressError:  # a stranger's cassette may have any address
+        session = RespondingSession(NO_ADDRESS)
+    _bind(session, use.settings, use.node)
+    policy = use.policy()
+    open_recording(
+        session, recording, record_mode="none", repeat=use.settings.repeat, policy=policy
+    )
     return session
 
 
-def _recording(path: Path, mode: RecordMode, settings: Settings, node: Node) -> Session:
+def _recording(use: Use) -> RespondingSession:
     """Return a session that records, with the environment's key."""
     from ..credentials import ApiKey, find_api_key
-    from ..errors import CassetteInUseError, CredentialError, NotConnectedError
-    from ..sessions.session import Session
+    from ..errors import CredentialError, NotConnectedError
+    from ..sessions.session import allow_recording_without_key, open_recording
     from ..settings import NO_ADDRESS, choose_address, keyring_entry
+    from .responses import RespondingSession
 
+    settings = use.settings
+    node = use.node
     address = NO_ADDRESS
     key: ApiKey | None = None
     # The clients of the code under test have their own addresses and keys.
     with suppress(*((CredentialError, NotConnectedError) if settings.patch else ())):
         address = choose_address(settings.base_url)
         key = find_api_key(entry=keyring_entry(settings.base_url))
-    session = Session(
+    session = RespondingSession(
         address,
         key,
         allow_writes=settings.allow_writes or node.config.getoption(WRITES_OPTION),
@@ -312,30 +277,31 @@ def _recording(path: Path, mode: RecordMode, settings: Settings, node: Node) -> 
     # An async test's event loop is closed before the fixture ends, so no connection may stay open.
     session.async_client.headers["Connection"] = "close"
     if settings.patch:
-        session.allow_recording_without_key()
+        allow_recording_without_key(session)
     _bind(session, settings, node)
-    options = settings.given("redact", "before_record")
-    # Another worker of xdist may be recording the same cassette.
-    end = time.monotonic() + (_LONGEST_WAIT_S if hasattr(node.config, "workerinput") else 0)
-    while True:
-        try:
-            session.open_recording(path, record_mode=mode, aside=True, **options)
-            return session
-        except CassetteInUseError:
-            if time.monotonic() >= end:
-                raise
-            time.sleep(_PAUSE_S)
+    open_recording(
+        session,
+        use.path,
+        record_mode=use.record_mode,
+        policy=use.policy(),
+        redact=settings.redact,
+        before_record=settings.before_record,
+    )
+    return session
 
 
-def _bind(session: Session, settings: Settings, node: Node) -> None:
-    session.bind_to_test(
+def _bind(session: RespondingSession, settings: Settings, node: Node) -> None:
+    from ..sessions.session import bind_to_test
+
+    bind_to_test(
+        session,
         folders=cassette_folders(node),
         matching=settings.matching,
         advice=_WRITE_ADVICE,
     )
 
 
-def _patched(session: Session, use: Use) -> AbstractContextManager[object]:
+def _patched(session: RespondingSession, use: Use) -> AbstractContextManager[object]:
     """Let the httpx clients of the code under test use a session, if the test asks for that."""
     if not use.settings.patch:
         return nullcontext()

@@ -13,7 +13,6 @@ import pytest
 from .use import Use, counted
 
 _LIBRARIES = ("directmail_lab", "httpx")
-COMMAND = "directmail_command"  # an attribute of a report, which xdist sends
 
 
 def hide_our_frames(call: pytest.CallInfo[Any], config: pytest.Config) -> None:
@@ -30,42 +29,39 @@ def hide_our_frames(call: pytest.CallInfo[Any], config: pytest.Config) -> None:
 
 
 def add_to_report(report: pytest.TestReport, config: pytest.Config, use: Use) -> None:
-    """Add how a cassette was used to the report of a failure; in colour if pytest uses colour."""
+    """Add how a cassette was used to the report of a failure."""
     from ..display import CONTROLS
 
-    has_terminal = config.pluginmanager.has_plugin("terminalreporter")  # not in workers of xdist
-    markup = config.get_terminal_writer().markup if has_terminal else lambda line, **_: line
     lines = _lines(use, has_values=config.get_verbosity() >= 2)
-    shown = [markup(CONTROLS.sub(" ", line), **{colour: True}) for line, colour in lines]
+    shown = [CONTROLS.sub(" ", line) for line in lines]
     report.sections.append(("directmail cassette", "\n".join(shown)))
     crash = getattr(report.longrepr, "reprcrash", None)
     if crash and use.refused and str(use.refused[-1]) in crash.message:
         crash.message = use.refused[-1].what
-        setattr(report, COMMAND, use.command)
 
 
-def _lines(use: Use, *, has_values: bool) -> Iterator[tuple[str, str]]:
-    """Yield the lines that say how a cassette was used, each with its colour."""
-    yield f"{use.shown_path}, record mode {use.record_mode}", "bold"
+def _lines(use: Use, *, has_values: bool) -> Iterator[str]:
+    """Yield the lines that say how a cassette was used."""
+    yield f"{use.shown_path}, record mode {use.record_mode}"
     yield from _listed("left unplayed", use.titles(use.unplayed))
     yield from _listed("not recorded", counted(error.request for error in use.refused))
     if use.cut:
         yield from _listed("recorded only as far as it was read then", counted(use.cut))
     refused = {error.request: error for error in use.refused if error.nearest}
     if refused and not has_values:
-        yield "to see the values that differ: -vv", "bold"
+        yield "to see the values that differ: -vv"
         refused = {}
     for request, error in refused.items():
-        yield f"nearest to {request}:", "bold"
+        yield f"nearest to {request}:"
         for title, differing in error.nearest:
-            yield f"    {title}, which differs in {', '.join(differing)}", "yellow"
+            yield f"    {title}, which differs in {', '.join(differing)}"
             for name, (sent, recorded) in differing.items():
-                yield f"        {name}: {sent!r:.200}, recorded {recorded!r:.200}", "cyan"
+                yield f"        {name}: {sent!r:.200}, recorded {recorded!r:.200}"
     if use.keeps_old:
-        yield "the old recording stays, since the test failed", "bold"
-    yield f"to record it again: {use.command}", "green"
+        yield "the old recording stays, since the test failed"
+    yield f"to record it again: {use.command}"
 
 
-def _listed(heading: str, titles: list[str]) -> Iterator[tuple[str, str]]:
-    yield f"{heading}:" if titles else f"{heading}: nothing", "bold"
-    yield from ((f"    {title}", "red") for title in titles)
+def _listed(heading: str, titles: list[str]) -> Iterator[str]:
+    yield f"{heading}:" if titles else f"{heading}: nothing"
+    yield from (f"    {title}" for title in titles)

@@ -9,12 +9,10 @@ them redacts, no other one can keep.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -81,11 +79,6 @@ class Settings:
 
         return Matching(self.match_on, self.ignore)
 
-    def given(self, *names: str) -> dict[str, Any]:
-        """Return those of the named settings that have a value."""
-        values = {name: getattr(self, name) for name in names}
-        return {name: value for name, value in values.items() if value is not None}
-
 
 TABLE = {each.name: each for each in fields(Settings)}
 
@@ -149,13 +142,8 @@ def _check(source: str, name: str, value: Any) -> None:
 
 def cassette_folders(node: Node) -> tuple[Path, Path]:
     """Return the folder of the cassettes of a test file, and the one of all files beside it."""
-    return _folders(node.path, node.config.getini("directmail_cassettes"))
-
-
-@cache
-def _folders(file: Path, name: str) -> tuple[Path, Path]:
-    folder = file.parent / name
-    return folder / file.stem, folder
+    folder = node.path.parent / node.config.getini("directmail_cassettes")
+    return folder / node.path.stem, folder
 
 
 def cassette_path(node: Node, cassette: str | Path | None) -> Path:
@@ -177,10 +165,10 @@ def cassette_path(node: Node, cassette: str | Path | None) -> Path:
             return find_cassette(cassette, folders)
         return new_cassette_path(cassette, folders[1:])
     if isinstance(node, pytest.Module):
-        return _with_suffix(folder / "directmail_session")
+        return folder / "directmail_session.yaml"
     test_class = getattr(node, "cls", None)
     name = node.name if test_class is None else f"{test_class.__qualname__}.{node.name}"
-    return _with_suffix(folder / _file_name(name))
+    return folder / f"{_file_name(name)}.yaml"
 
 
 def _file_name(name: str) -> str:
@@ -192,12 +180,6 @@ def _file_name(name: str) -> str:
         # Two names may become the same here, so a hash of the original name is added.
         safe += f"-{sha256(name.encode()).hexdigest()[:8]}"
     return safe
-
-
-def _with_suffix(path: Path) -> Path:
-    """Return a path with ``.yaml``, or with ``.yml`` or ``.json`` if only such a file exists."""
-    files = (f"{path}{suffix}" for suffix in (".yaml", ".yml", ".json"))
-    return Path(next(filter(os.path.exists, files), f"{path}.yaml"))
 
 
 def relative(path: Path, config: pytest.Config) -> str:

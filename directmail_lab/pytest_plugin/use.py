@@ -6,10 +6,9 @@ import warnings
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from functools import partial
-from inspect import isasyncgenfunction, isgeneratorfunction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -23,17 +22,16 @@ from .settings import (
 )
 
 if TYPE_CHECKING:
-    from ..cassettes import Cassette, Ending
+    from ..cassettes import Cassette, Ending, Policy
     from ..errors import DirectMailLabError, NotRecordedError
-    from ..sessions.session import Session
+    from .responses import RespondingSession
 
 
 @dataclass(slots=True, kw_only=True)
 class Use:
     """How a test, or the setup of a module, uses its cassette.
 
-    The plugin calls `start`, then `note_fixture` for each fixture that is set up later, then
-    `check_call`, `note_call` and `note_report`, and finally `end`.
+    The plugin calls `start`, then `note_report`, and finally `end`.
 
     Attributes
     ----------
@@ -50,7 +48,7 @@ class Use:
     path: Path
     record_mode: RecordMode
     is_own: bool
-    session: Session = field(init=False)
+    session: RespondingSession = field(init=False)
     cassette: Cassette = field(init=False)
     refused: list[NotRecordedError] = field(default_factory=list)
     client_errors: list[str] = field(default_factory=list)  # errors that a client may have caught
@@ -58,40 +56,28 @@ class Use:
     has_ended: bool = False
     _was_there: bool = False  # the file, before the test
     _count_before: int = 0  # the interactions of the cassette when it was opened
-    _goes_on: bool = False  # a fixture may send requests after the test
     _has_passed: bool = False
     _has_failed: bool = False
-    _was_write_refused: bool = False
 
-    def start(self, session: Session) -> None:
+    def start(self, session: RespondingSession) -> None:
         """Follow what a session does with its cassette."""
         assert session.open_cassette is not None, "the session has just opened it"
         self.session = session
         self.cassette = session.open_cassette
-        self.follow(self.cassette)
-        self.cassette.records_failures = self.cassette.records
         self._was_there = self.path.exists()
         self._count_before = len(self.cassette)
         self._check_age()
 
-    def follow(self, cassette: Cassette) -> None:
-        """Note what a cassette has no response for, and what it has only a part of."""
-        cassette.on_unmatched = partial(self._refuse, cassette is self.cassette)
-        cassette.on_early_end = self.cut.append
+    def policy(self) -> Policy:
+        """Return what a test wants of its cassette: errors for all that its replay would lack."""
+        from ..cassettes import Policy
 
-    def note_fixture(self, fixture: pytest.FixtureDef[Any]) -> None:
-        """Note a fixture that may send requests after the test."""
-        goes_on = isgeneratorfunction(fixture.func) or isasyncgenfunction(fixture.func)
-        self._goes_on |= goes_on and not fixture.argname.startswith("directmail")
-
-    def check_call(self) -> None:
-        """Fail a test that passed but left responses of its own cassette unplayed."""
-        if not self._goes_on:
-            self._fail_for(self._problem())
-
-    def note_call(self, call: pytest.CallInfo[Any]) -> None:
-        """Note the error of a part of the test."""
-        self._note_error(call.excinfo and call.excinfo.value)
+        return Policy(
+            aside=True,
+            records_failures=True,
+            on_unmatched=self._refuse,
+            on_early_end=self.cut.append,
+        )
 
     def note_report(self, report: pytest.TestReport) -> None:
         """Note the outcome of a part of the test."""
@@ -126,21 +112,26 @@ class Use:
     def unplayed(self) -> list[int]:
         """The numbers of the recorded responses that a replay left, or that one would leave."""
         is_updated = self.cassette.records and self.record_mode != "new_episodes"
-        left = [] if is_updated else self.cassette.unplayed()
-        return [number for number in left if number <= self._count_before]
+        responded = self.session.responded.copy()
+        left = []
+        for number in [] if is_updated else self.cassette.unplayed():
+            request = self.cassette.recording().interaction(number).request
+            operation = request.method, urlsplit(request.uri).path
+            if responded[operation]:  # the test gave this response itself
+                responded[operation] -= 1
+            elif number <= self._count_before:
+                left.append(number)
+        return left
 
     def titles(self, numbers: Iterable[int]) -> list[str]:
         """Return the requests of interactions with their queries: ``2: GET /v1/lists?page=1``."""
-        from ..exchange.values import header
-
         recording = self.cassette.recording()
         titles = []
         for number in numbers:
             request = recording.interaction(number).request
             _, mark, query = request.uri.partition("?")
-            part = header(request.headers, "range")
-            shown = f"{number}: {request.method} {recording.path_of(request)}{mark}{query}"
-            titles.append(f"{shown}, {part}" if part else shown)
+            path = recording.path_of(request)
+            titles.append(f"{number}: {request.method} {path}{mark}{query}")
         return titles
 
     @property
@@ -169,8 +160,7 @@ class Use:
 
         methods = {each.request.method for each in self.cassette.recording()}
         methods |= {error.request.partition(" ")[0] for error in self.refused}
-        has_writes = self._was_write_refused or not methods <= SAFE_METHODS
-        has_writes = has_writes and not self.settings.allow_writes
+        has_writes = not (self.settings.allow_writes or methods <= SAFE_METHODS)
         mode = "all" if self._is_there else "once"
         return command_to_record(self.node, mode) + (f" {WRITES_OPTION}" if has_writes else "")
 
@@ -181,6 +171,9 @@ class Use:
         """
         if self.client_errors:
             return self.client_errors[0]
+        if self.session.unused:
+            method, path, _ = self.session.unused[0]
+            return f"No request had the response that the test gave for {method} {path}."
         if self.cassette.records:
             return ""
         default = "fail" if self.is_own else "allow"
@@ -193,11 +186,10 @@ class Use:
         if problem and isinstance(self.node, pytest.Item):
             pytest.fail(problem, pytrace=False)
 
-    def _refuse(self, is_default: bool, error: NotRecordedError) -> None:
+    def _refuse(self, error: NotRecordedError) -> None:
         """Note a request without a response, and shorten its error to two lines.
 
-        They say what happened, and which command records the test again. Without ``is_default``,
-        the test opened the cassette itself, so its file is there.
+        They say what happened, and which command records the test again.
         """
         from ..cassettes.mismatch import changing_values
         from ..display import CONTROLS
@@ -209,15 +201,14 @@ class Use:
             is_same = title == error.request
             how = f"differs in {names}" if is_same else f"is not recorded, but {title} is"
             what = f"{error.request} {how}"
-        again = self.command if is_default else command_to_record(self.node, "all")
-        error.advice = f"Record this test again: {again}"
+        error.advice = f"Record this test again: {self.command}"
         rules = changing_values(error.nearest[0][1]) if error.nearest else []
         if rules:
             error.advice = (
                 "Only values that change with each run differ. Leave them out: "
                 f"@pytest.mark.directmail(ignore={rules})"
             )
-        if is_default and not self._is_there:
+        if not self._is_there:
             what = f"{error.request} has no response: there is no cassette {self.shown_path}"
             error.advice = f"Record this test: {self.command}"
             if not self.settings.patch:  # such clients have addresses and keys of their own
@@ -228,18 +219,11 @@ class Use:
         error.what = CONTROLS.sub(" ", what)
         error.details = ""
 
-    def _note_error(self, error: BaseException | None) -> None:
-        """Note that a write was refused: the command that records the test then allows it."""
-        from ..errors import WriteRefusedError
-
-        self._was_write_refused |= isinstance(error, WriteRefusedError)
-
     def failure_for_client(self, error: DirectMailLabError) -> BaseException:
         """Return the error that a client of the code under test raises in place of ours.
 
         It is not an `Exception`: after one, SDKs repeat a request and then raise their own error.
         """
-        self._note_error(error)
         self.client_errors.append(str(error))
         return pytest.fail.Exception(str(error))
 

@@ -21,7 +21,7 @@ from ..exchange.operations import operations_of, query_of
 from ..exchange.values import LEFT, Interaction, header, may_change
 from ..redaction import Redactor, has_placeholder
 from ..sessions.current import session as current
-from ..sessions.session import Session
+from ..sessions.session import Session, unobserved
 from .shapes import grouped, notes_on
 from .sources import Source, named_paths, recordings_of
 
@@ -198,7 +198,7 @@ def _sent_again(
     now: dict[_Call, _Recorded] = {}
     not_compared: dict[_Call, str] = {}
     refused: list[httpx.Response] = []
-    with session.unobserved():
+    with unobserved(session):
         for call, (recording, interaction) in recorded.items():
             reason = _why_not_sent(recording, interaction)
             if reason:

@@ -10,12 +10,12 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from ..cassettes import Recording, uncollected
+from ..cassettes import Recording
 from ..contract import ME_PATH, TYPICAL_LIMIT
-from ..display import Progress, ProgressBar, ranges, with_whole_cells
+from ..display import ranges, with_whole_cells
 from ..exchange.bodies import read_json_body, shown_missing
 from ..exchange.operations import operations_of
-from ..exchange.values import Headers, Response, media_type_of
+from ..exchange.values import media_type_of
 from ..readings.reading import Reading, is_exhausted
 from .shapes import ANY_NAME, Schema, grouped, notes_on, schema_of
 from .sources import Source, named_paths, recordings_of
@@ -24,7 +24,6 @@ _COLUMNS = ("part", "section", "seen", "how_sure", "interactions", "find_out")
 _ME = f"GET {ME_PATH}"
 _ASK = "ask the service's operator"
 _OTHER_VERSION = re.compile(r"/v(?!1/|1$)\d+(/|$)")
-_VERSION_HEADERS = ("Deprecation", "Sunset", "API-Version")
 
 
 def findings(source: Source | Iterable[Source] = None) -> pd.DataFrame:
@@ -72,9 +71,7 @@ def findings(source: Source | Iterable[Source] = None) -> pd.DataFrame:
     'GET /v2/users/me: 404'
     """
     recordings = list(recordings_of(source))
-    total = sum(map(len, recordings))
-    with ProgressBar(total, desc="Findings", unit="interaction") as bar, uncollected():
-        rows = _rows(recordings, named_paths(source), bar.update)
+    rows = _rows(recordings, named_paths(source))
     frame = pd.DataFrame(rows, columns=list(_COLUMNS), dtype="string")
     frame.attrs["notes"] = notes_on(recordings)
     return with_whole_cells(frame)
@@ -96,7 +93,6 @@ class _Response(NamedTuple):
     operation: str
     reading: Reading
     status: int
-    headers: Headers
     kind: str
     json: object
 
@@ -104,61 +100,34 @@ class _Response(NamedTuple):
 _Responses = Sequence[_Response]
 
 
-def _responses(
-    recording: Recording, operations: Mapping[str, str], progress: Progress
-) -> Iterator[_Response]:
+def _responses(recording: Recording, operations: Mapping[str, str]) -> Iterator[_Response]:
     address = recording.base_url or "unknown"
     for number, (reading, interaction) in enumerate(recording.responses(), 1):
-        progress(1)
         # No response came, or it is another server's, or an earlier one was kept: nothing new.
         if not reading.status or reading.elsewhere or reading.source == "kept":
             continue
         operation = f"{reading.method} {operations[reading.path]}"
         response = interaction.response
-        kind = "a body that was not kept"
         json = None
-        if recording.has_bodies(number) and not shown_missing(response.body):
-            kind, json = _body_of(response)
+        if not recording.has_bodies(number) or shown_missing(response.body):
+            kind = "a body that was not kept"
+        elif not response.body:
+            kind = "no body"
+        else:
+            json, problem = read_json_body(response.headers, response.body)
+            media_type = media_type_of(response.headers)[:100]
+            kind = (media_type or "no content type") if problem else "JSON"
         yield _Response(
-            recording.name,
-            number,
-            address,
-            operation,
-            reading,
-            reading.status,
-            response.headers,
-            kind,
-            json,
+            recording.name, number, address, operation, reading, reading.status, kind, json
         )
 
 
-def _body_of(response: Response) -> tuple[str, object]:
-    """Return the kind of a body, and its value if it is JSON."""
-    if not response.body:
-        return "no body", None
-    value, problem = read_json_body(response.headers, response.body)
-    if problem is None:
-        return "JSON", value
-    return media_type_of(response.headers)[:100] or "no content type", None
-
-
-def _signs_of_versions(each: _Response) -> list[str]:
-    """Return signs of other versions: the status of such a path, and names of headers."""
-    sent = {name.lower() for name, value in each.headers if value}
-    signs = [name for name in _VERSION_HEADERS if name.lower() in sent]
-    if _OTHER_VERSION.match(each.reading.path):
-        signs.insert(0, str(each.status))
-    return signs
-
-
-def _rows(
-    recordings: Sequence[Recording], paths: Collection[str], progress: Progress
-) -> list[tuple[str, ...]]:
+def _rows(recordings: Sequence[Recording], paths: Collection[str]) -> list[tuple[str, ...]]:
     readings = chain.from_iterable(recording.readings() for recording in recordings)
     operations = operations_of({each.path for each in readings}, paths)
     every: list[_Response] = []
     for recording in recordings:
-        every += _responses(recording, operations, progress)
+        every += _responses(recording, operations)
     good = [each for each in every if 200 <= each.status < 300]
     others = [each for each in good if each.operation != _ME]
     other_json = [each for each in others if each.kind == "JSON"]
@@ -167,7 +136,7 @@ def _rows(
     failed = [each for each in every if each.status >= 400]
     limited = [each for each in every if each.reading.limit not in (None, TYPICAL_LIMIT)]
     used_up = [each for each in failed if is_exhausted(each.status, each.reading.remaining)]
-    versions = [each for each in every if _signs_of_versions(each)]
+    versions = [each for each in every if _OTHER_VERSION.match(each.reading.path)]
     with_reset = [each for each in every if each.reading.reset_number is not None]
     unit, sure = _unit(recordings)
     unit_call = "" if sure == "certain" else "me(), again after some seconds"
@@ -191,9 +160,7 @@ def _rows(
         _row("unit of X-RateLimit-Reset", "8", unit_call, with_reset, lambda _: unit, sure=sure),
         _row("answer when the allowance is used up", "8", over, used_up, _exhaustion, by="status"),
         _row("operations with other allowances", "8", known, limited, _limits, by="operation"),
-        _row(
-            "versions: new ones, deprecation", "9", version_2, versions, _versions, by="operation"
-        ),
+        _row("versions: new ones, deprecation", "9", version_2, versions, _codes, by="operation"),
     ]
 
 
@@ -259,10 +226,6 @@ def _exhaustion(responses: _Responses) -> str:
 
 def _limits(responses: _Responses) -> str:
     return _joined(str(each.reading.limit) for each in responses)
-
-
-def _versions(responses: _Responses) -> str:
-    return _joined(sign for each in responses for sign in _signs_of_versions(each))
 
 
 def in_words(schema: Schema) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from typing import overload
 
@@ -13,7 +12,7 @@ from ..display import printable, printable_line
 from ..exchange.bodies import plain_text, shown_missing
 from ..exchange.operations import operations_of, query_of
 from ..exchange.values import Interaction, header
-from ..readings.reading import Reading, problem_of
+from ..readings.reading import problem_of
 from .interaction_view import InteractionView, view_of
 from .sources import Source, describe, is_many, named_paths, named_recordings, recording_of
 
@@ -33,8 +32,6 @@ _DTYPES = {
     "problem": "string",
 }
 _EXCERPT_CHARACTERS = 80
-_WHOLE = Reading(math.nan, "", "", 0, source="recorded")
-"""Has what the frame says of the reading of a whole response in a file."""
 
 
 @overload
@@ -127,8 +124,7 @@ def _row(recording: Recording, number: int, interaction: Interaction) -> tuple[o
     response = interaction.response
     path = recording.path_of(request)
     is_kept = recording.has_bodies(number)
-    is_whole = not (response.no_response or response.incomplete)
-    reading = _WHOLE if recording.path and is_whole else recording.reading(number)
+    reading = recording.reading(number)
     return (
         interaction.recorded_at,
         request.method,

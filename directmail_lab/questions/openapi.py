@@ -6,27 +6,24 @@ value has it. A field is required if every recorded object has it.
 
 from __future__ import annotations
 
-import html
 import http.client
 import json
-import os
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from functools import cache
-from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.parse import parse_qsl, quote, unquote, urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
+import pandas as pd
 import yaml
 
-from ..cassettes import Recording, uncollected
+from ..cassettes import Recording
 from ..contract import MEANINGS
 from ..credentials import IN_OPENAPI
-from ..display import Progress, ProgressBar, plural, ranges
+from ..display import plural, whole_html
 from ..errors import CassetteError
-from ..exchange.bodies import read_form, read_json_body, shown_missing
+from ..exchange.bodies import read_json_body, shown_missing
 from ..exchange.changes import PASSING_HEADERS
 from ..exchange.operations import operations_of, pattern_of, query_of, singular
 from ..exchange.values import Request, Response, header, media_type_of
@@ -39,62 +36,42 @@ _METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
 # Response headers that OpenAPI describes elsewhere, or that say nothing about the service.
 _LEFT_OUT = (PASSING_HEADERS | {"content-type", "date", "server"}) - {"retry-after"}
 _MEDIA_TYPE = re.compile(r"[\w.+-]{1,60}/[\w.+-]{1,60}")
-_FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
 _JSON = re.compile(r"[^/]+/(.+\+)?json")
 _TEXT = re.compile(r"^text/|json|yaml|csv|script")
 _PLAIN_VALUE = re.compile(r"-?(0|[1-9]\d{0,17})(\.\d{1,17})?|true|false", re.ASCII)
 _NAMES = {name.lower(): name for name in MEANINGS}
-_LIMITED = {"$ref": "#/components/responses/TooManyRequests"}
 # Parts of a path that name no resource: `/api/v1/lists/{list_id}` is about lists.
 _NO_NAME = re.compile(r"(api|rest|me|v?\d.*|.*\{.*)?")
 _NO_WORD = re.compile(r"\W+", re.ASCII)
 # A scheme of authentication at the start of a header, or a name that a component can have.
 _TOKEN = re.compile(r"[\w.-]+", re.ASCII)
 
-_Pairs = Iterable[tuple[str, str]]
+_Pairs = Sequence[tuple[str, str]]
 _Message = Request | Response
 
 
 class Document(dict[str, Any]):
-    """An OpenAPI document; a notebook shows it as a table of its operations.
-
-    Attributes
-    ----------
-    rows
-        The rows of the table as HTML: an operation, its statuses, and links to its interactions.
-    """
-
-    rows: Sequence[tuple[str, ...]] = ()
+    """An OpenAPI document; a notebook shows it as a table of its operations."""
 
     def save(self, path: str | Path) -> None:
         """Write the document to a file, as JSON if its name ends in .json, or else as YAML."""
-        Path(path).write_text(self.text(Path(path).suffix), encoding="utf-8")
-
-    def text(self, suffix: str = ".yaml") -> str:
-        """Return the document as JSON if the suffix is .json, or else as YAML."""
-        if suffix.lower() == ".json":
-            return json.dumps(self, ensure_ascii=False, indent=2) + "\n"
-        return yaml.dump(self, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)
+        if Path(path).suffix == ".json":
+            text = json.dumps(self, ensure_ascii=False, indent=2)
+        else:
+            text = yaml.safe_dump(dict(self), sort_keys=False, allow_unicode=True, width=100)
+        Path(path).write_text(text, encoding="utf-8")
 
     def _repr_html_(self) -> str:
-        style = ' style="text-align:left"'  # in each cell: JupyterLab has a style for cells
-        table = ""
-        for name in ("operation", "responses", "recorded"):
-            table += f"<th{style}>{name}</th>"
-        for row in self.rows:
-            table += "</tr><tr>"
-            table += "".join(f"<td{style}>{cell}</td>" for cell in row)
-        about = self["info"]["description"]
+        rows = []
+        for path, item in self["paths"].items():
+            for method in [each for each in item if each != "servers"]:
+                statuses = ", ".join(item[method]["responses"])
+                rows.append((f"{method.upper()} {path}", statuses))
+        table = pd.DataFrame(rows, columns=["operation", "responses"])
+        table.attrs["notes"] = [self["info"]["description"]]
         if "x-only-404" in self:
-            about += f" Nothing but 404: {', '.join(self['x-only-404'])}."
-        return f"<table><tr>{table}</tr></table><p>{html.escape(about)}</p>"
-
-
-class _Dumper(yaml.SafeDumper):
-    """PyYAML's dumper of plain values, which writes a `Document` as a plain dict."""
-
-
-_Dumper.add_representer(Document, _Dumper.represent_dict)
+            table.attrs["notes"].append(f"Nothing but 404: {', '.join(self['x-only-404'])}.")
+        return whole_html(table)
 
 
 def openapi(
@@ -148,19 +125,8 @@ def openapi(
     >>> document.save("api.yaml")
     """
     recordings = list(recordings_of(source))
-    total = sum(map(len, recordings))
-    with ProgressBar(total, desc="OpenAPI", unit="interaction") as bar, uncollected():
-        return _document(recordings, title, version, paths or named_paths(source), bar.update)
-
-
-def _document(
-    recordings: Sequence[Recording],
-    title: str,
-    version: str,
-    given: Collection[str],
-    progress: Progress,
-) -> Document:
-    calls = [call for recording in recordings for call in _calls(recording, progress)]
+    given = paths or named_paths(source)
+    calls = [call for recording in recordings for call in _calls(recording)]
     notes = shapes.notes_on(recordings)
     if not calls:
         asked = ", ".join(recording.name for recording in recordings) or "no recording"
@@ -187,15 +153,12 @@ def _document(
     only_404 = sorted(set(templates.values()) - found)
     if only_404:
         document["x-only-404"] = only_404
-    document.rows = [_row(template, same) for (template, _), same in known.items()]
     return document
 
 
 class _Call(NamedTuple):
-    """An interaction, its place in a recording, and its values for the document."""
+    """An interaction, and its values for the document."""
 
-    recording: Recording
-    number: int
     request: Request
     response: Response
     server: str
@@ -206,28 +169,19 @@ class _Call(NamedTuple):
     headers: _Pairs
 
 
-def _calls(recording: Recording, progress: Progress) -> Iterator[_Call]:
+def _calls(recording: Recording) -> Iterator[_Call]:
     base_url = recording.base_url or ""
-
-    @cache
-    def server_of(start: str) -> str:
-        address = urlsplit(start)
-        origin = f"{address.scheme}://{address.netloc.rpartition('@')[2]}"
-        return base_url if f"{base_url}/".startswith(f"{origin}/") else origin
-
-    for number, each in enumerate(recording, 1):
-        progress(1)
+    for each in recording:
         request = each.request
         response = each.response
-        if not response.status:
-            continue  # no response came
-        server = server_of("/".join(request.uri.split("/", 3)[:3]))
+        method = request.method.lower()
+        if method not in _METHODS or not 100 <= response.status < 600:
+            continue  # no response came, or OpenAPI cannot describe it
+        address = urlsplit(request.uri)
+        origin = f"{address.scheme}://{address.netloc.rpartition('@')[2]}"
+        server = base_url if f"{base_url}/".startswith(f"{origin}/") else origin
         path = f"/{recording.path_of(request).removeprefix('/')}"
         path = path.replace("{", "%7B").replace("}", "%7D")
-        method = request.method.lower()
-        if method not in _METHODS:
-            method = f"x-{method}"
-        status = str(response.status) if 100 <= response.status < 600 else "default"
         parameters = parse_qsl(query_of(request.uri), keep_blank_values=True)
         query = [pair for pair in parameters if pair[1] != REDACTED]
         headers = []
@@ -235,9 +189,8 @@ def _calls(recording: Recording, progress: Progress) -> Iterator[_Call]:
             lower = name.lower()
             if lower not in _LEFT_OUT:
                 headers.append((_NAMES.get(lower, lower), value))
-        yield _Call(
-            recording, number, request, response, server, path, method, status, query, headers
-        )
+        status = str(response.status)
+        yield _Call(request, response, server, path, method, status, query, headers)
 
 
 def _security(recording: Recording) -> Iterator[tuple[str, dict[str, str]]]:
@@ -256,32 +209,6 @@ def _security(recording: Recording) -> Iterator[tuple[str, dict[str, str]]]:
             for name, value in pairs:
                 if value == REDACTED and _TOKEN.fullmatch(name):
                     yield name, {"type": "apiKey", "in": where, "name": name}
-
-
-def _row(template: str, calls: Sequence[_Call]) -> tuple[str, ...]:
-    """Return the row of an operation in a document's table."""
-    links = []
-    for recording, here in grouped(calls, lambda call: call.recording).items():
-        numbers = ranges(call.number for call in here)
-        text = html.escape(f"{recording.name}: {numbers}")
-        if recording.path is not None:
-            address = _address_of(recording.path)
-            # JupyterLab's viewer then shows only these interactions: see jupyter/plugin.js.
-            shown = f"filter=number:{numbers.replace(' ', '')}"
-            text = f'<a href="{address}#{shown}">{text}</a>'
-        links.append(text)
-    name = html.escape(f"{calls[0].request.method} {template}")
-    statuses = Counter(call.status for call in calls)
-    counts = ", ".join(f"{status} ({count:,})" for status, count in sorted(statuses.items()))
-    return name, counts, "; ".join(links)
-
-
-def _address_of(path: Path) -> str:
-    """Return the relative address of a file, or the whole one if it is on another drive."""
-    try:
-        return quote(Path(os.path.relpath(path)).as_posix())
-    except ValueError:
-        return path.absolute().as_uri()
 
 
 # -- paths and operations ----------------------------------------------------------------------
@@ -318,10 +245,6 @@ def _described(known: dict[tuple[str, str], list[_Call]]) -> dict[str, Any]:
     for name in headers.keys() & MEANINGS:
         headers[name] = {"description": MEANINGS[name], **headers[name]}
     schemas = Components()
-    responses = {}
-    limited = [call for call in calls if call.status == "429"]
-    if limited:
-        responses["TooManyRequests"] = _response(limited, "error", schemas)
     paths: dict[str, dict[str, Any]] = {}
     taken: dict[str, int] = {}
     for (template, method), same in known.items():
@@ -333,7 +256,7 @@ def _described(known: dict[tuple[str, str], list[_Call]]) -> dict[str, Any]:
         same_path = [call for key in here for call in known[key]]
         if {call.server for call in same_path} != hosts:
             paths[template]["servers"] = _servers(same_path)
-    components = {"responses": responses, "headers": headers, "schemas": schemas}
+    components = {"headers": headers, "schemas": schemas}
     return dict(shapes.resolved({"paths": paths, "components": components}))
 
 
@@ -350,7 +273,7 @@ def _operation(template: str, calls: Sequence[_Call], schemas: Components) -> di
     for call in calls:
         match = pattern.fullmatch(call.path)
         if match:
-            ids.append(zip(names, map(unquote, match.groups()), strict=True))
+            ids.append([*zip(names, map(unquote, match.groups()), strict=True)])
     parameters = [{"name": name, "in": "path", **about} for name, about in _texts(ids).items()]
     queries = _texts([call.query for call in calls])
     parameters += [{"name": name, "in": "query", **about} for name, about in queries.items()]
@@ -366,7 +289,7 @@ def _operation(template: str, calls: Sequence[_Call], schemas: Components) -> di
         "parameters": parameters,
         "requestBody": {"required": is_required, "content": content} if content else {},
         "responses": {
-            status: _LIMITED if status == "429" else _response(same, name, schemas)
+            status: _response(same, name, schemas)
             for status, same in sorted(grouped(calls, lambda call: call.status).items())
         },
     }
@@ -409,8 +332,10 @@ def _media_type(message: _Message) -> str:
 
 
 def _body_schema(media_type: str, messages: Sequence[_Message]) -> Schema:
-    if media_type in _FORMS:
-        return schema_of([_form(read_form(media_type, each.body or b"")) for each in messages])
+    if media_type == "application/x-www-form-urlencoded":
+        texts = [(each.body or b"").decode("utf-8", "replace") for each in messages]
+        forms = [parse_qsl(text, keep_blank_values=True) for text in texts]
+        return schema_of([{name: _value(text) for name, text in fields} for fields in forms])
     is_json = _JSON.fullmatch(media_type)
     values = []
     for each in messages:
@@ -420,21 +345,12 @@ def _body_schema(media_type: str, messages: Sequence[_Message]) -> Schema:
             values.append(value)
     if len(values) == len(messages):
         return schema_of(values)
-    # JSON Schema cannot describe XML without more knowledge.
-    if is_json or values or "xml" in media_type:
+    # JSON Schema cannot describe XML or files without more knowledge.
+    if is_json or values or "xml" in media_type or media_type.startswith("multipart/"):
         return {}
     if _TEXT.search(media_type):
         return {"type": ["string"]}
     return {"type": ["string"], "format": "binary"}
-
-
-def _form(fields: _Pairs) -> dict[str, object]:
-    """Return the value of each field of a form, or the list of its values if it has several."""
-    form: dict[str, object] = {}
-    for name, same in grouped(fields, itemgetter(0)).items():
-        values = [_value(text) for _, text in same]
-        form[name] = values if len(values) > 1 else values[0]
-    return form
 
 
 # -- parameters and headers --------------------------------------------------------------------
@@ -447,27 +363,15 @@ def _value(text: str) -> object:
 
 def _texts(messages: Sequence[_Pairs]) -> dict[str, dict[str, Any]]:
     """Return the parameter or header objects of the messages, by name."""
-    # By name: in how many messages it is, and its values, each once.
-    counts = Counter[str]()
-    values: dict[str, dict[str, None]] = {}
-    repeated = set[str]()
-    for pairs in messages:
-        names = set[str]()
-        for name, text in pairs:
-            values.setdefault(name, {})[text] = None
-            if name in names:
-                repeated.add(name)
-                continue
-            names.add(name)
-            counts[name] += 1
-    texts = {}
-    for name in sorted(values):
-        if is_value(name):
-            continue
-        schema = schema_of([_value(text) for text in values[name]])
+    names = {name for pairs in messages for name, _ in pairs if not is_value(name)}
+    found = {}
+    for name in sorted(names):
+        given = [[text for each, text in pairs if each == name] for pairs in messages]
+        texts = {text for several in given for text in several}
+        schema = schema_of([_value(text) for text in texts])
         if len(schema["type"]) > 1:
             schema = {"type": ["string"]}
-        if name.endswith("[]") or name in repeated:
+        if name.endswith("[]") or any(len(several) > 1 for several in given):
             schema = {"type": ["array"], "items": schema}
-        texts[name] = {"required": counts[name] == len(messages), "schema": schema}
-    return texts
+        found[name] = {"required": all(given), "schema": schema}
+    return found

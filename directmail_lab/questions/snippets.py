@@ -7,14 +7,13 @@ environment, and a session has its own.
 
 from __future__ import annotations
 
-import base64
-import json
 import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import replace
+from pprint import pformat
 from textwrap import indent
-from urllib.parse import parse_qsl, quote, unquote_to_bytes, urlsplit
+from urllib.parse import quote, urlsplit
 
 from ..arguments import check_choice
 from ..credentials import IN_CURL
@@ -35,7 +34,6 @@ from ..settings import origin_of, trusted_origins
 
 _MAX_BODY_BYTES = 64 * 1024
 _LINE_CHARACTERS = 88  # as formatters of Python lay code out
-_JSON_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*(?:"|\\?\Z)|true|false|null')
 # Headers that the sending program sets by itself.
 _SET_BY_CLIENT = re.compile(
     r"(?:host|content-length|transfer-encoding|connection|keep-alive|te|accept-encoding|user-agent"
@@ -92,13 +90,15 @@ def copy_as(
     has_key = kind != "request" and origin_of(url) in trusted_origins()
     is_kept = has_bodies or recorded.method in SAFE_METHODS
     body = recorded.body or b""
-    if len(body) > _MAX_BODY_BYTES:
+    text = plain_text(body)
+    is_plain = text is not None and text.replace("\n", "").isprintable()
+    if len(body) > _MAX_BODY_BYTES or (kind == "curl" and not is_plain):
         body = b""
         is_kept = False
     texts = [url, body.decode("latin-1"), *(value for _, value in headers)]
     notes = {
         "A header that is not plain text is left out.": len(sendable) < len(headers),
-        "The body was not kept, or is too large: add it yourself.": not is_kept,
+        "The body was not kept, or is too large, or no plain text: add it yourself.": not is_kept,
         _VALUE_REPLACED: any(map(has_placeholder, texts)),
         _KEY_LEFT_OUT: kind != "request" and not has_key,
     }
@@ -119,45 +119,35 @@ def _as_curl(request: Request, *, has_key: bool) -> str:
         # curl drops "Name:". "Name;" makes it send a header without a value.
         line = f"{name}: {value}" if value else f"{name};"
         words.append(f"--header {shlex.quote(line)}")
-    pipe = ""
-    body = request.body or b""
-    text = plain_text(body)
-    if text and text.replace("\n", "").isprintable():
-        words.append(f"--data-raw {shlex.quote(text)}")
-    elif body:
-        pipe = f"printf %s '{base64.b64encode(body).decode()}' | base64 -d | "
-        words.append("--data-binary @-")
+    if request.body:
+        words.append(f"--data-raw {shlex.quote(request.body.decode())}")
     words.append(f"--url {shlex.quote(request.uri)}")
-    return pipe + " \\\n  ".join(words)
+    return " \\\n  ".join(words)
 
 
 def _as_cell(request: Request, response: Response, base_url: str) -> str:
     path = path_below(request.uri, base_path(base_url))
     query = query_of(request.uri)
-    params = parse_qsl(query, keep_blank_values=True)
-    # If a name has no "=", or a value is not UTF-8, the query stays in the address, unchanged.
-    as_sent = "&".join(f"{name}={value}" for name, value in params)
-    if unquote_to_bytes(query.replace("+", " ")) != as_sent.encode():
+    if query:
         path = f"{path}?{query}"
-        params = []
     if request.method in ("GET", "POST"):
         function = f"dm.{request.method.lower()}"
-        arguments = [_literal(path)]
+        arguments = [repr(path)]
     else:
         function = "dm.request"
-        arguments = [_literal(request.method), _literal(path)]
-    if params:
-        arguments.append(f"params={_as_dict(params)}")
+        arguments = [repr(request.method), repr(path)]
     body = request.body or b""
     headers = request.headers
     value, problem = read_json(body)
     if problem is None and header(headers, "content-type") == "application/json":
         headers = without_headers(headers, ["content-type"])
-        arguments.append(f"json={_literal(value)}")
+        arguments.append(_argument("json", value))
     elif body:
         arguments.append(f"content={body!r}")
     if headers:
-        arguments.append(f"headers={_as_dict(headers)}")
+        # Pairs, if a name occurs twice.
+        named = dict(headers)
+        arguments.append(_argument("headers", named if len(named) == len(headers) else headers))
     code = _as_python(function, arguments)
     if read_json_body(response.headers, response.body)[1] is not None:
         return code
@@ -174,21 +164,7 @@ def _as_python(function: str, arguments: Sequence[str]) -> str:
     return f"response = {function}(\n{indent(lines, '    ')})"
 
 
-def _as_dict(pairs: Sequence[tuple[str, str]]) -> str:
-    """Return pairs as a dict literal, or as a list if a name occurs twice."""
-    return _literal(dict(pairs) if len(dict(pairs)) == len(pairs) else pairs)
-
-
-def _literal(value: object) -> str:
-    """Return a JSON value as Python, on several lines if it is long."""
-    text = json.dumps(value)
-    if len(text) > _LINE_CHARACTERS - 20:
-        text = json.dumps(value, indent=4)
-    return _JSON_TOKEN.sub(_token, text)
-
-
-def _token(json_token: re.Match[str]) -> str:
-    value = json.loads(json_token[0])
-    if not isinstance(value, str) or '"' in value:
-        return repr(value)
-    return repr(f"'{value}").replace("'", "", 1)  # because of "'", repr() takes double quotes
+def _argument(name: str, value: object) -> str:
+    """Return an argument of a call; its further lines are aligned with the first."""
+    text = pformat(value, width=_LINE_CHARACTERS - 20, sort_dicts=False)
+    return f"{name}={text}".replace("\n", "\n" + " " * len(f"{name}="))

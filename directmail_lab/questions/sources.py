@@ -105,15 +105,15 @@ def recordings_of(source: Source | Iterable[Source] = None) -> Iterator[Recordin
     ----------
     source
         None for the current session, in its present mode; a `Session`; a cassette's name; the path
-        of a cassette, a ``.har`` file or a folder; or a list of these. In a folder or a list, a
-        file that cannot be read is left out, and a warning names it.
+        of a cassette, a ``.har`` file or a folder; or a list of these. In a folder, a file that
+        cannot be read is left out, and a warning names it.
 
     Raises
     ------
     NotConnectedError
         No source is given and no session is open.
     CassetteError
-        A single file does not exist, or is not a cassette.
+        A file that is named does not exist, or is not a cassette.
     ValueError
         The source is none of these.
     """
@@ -123,15 +123,12 @@ def recordings_of(source: Source | Iterable[Source] = None) -> Iterator[Recordin
         yield source.recording
     elif isinstance(source, str | Path):
         if is_folder(source):
-            yield from _read_many(cassettes_in(Path(source)))
+            yield from _read_folder(Path(source))
         else:
             yield read_cassette(find_cassette(source))
     elif isinstance(source, Iterable):
         for each in source:
-            if isinstance(each, str | Path):
-                yield from _read_many(_files_of(each))
-            else:
-                yield from recordings_of(each)
+            yield from recordings_of(each)
     else:
         raise argument_error(
             f"{shorten(repr(source), 60)} is not a source of interactions. Give a cassette's name, "
@@ -191,19 +188,9 @@ def describe(recording: Recording) -> dict[str, Any]:
     return about
 
 
-def _files_of(source: str | Path) -> Iterator[tuple[str, Path]]:
-    """Yield the files of one item of a list; names begin with the item, without .yaml."""
-    given = Path(source).as_posix().removesuffix(".yaml")
-    if not is_folder(source):
-        yield given, find_cassette(source)
-        return
-    for name, path in cassettes_in(Path(source)):
-        yield f"{given}/{name}", path
-
-
-def _read_many(found: Iterable[tuple[str, Path]]) -> Iterator[Recording]:
-    """Yield the recordings of files, with a progress bar; leave out files that cannot be read."""
-    files = list(found)
+def _read_folder(folder: Path) -> Iterator[Recording]:
+    """Yield the recordings of a folder, with a progress bar; leave out what cannot be read."""
+    files = list(cassettes_in(folder))
     left_out: list[str] = []
     with ProgressBar(len(files), desc="Cassettes", unit="cassette") as bar:
         for name, path in files:

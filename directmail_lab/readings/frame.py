@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from itertools import chain
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,9 +19,7 @@ def frame_of(
     readings: Iterable[Reading],
     *,
     unit: UnitName,
-    numbers: Sequence[int] | None = None,
     paths: Collection[str] = (),
-    operations: Mapping[str, str] | None = None,
 ) -> pd.DataFrame:
     """Return readings as a DataFrame, one row each.
 
@@ -30,12 +27,8 @@ def frame_of(
     ----------
     unit
         The unit of their ``reset``.
-    numbers
-        Their numbers in the recording; by default 1, 2, 3 and so on.
     paths
         The caller's templates; see `directmail_lab.exchange.operations.operations_of`.
-    operations
-        The operations of all paths, if they are known already.
 
     Returns
     -------
@@ -67,7 +60,7 @@ def frame_of(
         ``attrs["reset_unit"]`` is the unit of ``reset``, or ``"undetermined"``.
     """
     rows = list(readings)
-    known = _operations(rows, paths) if operations is None else operations
+    operations = operations_of({row.path for row in rows}, paths)
     sent = {row.raw[:3] for row in rows}
     parsed = {texts: parse_counts(texts) for texts in sent}
     counts = [parsed[row.raw[:3]] for row in rows]
@@ -76,7 +69,7 @@ def frame_of(
         "at": _times([row.at for row in rows]),
         "method": _texts([row.method for row in rows]),
         "path": _texts([row.path for row in rows]),
-        "operation": _texts([row.operation if row.elsewhere else known[row.path] for row in rows]),
+        "operation": _texts([f"{row.elsewhere}{operations[row.path]}" for row in rows]),
         "status": np.array([row.status for row in rows], dtype=np.int64),
         "limit": _counts([each.limit for each in counts]),
         "remaining": _counts([each.remaining for each in counts]),
@@ -89,8 +82,7 @@ def frame_of(
         "problem": _texts(problems),
     }
     # Not a RangeIndex: Dask cannot read one that has a name from Parquet.
-    index = np.arange(1, len(rows) + 1) if numbers is None else np.array(numbers, dtype=np.int64)
-    frame = pd.DataFrame(columns, index=pd.Index(index, name="number"))
+    frame = pd.DataFrame(columns, index=pd.Index(np.arange(1, len(rows) + 1), name="number"))
     frame.attrs["reset_unit"] = unit
     return frame
 
@@ -100,20 +92,14 @@ def frame_of_many(
 ) -> pd.DataFrame:
     """Return the readings of several recordings as one frame; each has its own unit of ``reset``.
 
-    Each recording numbers its readings from 1. Operations are found by comparing the paths of all
-    recordings. ``attrs["reset_unit"]`` is the unit if all have the same, else ``"undetermined"``.
+    Each recording numbers its readings from 1. ``attrs["reset_unit"]`` is the unit if all have the
+    same, else ``"undetermined"``.
     """
-    lists = [(list(readings), unit) for readings, unit in recordings]
-    known = _operations(chain.from_iterable(rows for rows, _ in lists), paths)
-    parts = [frame_of(rows, unit=unit, operations=known) for rows, unit in lists]
+    parts = [frame_of(readings, unit=unit, paths=paths) for readings, unit in recordings]
     frame = pd.concat(parts or [frame_of([], unit="undetermined")])
     units = {part.attrs["reset_unit"] for part in parts}
     frame.attrs["reset_unit"] = units.pop() if len(units) == 1 else "undetermined"
     return frame
-
-
-def _operations(rows: Iterable[Reading], paths: Collection[str]) -> dict[str, str]:
-    return operations_of({row.path for row in rows if not row.elsewhere}, paths)
 
 
 def _times(seconds: Sequence[float | None]) -> Any:

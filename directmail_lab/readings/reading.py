@@ -9,13 +9,13 @@ from __future__ import annotations
 import math
 import re
 from calendar import timegm
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from ..contract import HEADERS, LIMIT_HEADER, REMAINING_HEADER, RESET_HEADER
+from ..contract import HEADERS, LIMIT_HEADER, REMAINING_HEADER
 from ..exchange.operations import operation_of
 from ..exchange.values import LEFT, Interaction, NoResponse
 
@@ -28,9 +28,6 @@ DateForm = Literal["http_date", "iso_text"]
 CUT_SHORT = "the connection broke before the end of the body"
 ABORTED = "aborted before the end of the response"
 REMAINING_OVER_LIMIT = f"{REMAINING_HEADER} is larger than {LIMIT_HEADER}"
-OTHER_RESETS = (f"{RESET_HEADER} is a decimal number", f"{RESET_HEADER} is a date")
-"""The problems of a Reset that is understood, and is not the integer that the contract promises."""
-
 LAST_S = 253_402_300_799
 """9999-12-31 23:59:59, the last second of a datetime. A later reset, or one before 1970, is NaT."""
 
@@ -72,27 +69,6 @@ def raw_values(
         text = value.decode("latin-1") if isinstance(value, bytes) else value
         text = text.strip(" \t")
         found[field] = f"{found[field]}, {text}" if field in found else text
-    return RawValues(**found)
-
-
-def raw_values_of(headers: Mapping[str, list[str]]) -> RawValues:
-    """Return the headers that a `Reading` keeps, from a file: a list of values for each name.
-
-    Raises
-    ------
-    AttributeError, TypeError
-        Values are no list of texts, or a name is there twice.
-    """
-    found: dict[str, str] = {}
-    fields = _FIELDS[str]
-    for name, values in headers.items():
-        field = fields.get(name.lower())
-        if field is None:
-            continue
-        if type(values) is not list or field in found:
-            raise TypeError(field)
-        stripped = [value.strip(" \t") for value in values]
-        found[field] = stripped[0] if len(stripped) == 1 else ", ".join(stripped)
     return RawValues(**found)
 
 

@@ -9,15 +9,13 @@ from collections.abc import Callable
 from .key import REDACTED
 from .places import written_header
 
-_CORES = ("httpcore", "httpcore2")  # of httpx and of its fork httpx2
-_ROOTS = ("directmail_lab", "httpx", "httpx2", "urllib3", *_CORES)
 _CORE_PARTS = ("connection", "http11", "http2", "proxy", "socks")
 GUARDED_LOGGERS = (
-    *_ROOTS,
-    "urllib3.connectionpool",
-    *(f"{core}.{part}" for core in _CORES for part in _CORE_PARTS),
+    "directmail_lab",
+    "httpx",
+    *(f"httpcore.{part}" for part in _CORE_PARTS),
 )
-"""The loggers that get addresses, headers or errors of requests. Their children get them, too."""
+"""The loggers that get addresses, headers or errors of requests: ours, and those of httpx."""
 
 # httpcore logs headers as pairs of bytes: (b'Cookie', b'…').
 _LOGGED_HEADER = re.compile(r"(b?(['\"])([\w-]{1,99})\2, b?)(['\"])(.*?)(?:\4(?=[,)\]])|$)", re.M)
@@ -48,12 +46,9 @@ def guard_logs(redacted: Callable[[str], str]) -> Callable[[], None]:
             record.exc_info = None
         # Not only if it was formatted here: the filter of another session may have done so.
         record.exc_text = record.exc_text and redacted(record.exc_text)
-        record.stack_info = record.stack_info and redacted(record.stack_info)
         return True
 
-    # Child loggers do not inherit a filter.
-    below = (name for name in list(logging.root.manager.loggerDict) if name.split(".")[0] in _ROOTS)
-    loggers = [logging.getLogger(name) for name in {*GUARDED_LOGGERS, *below}]
+    loggers = list(map(logging.getLogger, GUARDED_LOGGERS))  # a child inherits no filter
     for logger in loggers:
         logger.addFilter(redact)
 

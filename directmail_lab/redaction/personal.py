@@ -18,8 +18,8 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Iterator
-from functools import cache, lru_cache, partial
-from typing import NamedTuple, final
+from functools import lru_cache
+from typing import final
 from urllib.parse import quote, unquote, unquote_plus
 
 from ..display import plural, shell_word
@@ -46,15 +46,10 @@ PERSONAL_FIELDS = {name: kind for kind, names in _FIELDS.items() for name in nam
 ``firstname``), and the kind of personal data in each. Users name other fields themselves:
 ``redact=["personal", "loyalty_number", "company.id"]``."""
 
+_PERSONAL_PATHS = tuple(f".{field}" for field in PERSONAL_FIELDS)
+
 # A field below one of these kinds is of the same kind: {"address": {"country": "NL"}}.
 _INHERITED = {name for name, kind in PERSONAL_FIELDS.items() if kind in ("address line", "name")}
-
-# Plans, lists and files have a `name`, too. It is a person's name if one of these is next to it.
-_OF_A_PERSON = {
-    name
-    for name, kind in PERSONAL_FIELDS.items()
-    if kind in (_EMAIL_ADDRESS, _TELEPHONE_NUMBER, "name", "address line", "birth date")
-} - {"name"}
 
 # A domain does not end with a number ("b.git@v1.2") and is not a picture's name ("logo@2x.png"). A
 # match starts only after a character that no local part has, so a megabyte without an @ is read
@@ -119,42 +114,21 @@ def _is_replaced(value: str) -> bool:
     return bool(_NUMBER_PSEUDONYM.fullmatch(value) or REPLACED.fullmatch(unquote(value)))
 
 
-class _Rules(NamedTuple):
-    """What ``redact`` names: forms, the last names of its own paths, and all paths (``.a.b``)."""
-
-    by_form: bool
-    named: set[str]
-    paths: tuple[str, ...]
-
-
-@cache
-def _rules(redact: tuple[str, ...]) -> _Rules:
-    paths = set()
-    for name in redact:
-        if name.strip():
-            parts = map(normalize, name.split("."))
-            paths.add(f".{'.'.join(parts)}")
-    by_form = f".{PERSONAL}" in paths
-    paths.discard(f".{PERSONAL}")
-    named = {path.rpartition(".")[2] for path in paths}
-    if by_form:
-        paths.update(f".{field}" for field in PERSONAL_FIELDS)
-    return _Rules(by_form, named, tuple(paths))
-
-
 @final
 class Pseudonyms:
     """Replaces the personal data that ``redact`` names; see `redaction.Redactor`.
 
     If ``seen`` is given, it collects the values that were replaced, by kind and without examples.
-    A field ``name`` is then replaced only if its object or form has another field of a person.
+    A field ``name`` does not count, since plans, lists and files have one, too.
     """
 
     def __init__(self, redact: Iterable[str], *, seen: dict[str, set[str]] | None = None) -> None:
-        rules = _rules(tuple(redact))
-        self._by_form = rules.by_form
-        self._named = rules.named
-        self._paths = rules.paths
+        rules = [name.split(".") for name in redact if name.strip()]
+        own = {f".{'.'.join(map(normalize, parts))}" for parts in rules}
+        self._by_form = f".{PERSONAL}" in own
+        own.discard(f".{PERSONAL}")
+        self._named = {path.rpartition(".")[2] for path in own}
+        self._paths = (*own, *_PERSONAL_PATHS) if self._by_form else tuple(own)
         self._seen = seen
 
     def __bool__(self) -> bool:
@@ -173,9 +147,9 @@ class Pseudonyms:
         """Return a text with its e-mail addresses and telephone numbers replaced."""
         return _PHONE.sub(self._replace_phone, _EMAIL.sub(self._replace_email, text))
 
-    def field(self, name: str, value: str, *, has_person: bool = True) -> str:
+    def field(self, name: str, value: str) -> str:
         """Return the value of a form field or a header, or its pseudonym if it has one."""
-        label = self._label(f".{normalize(name)}", has_person=has_person)
+        label = self._label(f".{normalize(name)}")
         return self._replace(value, label) if label else value
 
     def _json(self, text: str) -> str:
@@ -189,29 +163,23 @@ class Pseudonyms:
     def _labels(self, value: object, path: str, label: str) -> Iterator[str]:
         """Yield the label of each name and value that `SCALAR` finds, in its order."""
         if isinstance(value, tuple):
-            has_person = self._has_person(name for name, _ in value)
             for name, inner in value:
                 yield ""
                 below = f"{path}.{normalize(name)}"
-                own = self._label(below, label, has_person=has_person)
-                yield from self._labels(inner, below, own)
+                yield from self._labels(inner, below, self._label(below, label))
         elif isinstance(value, list):
             for inner in value:
                 yield from self._labels(inner, path, label)
         else:
             yield label
 
-    def _has_person(self, names: Iterable[str]) -> bool:
-        """Return whether a ``name`` among these fields is replaced."""
-        return self._seen is None or not _OF_A_PERSON.isdisjoint(map(normalize, names))
-
-    def _label(self, path: str, above: str = "", *, has_person: bool = True) -> str:
+    def _label(self, path: str, above: str = "") -> str:
         """Return the label of a field's pseudonym, or an empty string if the field stays.
 
         ``above`` is the label of the field that contains it.
         """
         label = path.rpartition(".")[2]
-        if path.endswith(self._paths) and (label != "name" or has_person):
+        if path.endswith(self._paths) and (label != "name" or self._seen is None):
             return label
         return above if above in self._named or above in _INHERITED else ""
 
@@ -222,20 +190,18 @@ class Pseudonyms:
             return self._plain(piece[0])
         if name is None:
             return self._replace_scalar(string, "")
-        label = self._label(f".{normalize(name)}", has_person=self._seen is None)
+        label = self._label(f".{normalize(name)}")
         return f"{before}{self._replace_scalar(string, label)}"
 
     def _plain(self, text: str) -> str:
         if "=" in text:
-            names = (unquote_plus(field[2]) for field in FIELD.finditer(text))
-            replace = partial(self._replace_field, has_person=self._has_person(names))
-            text = FIELD.sub(replace, text)
+            text = FIELD.sub(self._replace_field, text)
         return self.by_form(text) if self._by_form else text
 
-    def _replace_field(self, field: re.Match[str], *, has_person: bool) -> str:
+    def _replace_field(self, field: re.Match[str]) -> str:
         before, name, raw = field.groups()
         value = unquote_plus(raw)
-        new = self.field(unquote_plus(name), value, has_person=has_person)
+        new = self.field(unquote_plus(name), value)
         return field[0] if new == value else before + quote(new, safe="")
 
     def _replace_scalar(self, raw: str, label: str) -> str:
@@ -287,13 +253,12 @@ class Pseudonyms:
             self._seen.setdefault(kind, set()).add(value)
 
 
-def count_personal(texts: Iterable[str], *, by_field: bool = True) -> dict[str, int]:
-    """Return how many different values of each kind of personal data are in texts.
+def count_personal(bodies: Iterable[str], texts: Iterable[str] = ()) -> dict[str, int]:
+    """Return how many different values of each kind of personal data are in bodies and texts.
 
-    Examples, such as addresses at example.com, do not count. With ``by_field``, values also count
-    by the names of their fields, except in the stand-in's records, whose people are made up. A
-    field ``name`` counts if its JSON object or form has another field of a person, such as an
-    e-mail address or a birth date.
+    Examples, such as addresses at example.com, do not count. In bodies, values also count by the
+    names of their fields, except in the stand-in's records, whose people are made up. A field
+    ``name`` does not count: plans, lists and files have one, too.
 
     Returns
     -------
@@ -302,11 +267,13 @@ def count_personal(texts: Iterable[str], *, by_field: bool = True) -> dict[str, 
     """
     seen: dict[str, set[str]] = {}
     search = Pseudonyms([PERSONAL], seen=seen)
-    for text in texts:
-        if by_field and not _MADE_UP.search(text):
-            search.text(text)
+    for body in bodies:
+        if _MADE_UP.search(body):
+            search.by_form(body)
         else:
-            search.by_form(text)
+            search.text(body)
+    for text in texts:
+        search.by_form(text)
     return {kind: len(seen[kind]) for kind in _FIELDS if kind in seen}
 
 

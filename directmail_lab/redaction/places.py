@@ -21,15 +21,7 @@ from .personal import FIELD
 AUTHORIZATION = frozenset(("authorization", "proxy-authorization"))
 # Headers that are never written: each is a credential, or as valuable as one.
 _DROPPED = AUTHORIZATION | {"cookie", "cookie2", "set-cookie2"}
-# A cookie's name, and the attributes that are written with it. Several cookies in one line have
-# commas between them.
-_COOKIE_NAME = re.compile(r"\s*([^=;,\s]{0,256})\s*=")
-_ATTRIBUTE = re.compile(
-    r";\s*(expires=(?:\w{3,9}, )?[\w :+-]{0,40}"
-    r"|(?:path|domain|max-age|samesite|priority)=[^;,]{0,256}"
-    r"|secure|httponly|partitioned)(?=\s*(?:[;,]|$))",
-    re.IGNORECASE,
-)
+_COOKIE_NAME = re.compile(r"\s*([^=;,\s]{0,256}=)")
 _SCHEME_AND_TOKEN = re.compile(r"\s*(?:([A-Za-z][\w-]*)\s+)?([^\s,\"]+)\s*")
 _JWT = re.compile(r"(eyJ[\w-]+)\.[\w-]+\.[\w-]*")
 
@@ -138,16 +130,9 @@ def written_header(name: str, value: str) -> str | None:
     if lower in _DROPPED:
         return None
     if lower == "set-cookie":
-        return _without_value(value)
+        cookie = _COOKIE_NAME.match(value)
+        return f"{cookie[1] if cookie else ''}{REDACTED}"
     return stand_in_for(value) if is_credential(name, value) else value
-
-
-def _without_value(cookie: str) -> str:
-    """Return a ``Set-Cookie`` with its name and attributes, and a stand-in as its value."""
-    name = _COOKIE_NAME.match(cookie)
-    if name is None:
-        return REDACTED
-    return "; ".join([f"{name[1]}={REDACTED}", *_ATTRIBUTE.findall(cookie)])
 
 
 def credentials_in(headers: Headers, uri: str = "") -> Iterator[str]:
@@ -191,7 +176,7 @@ def _of_user(user: str, password: str) -> Iterator[str]:
 # -- repetitions ---------------------------------------------------------------------------------
 
 _SHORTEST = 8
-_MOST = 1000
+_MOST_FORMS = 2000
 # Words, such as "invalid_token": they are no secret, and would be removed everywhere.
 _WORDS = re.compile(r"(?:[a-z]+|[A-Z]+|[A-Z][a-z]+)(?:[._-](?:[a-z]+|[A-Z]+|[A-Z][a-z]+))*")
 _LONGEST_WORD = 14
@@ -204,26 +189,24 @@ class Repetitions(Hidden):
     """The credentials that a recording has at their places; they are removed elsewhere, too.
 
     One that is random is removed from any text, another one only where it stands whole. After
-    1,000 no more are learned: a service may issue one with each response.
+    2,000 forms no more are learned: a service may issue one with each response.
     """
 
-    __slots__ = ("__count", "__forms")
+    __slots__ = ("__forms",)
 
     def __init__(self) -> None:
         self.__forms: dict[str, tuple[re.Pattern[str], str]] = {}
-        self.__count = 0
 
     @property
     def count(self) -> int:
-        """How many credentials it knows."""
-        return self.__count
+        """In how many forms it knows credentials."""
+        return len(self.__forms)
 
     def learn(self, secrets: Iterable[str]) -> None:
         """Remove these credentials from now on, but no words and no numbers."""
         for secret in secrets:
-            if secret in self.__forms or self.__count >= _MOST or not _is_distinctive(secret):
+            if secret in self.__forms or self.count >= _MOST_FORMS or not _is_distinctive(secret):
                 continue
-            self.__count += 1
             quoted = json.dumps(secret)[1:-1]
             forms = {secret, quote(secret, safe=""), quote(secret), quote_plus(secret)}
             forms |= {html.escape(secret), quoted, json.dumps(quoted)[1:-1]}

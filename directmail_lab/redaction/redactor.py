@@ -11,7 +11,7 @@ import codecs
 import contextlib
 import html
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from itertools import chain
 from typing import final
@@ -47,22 +47,11 @@ _FIELD_HINTS = (*HINTS, "%")
 # Looser than the pattern below, since the written text has escapes.
 _USER_INFO_HINT = re.compile(r"://[^/?#@\s\"'<>]+@", re.ASCII)
 _USER_INFO = re.compile(r"(?<=://)[^/?#@\s\"'<>\\]+(?=@)")
-# A placeholder in a URL that a client has escaped.
-_ESCAPED_PLACEHOLDER = re.compile(r"%3C(API_KEY|REDACTED)%3E", re.IGNORECASE)
 # RFC 7235: a scheme and one token. Digest and AWS4 have parameters instead, and none is a key.
 _SCHEME = re.compile(r"\s*([A-Za-z][A-Za-z0-9-]{1,31}) ")
 
 _MARKUP = re.compile("xml|html")
-_BYTE_ORDER_MARKS = (
-    (codecs.BOM_UTF32_LE, "utf-32-le"),
-    (codecs.BOM_UTF32_BE, "utf-32-be"),
-    (codecs.BOM_UTF16_LE, "utf-16-le"),
-    (codecs.BOM_UTF16_BE, "utf-16-be"),
-)
-_WITHOUT_MARK = {
-    "utf-16": ("utf-16-le", "utf-16-be"),
-    "utf-32": ("utf-32-le", "utf-32-be"),
-}
+_BYTE_ORDER_MARKS = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 
 
 @final
@@ -138,7 +127,7 @@ class Redactor(Hidden):
     def interaction(self, interaction: Interaction) -> Interaction:
         """Return the redacted interaction, as it may be written."""
         # Most contain no secret. Then one search of all their texts is enough.
-        if not self.__personal and self._keeps_headers(interaction):
+        if self._keeps_headers(interaction):
             text = _searched(interaction)
             if text is not None and not self._is_hinted_at(text, lower_ascii(text)):
                 return interaction
@@ -162,10 +151,10 @@ class Redactor(Hidden):
             See `refuse_leak`.
         """
         # Most contain nothing to remove. For those, one search of the written text is enough.
-        if not self.__personal and self._keeps_headers(interaction):
+        if self._keeps_headers(interaction):
             text = text_of(interaction)
             lower = lower_ascii(text)
-            if not (self._is_hinted_at(text, lower) or _is_opened(lower)):
+            if not (self._is_hinted_at(text, lower) or _needs_opening(lower)):
                 return text, interaction
         written = self.interaction(interaction)
         text = text_of(written)
@@ -184,14 +173,8 @@ class Redactor(Hidden):
         self._learn_from(request)
         return self._request(request)
 
-    @hide_frames
-    def response(self, response: Response) -> Response:
-        """Return the redacted response, as it may be written."""
-        self._learn_from(response)
-        return self._response(response)
-
     def _request(self, request: Request) -> Request:
-        texts = [request.method, _ESCAPED_PLACEHOLDER.sub(r"<\1>", request.uri)]
+        texts = [request.method, request.uri]
         (method, uri), headers, body = self._message(texts, request.headers, request.body or b"")
         return Request(method, uri, headers, None if request.body is None else body)
 
@@ -208,7 +191,11 @@ class Redactor(Hidden):
     @hide_frames
     def texts(self, texts: list[str]) -> list[str]:
         """Return several redacted texts; see `text`."""
-        return self._texts(texts)
+        # One search of them all, since most contain nothing to remove.
+        joined = "\n".join(texts)
+        if self.__personal or self._is_hinted_at(joined, lower_ascii(joined)):
+            return list(map(self._text, texts))
+        return texts
 
     @hide_frames
     def refuse_leak(self, written: str) -> None:
@@ -234,15 +221,16 @@ class Redactor(Hidden):
 
     def _learn_from(self, message: Request | Response) -> None:
         """Learn the credentials in the places of a message, to remove them elsewhere too."""
-        found = list(_credentials_of(message))
+        uri = message.uri if isinstance(message, Request) else ""
+        found = list(credentials_in(message.headers, uri))
 
         def note(secret: str) -> str:
             found.append(secret)
             return secret
 
-        texts = [message.uri] if isinstance(message, Request) else []
-        texts += [value for _, value in message.headers]
-        texts.append(_readable(message.body or b"", message.headers))
+        texts = [uri, *(value for _, value in message.headers)]
+        with contextlib.suppress(ValueError):  # a body that cannot be searched is not written
+            texts.append(_opened(message.body or b"", message.headers)[0])
         for text in texts:
             if any(map(lower_ascii(text).__contains__, _FIELD_HINTS)):
                 replace_fields(text, note)
@@ -250,14 +238,16 @@ class Redactor(Hidden):
 
     def _keeps_headers(self, interaction: Interaction) -> bool:
         messages = interaction.request, interaction.response
-        return all(self._headers(each.headers) is each.headers for each in messages)
+        return not self.__personal and all(
+            self._headers(each.headers) is each.headers for each in messages
+        )
 
     def _message(
         self, texts: list[str], headers: Headers, body: bytes
     ) -> tuple[list[str], Headers, bytes]:
         """Return the redacted texts, headers and body of a message. The headers fit the body."""
         written = self._body(body, headers) if body else body
-        parts = self._texts([*texts, *chain.from_iterable(self._headers(headers))])
+        parts = self.texts([*texts, *chain.from_iterable(self._headers(headers))])
         flat = parts[len(texts) :]  # name, value, name, value, …
         headers = tuple(zip(flat[::2], flat[1::2], strict=True))
         if written != body:
@@ -287,27 +277,20 @@ class Redactor(Hidden):
     def _body(self, body: bytes, headers: Headers) -> bytes:
         """Return a redacted body. If something was removed from it, it is no longer compressed."""
         try:
-            plain = unpack(body, header(headers, "content-encoding") or "")
-            charsets = _charsets(plain, header(headers, "content-type") or "")
+            text, charset = _opened(body, headers)
         except TooLargeError:
             return missing_body(len(body))
         except ValueError:
             return missing_body(len(body), "searched")
-        is_markup = _MARKUP.search(media_type_of(headers)) or plain.lstrip().startswith(b"<")
-        written = plain
-        for charset in charsets:
-            text = _exactly_decoded(written, charset)
-            if text is None:
-                continue
-            # UTF-16 without a declared charset.
-            if "\0" in text and self.__keys.holds(text.replace("\0", "")):
-                return missing_body(len(body), "searched")
-            redacted = self._text(text)
-            if redacted != text:
-                if is_markup:  # there, <REDACTED> would be a tag
-                    redacted = REPLACED.sub(lambda each: _escaped(each[0]), redacted)
-                written = redacted.encode(charset)
-        return body if written == plain else written
+        # UTF-16 without a declared charset.
+        if "\0" in text and self.__keys.holds(text.replace("\0", "")):
+            return missing_body(len(body), "searched")
+        redacted = self._text(text)
+        if redacted == text:
+            return body
+        if _MARKUP.search(media_type_of(headers)) or text.lstrip().startswith("<"):
+            redacted = REPLACED.sub(_escaped, redacted)  # there, <REDACTED> would be a tag
+        return redacted.encode(charset)
 
     def _is_hinted_at(self, text: str, lower: str) -> bool:
         """Return whether anything but personal data may have to be removed from a text.
@@ -321,13 +304,6 @@ class Redactor(Hidden):
             return True
         return "@" in lower and bool(_USER_INFO_HINT.search(lower))
 
-    def _texts(self, texts: list[str]) -> list[str]:
-        # One search of them all, since most contain nothing to remove.
-        joined = "\n".join(texts)
-        if self.__personal or self._is_hinted_at(joined, lower_ascii(joined)):
-            return list(map(self._text, texts))
-        return texts
-
     def _text(self, text: str) -> str:
         if self._is_hinted_at(text, lower_ascii(text)):
             text = replace_fields(text, stand_in_for)
@@ -338,23 +314,31 @@ class Redactor(Hidden):
         return self.__personal.text(text) if self.__personal else text
 
 
-def _credentials_of(message: Request | Response) -> Iterator[str]:
-    uri = message.uri if isinstance(message, Request) else ""
-    return credentials_in(message.headers, uri)
+def _escaped(replaced: re.Match[str]) -> str:
+    return html.escape(html.unescape(replaced[0]))
 
 
-def _escaped(replaced: str) -> str:
-    return replaced if replaced.startswith("&") else html.escape(replaced)
+def _opened(body: bytes, headers: Headers) -> tuple[str, str]:
+    """Return a body decompressed as text, and the charset that encodes the text to the same body.
 
-
-def _readable(body: bytes, headers: Headers) -> str:
-    """Return a body as text to look for credentials; empty if it cannot be searched."""
-    try:
-        plain = unpack(body, header(headers, "content-encoding") or "")
-        charsets = _charsets(plain, header(headers, "content-type") or "")
-        return plain.decode(charsets[0])
-    except ValueError:
-        return ""
+    Raises
+    ------
+    ValueError
+        The body cannot be decompressed, its charset is unknown, or it is not in its charset.
+    """
+    plain = unpack(body, header(headers, "content-encoding"))
+    declared = declared_charset(header(headers, "content-type") or "") or "utf-8"
+    charsets = [_BYTE_ORDER_MARKS.get(plain[:2], declared.lower())]
+    if charsets == ["utf-8"]:
+        charsets.append("latin-1")
+    elif b"\0" not in plain:
+        charsets.insert(0, "utf-8")
+    for charset in charsets:
+        with contextlib.suppress(LookupError, UnicodeError):
+            text = plain.decode(charset)
+            if text.encode(charset) == plain:
+                return text, charset
+    raise ValueError("in a charset that cannot be searched")
 
 
 def _searched(interaction: Interaction) -> str | None:
@@ -368,44 +352,14 @@ def _searched(interaction: Interaction) -> str | None:
     except UnicodeDecodeError:
         return None
     text = "\n".join(texts)
-    return None if "\0" in text or _is_opened(lower_ascii(text)) else text
+    return None if "\0" in text or _needs_opening(lower_ascii(text)) else text
 
 
-def _is_opened(lower: str) -> bool:
+def _needs_opening(lower: str) -> bool:
     """Return whether a text has a body that must be decompressed or decoded to be searched."""
     is_utf_8 = lower.count("charset=") == lower.count("charset=utf-8")
     is_small = len(lower) <= MAX_UNPACKED_BYTES
     return not is_utf_8 or not is_small or any(map(lower.__contains__, _OPENED_HINTS))
-
-
-def _charsets(body: bytes, content_type: str) -> list[str]:
-    """Return the charsets in which to search a body; each encodes its text to the same body.
-
-    A body of UTF-16 is one of Latin-1, too: a service may declare what it does not send.
-
-    Raises
-    ------
-    ValueError
-        The charset is unknown, or the body is not in it.
-    """
-    if b"\0" not in body and _exactly_decoded(body, "utf-8") is not None:
-        return ["utf-8"]
-    declared = (declared_charset(content_type) or "utf-8").lower()
-    marked = [charset for mark, charset in _BYTE_ORDER_MARKS if body.startswith(mark)]
-    charsets = marked or [declared, *_WITHOUT_MARK.get(declared.replace("_", "-"), ())]
-    fitting = [each for each in charsets if _exactly_decoded(body, each) is not None]
-    if not fitting and declared != "utf-8":
-        raise ValueError("in a charset that cannot be searched")
-    return [*fitting, "latin-1"]
-
-
-def _exactly_decoded(body: bytes, charset: str) -> str | None:
-    """Return a body as text, or None if the text would not be encoded to the same body."""
-    with contextlib.suppress(LookupError, UnicodeError):
-        text = body.decode(charset)
-        if text.encode(charset) == body:
-            return text
-    return None
 
 
 def with_schemes(redacted: Request, request: Request) -> Request:

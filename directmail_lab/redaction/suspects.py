@@ -13,7 +13,6 @@ import re
 from base64 import b64decode
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import NamedTuple
 
 from ..exchange.bodies import unpack
 from ..exchange.values import Interaction, header
@@ -83,25 +82,22 @@ _NAME_HINTS = "key,token,secret,pass,pwd,auth,credential"
 _DATE = re.compile(r"\d{4}-\d\d-\d\d(?:T[\d:.]+(?:Z|[+-][\d:]+)?)?")
 
 
-class Suspect(NamedTuple):
-    """What looks like a credential: a description, which does not quote it, and itself."""
-
-    what: str
-    secret: str
+Suspect = tuple[str, str]
+"""What looks like a credential: a description, which does not quote it, and itself."""
 
 
 def credentials_in(text: str) -> Iterator[str]:
     """Yield a description of each kind of credential in a text, and never the credential."""
-    yield from dict.fromkeys(suspect.what for suspect in _suspects_in(text))
+    yield from dict.fromkeys(what for what, _ in _suspects_in(text))
 
 
 def secrets_of(interaction: Interaction) -> Iterator[str]:
     """Yield what looks like a credential in an interaction."""
     for text in texts_of(interaction):
-        for suspect in _suspects_in(text):
+        for _, secret in _suspects_in(text):
             # The first line of a private key: without it, nobody would find the rest.
-            if not suspect.secret.startswith("-----BEGIN"):
-                yield suspect.secret
+            if not secret.startswith("-----BEGIN"):
+                yield secret
 
 
 def _suspects_in(text: str) -> Iterator[Suspect]:
@@ -123,18 +119,18 @@ def _by_form(text: str, lower: str) -> Iterator[Suspect]:
             continue
         for match in re.finditer(form, text):
             if not is_placeholder(match["secret"]):
-                yield Suspect(what, match["secret"])
+                yield what, match["secret"]
 
 
 def _in_headers(text: str, lower: str) -> Iterator[Suspect]:
     # The same headers that a recording is written without.
     for name, value in _HEADER.findall(text):
         if written_header(name, value) != value and not is_placeholder(value):
-            yield Suspect("a credential in a header", value)
+            yield "a credential in a header", value
     if "basic" in lower:
         for digits in _BASIC.findall(text):
             if _is_basic(digits):
-                yield Suspect("credentials of HTTP Basic", digits)
+                yield "credentials of HTTP Basic", digits
 
 
 def _beside_names(text: str, lower: str) -> Iterator[Suspect]:
@@ -145,7 +141,7 @@ def _beside_names(text: str, lower: str) -> Iterator[Suspect]:
             name = _name(match)
             # The name itself may be a credential.
             shown = "a field" if is_random(name) else name
-            yield Suspect(f"a key or password in {shown}", match["secret"])
+            yield f"a key or password in {shown}", match["secret"]
 
 
 def _as_arguments(text: str, lower: str) -> Iterator[Suspect]:
@@ -153,7 +149,7 @@ def _as_arguments(text: str, lower: str) -> Iterator[Suspect]:
         return
     for argument in _ARGUMENT.findall(" ".join(_CALL.findall(text))):
         if is_random(argument):
-            yield Suspect("a key as an argument", argument)
+            yield "a key as an argument", argument
 
 
 def _name(match: re.Match[str]) -> str:

@@ -15,7 +15,6 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from email.errors import FirstHeaderLineIsContinuationDefect, MissingHeaderBodySeparatorDefect
-from functools import cached_property
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
@@ -40,7 +39,7 @@ from ..exchange.values import (
 )
 from ..sessions.current import replaying_session
 from ..settings import is_loopback
-from .rewriting import Rewriting
+from .rewriting import origins_of, to_client, to_service
 
 if TYPE_CHECKING:
     from ..sessions.session import Session
@@ -302,6 +301,7 @@ class ClientServer(LoopbackServer):
         on_refusal: Callable[[str], object] = lambda _: None,
     ) -> None:
         self.sessions = sessions
+        self._origins = origins_of(each.base_url for each in sessions)
         self._on_refusal = on_refusal
         super().__init__(port, base_path(sessions[0].base_url))
 
@@ -311,9 +311,8 @@ class ClientServer(LoopbackServer):
         if problem:
             return error_response(403, problem, reason="refused")
         try:
-            response = self._rewriting.to_client(self._received(request))
-        except httpx.RequestError as error:
-            self._on_refusal(str(error))
+            response = to_client(self._received(request), self._origins, self.origin)
+        except httpx.RequestError:
             raise ConnectionAbortedError from None  # the client's connection breaks, too
         except (DirectMailLabError, httpx.InvalidURL, ValueError) as error:
             self._on_refusal(str(error))
@@ -326,17 +325,13 @@ class ClientServer(LoopbackServer):
             response = replace(response, headers=(*response.headers, sandbox))
         return response
 
-    @cached_property
-    def _rewriting(self) -> Rewriting:
-        return Rewriting(self.origin, [each.base_url for each in self.sessions])
-
     def _received(self, request: Request) -> Response:
         own = {"host", "accept-encoding", *_NOT_PASSED_ON}
         headers = without_headers(request.headers, own)
         refusals = []
         for session in self.sessions:
             origin = "/".join(session.base_url.split("/", 3)[:3])
-            sent = self._rewriting.to_service(request, origin)
+            sent = to_service(request, self.origin, origin)
             try:
                 response = session.client.request(
                     sent.method, sent.uri, headers=headers, content=sent.body

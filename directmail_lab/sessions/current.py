@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack
 from ..arguments import RecordMode
 from ..cassettes import (
     FileRecording,
+    Policy,
     find_cassette,
     new_cassette_path,
     read_cassette,
@@ -34,8 +35,8 @@ from ..settings import (
     variable,
 )
 from ..tracebacks import hide_frames
-from .modes import Entered, ModeChange, check_live, is_live_asked, write_warning
-from .session import Session, SessionOptions
+from .modes import Entered, ModeChange
+from .session import Session, SessionOptions, open_recording
 from .transports.allowance import Pace
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ class _Current:
         self.session: Session | None = None
         self.callbacks: dict[object, Callable[[], object]] = {}
         self.asked: dict[str, Any] = {}
-        self.without_key: ModeChange[Session] | None = None
+        self.without_key: ModeChange | None = None
         self.opened: weakref.WeakSet[Session] = weakref.WeakSet()
 
 
@@ -71,7 +72,7 @@ def _changing() -> Iterator[None]:
         yield
     except BaseException:
         if _current.session is not None:
-            _current.session.transport.refuse_writes()
+            _current.session.transport.may_write = False
         raise
 
 
@@ -254,14 +255,14 @@ request = _of_current(Session.request)
 
 @_like(Session.live)
 @_changing()
-def live() -> ModeChange[Session]:
+def live() -> ModeChange:
     return ModeChange(lambda: session().live().entered)
 
 
 @_like(Session.replay)
 @_changing()
-def replay(cassette: str | Path, **options: Any) -> ModeChange[Session]:
-    def enter() -> Entered[Session]:
+def replay(cassette: str | Path, **options: Any) -> ModeChange:
+    def enter() -> Entered:
         opened = _current.session
         if opened is None:
             opened = replaying_session(cassette)
@@ -281,15 +282,15 @@ def record(
     record_mode: RecordMode = "update",
     live: bool = False,
     **options: Any,
-) -> ModeChange[Session]:
-    check_live(record_mode, live=live)
+) -> ModeChange:
     has_said = False  # once is enough for a decorated function
 
-    def enter() -> Entered[Session]:
+    def enter() -> Entered:
         nonlocal has_said
         if record_mode == "none" or _connect_with_key():
-            return _record(session(), cassette, record_mode=record_mode, **options)
-        if is_live_asked(live):
+            return _record(session(), cassette, record_mode=record_mode, live=live, **options)
+        asked = variable(LIVE_VARIABLE)
+        if live if asked is None else asked != "0":
             raise NotConnectedError(
                 "There is no key, and this run must be live.",
                 f"Sign in, or set {API_KEY_VARIABLE}. To replay as a reader: "
@@ -307,7 +308,7 @@ def record(
     return change
 
 
-def _record(opened: Session, cassette: str | Path, **options: Any) -> Entered[Session]:
+def _record(opened: Session, cassette: str | Path, **options: Any) -> Entered:
     """Record in a session. An earlier current session stops recording the same cassette."""
     try:
         return opened.record(cassette, **options).entered
@@ -324,9 +325,7 @@ def _record(opened: Session, cassette: str | Path, **options: Any) -> Entered[Se
         return opened.record(cassette, **options).entered
 
 
-def _replay_in_place(
-    cassette: str | Path, options: Mapping[str, Any]
-) -> tuple[Entered[Session], str]:
+def _replay_in_place(cassette: str | Path, options: Mapping[str, Any]) -> tuple[Entered, str]:
     """Replay the file that a recording with a key would write; also return a line that says so.
 
     A replayed write warns that nothing was sent. A request that is not in the cassette raises
@@ -336,18 +335,17 @@ def _replay_in_place(
     if not (path.is_file() and path.stat().st_size):
         what = f"There is no key, and no cassette {cassette_name(cassette)!r} yet."
         raise NotConnectedError(what, "Sign in to record it.")
-    opened = _current.session or replaying_session(path)
-    entered = opened.record(path, record_mode="none", **options).entered
-    played = opened.open_cassette
-    assert played is not None, "the session has just opened it"
 
     def advise(error: NotRecordedError) -> None:
         error.advice = "There is no key, so nothing was sent. Sign in to record it."
         if options.get("before_record") is not None:
             error.advice += " If before_record leaves it out, no recording contains it."
 
-    played.on_played = write_warning(played)
-    played.on_unmatched = advise
+    opened = _current.session or replaying_session(path)
+    policy = Policy(warns_of_writes=True, on_unmatched=advise)
+    entered = open_recording(opened, path, record_mode="none", policy=policy, **options).entered
+    played = opened.open_cassette
+    assert played is not None, "the session has just opened it"
     make_current(opened)
     count = plural(len(played), "interaction")
     recorded = f"{played.name!r}{opened.recording.recorded_note}"
@@ -365,7 +363,7 @@ def replaying_session(cassette: str | Path | FileRecording) -> Session:
     return Session(NO_ADDRESS)
 
 
-def record_without_key() -> ModeChange[Session] | None:
+def record_without_key() -> ModeChange | None:
     """Return what `record` entered without a key, if the current session is still in that mode.
 
     With a key, ``enter_again()`` records.

@@ -30,6 +30,7 @@ from ..exchange.bodies import (
 )
 from ..exchange.httpx_values import httpx
 from ..exchange.next_page import LAST, PageList, only_list, page_of
+from ..exchange.values import media_type_of
 from ..redaction.key import KeySearch
 from ..tracebacks import hide_frames, warn_caller
 from .clients.refusals import outcome, service_error
@@ -171,7 +172,7 @@ def frame(
         body.attrs.update(_describe(given))
         _warn_of_more(given, len(body))
         return body
-    records, envelope = unwrap(body, _place_of_rows(body, rows_at))
+    records, envelope = unwrap(body, _path_of_rows(body, rows_at))
     table = _table(records if isinstance(records, list | tuple) else [records], given)
     if isinstance(records, list) and isinstance(given, httpx.Response):
         _warn_of_more(given, len(records))
@@ -197,7 +198,7 @@ def _frame_of_many(results: Any, rows_at: str | None, on_error: str) -> pd.DataF
             body = body.to_dict("records")
             tables += 1
         is_page = isinstance(result, httpx.Response) and received_of(result).is_page
-        found, _ = unwrap(body, _place_of_rows(body, rows_at, is_page=is_page))
+        found, _ = unwrap(body, _path_of_rows(body, rows_at, is_page=is_page))
         records += found if isinstance(found, list) else [found]
         good.append(result)
     if failures:
@@ -213,11 +214,12 @@ def _frame_of_many(results: Any, rows_at: str | None, on_error: str) -> pd.DataF
     return table
 
 
-def _place_of_rows(body: object, rows_at: str | None, *, is_page: bool = False) -> str | None:
+def _path_of_rows(body: object, rows_at: str | None, *, is_page: bool = False) -> Path:
     """Return where the rows of a body are: also in a list with nothing but page data beside it."""
-    if rows_at != "auto":
-        return rows_at
-    return path_of_records(body, is_page=True) if is_page else only_list(body) or "auto"
+    if rows_at == "auto":
+        path = () if is_page else only_list(body)
+        return path or path_of_records(body, is_page=is_page)
+    return () if rows_at is None else tuple(rows_at.split("."))
 
 
 def _warn_of_more(response: httpx.Response, count: int) -> None:
@@ -291,8 +293,9 @@ def _not_json(problem: str, response: httpx.Response | None) -> NotJSONError:
     """Return the error for a body that is not JSON. It quotes nothing of the body."""
     if response is None:
         return NotJSONError(f"The body {problem}.", "Give frame() the bytes of a whole JSON body.")
-    media_type = _without_key(_media_type(response))[:100] or None
-    kind = f"content type {media_type}" if media_type else "no content type"
+    media_type = media_type_of(tuple(response.headers.items()))
+    media_type = _without_key(media_type)[:100]
+    kind = f"content type {media_type or 'missing'}"
     method = response.request.method
     path = _without_key(str(_describe(response)["path"]))
     call = f'get("{path}")' if method == "GET" else f'request("{method}", "{path}")'
@@ -303,13 +306,8 @@ def _not_json(problem: str, response: httpx.Response | None) -> NotJSONError:
     else:
         what += f" ({kind}), and the body {problem}."
         by_default = _FILE if plain_text(response.content) is None else _TEXT
-        advice = f"Read it with: response = {call}; {_READ_BY.get(media_type or '', by_default)}."
-    return NotJSONError(what, advice, status=response.status_code, content_type=media_type)
-
-
-def _media_type(response: httpx.Response) -> str:
-    content_type: str = response.headers.get("content-type", "")
-    return content_type.partition(";")[0].strip().lower()
+        advice = f"Read it with: response = {call}; {_READ_BY.get(media_type, by_default)}."
+    return NotJSONError(what, advice, status=response.status_code, content_type=media_type or None)
 
 
 def _table_of_csv(response: httpx.Response, separators: str) -> pd.DataFrame:
@@ -319,7 +317,7 @@ def _table_of_csv(response: httpx.Response, separators: str) -> pd.DataFrame:
         text = content.decode("cp1252", "replace")
         warn_caller("This table is not in the character set that it says: it is read as cp1252.")
     try:
-        return read_csv(_without_key(text), separators)
+        return _read_csv(_without_key(text), separators)
     except pd.errors.ParserError as error:
         numbers = re.findall(r"\d+", str(error))
     expected, line, seen = numbers if len(numbers) == 3 else "???"
@@ -327,7 +325,7 @@ def _table_of_csv(response: httpx.Response, separators: str) -> pd.DataFrame:
     raise _not_json(problem, response)
 
 
-def read_csv(text: str, separators: str = ",;\t|") -> pd.DataFrame:
+def _read_csv(text: str, separators: str) -> pd.DataFrame:
     """Return a table in CSV as a frame of text: ``"01234"`` and ``"NA"`` stay as they are.
 
     The separator is the one of these characters that is most frequent in the header. Lines above
@@ -431,7 +429,7 @@ def _unique_names(paths: Iterable[Path]) -> list[str]:
     names: dict[str, None] = {}
     numbers: Counter[str] = Counter()
     for path in paths:
-        text = ".".join(map(str, path)) if path else VALUE_COLUMN
+        text = ".".join(path) if path else VALUE_COLUMN
         plain = text.encode("utf-8", "backslashreplace").decode()
         name = plain
         while name in names:

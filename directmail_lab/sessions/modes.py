@@ -7,33 +7,30 @@ import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from numbers import Real
-from typing import Any, Generic, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from ..arguments import argument_error
-from ..cassettes import Cassette, shown_path
+from ..cassettes import shown_path
 from ..display import plural
-from ..exchange.values import Request, is_write
-from ..settings import LIVE_VARIABLE, variable
-from ..tracebacks import warn_caller
-from .transports.mode import Mode, ModeTransport
+from .transports.mode import Mode
+
+if TYPE_CHECKING:
+    from .session import Session
 
 _F = TypeVar("_F", bound="Callable[..., Any]")
-
-_S = TypeVar("_S")
 
 Timing = Literal["instant", "recorded"] | float
 
 
-class Entered(NamedTuple, Generic[_S]):
-    """The mode that a session has entered, its previous mode, and the transport that has them."""
+class Entered(NamedTuple):
+    """The mode that a session has entered, and its previous mode."""
 
-    session: _S
-    transport: ModeTransport
+    session: Session
     previous: Mode
     mode: Mode
 
 
-class ModeChange(Generic[_S]):
+class ModeChange:
     """A mode that a session has entered; the end of its ``with`` block restores the previous one.
 
     As a decorator, it enters the mode for each call of the function, which may be async. Concurrent
@@ -50,18 +47,18 @@ class ModeChange(Generic[_S]):
         What ``enter`` returned.
     """
 
-    def __init__(self, enter: Callable[[], Entered[_S]]) -> None:
+    def __init__(self, enter: Callable[[], Entered]) -> None:
         self._enter = enter
         self.entered = enter()
 
-    def __enter__(self) -> _S:
+    def __enter__(self) -> Session:
         cassette = self.entered.mode.cassette
         if cassette is not None:
             cassette.continue_run()  # only a statement begins a new run
         return self.entered.session
 
     def __exit__(self, *_: object) -> None:
-        self.entered.transport.enter(self.entered.previous)
+        self.entered.session.transport.enter(self.entered.previous)
 
     def enter_again(self) -> None:
         """Enter the mode as if this were the call that entered it first."""
@@ -69,7 +66,7 @@ class ModeChange(Generic[_S]):
 
     def is_on(self) -> bool:
         """Return whether the session is still in this mode."""
-        return self.entered.transport.mode is self.entered.mode
+        return self.entered.session.transport.mode is self.entered.mode
 
     def __call__(self, function: _F) -> _F:
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
@@ -80,7 +77,7 @@ class ModeChange(Generic[_S]):
         with self:  # between calls, the session is in its previous mode
             pass
         lock = threading.Lock()
-        changes: list[ModeChange[_S]] = []  # an entry for each running call
+        changes: list[ModeChange] = []  # an entry for each running call
 
         @contextmanager
         def mode_of_a_call() -> Iterator[None]:
@@ -102,8 +99,6 @@ class ModeChange(Generic[_S]):
             with mode_of_a_call():
                 yield
 
-        # contextlib's decorators put no frame of ours above the function's: freezegun, which our
-        # plugin tells to ignore this package, gives the real time to what our frames call.
         if inspect.iscoroutinefunction(function):
             return mode_of_an_async_call()(function)
         return mode_of_a_call()(function)
@@ -125,32 +120,6 @@ class ModeChange(Generic[_S]):
                 ": requests are sent, and new responses replace the old ones to the same requests."
             )
         return text
-
-
-def write_warning(cassette: Cassette) -> Callable[[Request], None]:
-    """Return a function that warns of a replayed write: its caller may believe that it was sent."""
-    recorded = f"{cassette.name!r}{cassette.recording().recorded_note}"
-
-    def warn(request: Request) -> None:
-        if is_write(request):
-            warn_caller(f"Nothing was sent: this {request.method} is replayed from {recorded}.")
-
-    return warn
-
-
-def check_live(record_mode: str, *, live: bool) -> None:
-    """Raise ValueError if a recording that must be live may replay."""
-    if live and record_mode not in ("update", "all"):
-        raise argument_error(
-            f'live=True sends every request, and record_mode="{record_mode}" may replay. '
-            'Give one of them, or record_mode="all".'
-        )
-
-
-def is_live_asked(live: bool) -> bool:
-    """Return whether a recording without a key must raise an error: the environment decides."""
-    asked = variable(LIVE_VARIABLE)
-    return live if asked is None else asked != "0"
 
 
 def latency_factor(timing: Timing) -> float:

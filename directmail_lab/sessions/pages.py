@@ -93,43 +93,12 @@ def pages(
     check_number("max_pages", 1 if max_pages is None else max_pages, least=1)
     member, parameter = cursor if isinstance(cursor, tuple) else (cursor, None)
     found = PageList(given.get("page"), given.get("offset"), member, parameter)
-    pager = _Pager(session, method, found)
     url = session.client.build_request("GET", path, params=params).url
     start = (url, "" if json is None else dumps(plain_json(json)))
     counter = found.page or found.offset
     if counter and counter not in _query(start):
         start = _moved(start, counter, 1 if found.page else 0)
-    pager.place = start
-    return Pages(pager, max_pages)
-
-
-class Pages(Iterator[httpx.Response]):
-    """The pages of a list. Each is requested when it is asked for, and is yielded once."""
-
-    def __init__(self, pager: _Pager, max_pages: int | None) -> None:
-        self._title = pager.title
-        self._pages = _pages(pager, max_pages)
-
-    def __next__(self) -> httpx.Response:
-        return next(self._pages)
-
-    def __repr__(self) -> str:
-        return (
-            f"<Pages of {self._title}: each is requested when a loop asks for it. "
-            "frame(pages(…)) makes one frame of them all.>"
-        )
-
-
-def _pages(pager: _Pager, max_pages: int | None) -> Iterator[httpx.Response]:
-    with ProgressBar(None, desc="Pages", bar_format=_CAME) as bar:
-        for _ in range(max_pages or _MOST_PAGES):
-            response = pager.next_page()
-            if response is None:
-                return
-            bar.update()
-            yield response
-    if max_pages is None and pager.place is not None:
-        warn_caller(f"Stopped after {_MOST_PAGES} pages. For more: pages(…, max_pages=…).")
+    return Pages(session, method, found, start, max_pages)
 
 
 Place = tuple[httpx.URL, str]
@@ -151,35 +120,66 @@ def _moved(place: Place, parameter: str, value: object) -> Place:
     return url.copy_set_param(parameter, value), ""
 
 
-class _Pager:
-    """Requests one page after the other. ``place`` is the next page's; None after the last."""
+class Pages(Iterator[httpx.Response]):
+    """The pages of a list. Each is requested when it is asked for, and is yielded once."""
 
-    def __init__(self, opened: Session, method: str, pages: PageList) -> None:
-        self.session = opened
-        self.method = method
-        self.place: Place | None = None
+    def __init__(
+        self,
+        opened: Session,
+        method: str,
+        pages: PageList,
+        start: Place,
+        max_pages: int | None,
+    ) -> None:
+        self._session = opened
+        self._method = method
+        self._place: Place | None = start  # None after the last page
+        path = opened.recording.redactor.text(start[0].path)
+        self._title = f"{method} {path}"
+        self._call = f'pages("{path}"'
         self._pages = pages
         self._requested: set[Place] = set()
         # Why records may be missing, and what to do.
         self._problem = ""
         self._advice = ""
+        self._responses = self._each(max_pages)
+
+    def __next__(self) -> httpx.Response:
+        return next(self._responses)
+
+    def __repr__(self) -> str:
+        return (
+            f"<Pages of {self._title}: each is requested when a loop asks for it. "
+            "frame(pages(…)) makes one frame of them all.>"
+        )
+
+    def _each(self, max_pages: int | None) -> Iterator[httpx.Response]:
+        with ProgressBar(None, desc="Pages", bar_format=_CAME) as bar:
+            for _ in range(max_pages or _MOST_PAGES):
+                response = self._next_page()
+                if response is None:
+                    return
+                bar.update()
+                yield response
+        if max_pages is None and self._place is not None:
+            warn_caller(f"Stopped after {_MOST_PAGES} pages. For more: pages(…, max_pages=…).")
 
     @hide_frames  # the locals contain bodies
-    def next_page(self) -> httpx.Response | None:
+    def _next_page(self) -> httpx.Response | None:
         """Return the next page that has records, or a first one without; None after the last."""
         for _ in range(_MOST_EMPTY_PAGES):
             is_first = not self._requested
-            place = self.place
+            place = self._place
             if place is None or place in self._requested:
                 self._warn_if_incomplete()
                 return None
             self._requested.add(place)
             response = self._sent(place)
             page = self._read(place, response)
-            self.place = None if page is None else self._next_place(place, page)
+            self._place = None if page is None else self._next_place(place, page)
             if page is not None and (is_first or page.content or page.records is None):
                 return response
-        self.place = None
+        self._place = None
         self._problem = f"{_MOST_EMPTY_PAGES} pages without records came one after the other."
         self._warn_if_incomplete()
         return None
@@ -188,8 +188,8 @@ class _Pager:
         url, content = place
         options: dict[str, Any] = {"json": loads(content)} if content else {}
         # A page is read, also by POST: whoever runs a cell again searches again.
-        return self.session.client.request(
-            self.method, url, extensions={IF_SENT: "send"}, **options
+        return self._session.client.request(
+            self._method, url, extensions={IF_SENT: "send"}, **options
         )
 
     def _read(self, place: Place, response: httpx.Response) -> Page | None:
@@ -206,7 +206,7 @@ class _Pager:
                 self._problem = f"{parameter} has status {response.status_code}."
                 self._advice = _NAME_THE_WAY
             return None
-        received_of(self.session.check(response)).is_page = True
+        received_of(self._session.check(response)).is_page = True
         page = page_of(response, _query(place))
         if not self._is_repeated(place, page):
             return page
@@ -246,12 +246,6 @@ class _Pager:
             return _moved(place, answer.parameter, answer.value)
         return None
 
-    @property
-    def title(self) -> str:
-        """The method and the path of the list, redacted."""
-        place = self.place or next(iter(self._requested))
-        return f"{self.method} {self.session.recording.redactor.text(place[0].path)}"
-
     def _warn_if_incomplete(self) -> None:
         pages = self._pages
         if pages.repeated and not self._problem:
@@ -265,16 +259,15 @@ class _Pager:
             came = f"{pages.received:,} of {plural(pages.total, 'record')}"
         else:
             came = plural(pages.received, "record")
-        text = f"{self.title}: {came} came. {self._problem}"
+        text = f"{self._title}: {came} came. {self._problem}"
         if self._advice:
-            path = self.title.partition(" ")[2]
-            text += f' For all, name the parameter: pages("{path}", {self._advice}).'
+            text += f" For all, name the parameter: {self._call}, {self._advice})."
         warn_caller(text.rstrip())
 
     def _checked(self, url: httpx.URL) -> httpx.URL:
         """Return a URL from a page, if it is on the session's server or the session replays."""
-        own = origin_of(parse_url(self.session.base_url))
-        if self.session.mode == "replay" or origin_of(url) == own:
+        own = origin_of(parse_url(self._session.base_url))
+        if self._session.mode == "replay" or origin_of(url) == own:
             return url
         place = f"{url.scheme}://{url.netloc.decode('ascii')}"
         raise AddressError(

@@ -28,6 +28,7 @@ from ..cassettes import (
     Matching,
     MemoryRecording,
     PlayedRecording,
+    Policy,
 )
 from ..contract import ME_PATH
 from ..credentials import ApiKey, as_api_key
@@ -41,7 +42,7 @@ from ..settings import NO_ADDRESS, base_address, origin_of, trust_origin
 from ..tracebacks import hide_frames
 from .clients.own import AsyncClient, Client, SharedCookies
 from .clients.refusals import service_error
-from .modes import Entered, ModeChange, Timing, check_live, latency_factor, write_warning
+from .modes import Entered, ModeChange, Timing, latency_factor
 from .transports import Transport
 from .transports.allowance import Pace
 from .transports.mode import Mode, ModeName, ModeTransport, RefusingTransport
@@ -49,7 +50,7 @@ from .transports.network import NetworkTransport
 from .transports.observer import Observer
 from .transports.pacing import Allowances, PacingTransport
 from .transports.recording import RecordingTransport
-from .transports.writes import IF_SENT, SentWrites
+from .transports.writes import IF_SENT
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -139,7 +140,10 @@ class Session:
         self._reset_unit = reset_unit
         self._retry = retry
         self._allow_writes = allow_writes
-        self._sent = MemoryRecording("this session", self.base_url, reset_unit=reset_unit)
+        hint = "" if self._api_key is None else self._api_key.hint
+        self._sent = MemoryRecording(
+            "this session", self.base_url, reset_unit=reset_unit, key_hint=hint
+        )
         self._redactor = Redactor()
         self._redacted = self._redactor.text
         self._observe = Observer(base_path(self.base_url), self._redactor)
@@ -150,16 +154,12 @@ class Session:
         )
         self._network = None
         start = Mode("live", RefusingTransport("This session has no key."), self._sent)
-        key_hint = ""
         if self._api_key is not None:
             trust_origin(self.base_url)
             self._network = NetworkTransport(self.base_url, self._api_key, allow_writes)
             start = self._sending("live", self._sent)
-            key_hint = self._api_key.hint
         self._cookies = SharedCookies()
-        self.transport = ModeTransport(
-            start, self._observe, SentWrites(key_hint), on_change=self._cookies.clear
-        )
+        self.transport = ModeTransport(start, self._observe, on_change=self._cookies.clear)
         self.timeout_s = timeout_s
         self.client = Client(self._redacted, self._cookies, **self._client_options)
         # Also if the session is dropped without close(): somebody may keep its recording, and its
@@ -170,7 +170,7 @@ class Session:
 
     # -- modes --------------------------------------------------------------------------
 
-    def live(self) -> ModeChange[Session]:
+    def live(self) -> ModeChange:
         """Send every request to the service, and record nothing.
 
         Like `record`, it is also a context manager and a decorator.
@@ -192,7 +192,7 @@ class Session:
         ignore: Iterable[str] = (),
         live: bool = False,
         before_record: BeforeRecord | None = None,
-    ) -> ModeChange[Session]:
+    ) -> ModeChange:
         """Send each request, and record it to a cassette.
 
         The mode lasts until you change it again. As a context manager or a
@@ -304,7 +304,7 @@ class Session:
 
             dm.record("tour", before_record=slim)
         """
-        return self.open_recording(
+        return self._open_recording(
             cassette,
             record_mode=record_mode,
             redact=redact,
@@ -314,7 +314,7 @@ class Session:
             before_record=before_record,
         )
 
-    def open_recording(
+    def _open_recording(
         self,
         cassette: str | Path | FileRecording,
         *,
@@ -324,34 +324,37 @@ class Session:
         ignore: Iterable[str] = (),
         live: bool = False,
         before_record: BeforeRecord | None = None,
-        aside: bool = False,
-    ) -> ModeChange[Session]:
+        repeat: Repeat = "last",
+        policy: Policy | None = None,
+    ) -> ModeChange:
         """Record as `record` does, for the calls and fixtures of this package.
 
-        For ``aside``, see `directmail_lab.cassettes.Cassette`.
+        Without a ``policy``, a write that a recording replays warns.
         """
+        policy = policy or Policy(warns_of_writes=record_mode != "none")
 
         def recording() -> Mode:
-            check_live(record_mode, live=live)
+            if live and record_mode not in ("update", "all"):
+                raise argument_error(
+                    f'live=True sends every request, and record_mode="{record_mode}" may replay. '
+                    'Give one of them, or record_mode="all".'
+                )
             if record_mode != "none":
                 self._network_for("record")
+            is_without_address = record_mode != "none" and self.base_url == NO_ADDRESS
             opened = Cassette(
                 cassette,
                 folders=self._folders,
                 record_mode=record_mode,
                 redactor=Redactor(redact=check_names("redact", redact)),
-                base_url=None if self.base_url == NO_ADDRESS else self.base_url,
+                base_url=None if is_without_address else self.base_url,
                 matching=self._matching | Matching(match_on, ignore),
                 before_record=before_record,
-                aside=aside,
+                repeat=repeat,
+                policy=policy,
             )
             if record_mode == "none":
                 return self._replaying(opened)
-            if not aside:
-                opened.on_played = write_warning(opened)
-            user = self._sent.last(ME_PATH)
-            if user is not None:
-                opened.compare_user(opened.redactor.interaction(user).response.body)
             return self._sending("record", self._sent, opened)
 
         return self._change(recording)
@@ -364,7 +367,7 @@ class Session:
         repeat: Repeat = "last",
         match_on: Sequence[str | Matcher] | None = None,
         ignore: Iterable[str] = (),
-    ) -> ModeChange[Session]:
+    ) -> ModeChange:
         """Return the responses of a cassette, with no key and no network.
 
         Like `record`, it is also a context manager and a decorator. If there is
@@ -415,7 +418,7 @@ class Session:
 
         return self._change(replaying)
 
-    def unobserved(self) -> ModeChange[Session]:
+    def _unobserved(self) -> ModeChange:
         """Send every request to the service, and keep no readings or messages."""
         unseen = Observer(base_path(self.base_url), self._redactor)
         recording = MemoryRecording("drift", self.base_url)
@@ -445,10 +448,10 @@ class Session:
         """
         return self.transport.mode.recording
 
-    def _change(self, open_mode: Callable[[], Mode]) -> ModeChange[Session]:
-        def enter() -> Entered[Session]:
+    def _change(self, open_mode: Callable[[], Mode]) -> ModeChange:
+        def enter() -> Entered:
             previous, mode = self.transport.change(open_mode)
-            return Entered(self, self.transport, previous, mode)
+            return Entered(self, previous, mode)
 
         return ModeChange(enter)
 
@@ -502,7 +505,7 @@ class Session:
         """The asynchronous counterpart of ``client``, with the same cookies."""
         return AsyncClient(self._redacted, self._cookies, **self._client_options)
 
-    def allow_recording_without_key(self) -> None:
+    def _allow_recording_without_key(self) -> None:
         """Record without a key what the code under test sends by itself."""
         if self._network is None:
             self._network = NetworkTransport(self.base_url, None, self._allow_writes)
@@ -831,7 +834,7 @@ class Session:
         if self._network is not None:
             self._network.allow_writes = self._allow_writes
 
-    def bind_to_test(self, *, folders: Sequence[Path], matching: Matching, advice: str) -> None:
+    def _bind_to_test(self, *, folders: Sequence[Path], matching: Matching, advice: str) -> None:
         """Let a test decide how its session matches and writes.
 
         Names are looked up in ``folders`` first. `allow_writes` is fixed;
@@ -857,7 +860,7 @@ class Session:
             self.transport.enter(Mode("live", closed, self._sent))
         finally:  # even if ending the recording failed
             if self._network is not None:
-                self._network.close()
+                self._network.connections.close()
             self._network = None
             self._api_key = None
             self._forget()
@@ -865,7 +868,7 @@ class Session:
     async def aclose(self) -> None:
         """Close the session and the connections of this event loop."""
         if self._network is not None:
-            await self._network.aclose()
+            await self._network.connections.aclose()
         self.close()
 
     def __enter__(self) -> Self:
@@ -900,20 +903,15 @@ def _checked(
         check_options(called, options, (*REQUEST_OPTIONS, "if_sent"))
     if_sent = options.pop("if_sent", if_sent)
     if isinstance(if_sent, httpx.Response):
-        _check_counted(if_sent)
+        if not (if_sent.is_success and if_sent.is_closed):
+            raise argument_error(
+                "The response that if_sent gives must be a success that was read. Give the "
+                "response to the request that found what the write made."
+            )
     elif if_sent != "refuse":
         check_choice("if_sent", if_sent, get_args(IfSent))
     extensions = options.get("extensions") or {}
     return {**options, "extensions": {**extensions, IF_SENT: if_sent}}
-
-
-def _check_counted(response: httpx.Response) -> None:
-    """Raise ValueError if a response cannot count as a write's."""
-    if not (response.is_success and response.is_closed):
-        raise argument_error(
-            "The response that if_sent gives must be a success that was read. Give the response to "
-            "the request that found what the write made."
-        )
 
 
 def _frame(response: httpx.Response) -> pd.DataFrame:
@@ -933,3 +931,10 @@ def _forget(
         recording.redact_for_good()
     finally:
         end_log_guard()
+
+
+# For the other rooms. No user needs them, so Tab after a session does not show them.
+open_recording = Session._open_recording
+bind_to_test = Session._bind_to_test
+unobserved = Session._unobserved
+allow_recording_without_key = Session._allow_recording_without_key

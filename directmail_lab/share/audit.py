@@ -113,17 +113,13 @@ def _personal_in(parts: Iterable[Part]) -> dict[str, int]:
     texts = []
     bodies = []
     for _, content in parts:
+        text = _text_of(content)
         if isinstance(content, str):
-            texts.append(content)
-            continue
-        body = _text_of(content)
+            texts.append(text)
         # Bytes that are not text may look like an e-mail address by chance.
-        if not re.search("[\udc80-\udcff]", body):
-            bodies.append(body)
-    counts = count_personal(bodies) if bodies else {}
-    for kind, count in count_personal(texts, by_field=False).items():
-        counts[kind] = max(count, counts.get(kind, 0))  # an output repeats what a body has
-    return counts
+        elif not re.search("[\udc80-\udcff]", text):
+            bodies.append(text)
+    return count_personal(bodies, texts)
 
 
 # -- cassettes and notebooks -------------------------------------------------------------------

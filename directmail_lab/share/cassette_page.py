@@ -100,12 +100,6 @@ def save_page(recording: Recording, target: str | Path) -> Path:
     parts = [("the name", recording.title), *audit.parts_of_cassette(interactions)]
     audit.refuse_secrets(audit.secrets_in(parts, search))
     page = make_page(recording, interactions)
-    if page is None:
-        raise DirectMailLabError(
-            f"Nothing was written, because the page of {recording.name} would be larger than "
-            f"{_MAX_BYTES:,} bytes.",
-            "Share the recording itself, or record it in parts.",
-        )
     personal = audit.personal_data(parts)
     if personal:
         redact = f"To replace it: directmail-lab cassette redact {recording.name} -r personal"
@@ -117,10 +111,13 @@ def save_page(recording: Recording, target: str | Path) -> Path:
     return target
 
 
-def make_page(recording: Recording, interactions: Sequence[Interaction]) -> bytes | None:
-    """Return a recording's interactions as an HTML file; None if it would be larger than 50 MB.
+def make_page(recording: Recording, interactions: Sequence[Interaction]) -> bytes:
+    """Return a recording's interactions as an HTML file. The caller looks for credentials.
 
-    The caller looks for credentials.
+    Raises
+    ------
+    DirectMailLabError
+        The file would be larger than 50 MB.
     """
     rows = []
     size = 0
@@ -129,7 +126,10 @@ def make_page(recording: Recording, interactions: Sequence[Interaction]) -> byte
             rows.append(_row(recording, number, interaction))
             size += len(rows[-1])
             if size > _MAX_BYTES:
-                return None
+                raise DirectMailLabError(
+                    f"The page of {recording.name} would be larger than {_MAX_BYTES:,} bytes.",
+                    "Share the recording itself, or record it in parts.",
+                )
             bar.update()
     about = f"{plural(len(rows), 'interaction')}{recording.recorded_note}"
     if recording.base_url:

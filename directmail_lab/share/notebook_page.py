@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 import sys
 import warnings
 from typing import Any, cast
@@ -34,8 +33,6 @@ _ATTRIBUTES = {
     "table": ["border"],
 }
 _PROTOCOLS = ["data", "http", "https", "mailto"]
-# JupyterLab's style sheets name in comments where they are from.
-_COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 # nbconvert's page, without the addresses of MathJax, require.js, Mermaid and the widgets' scripts,
 # and with JupyterLab's dark theme where the reader prefers that. Pictures keep a light background,
 # for which charts are drawn.
@@ -107,8 +104,7 @@ def page_of(notebook: bytes, title: str, *, has_code: bool = True) -> bytes:
                 "Save it in JupyterLab, and try again.",
             ) from None
         page, _ = exporter.from_notebook_node(read, {"metadata": {"name": title}})
-    head, body = page.split("<body", 1)
-    return f"{_COMMENT.sub('', head)}<body{body}".encode()
+    return str(page).encode()
 
 
 def _allowed(markup: object) -> str:

@@ -16,7 +16,6 @@ import warnings
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
 from importlib.metadata import packages_distributions, version
 from itertools import chain
 from numbers import Real
@@ -45,9 +44,8 @@ from .run import run_notebooks
 _QUOTED = re.compile(r"([\"'])([^\"'\n]{1,255})\1")
 _IMPORT = re.compile(r"(?m)^[ \t]*(?:from|import)[ \t]+(\w+)")
 _WIDGET = "application/vnd.jupyter.widget-view+json"
-# A zip has no dates before 1980 and after 2107.
-_FIRST_DATE = datetime(1980, 1, 1, tzinfo=UTC)
-_LAST_DATE = datetime(2107, 1, 1, tzinfo=UTC)
+# The first date that a zip can have: equal contents give equal zips.
+_DATE = (1980, 1, 1, 0, 0, 0)
 
 _RAN = (
     "All cells were run before they were shared, with no key. Python's connections to other "
@@ -61,13 +59,11 @@ _NO_KEY = (
 _README = """\
 # {title}
 
-Nothing installed? Open {pages} in a web browser.
-{recorded}
-The notebooks:
+Nothing installed? Open one of these in a web browser:
 
-{notebooks}
+{pages}
 
-They replay the recordings in `cassettes/`. {was_run}
+The notebooks replay the recordings in `cassettes/`. {was_run}
 
 You need Python 3.11 or later. Run these commands in this folder:
 
@@ -77,11 +73,6 @@ You need Python 3.11 or later. Run these commands in this folder:
     directmail-lab lab                # opens {first}
 
 With a key of your own, `record` in a notebook asks the service; to read, use `replay`.
-"""
-_RECORDED = """
-What was recorded, as pages for a web browser:
-
-{pages}
 """
 
 
@@ -105,7 +96,7 @@ def share(
 
     The zip contains each cassette that the notebooks' code names in quotes. It also contains what a
     reader needs: a README, a requirements file and a wheel of this package. It contains a picture
-    only if the picture is attached to its cell. Its files have the date of the last recording.
+    only if the picture is attached to its cell. Equal files give equal zips.
 
     Parameters
     ----------
@@ -152,7 +143,8 @@ def share(
     is_page = target.suffix.lower() == ".html"
     if not is_page and target.suffix.lower() != ".zip":
         target = target.with_name(f"{target.name}.zip")
-    packed = _packed(notebooks, cassettes, redact, keeps_outputs=not run)
+    paths = [notebooks] if isinstance(notebooks, str | Path) else notebooks
+    packed = _Packed(map(Path, paths), cassettes, redact)
     if is_page and len(packed.notebooks) > 1:
         raise DirectMailLabError("A page shows one notebook.", "Give one, or write a .zip.")
     packed.refuse_secrets({})  # a notebook that cannot be shared is not run for minutes
@@ -181,48 +173,43 @@ def share(
     return target
 
 
-def _packed(
-    notebooks: str | Path | Iterable[str | Path],
-    cassettes: Iterable[str | Path],
-    redact: Sequence[str],
-    *,
-    keeps_outputs: bool,
-) -> _Packed:
-    """Return the notebooks, with the cassettes that they or the caller name."""
-    packed = _Packed(redact)
-    for notebook in [notebooks] if isinstance(notebooks, str | Path) else notebooks:
-        packed.add_notebook(Path(notebook), keeps_outputs=keeps_outputs)
-    if not packed.notebooks:
-        raise DirectMailLabError("No notebook to share.", "Name at least one .ipynb file.")
-    for cassette in cassettes:
-        file = find_cassette(cassette)
-        packed.add_cassette(file, f"cassettes/{file.name if Path(cassette).suffix else cassette}")
-    return packed
-
-
 class _Packed:
     """What the zip contains: the bytes of each file, by its place in the zip."""
 
-    def __init__(self, redact: Sequence[str]) -> None:
+    def __init__(
+        self,
+        notebooks: Iterable[Path],
+        cassettes: Iterable[str | Path],
+        redact: Sequence[str],
+    ) -> None:
         self.notebooks: dict[str, bytes] = {}
-        self.cassettes: dict[str, bytes] = {}
+        self._cassettes: dict[str, bytes] = {}
         self._pages: dict[str, bytes] = {}
         self._redact = redact
         self._recordings: dict[str, FileRecording] = {}
         self._code = ""
+        for notebook in notebooks:
+            self._add_notebook(notebook)
+        if not self.notebooks:
+            raise DirectMailLabError("No notebook to share.", "Name at least one .ipynb file.")
+        for name in cassettes:
+            file = find_cassette(name)
+            self._add_cassette(file, f"cassettes/{file.name if Path(name).suffix else name}")
 
-    def add_notebook(self, path: Path, *, keeps_outputs: bool) -> None:
+    @property
+    def files(self) -> dict[str, bytes]:
+        """Return the notebooks, the cassettes, and the pages of both."""
+        return {**self.notebooks, **self._cassettes, **self._pages}
+
+    def _add_notebook(self, path: Path) -> None:
         """Add a notebook, and the cassettes that its code names."""
         notebook = audit.read_notebook(path)
-        code = ""
-        for cell in notebook["cells"]:
-            if cell.get("cell_type") != "code":
-                continue
-            code += f"{''.join(cell.get('source', ''))}\n"
-            if not keeps_outputs:
-                cell.update(outputs=[], execution_count=None)
-        if not keeps_outputs:
-            notebook.get("metadata", {}).pop("widgets", None)
+        sources = [
+            "".join(cell.get("source", ""))
+            for cell in notebook["cells"]
+            if cell.get("cell_type") == "code"
+        ]
+        code = "\n".join(["", *sources])
         self._add(self.notebooks, f"notebooks/{path.name}", path, _written(notebook))
         self._code += code
         for name in sorted({name for _, name in _QUOTED.findall(code)}):
@@ -237,12 +224,12 @@ class _Packed:
         file = folder / name
         named = cassette_named(name, folder.resolve())
         if named:
-            self.add_cassette(named, f"cassettes/{name}")
+            self._add_cassette(named, f"cassettes/{name}")
         elif file.suffix in (".yaml", ".yml", ".json", ".har") and file.is_file():
             with suppress(CassetteFormatError):  # some other file
-                self.add_cassette(file, posixpath.normpath(posixpath.join("notebooks", name)))
+                self._add_cassette(file, posixpath.normpath(posixpath.join("notebooks", name)))
 
-    def add_cassette(self, file: Path, place: str) -> None:
+    def _add_cassette(self, file: Path, place: str) -> None:
         """Add a cassette, written anew without its credentials."""
         place = place.removesuffix(file.suffix) + file.suffix
         with tempfile.TemporaryDirectory() as folder:
@@ -250,7 +237,7 @@ class _Packed:
             convert(file, target, layout_of(target))
             if self._redact:
                 redact_file(target, self._redact)
-            self._add(self.cassettes, place, file, target.read_bytes())
+            self._add(self._cassettes, place, file, target.read_bytes())
             self._recordings[place] = read_cassette(target)
 
     def _add(self, files: dict[str, bytes], place: str, file: Path, content: bytes) -> None:
@@ -269,9 +256,11 @@ class _Packed:
                 )
         files[place] = content
 
-    def parts(self) -> Iterator[Part]:
-        """Yield each part of the notebooks and the cassettes."""
-        yield from _parts_of_notebooks(self.notebooks)
+    def parts(self, more: Mapping[str, bytes] | None = None) -> Iterator[Part]:
+        """Yield each part of the notebooks and the cassettes, and of ``more`` notebooks."""
+        for place, content in {**self.notebooks, **(more or {})}.items():
+            if place.endswith(".ipynb"):
+                yield from audit.parts_of_notebook(json.loads(content), place)
         for place, recording in self._recordings.items():
             yield from audit.parts_of_cassette(recording, f"{place}, ")
 
@@ -280,15 +269,14 @@ class _Packed:
         recordings = self._recordings.values()
         return audit.search_for(chain.from_iterable(each.base_urls for each in recordings))
 
-    def refuse_secrets(self, files: Mapping[str, bytes]) -> None:
-        """Raise an error if these files, the notebooks or the cassettes contain a secret.
+    def refuse_secrets(self, more: Mapping[str, bytes]) -> None:
+        """Raise an error if the files of the zip, or ``more`` files, contain a secret.
 
         In a checkout, the author may have tried a tutorial of the wheel with a key.
         """
         search = self.search()
-        parts = chain(self.parts(), _parts_of_notebooks(files))
-        findings = list(audit.secrets_in(parts, search))
-        for place, content in {**self.notebooks, **self.cassettes, **files}.items():
+        findings = list(audit.secrets_in(self.parts(more), search))
+        for place, content in {**self.files, **more}.items():
             if search.holds(place):
                 findings.append(audit.Finding("secret", "your API key", "the name of a file"))
             elif search.holds(str(content, "latin-1")):
@@ -299,7 +287,7 @@ class _Packed:
         """Run the notebooks in a copy of what the zip contains, and keep their outputs."""
         with tempfile.TemporaryDirectory() as temporary:
             shared = Path(temporary).resolve() / "shared"
-            for place, content in {**self.notebooks, **self.cassettes}.items():
+            for place, content in self.files.items():
                 path = shared / place
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_bytes(content)
@@ -322,41 +310,33 @@ class _Packed:
             page = page_of(content, PurePosixPath(place).stem, has_code=has_code)
             self._pages[_page_of(place)] = page
         for place, recording in self._recordings.items():
-            made = make_page(recording, list(recording))
-            if made is None:
-                warnings.warn(f"{place} gets no page, because it is too large.", stacklevel=3)
-            else:
-                self._pages[f"{place.removesuffix('.yaml')}.html"] = made
+            page_place = f"{place.removesuffix('.yaml')}.html"
+            try:
+                self._pages[page_place] = make_page(recording, list(recording))
+            except DirectMailLabError as error:
+                warnings.warn(f"{page_place} is left out. {error.what}", stacklevel=3)
 
     def page(self) -> bytes:
         """Return the page of the only notebook."""
         [place] = self.notebooks
-        page = self._pages[_page_of(place)]
-        self.refuse_secrets({_page_of(place): page})
-        return page
+        self.refuse_secrets({})
+        return self._pages[_page_of(place)]
 
     def zipped(self, title: str, was_run: str) -> bytes:
         """Return all files in a zip, in a folder with this name."""
         wheel = wheel_contents()
-        files = {
-            **self.notebooks,
-            **self.cassettes,
-            **self._pages,
+        about = {
             "README.md": self._readme(title, was_run).encode(),
             "requirements.txt": self._requirements().encode(),
         }
-        self.refuse_secrets({**files, **wheel})
-        files[WHEEL] = _zipped(wheel, self._date())
-        return _zipped({f"{title}/{place}": each for place, each in files.items()}, self._date())
+        self.refuse_secrets({**about, **wheel})
+        files = {**self.files, **about, WHEEL: _zipped(wheel)}
+        return _zipped({f"{title}/{place}": each for place, each in files.items()})
 
     def _readme(self, title: str, was_run: str) -> str:
-        own = [_page_of(place) for place in sorted(self.notebooks)]
-        recorded = [place for place in sorted(self._pages) if place not in own]
         return _README.format(
             title=title,
-            pages=" or ".join(f"`{place}`" for place in own),
-            recorded=_RECORDED.format(pages=_list(recorded)) if recorded else "",
-            notebooks=_list(sorted(self.notebooks)),
+            pages="\n".join(f"- `{place}`" for place in sorted(self._pages)),
             was_run=was_run,
             first=min(self.notebooks),
         )
@@ -370,29 +350,13 @@ class _Packed:
         pinned = sorted(f"{name}=={version(name)}" for name in packages)
         return "\n".join([f"./{WHEEL}", *pinned, ""])
 
-    def _date(self) -> datetime:
-        """Return when the last interaction was recorded, as far as a zip can say it."""
-        interactions = chain.from_iterable(self._recordings.values())
-        times = [each.recorded_at for each in interactions if each.recorded_at]
-        return min(max([_FIRST_DATE, *times]), _LAST_DATE)
-
 
 def _page_of(notebook: str) -> str:
     return f"{notebook.removesuffix('.ipynb')}.html"
 
 
-def _list(places: Iterable[str]) -> str:
-    return "\n".join(f"- `{place}`" for place in places)
-
-
 def _written(notebook: Mapping[str, Any]) -> bytes:
     return f"{json.dumps(notebook, indent=1, ensure_ascii=False)}\n".encode()
-
-
-def _parts_of_notebooks(files: Mapping[str, bytes]) -> Iterator[Part]:
-    for place, content in files.items():
-        if place.endswith(".ipynb"):
-            yield from audit.parts_of_notebook(json.loads(content), place)
 
 
 def _drop_widgets(cell: dict[str, Any]) -> bool:
@@ -413,13 +377,12 @@ def _drop_widgets(cell: dict[str, Any]) -> bool:
     return has_lost
 
 
-def _zipped(contents: Mapping[str, bytes], date: datetime) -> bytes:
-    """Return a zip, whose files all have one date: equal contents give equal zips."""
+def _zipped(contents: Mapping[str, bytes]) -> bytes:
+    """Return a zip of these files, by their places in it."""
     whole = io.BytesIO()
     with zipfile.ZipFile(whole, "w") as packed:
         for name, content in sorted(contents.items()):
-            # A zip has no time zone, so the time of day is left out.
-            entry = zipfile.ZipInfo(name, (date.year, date.month, date.day, 0, 0, 0))
+            entry = zipfile.ZipInfo(name, _DATE)
             entry.external_attr = 0o644 << 16
             packed.writestr(entry, content, zipfile.ZIP_DEFLATED, 9)
     return whole.getvalue()

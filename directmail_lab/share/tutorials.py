@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from .notebook_page import import_nbformat
 from .package_files import checkout, tutorial_files
 
 FIRST = "01-first-look.ipynb"
@@ -15,18 +16,10 @@ _COPY_NAME = "directmail-lab-tutorials"
 
 
 def shared_notebook(folder: Path) -> Path | None:
-    """Return the first notebook of an unpacked zip of `share`; None for another folder.
-
-    ``folder`` is what was unpacked, or the ``notebooks`` in it.
-    """
-    places = [folder]
-    if folder.name == "notebooks":
-        places.append(folder.parent)
-    for shared in places:
-        notebooks = sorted((shared / "notebooks").glob("*.ipynb"))
-        if notebooks and any(shared.glob("directmail_lab-*.whl")):
-            return notebooks[0]
-    return None
+    """Return the first notebook of an unpacked zip of `share`; None for another folder."""
+    notebooks = sorted((folder / "notebooks").glob("*.ipynb"))
+    is_shared = notebooks and any(folder.glob("directmail_lab-*.whl"))
+    return notebooks[0] if is_shared else None
 
 
 def first_tutorial(folder: Path) -> Path:
@@ -74,7 +67,7 @@ def explore_cells(cassette: str) -> tuple[str, ...]:
         "Your record:",
         "dm.me()",
         "The panel lists each request with its response, as it happens. **New request** writes "
-        "another one. A curl command can be pasted as its address.",
+        "another one.",
         "dm.browse()",
         "Your rate limits, and the rate limits as a chart:",
         "dm.rate_limits()",
@@ -84,18 +77,10 @@ def explore_cells(cassette: str) -> tuple[str, ...]:
 
 def notebook_of(sources: Iterable[str]) -> dict[str, Any]:
     """Return a notebook of these cells in nbformat's form. A cell that contains ``dm.`` is code."""
+    new = import_nbformat().v4
     kernel = {"name": "python3", "display_name": "Python 3 (ipykernel)", "language": "python"}
-    cells = []
-    for number, source in enumerate(sources):
-        cell: dict[str, Any] = {"id": f"cell-{number}", "metadata": {}, "source": source}
-        if "dm." in source:
-            cell.update(cell_type="code", execution_count=None, outputs=[])
-        else:
-            cell.update(cell_type="markdown")
-        cells.append(cell)
-    return {
-        "cells": cells,
-        "metadata": {"kernelspec": kernel},
-        "nbformat": 4,
-        "nbformat_minor": 5,
-    }
+    notebook: dict[str, Any] = new.new_notebook(metadata={"kernelspec": kernel})
+    for source in sources:
+        make = new.new_code_cell if "dm." in source else new.new_markdown_cell
+        notebook["cells"].append(make(source))
+    return notebook

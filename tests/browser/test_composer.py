@@ -133,7 +133,7 @@ def test_a_request_is_composed_sent_and_recorded_by_keyboard_alone(
     keyboard.press("i")
     cell = page.locator(".jp-CodeCell").nth(1)
     expect(cell.locator(".cm-line")).to_have_text(
-        ['response = dm.get("/v1/lists", params={"limit": "2"})', "dm.frame(response)"]
+        ["response = dm.get('/v1/lists?limit=2')", "dm.frame(response)"]
     )
     keyboard.press("Shift+Enter")
     expect(cell.locator("td", has_text="lst_stand_in_1")).to_be_visible()

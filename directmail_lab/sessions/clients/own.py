@@ -7,7 +7,7 @@ contain the key, or a body that may repeat it.
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, Self
 
@@ -33,16 +33,14 @@ _PATH = re.compile('/(?:[!"$-.0-~][!"$-~]*)?')
 _NO_STREAM = httpx.ByteStream(b"")
 
 
-class KeyedAuth(httpx.Auth):
-    """The default ``auth`` of a session's clients. It marks a request as one that needs the key.
+def _ask_for_key(request: httpx.Request) -> httpx.Request:
+    """Mark a request as one that needs the key: the default ``auth`` of a session's clients.
 
     The innermost transport then adds the key: see `directmail_lab.sessions.transports.network`.
     With ``auth=None``, no key is sent.
     """
-
-    def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response]:
-        call_of(request).wants_key = True
-        yield request
+    call_of(request).wants_key = True
+    return request
 
 
 class SharedCookies(httpx.Cookies):
@@ -65,7 +63,7 @@ class _SessionClient(httpx.Client if TYPE_CHECKING else object):  # type: ignore
     def __init__(
         self, redacted: Callable[[str], str], cookies: SharedCookies, **options: Any
     ) -> None:
-        super().__init__(auth=KeyedAuth(), headers=_HEADERS, **options)
+        super().__init__(auth=_ask_for_key, headers=_HEADERS, **options)
         self._redacted = redacted
         self._own_cookies = cookies
 
@@ -182,28 +180,6 @@ def _unlinked(response: httpx.Response) -> httpx.Response:
     return response
 
 
-# As below, for a request that was to pass a proxy. {proxy} is its address.
-_PROXY_MESSAGES = (
-    (
-        httpx.ProxyError,
-        "407",
-        "The proxy {proxy} asks for a user name and a password.",
-        "Set HTTPS_PROXY to http://user:password@host:port, outside the notebook.",
-    ),
-    (
-        httpx.ProxyError,
-        "",
-        "The proxy {proxy} does not connect to {}.",
-        "Check the address, and what the proxy allows.",
-    ),
-    (
-        (httpx.ConnectError, httpx.ConnectTimeout),
-        "^(?!.*(CERTIFICATE_VERIFY|SSL|handshake))",
-        "The proxy {proxy} does not respond.",
-        "Check HTTPS_PROXY (or ALL_PROXY) and the network.",
-    ),
-)
-
 # For types of errors and a pattern in httpx's message: what happened and what to do. The first row
 # that fits counts, and {} is the address. The sign-in form shows these messages too.
 _MESSAGES = (
@@ -227,7 +203,13 @@ _MESSAGES = (
         "Check the address and the network, or give it more time (timeout_s).",
     ),
     (
-        (httpx.ConnectError, httpx.UnsupportedProtocol, httpx.ProxyError),
+        httpx.ProxyError,
+        "",
+        "There is no connection to {}.",
+        "The proxy asks for a user name and a password (407), or does not allow the address.",
+    ),
+    (
+        (httpx.ConnectError, httpx.UnsupportedProtocol),
         "",
         "No server responds at {}.",
         "Check its spelling and the network. With no network, replay a cassette.",
@@ -253,7 +235,7 @@ def _explain(
     error: BaseException, request: httpx.Request, redacted: Callable[[str], str]
 ) -> BaseException | None:
     """Return the error with a message for the caller of a client, or None for a bug."""
-    if call_of(request).state.sent is not Sent.NOTHING:
+    if call_of(request).sent is not Sent.NOTHING:
         error = lost_response(request, error) or error
     if isinstance(error, UnicodeError):  # a redirect's address is not valid
         error = AddressError(NOT_AN_ADDRESS)
@@ -269,15 +251,16 @@ def _explain(
     elif isinstance(error, httpx.RequestError):
         # The message of a LocalProtocolError repeats a header.
         reason = "" if isinstance(error, httpx.LocalProtocolError) else str(error)
-        proxy = getattr(error, "proxy", None)
-        messages = _MESSAGES if proxy is None else (*_PROXY_MESSAGES, *_MESSAGES)
         what, advice = next(
             (what, advice)
-            for types, pattern, what, advice in messages
+            for types, pattern, what, advice in _MESSAGES
             if isinstance(error, types) and re.search(pattern, reason)
         )
         place = f"{request.url.scheme}://{request.url.netloc.decode('ascii')}"
-        what = what.format(place, proxy=proxy)
+        proxy = getattr(error, "proxy", None)
+        if proxy is not None:
+            place += f" through the proxy {proxy}"
+        what = what.format(place)
         advice += f" ({redacted(reason)})" if reason else ""
     else:
         return None

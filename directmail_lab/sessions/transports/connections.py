@@ -9,13 +9,12 @@ import sys
 import urllib.request
 from collections.abc import AsyncGenerator
 from contextlib import suppress
-from importlib.util import find_spec
 
 from ...errors import AddressError, DirectMailLabError, naming_what_is_missing
 from ...exchange.httpx_values import httpx
 from ...settings import is_loopback, variable
 
-_PROXY_SCHEMES = ("http", "https", "socks5", "socks5h")
+_OpenPool = tuple[AsyncGenerator[httpx.AsyncHTTPTransport], httpx.AsyncHTTPTransport]
 
 
 class Connections:
@@ -27,14 +26,13 @@ class Connections:
     Parameters
     ----------
     proxy
-        The address of the proxy that requests pass; None for none.
+        The proxy that requests pass; None for none.
     """
 
-    def __init__(self, proxy: str | None) -> None:
+    def __init__(self, proxy: httpx.Proxy | None) -> None:
         self.proxy = proxy
         self._pools: dict[int, httpx.HTTPTransport] = {}
-        self._open: dict[asyncio.AbstractEventLoop, AsyncGenerator[httpx.AsyncHTTPTransport]] = {}
-        self._of_loops: dict[asyncio.AbstractEventLoop, httpx.AsyncHTTPTransport] = {}
+        self._open: dict[asyncio.AbstractEventLoop, _OpenPool] = {}
 
     def pool(self) -> httpx.HTTPTransport:
         """Return the pool of this process."""
@@ -51,30 +49,29 @@ class Connections:
     async def pool_of_loop(self) -> httpx.AsyncHTTPTransport:
         """Return the pool of this event loop."""
         loop = asyncio.get_running_loop()
-        if loop not in self._of_loops:
+        if loop not in self._open:
             for other in [each for each in self._open if each.is_closed()]:
-                del self._open[other], self._of_loops[other]
-            self._open[loop] = _open_until_the_loop_ends(self.proxy)
-            self._of_loops[loop] = await anext(self._open[loop])
-        return self._of_loops[loop]
+                del self._open[other]
+            opened = _open_until_the_loop_ends(self.proxy)
+            self._open[loop] = (opened, await anext(opened))
+        return self._open[loop][1]
 
     def close(self) -> None:
         """Close the connections. A running event loop closes its own."""
         pool = self._pools.pop(os.getpid(), None)
         if pool is not None:
             pool.close()
-        for loop, opened in self._open.items():
+        for loop, (opened, _) in self._open.items():
             if loop.is_running():
                 with suppress(RuntimeError):  # it has ended meanwhile
                     loop.call_soon_threadsafe(_close, opened)
         self._open.clear()
-        self._of_loops.clear()
 
     async def aclose(self) -> None:
         """Close all connections, and wait until those of this event loop are closed."""
         opened = self._open.pop(asyncio.get_running_loop(), None)
         if opened is not None:
-            await opened.aclose()
+            await opened[0].aclose()
         self.close()
 
 
@@ -89,7 +86,7 @@ _closing: set[asyncio.Future[None]] = set()
 
 
 async def _open_until_the_loop_ends(
-    proxy: str | None,
+    proxy: httpx.Proxy | None,
 ) -> AsyncGenerator[httpx.AsyncHTTPTransport]:
     # asyncio.run() closes the generators that are still open before it closes its loop.
     async with httpx.AsyncHTTPTransport(verify=_certificates(), proxy=proxy) as pool:
@@ -120,7 +117,7 @@ def _certificates() -> ssl.SSLContext:
     )
 
 
-def proxy_for(url: httpx.URL) -> str | None:
+def proxy_for(url: httpx.URL) -> httpx.Proxy | None:
     """Return the proxy that the environment names for an address; none for this machine.
 
     As in httpx, the default scheme of a proxy is http.
@@ -132,22 +129,11 @@ def proxy_for(url: httpx.URL) -> str | None:
     if not proxy:
         return None
     proxy = proxy if "://" in proxy else f"http://{proxy}"
-    advice = f"Correct or unset {url.scheme.upper()}_PROXY or ALL_PROXY."
     try:
-        parsed = httpx.URL(proxy)
-    except httpx.InvalidURL:  # not chained: the message may repeat a password
-        parsed = httpx.URL("")
-    if parsed.scheme not in _PROXY_SCHEMES or not parsed.host:
-        raise AddressError("The environment names a proxy whose address is not valid.", advice)
-    if parsed.scheme.startswith("socks") and find_spec("socksio") is None:
-        raise DirectMailLabError(
-            f"The proxy {without_user(proxy)} needs the package socksio, which is missing.",
-            f'Run: pip install "httpx[socks]". {advice}',
-        )
-    return proxy
-
-
-def without_user(proxy: str) -> str:
-    """Return the address of a proxy without its user name and password."""
-    url = httpx.URL(proxy)
-    return f"{url.scheme}://{url.netloc.decode('ascii')}"
+        return httpx.Proxy(proxy)
+    except (ValueError, httpx.InvalidURL):  # not chained: the message may repeat a password
+        pass
+    raise AddressError(
+        "The environment names a proxy whose address is not valid.",
+        f"Correct or unset {url.scheme.upper()}_PROXY or ALL_PROXY.",
+    )

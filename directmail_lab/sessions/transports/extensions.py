@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
@@ -31,11 +31,20 @@ class Sent(Enum):
 
 
 @dataclass(eq=False, repr=False, slots=True)
-class CallState:
-    """What has happened to a call. The transports write it.
+class Call:
+    """A request, and those that follow its redirects: what its caller wants, and what has happened.
 
     Attributes
     ----------
+    wants_key
+        Whether the network transport adds the key.
+    send
+        Sends the request instead of the session's connections, for a client that the code under
+        test makes. Such a request is not paced and not repeated, and gets no key.
+    reads_at_once
+        Whether its caller gets the response with its body.
+    cancelled
+        Once this event is set, the request is no longer sent.
     sent
         What of it was sent.
     is_ours
@@ -54,6 +63,10 @@ class CallState:
         is sent.
     """
 
+    wants_key: bool = False
+    send: Callable[[httpx.Request], Any] | None = None
+    reads_at_once: bool = False
+    cancelled: threading.Event | None = None
     sent: Sent = Sent.NOTHING
     is_ours: bool = False
     attempt: int = 0
@@ -61,32 +74,6 @@ class CallState:
     number: int = 0
     reading: Reading | None = None
     before_sending: Callable[[], None] | None = None
-
-
-@dataclass(eq=False, repr=False, slots=True)
-class Call:
-    """What the caller of a client wants: of a request, and of those that follow its redirects.
-
-    Attributes
-    ----------
-    wants_key
-        Whether the network transport adds the key.
-    send
-        Sends the request instead of the session's connections, for a client that the code under
-        test makes. Such a request is not paced and not repeated, and gets no key.
-    reads_at_once
-        Whether its caller gets the response with its body.
-    cancelled
-        Once this event is set, the request is no longer sent.
-    state
-        What has happened to it.
-    """
-
-    wants_key: bool = False
-    send: Callable[[httpx.Request], Any] | None = None
-    reads_at_once: bool = False
-    cancelled: threading.Event | None = None
-    state: CallState = field(default_factory=CallState)
 
 
 @dataclass(eq=False, repr=False, slots=True)

@@ -6,10 +6,10 @@ import asyncio
 import math
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
 from typing import Literal
 
 from ...cassettes import Cassette, MemoryRecording, Played
@@ -22,8 +22,9 @@ from ...exchange.httpx_values import (
     request_value,
     response_value,
 )
-from ...exchange.values import Interaction, NoResponse, Response
+from ...exchange.values import Interaction, NoResponse
 from . import Transport
+from .body import Body
 from .extensions import EXTENSION, Received, call_of
 from .network import lost_response, note_redirect
 from .observer import USUAL_REASONS, Observer
@@ -31,9 +32,9 @@ from .recording import CANCELLED
 from .writes import (
     UNGUARDED,
     SentWrite,
-    SentWrites,
-    counted_response,
-    is_sent_again,
+    add_response,
+    asks_anew,
+    guard,
     say_kept,
     sent_when,
 )
@@ -103,7 +104,8 @@ class Mode:
 class ModeTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
     """Responds as the session's ``mode`` says. `change` and `enter` replace the mode.
 
-    ``on_change`` is called after each change. A request takes the mode when it begins, and keeps
+    ``on_change`` is called after each change. ``respond`` returns a test's own response to a
+    request, or None. A request takes the mode when it begins, and keeps
     it. After a change that failed, no write is sent until one succeeds: a mailing must not go out
     unrecorded because its cassette was in use.
     """
@@ -112,13 +114,12 @@ class ModeTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         self,
         mode: Mode,
         observe: Observer,
-        sent_writes: SentWrites,
         *,
         on_change: Callable[[], object] = lambda: None,
     ) -> None:
         self.mode = mode
         self.may_write = True
-        self.sent_writes = sent_writes
+        self.respond: Callable[[httpx.Request], httpx.Response | None] | None = None
         self._observe = observe
         self._on_change = on_change
         self._lock = threading.RLock()
@@ -154,59 +155,69 @@ class ModeTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
                 self.mode = mode
                 self._on_change()
 
-    def refuse_writes(self) -> None:
-        """Send no write until a change of mode succeeds."""
-        self.may_write = False
+    def _guard(
+        self, request: httpx.Request, mode: Mode
+    ) -> AbstractContextManager[SentWrite | httpx.Response | None]:
+        """Return the block in which a request is sent: see `writes.guard`."""
+        if mode.name == "replay" or not is_write(request):
+            return UNGUARDED
+        if not self.may_write:
+            raise WriteRefusedError(
+                f"The {request.method} was not sent: the last record(), replay(), live() or "
+                "connect() failed, so the mode is still the one before it.",
+                "Run record(…), live() or connect(…) again: once it succeeds, writes are sent.",
+            )
+        return guard(request, mode.recording, mode.cassette)
 
-    def _refuse_unrecorded(self, request: httpx.Request, mode: Mode) -> None:
-        if self.may_write or mode.name == "replay" or not is_write(request):
-            return
-        raise WriteRefusedError(
-            f"The {request.method} was not sent: the last record(), replay(), live() or connect() "
-            "failed, so the mode is still the one before it.",
-            "Run record(…), live() or connect(…) again: once it succeeds, writes are sent.",
-        )
+    def _of_the_test(self, request: httpx.Request) -> httpx.Response | None:
+        try:
+            return self.respond and self.respond(request)
+        except httpx.RequestError as error:
+            failure = lost_response(request, error) or error
+        raise failure
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
-        mode = self.mode
-        self._refuse_unrecorded(request, mode)
-        if mode.name != "replay" and counted_response(request) is not None:
+        if self.respond is not None:
             request.read()
-            return self._counted(request, mode)
-        guard = self.sent_writes.guard(request, mode.recording, mode.cassette)
-        if mode.cassette is not None or guard is not UNGUARDED:
+            given = self._of_the_test(request)
+            if given is not None:
+                return given
+        mode = self.mode
+        sending = self._guard(request, mode)
+        if sending is not UNGUARDED or mode.cassette is not None:
             request.read()
         played = _played_for(request, mode)
-        if not played:
-            with guard as earlier:
-                if earlier is None:
-                    return mode.inner.handle_request(request)
-            return self._kept(request, earlier, mode)
-        if mode.latency_factor:
-            time.sleep(_pause_s(mode, played[-1]))
-        return self._played(request, played, mode)
+        if played:
+            if mode.latency_factor:
+                time.sleep(_pause_s(mode, played[-1]))
+            return self._played(request, played, mode)
+        with sending as earlier:
+            if earlier is None:
+                return mode.inner.handle_request(request)
+        return self._kept(request, earlier, mode)
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        mode = self.mode
-        self._refuse_unrecorded(request, mode)
-        if mode.name != "replay" and counted_response(request) is not None:
+        if self.respond is not None:
             await request.aread()
-            return self._counted(request, mode)
-        guard = self.sent_writes.guard(request, mode.recording, mode.cassette)
-        if mode.cassette is not None or guard is not UNGUARDED:
+            given = self._of_the_test(request)
+            if given is not None:
+                return given
+        mode = self.mode
+        sending = self._guard(request, mode)
+        if sending is not UNGUARDED or mode.cassette is not None:
             await request.aread()
         played = _played_for(request, mode)
-        if not played:
-            with guard as earlier:
-                if earlier is None:
-                    return await mode.inner.handle_async_request(request)
-            return self._kept(request, earlier, mode)
-        if mode.latency_factor:
-            await asyncio.sleep(_pause_s(mode, played[-1]))
-        if played[-1].response.reason == CANCELLED and not is_write(request):
-            # The caller cancelled it, as `asyncio.timeout` does, and waits for that again.
-            await asyncio.sleep(_pause_s(mode, played[-1], 1.0) + _LATE_S)
-        return self._played(request, played, mode)
+        if played:
+            if mode.latency_factor:
+                await asyncio.sleep(_pause_s(mode, played[-1]))
+            if played[-1].response.reason == CANCELLED and not is_write(request):
+                # The caller cancelled it, as `asyncio.timeout` does, and waits for that again.
+                await asyncio.sleep(_pause_s(mode, played[-1], 1.0) + _LATE_S)
+            return self._played(request, played, mode)
+        with sending as earlier:
+            if earlier is None:
+                return await mode.inner.handle_async_request(request)
+        return self._kept(request, earlier, mode)
 
     def _played(self, request: httpx.Request, played: list[Played], mode: Mode) -> httpx.Response:
         """Keep each attempt, and return the response to the last one.
@@ -216,15 +227,14 @@ class ModeTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         cassette = mode.cassette
         assert cassette is not None
         call = call_of(request)
-        state = call.state
         for each in played:
-            state.attempt += 1
-            state.number = mode.recording.add_played(cassette, each, attempt=state.attempt)
-            received = Received(mode.recording, state.number)
+            call.attempt += 1
+            call.number = mode.recording.add_played(cassette, each, attempt=call.attempt)
+            received = Received(mode.recording, call.number)
             if self._observe.listeners:
                 self._observe.tell(received)
         if cassette.records and is_write(request):
-            self.sent_writes.add(request, mode.recording, cassette)
+            add_response(request, mode.recording, cassette)
         stored = each.response
         if stored.no_response is not None:
             raise _failure_of(stored.no_response, stored.reason, request)
@@ -237,8 +247,12 @@ class ModeTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
             response.stream = _cut_body(request, each, mode)
         return response
 
-    def _kept(self, request: httpx.Request, earlier: SentWrite, mode: Mode) -> httpx.Response:
+    def _kept(
+        self, request: httpx.Request, earlier: SentWrite | httpx.Response, mode: Mode
+    ) -> httpx.Response:
         """Return the response of an earlier write, with a warning that nothing was sent."""
+        if isinstance(earlier, httpx.Response):
+            return self._counted(request, earlier, mode)
         interaction = earlier.interaction()
         recording = earlier.recording()
         assert interaction is not None
@@ -262,7 +276,7 @@ class ModeTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         )
         return response
 
-    def _counted(self, request: httpx.Request, mode: Mode) -> httpx.Response:
+    def _counted(self, request: httpx.Request, found: httpx.Response, mode: Mode) -> httpx.Response:
         """Return the response that counts as this write's from now on. Nothing is sent.
 
         Raises
@@ -270,8 +284,6 @@ class ModeTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         CassetteError
             It cannot be recorded, so it does not count.
         """
-        found = counted_response(request)
-        assert found is not None
         stored = response_value(found)
         at = datetime.now(UTC)
         if mode.cassette is not None:
@@ -287,51 +299,31 @@ class ModeTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
             cassette="" if mode.cassette is None else mode.cassette.name,
             body=stored.body,
         )
-        self.sent_writes.add(request, mode.recording, mode.cassette)
+        add_response(request, mode.recording, mode.cassette)
         return response
 
 
-class _CutBody(httpx.SyncByteStream, httpx.AsyncByteStream):
-    """A recorded body that broke off, or that its reader left: what was read of it.
-
-    ``at_end`` is called if a reader comes to the end, and may raise the error.
-    """
-
-    def __init__(self, body: bytes, at_end: Callable[[], object]) -> None:
-        self._body = body
-        self._at_end = at_end
-
-    def __iter__(self) -> Iterator[bytes]:
-        yield self._body
-        self._at_end()
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        yield self._body
-        self._at_end()
-
-
-def _cut_body(request: httpx.Request, played: Played, mode: Mode) -> _CutBody:
+def _cut_body(request: httpx.Request, played: Played, mode: Mode) -> Body:
+    """Return a recorded body that broke off, or that its reader left: what was read of it."""
     stored = played.response
-    kind = stored.broke_off
-    if kind is None:
+    body = Body(httpx.ByteStream(stored.body))
+
+    def ended(_: Body, error: BaseException | None) -> None:
+        if error is not None:  # its reader has left it
+            return
+        if stored.broke_off is not None:
+            text = stored.incomplete.partition(": ")[2] or stored.reason
+            raise _failure_of(stored.broke_off, text, request)
         assert mode.cassette is not None
-        return _CutBody(stored.body, partial(mode.cassette.note_end, played))
-    failure = _failure_of(kind, _text_of(stored), request)
+        mode.cassette.note_end(played)
 
-    def fail() -> None:
-        raise failure
-
-    return _CutBody(stored.body, fail)
+    body.ended = ended
+    return body
 
 
 def _failure_of(kind: NoResponse, text: str, request: httpx.Request) -> Exception:
     failure = httpx_error(kind, text, request)
     return lost_response(request, failure) or failure
-
-
-def _text_of(stored: Response) -> str:
-    """Return the text of the error that ended a response."""
-    return stored.incomplete.partition(": ")[2] or stored.reason
 
 
 def _played_for(request: httpx.Request, mode: Mode) -> list[Played]:
@@ -343,13 +335,12 @@ def _played_for(request: httpx.Request, mode: Mode) -> list[Played]:
             "print it.",
             "Leave it out: the session adds the key by itself.",
         )
-    state = call.state
-    state.attempt = 0
-    state.recorded = 0
+    call.attempt = 0
+    call.recorded = 0
     cassette = mode.cassette
     if cassette is None:
         return []
-    if cassette.updates or (cassette.records and is_sent_again(request)):  # it replays nothing
+    if cassette.updates or (cassette.records and asks_anew(request)):  # it replays nothing
         cassette.refuse(request.method)
         return []
     return cassette.play(request_value(request))

@@ -17,7 +17,7 @@ from ...exchange.operations import operation_of
 from ...settings import is_loopback, origin_of
 from ...tracebacks import clear_locals, hide_frames, without_traceback
 from .body import Body
-from .connections import Connections, proxy_for, without_user
+from .connections import Connections, proxy_for
 from .extensions import Call, Sent, call_of
 
 if TYPE_CHECKING:
@@ -53,6 +53,8 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         Whether writes are sent.
     write_advice
         What to do to allow writes.
+    connections
+        What it sends through.
     """
 
     write_advice = "If you mean it, allow writes first: session().allow_writes = True."
@@ -62,33 +64,31 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         self._origin = origin_of(base)
         self._api_key = api_key
         self.allow_writes = allow_writes
-        self._connections = Connections(None if api_key is None else proxy_for(base))
+        self.connections = Connections(None if api_key is None else proxy_for(base))
 
     @hide_frames
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         call = call_of(request)
+        # The pool comes first: if there can be none, nothing was sent.
+        send = call.send or self.connections.pool().handle_request
         signed = self._checked_and_signed(request, call)
-        if call.send is not None:
-            return _received(request, call.send(signed))
         try:
-            response = self._connections.pool().handle_request(signed)
+            response = send(signed)
         except KeyboardInterrupt:
-            self._connections.forget_pool()
+            self.connections.forget_pool()
             raise
         except httpx.TransportError as error:
             self._name_proxy(error)
             raise
-        return _received(request, response, on_interrupt=self._connections.forget_pool)
+        return _received(request, response, on_interrupt=self.connections.forget_pool)
 
     @hide_frames
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         call = call_of(request)
+        send = call.send or (await self.connections.pool_of_loop()).handle_async_request
         signed = self._checked_and_signed(request, call)
-        if call.send is not None:
-            return _received(request, await call.send(signed))
-        pool = await self._connections.pool_of_loop()
         try:
-            response = await pool.handle_async_request(signed)
+            response = await send(signed)
         except httpx.TransportError as error:
             self._name_proxy(error)
             raise
@@ -96,33 +96,32 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
 
     def _name_proxy(self, error: httpx.TransportError) -> None:
         """Let an error say which proxy the request was sent to, if there was one."""
-        proxy = self._connections.proxy
+        proxy = self.connections.proxy
         if proxy is not None:
-            vars(error)["proxy"] = without_user(proxy)
+            vars(error)["proxy"] = str(proxy.url)
 
     def _checked_and_signed(self, request: httpx.Request, call: Call) -> httpx.Request:
         """Return a copy of the request with the key, or the request if it is sent without."""
         url = request.url
-        state = call.state
-        state.is_ours = origin_of(url) == self._origin  # checked when the session was opened
+        call.is_ours = origin_of(url) == self._origin  # checked when the session was opened
         if self._api_key is None and call.send is None:
             raise NotConnectedError(
                 "This session has no key, and records only the clients of the code under test.",
                 "Set DIRECTMAIL_BASE_URL and DIRECTMAIL_API_KEY.",
             )
-        is_checked = state.is_ours or call.send is not None
+        is_checked = call.is_ours or call.send is not None
         if not is_checked and parse_url(url).scheme != "https" and not is_loopback(url.host):
             raise AddressError(
                 f"{url.scheme}://{url.host} is not encrypted, and nothing was sent.",
                 "Use https:// (plain http is for this machine alone).",
             )
         if is_write(request):
-            self._refuse_write(request, state.sent)
-            if state.before_sending is not None:
-                state.before_sending()
-        if state.sent is Sent.NOTHING:
-            state.sent = Sent.REQUEST
-        if not (state.is_ours and call.wants_key and self._api_key):
+            self._refuse_write(request, call.sent)
+            if call.before_sending is not None:
+                call.before_sending()
+        if call.sent is Sent.NOTHING:
+            call.sent = Sent.REQUEST
+        if not (call.is_ours and call.wants_key and self._api_key):
             return request
         if HEADER in request.headers:
             return request
@@ -151,14 +150,6 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
                 "Send it to the other address (often the same one with a slash at its end), or get "
                 "the response without follow_redirects.",
             )
-
-    def close(self) -> None:
-        """Close the connections. A running event loop closes its own."""
-        self._connections.close()
-
-    async def aclose(self) -> None:
-        """Close all connections, and wait until those of this event loop are closed."""
-        await self._connections.aclose()
 
 
 def _received(
@@ -196,7 +187,7 @@ def note_redirect(request: httpx.Request, response: httpx.Response) -> None:
     earlier one that was kept or played.
     """
     if response.status_code in _REPEATING and response.has_redirect_location:
-        call_of(request).state.sent = Sent.REDIRECTED
+        call_of(request).sent = Sent.REDIRECTED
 
 
 class OutcomeUnknownTimeoutError(OutcomeUnknownError, httpx.TimeoutException):
@@ -213,7 +204,7 @@ def lost_response(request: httpx.Request, error: BaseException) -> OutcomeUnknow
     if not is_write(request) or call_of(request).send is not None:
         return None
     is_timeout = isinstance(error, httpx.TimeoutException)
-    number = call_of(request).state.number
+    number = call_of(request).number
     which = f" It is number {number} in interactions()." if number else ""
     return (OutcomeUnknownTimeoutError if is_timeout else OutcomeUnknownError)(
         f"{request.method} {operation_of(request.url.path)} was sent, and no complete response "

@@ -16,7 +16,7 @@ from ...readings.reading import Reading, raw_values
 from ...redaction import Redactor
 from .extensions import EXTENSION, Received, call_of
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("directmail_lab")
 
 USUAL_REASONS = frozenset({"", *(status.phrase for status in HTTPStatus)})
 
@@ -57,8 +57,8 @@ class Observer:
         fields of the reading. Without ``is_told``, the listeners wait for `tell`.
         """
         self._hide_key(response)
-        state = call_of(request).state
-        state.attempt += 1
+        call = call_of(request)
+        call.attempt += 1
         url = request.url
         headers = response.headers.raw
         reading = Reading(
@@ -68,16 +68,16 @@ class Observer:
             response.status_code,
             raw_values(headers),
             elapsed_s,
-            attempt=state.attempt,
-            elsewhere="" if state.is_ours else recording.elsewhere(str(url)),
+            attempt=call.attempt,
+            elsewhere="" if call.is_ours else recording.elsewhere(str(url)),
             **about,
         ).redacted(self.redactor)
-        state.reading = reading
+        call.reading = reading
         sent = body_of(request) or b""
         reason = response.reason_phrase
         exchange = RawInteraction(url, request.headers.raw, sent, headers, reason, body)
-        state.number = recording.add(reading, exchange)
-        received = Received(recording, state.number)
+        call.number = recording.add(reading, exchange)
+        received = Received(recording, call.number)
         response.extensions[EXTENSION] = received
         if is_told:
             self.tell(received)

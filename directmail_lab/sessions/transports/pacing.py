@@ -134,7 +134,7 @@ class PacingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
     """Sends while requests remain, waits for the renewal if none do, and retries failed reads.
 
     Any number of threads, tasks and event loops may use one. ``inner`` must note the reading of
-    each response (see `CallState`). A read that is refused with 429 waits for the renewal and is
+    each response (see `Call`). A read that is refused with 429 waits for the renewal and is
     sent again, eight times in all; it does not count as failed. Clients of other libraries wait and
     retry by themselves, so their requests pass at once.
 
@@ -294,7 +294,7 @@ class _Attempts:
         reading = None
         is_retried = isinstance(outcome, _RETRIED_ERRORS)
         if isinstance(outcome, httpx.Response):
-            reading = self._call.state.reading
+            reading = self._call.reading
             is_retried = outcome.status_code in _RETRIED_STATUSES
         self._settle(reading)
         if not (is_retried and self._transport.retry and _may_repeat(self._request)):

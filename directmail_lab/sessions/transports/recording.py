@@ -17,7 +17,6 @@ from ...exchange.httpx_values import httpx, is_write, kind_of_failure, request_v
 from ...exchange.values import (
     LEFT,
     Interaction,
-    NoResponse,
     Request,
     Response,
     text_headers,
@@ -86,11 +85,11 @@ class _Exchange:
         self._started = transport.timer()
         cassette = transport.cassette
         self._begun: Begun | None = None if cassette is None else cassette.start()
-        self._state = call_of(request).state
-        self._attempt = self._state.recorded + 1
+        self._call = call_of(request)
+        self._attempt = self._call.recorded + 1
         self._sent: Request | None = None
         # For a write, the network calls it.
-        self._state.before_sending = None if cassette is None else self._begin
+        self._call.before_sending = None if cassette is None else self._begin
 
     def _begin(self) -> None:
         """Record a write before it is sent: a kill must not let a later run send it again."""
@@ -109,7 +108,7 @@ class _Exchange:
 
     def received(self, response: httpx.Response) -> httpx.Response:
         """Return the response with a body that is kept, and recorded, as its caller reads it."""
-        self._state.before_sending = None  # which refers to this exchange, and that to the request
+        self._call.before_sending = None  # which refers to this exchange, and that to the request
         self._time()
         transport = self._transport
         is_recorded = transport.cassette is not None
@@ -158,7 +157,9 @@ class _Exchange:
         incomplete = ""
         changes: dict[str, Any] = {}
         if error is not None:
-            incomplete = self._why_incomplete(error)
+            kind = kind_of_failure(error) or "read_error"
+            is_left = isinstance(error, GeneratorExit)
+            incomplete = LEFT if is_left else f"{kind}: {_text_of(error)}"
             changes["is_cut_short"] = True
             changes["is_aborted"] = not isinstance(error, Exception)
         try:
@@ -206,21 +207,13 @@ class _Exchange:
         headers = text_headers(self._headers)
         return Response(self._status, self._reason, headers, body, incomplete=incomplete)
 
-    def _why_incomplete(self, error: BaseException) -> str:
-        """Return what `Response.incomplete` is for a body that ended with an error."""
-        if isinstance(error, GeneratorExit):
-            return LEFT
-        kind: NoResponse = kind_of_failure(error) or "read_error"
-        text = _text_of(error)
-        return f"{kind}: {text}"
-
     # -- no response came ------------------------------------------------------------------------
 
     def failed(self, error: BaseException) -> None:
         """Keep a request that was sent, although its caller gets no response."""
-        self._state.before_sending = None
+        self._call.before_sending = None
         is_failure = isinstance(error, httpx.TransportError)
-        if self._state.sent is Sent.NOTHING or isinstance(error, DirectMailLabError):
+        if self._call.sent is Sent.NOTHING or isinstance(error, DirectMailLabError):
             return  # it was not sent
         self._time()
         about: dict[str, Any] = {}
@@ -257,7 +250,7 @@ class _Exchange:
         only if a cassette asks for failures.
         """
         cassette = self._transport.cassette
-        records_failures = cassette is not None and cassette.records_failures
+        records_failures = cassette is not None and cassette.policy.records_failures
         kind = kind_of_failure(error)
         is_sent_write = is_write(self._request) and not isinstance(error, NOT_SENT)
         if kind is None and (is_sent_write or not isinstance(error, Exception)):
@@ -275,7 +268,7 @@ class _Exchange:
         interaction = Interaction(sent, response, at, self._elapsed_s, self._attempt)
         if cassette.record(interaction, self._begun) is None:
             return {}
-        self._state.recorded = self._attempt  # what before_record leaves out does not count
+        self._call.recorded = self._attempt  # what before_record leaves out does not count
         return {
             "source": "recorded",
             "cassette": cassette.name,

@@ -7,7 +7,6 @@ test has no cells: all that it sends belongs to one execution.
 from __future__ import annotations
 
 import math
-import re
 import sys
 import threading
 import weakref
@@ -33,9 +32,6 @@ from .network import NOT_SENT
 
 IF_SENT = "if_sent"
 """The key of the choice in a request's ``extensions``; `Session.request` has it as a parameter."""
-
-# A search by POST, which people run again: /v1/contacts/search, /v1/letters:query.
-_SEARCH = re.compile(r"[/:_-](?:search|query|find|filter)/?$", re.IGNORECASE)
 
 UNGUARDED = nullcontext()
 """The block for a request that may be sent again."""
@@ -200,170 +196,154 @@ _sent: dict[int, list[SentWrite]] = {}
 """The writes of all sessions, whatever their keys: a new key may be the same account's."""
 
 
-class SentWrites:
-    """The writes that this process has sent. Any thread may use it.
+def sent_before(request: httpx.Request, cassette: Cassette | None) -> list[SentWrite]:
+    """Return when a write was sent before: by an earlier run, or by this process."""
+    here = _cells.current()
+    found: dict[object, SentWrite] = {}
+    if cassette is not None:
+        runs = [_answered(*each) for each in cassette.sent_before(request_value(request))]
+        found = {(each.at, each.status): each for each in runs}
+    for key in _keys_of(request, cassette):
+        for each in _sent.get(key, ()):
+            # What this process has recorded is in both, once a later run has begun. It then
+            # belongs to an earlier run if this execution sent it, or else to its cell.
+            if each.execution is not here or (each.at, each.status) not in found:
+                found[each.at, each.status] = each
+    return list(found.values())
 
-    Parameters
-    ----------
-    key
-        What to call the session's key in a `SentWrite`.
+
+def guard(
+    request: httpx.Request, recording: MemoryRecording, cassette: Cassette | None
+) -> AbstractContextManager[SentWrite | httpx.Response | None]:
+    """Return the block in which a write is sent: see `_sending`; `UNGUARDED` for a redirected one.
+
+    The block gets a response if the caller lets that one count as the write's.
+
+    A write is compared with others, for which its body is read. A live session sends a large
+    body, or one of unknown size, as it reads it.
     """
+    choice = request.extensions.get(IF_SENT)
+    if isinstance(choice, httpx.Response):
+        return nullcontext(choice)
+    if call_of(request).sent is Sent.REDIRECTED:
+        return UNGUARDED
+    size = request.headers.get("content-length", "")
+    is_small = size.isdecimal() and int(size) <= MAX_UNPACKED_BYTES
+    if cassette is None and not is_small and body_of(request) is None:
+        return UNGUARDED
+    return _sending(request, recording, cassette)
 
-    def __init__(self, key: str = "") -> None:
-        self._key = key
 
-    def before(self, request: httpx.Request, cassette: Cassette | None) -> list[SentWrite]:
-        """Return when a write was sent before: by an earlier run, or by this process."""
-        return self._before(request, cassette, _keys_of(request, cassette))
+@contextmanager
+def _sending(
+    request: httpx.Request, recording: MemoryRecording, cassette: Cassette | None
+) -> Iterator[SentWrite | None]:
+    """Note a write that is sent within this block.
 
-    def _before(
-        self, request: httpx.Request, cassette: Cassette | None, keys: list[int]
-    ) -> list[SentWrite]:
-        here = _cells.current()
-        found: dict[object, SentWrite] = {}
-        if cassette is not None:
-            runs = [_answered(*each) for each in cassette.sent_before(request_value(request))]
-            found = {(each.at, each.status): each for each in runs}
-        for key in keys:
-            for each in _sent.get(key, ()):
-                # What this process has recorded is in both, once a later run has begun. It then
-                # belongs to an earlier run if this execution sent it, or else to its cell.
-                if each.execution is not here or (each.at, each.status) not in found:
-                    found[each.at, each.status] = each
-        return list(found.values())
+    The block gets an earlier write if it must return the response of that one, and send nothing.
 
-    def guard(
-        self, request: httpx.Request, recording: MemoryRecording, cassette: Cassette | None
-    ) -> AbstractContextManager[SentWrite | None]:
-        """Return the block in which a request is sent: see `_sending`; `UNGUARDED` for most.
+    Raises
+    ------
+    AlreadySentError
+        The write was sent before, and the caller does not want it to be sent again.
+    """
+    execution = _cells.current()
+    write = SentWrite(datetime.now(UTC), execution=execution, key=recording.key_hint)
+    keys = _keys_of(request, cassette)
+    with _lock:
+        kept = _kept(request, recording, cassette)
+        if kept is None:
+            _add(write, keys)
+    if kept is not None:
+        yield kept
+        return
+    call = call_of(request)
+    call.number = 0
+    may_be_done = True
+    try:
+        yield None
+    except BaseException as error:
+        is_refused = isinstance(error, (*NOT_SENT, WriteRefusedError))
+        may_be_done = call.sent is not Sent.NOTHING and not is_refused
+        raise
+    finally:
+        if call.number:
+            write.answered(recording, call.number)
+        if call.sent is not Sent.NOTHING:
+            is_success = 0 < write.status < 400
+            failed = f"failed ({write.status or 'no response'})"
+            execution.outcomes.append("sent" if is_success else failed)
+        if not may_be_done or 400 <= write.status < 500:
+            with _lock:
+                for key in keys:
+                    _sent[key].remove(write)
 
-        A write is compared with others, for which its body is read. A live session sends a large
-        body, or one of unknown size, as it reads it.
-        """
-        sends = cassette is None or cassette.records
-        if not (sends and is_write(request)) or call_of(request).state.sent is Sent.REDIRECTED:
-            return UNGUARDED
-        size = request.headers.get("content-length", "")
-        is_small = size.isdecimal() and int(size) <= MAX_UNPACKED_BYTES
-        if cassette is None and not is_small and body_of(request) is None:
-            return UNGUARDED
-        return self._sending(request, recording, cassette)
 
-    @contextmanager
-    def _sending(
-        self, request: httpx.Request, recording: MemoryRecording, cassette: Cassette | None
-    ) -> Iterator[SentWrite | None]:
-        """Note a write that is sent within this block.
+def add_response(
+    request: httpx.Request, recording: MemoryRecording, cassette: Cassette | None
+) -> None:
+    """Note a write that this session did not send, but has a response to."""
+    write = _answered(recording, call_of(request).number, _cells.current())
+    write.key = recording.key_hint
+    with _lock:
+        _add(write, _keys_of(request, cassette))
 
-        The block gets an earlier write if it must return the response of that one, and send
-        nothing.
 
-        Raises
-        ------
-        AlreadySentError
-            The write was sent before, and the caller does not want it to be sent again.
-        """
-        write = SentWrite(datetime.now(UTC), execution=_cells.current(), key=self._key)
-        keys = _keys_of(request, cassette)
-        with _lock:
-            kept = self._kept(request, recording, cassette, keys)
-            if kept is None:
-                self._add(write, keys)
-        if kept is not None:
-            yield kept
-            return
-        state = call_of(request).state
-        state.number = 0
-        may_be_done = True
-        try:
-            yield None
-        except BaseException as error:
-            is_refused = isinstance(error, (*NOT_SENT, WriteRefusedError))
-            may_be_done = state.sent is not Sent.NOTHING and not is_refused
-            raise
-        finally:
-            if state.number:
-                write.answered(recording, state.number)
-            if state.sent is not Sent.NOTHING:
-                self._note_outcome(write)
-            if not may_be_done or 400 <= write.status < 500:
-                with _lock:
-                    for key in keys:
-                        _sent[key].remove(write)
+def _add(write: SentWrite, keys: list[int]) -> None:
+    for key in keys:
+        _sent.setdefault(key, []).append(write)
 
-    def _note_outcome(self, write: SentWrite) -> None:
-        """Count a write that was sent for the line at the end of its cell."""
-        outcome = "sent"
-        if not 0 < write.status < 400:
-            outcome = f"failed ({write.status or 'no response'})"
-        assert write.execution is not None
-        write.execution.outcomes.append(outcome)
 
-    def add(
-        self, request: httpx.Request, recording: MemoryRecording, cassette: Cassette | None
-    ) -> None:
-        """Note a write that this session did not send, but has a response to."""
-        write = _answered(recording, call_of(request).state.number, _cells.current())
-        write.key = self._key
-        keys = _keys_of(request, cassette)
-        with _lock:
-            self._add(write, keys)
-
-    def _add(self, write: SentWrite, keys: list[int]) -> None:
-        for key in keys:
-            _sent.setdefault(key, []).append(write)
-
-    def _kept(
-        self,
-        request: httpx.Request,
-        recording: MemoryRecording,
-        cassette: Cassette | None,
-        keys: list[int],
-    ) -> SentWrite | None:
-        """Return the earlier write whose response the caller wants, or None to send this one."""
-        keeps = request.extensions.get(IF_SENT) == "keep"
-        if is_sent_again(request) or not (cassette is None or cassette.knows_repeats(keeps)):
+def _kept(
+    request: httpx.Request, recording: MemoryRecording, cassette: Cassette | None
+) -> SentWrite | None:
+    """Return the earlier write whose response the caller wants, or None to send this one."""
+    keeps = request.extensions.get(IF_SENT) == "keep"
+    if asks_anew(request) or not (cassette is None or cassette.knows_repeats(keeps)):
+        return None
+    earlier = sent_before(request, cassette)
+    if not keeps:
+        if origin_of(request.url) in stand_ins():
             return None
-        earlier = self._before(request, cassette, keys)
-        if not keeps:
-            if origin_of(request.url) in stand_ins():
-                return None
-            earlier = [each for each in earlier if each.execution is not _cells.current()]
-        if not earlier:
-            return None
-        write = that_counts(earlier)
-        if not keeps or write.interaction() is None:
-            raise self._already_sent(request, write, recording)
-        return write
+        earlier = [each for each in earlier if each.execution is not _cells.current()]
+    if not earlier:
+        return None
+    write = that_counts(earlier)
+    if not keeps or write.interaction() is None:
+        raise _already_sent(request, write, recording, cassette)
+    return write
 
-    def _already_sent(
-        self,
-        request: httpx.Request,
-        write: SentWrite,
-        recording: MemoryRecording,
-    ) -> AlreadySentError:
-        path = recording.redactor.text(recording.path_of(request_value(request)))
-        file = write.recording()
-        name = ""
-        where = "in this kernel"
-        if write.execution is None and file is not None:
-            name = file.name
-            where = f"interaction {write.number} of cassette {name!r}"
-        cell = None if write.execution is None else write.execution.cell
-        if cell is not None:
-            where = f"by cell [{cell}]"
-        if write.key != self._key and write.key:
-            where += f", with the key {write.key}"
-        return AlreadySentError(
-            f"{request.method} {path} was sent before, {sent_when(write)}, {where}. It was not "
-            "sent again.",
-            _advice(request, write),
-            cassette=name,
-            cell=cell,
-            number=write.number,
-            status=write.status,
-            sent_at=write.at,
-        )
+
+def _already_sent(
+    request: httpx.Request,
+    write: SentWrite,
+    recording: MemoryRecording,
+    cassette: Cassette | None,
+) -> AlreadySentError:
+    path = recording.redactor.text(recording.path_of(request_value(request)))
+    file = write.recording()
+    name = ""
+    number = write.number
+    where = "in this kernel"
+    if write.execution is None and cassette is not None and file is not None:
+        name = file.name
+        number = cassette.number_now(number)
+        where = f"interaction {number} of cassette {name!r}"
+    cell = None if write.execution is None else write.execution.cell
+    if cell is not None:
+        where = f"by cell [{cell}]"
+    if write.key and write.key != recording.key_hint:
+        where += f", with the key {write.key}"
+    return AlreadySentError(
+        f"{request.method} {path} was sent before, {sent_when(write)}, {where}. It was not "
+        "sent again.",
+        _advice(request, write),
+        cassette=name,
+        cell=cell,
+        number=number,
+        status=write.status,
+        sent_at=write.at,
+    )
 
 
 def that_counts(earlier: Sequence[SentWrite]) -> SentWrite:
@@ -390,15 +370,10 @@ def _answered(recording: Recording, number: int, execution: Execution | None = N
     return write
 
 
-def counted_response(request: httpx.Request) -> httpx.Response | None:
-    """Return the response that the caller has found out to be this write's; usually None."""
+def asks_anew(request: httpx.Request) -> bool:
+    """Return whether the caller wants no recorded response to a write, but to send or count it."""
     choice = request.extensions.get(IF_SENT)
-    return choice if isinstance(choice, httpx.Response) and is_write(request) else None
-
-
-def is_sent_again(request: httpx.Request) -> bool:
-    """Return whether the caller wants a write to be sent, even if it was sent before."""
-    return request.extensions.get(IF_SENT) == "send" and is_write(request)
+    return is_write(request) and (choice == "send" or isinstance(choice, httpx.Response))
 
 
 def sent_when(write: SentWrite) -> str:
@@ -408,21 +383,19 @@ def sent_when(write: SentWrite) -> str:
 
 
 def _advice(request: httpx.Request, write: SentWrite) -> str:
-    option = 'if_sent="{}"'
-    if IF_SENT not in request.extensions:
-        option = 'extensions={{"if_sent": "{}"}}'
-    again = f"To send it again: {option.format('send')}."
-    if _SEARCH.search(request.url.path):
-        return f"If it only reads, as its path says: {option.format('send')}."
+    option = "if_sent={}"
+    if IF_SENT not in request.extensions:  # sent by a client, which has no such parameter
+        option = 'extensions={{"if_sent": {}}}'
+    send = option.format('"send"')
+    again = f"To send it again: {send}."
     if not write.status:
-        found = option.format("RESPONSE").replace('"RESPONSE"', "RESPONSE")
         return (
             "Find out whether it was carried out. If a read has shown that it was, let the "
-            f"response to that read count as this one's: {found}. {again}"
+            f"response to that read count as this one's: {option.format('RESPONSE')}. {again}"
         )
     if request.extensions.get(IF_SENT) == "keep":
         return f"Its whole response is not known here. {again}"
-    keep = option.format("keep")
+    keep = option.format('"keep"')
     advice = f"To get its response back, and send only what was never sent: {keep}. {again}"
     if write.execution is None:
         advice += (
