@@ -462,7 +462,7 @@ def test_a_key_that_was_sent_and_what_is_typed_are_in_no_file(
         details = opened(root, 1)
         page.context.grant_permissions(["clipboard-read", "clipboard-write"])
         details.get_by_text("Copy as", exact=True).click()
-        details.get_by_role("button", name="Copy as httpx").click()
+        details.get_by_role("button", name="Copy as curl").click()
         expect(details.get_by_text("Copied to the clipboard.")).to_be_visible()
         copied = page.evaluate("() => navigator.clipboard.readText()")
         shown = details.locator(".dml-b-copied pre").inner_text()
