@@ -149,6 +149,7 @@ def test_ctrl_c_while_an_interaction_is_written_leaves_the_others_whole(
 
 
 # If Ctrl-C comes between opening a file and entering its block, Python closes the file later.
+@pytest.mark.posix("the removal of a file that such an interrupt has left open")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_ctrl_c_anywhere_in_recording_leaves_a_whole_cassette(tmp_path: Path) -> None:
     """Ctrl-C comes at each line of the cassette and of the recorder in turn."""
@@ -286,7 +287,7 @@ cassette.record(answered(get("/1"), "[1]"))
     assert read_cassette(tour).problem is None
     add(tour, answered(get("/0"), "new"), record_mode="all", notice=notices.append)
 
-    assert notices == []
+    assert [each for each in notices if "of the earlier shape" not in each] == []
     assert paths_in(tour) == ["/1", "/2", "/0"]
     assert list(tour.parent.iterdir()) == [tour]
 

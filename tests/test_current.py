@@ -83,20 +83,22 @@ def test_each_call_that_sends_is_one_of_a_session(name: str) -> None:
 
 def test_two_accounts_side_by_side_need_no_current_session(service: FaultyService) -> None:
     """Each session has the calls, and a question takes it as its source."""
-    here = dm.Session(service.base_url, service.api_key)
-    with FaultyService() as other:
-        there = dm.Session(other.base_url, other.api_key, allow_writes=True)
+    with (
+        FaultyService() as other,
+        dm.Session(service.base_url, service.api_key) as here,
+        dm.Session(other.base_url, other.api_key, allow_writes=True) as there,
+    ):
         with there.record("there"):
             there.get_many(["/v1/users/me"] * 2)
             sent = [there.post("/v1/letters", json={}), there.put("/v1/letters", json={})]
             sent += [there.patch("/v1/letters", json={}), there.delete("/v1/letters")]
 
-    assert dm.frame(here.get("/v1/lists")).shape[0] == 3
-    assert [len(list(here.pages("/v1/lists"))), len(dm.rate_limits(here))] == [1, 2]
-    assert len(dm.rate_limits(there)) == len(dm.interactions("there")) == 6
-    assert [each.request.method for each in sent] == ["POST", "PUT", "PATCH", "DELETE"]
-    with pytest.raises(dm.errors.NotConnectedError):
-        dm.session()
+        assert dm.frame(here.get("/v1/lists")).shape[0] == 3
+        assert [len(list(here.pages("/v1/lists"))), len(dm.rate_limits(here))] == [1, 2]
+        assert len(dm.rate_limits(there)) == len(dm.interactions("there")) == 6
+        assert [each.request.method for each in sent] == ["POST", "PUT", "PATCH", "DELETE"]
+        with pytest.raises(dm.errors.NotConnectedError):
+            dm.session()
 
 
 def test_a_star_import_has_the_public_names() -> None:

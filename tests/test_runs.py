@@ -1031,4 +1031,4 @@ def test_a_kill_at_any_moment_of_a_run_leaves_old_or_new_responses(
         assert len(FilesystemPersister.load_cassette(copy, yamlserializer)[0]) >= len(names)
         acknowledged = {name: int(body) for name, body in have}
         for left in tmp_path.glob("*"):
-            assert left.name in ("tour.yaml", "tour.yaml.lock", ".tour.yaml.new")
+            assert left.name in ("tour.yaml", "tour.yaml.lock", "tour.yaml.part", ".tour.yaml.new")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from cassette_samples import answered, get, recorded
+from cassette_samples import answered, get, post, recorded
 
 from directmail_lab.server.loopback import cassette_server
 
@@ -16,8 +16,10 @@ from .jupyter import new_context
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
-LETTER = replace(get("/v1/letters"), method="POST", body=b"{}")
-SEND = "fetch('/v1/letters', {method: 'POST', body: '{}'}).then((response) => response.text())"
+LETTER = post(b"{}")
+SEND = """fetch('/v1/letters', {
+  method: 'POST', headers: {'Content-Type': 'application/json'}, body: '{}'
+}).then((response) => response.text())"""
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
