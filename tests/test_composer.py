@@ -442,6 +442,20 @@ def test_a_response_is_aborted_after_its_head(
     assert [(row.status, row.mark) for row in page.rows()] == [(200, "aborted")]
 
 
+def test_a_write_is_refused_until_the_session_allows_writes(
+    service: FaultyService, browsed: Callable[..., Page], connected: Session
+) -> None:
+    """The message has the line that allows them; the next write is still confirmed."""
+    page = browsed(connected)
+    refused = page.send("POST", "/v1/letters")
+    connected.allow_writes = True
+    asked = page.send("POST", "/v1/letters")
+
+    assert "session().allow_writes = True" in refused["problem"]
+    assert asked["question"].startswith("Send POST to ")
+    assert not service.requests
+
+
 BODIES = (b"\xff\0" * 700_000, b"a\r\nb\n", "Zürich".encode("latin-1"))
 
 

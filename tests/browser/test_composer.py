@@ -503,7 +503,6 @@ def test_a_screen_reader_announces_each_control(
             - combobox "Address"
             - button "Send"
             - button "Insert cell"
-            - alert
             - tablist "Request":
               - tab "Parameters" [selected]
               - tab "Headers"
