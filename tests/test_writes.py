@@ -300,9 +300,14 @@ def test_a_cell_says_at_its_end_what_became_of_its_letters(
     with account.fault(status=500, times=1):
         run(loop.format(["Cid", "Ann", "Dan"]))
     said = capsys.readouterr().out
+    run(loop.format(["Cid", "Ann"]))
+    said_again = capsys.readouterr().out
 
     assert silent == ""
     assert said == "3 writes: 1 kept, 1 sent, 1 failed (500). interactions() lists them.\n"
+    assert said_again == (
+        "2 writes: 1 kept, 0 sent, 1 kept failure (500). interactions() lists them.\n"
+    )
 
 
 @pytest.mark.parametrize("mode", ["dm.live()", "dm.record('tour')"])

@@ -271,8 +271,9 @@ class ModeTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         )
         when = sent_when(earlier) + (", and failed" if earlier.fails else "")
         say_kept(
+            earlier,
             f"Nothing was sent: this {request.method} was sent before, {when}. Its response is "
-            "returned; interactions() lists it with the source 'kept'."
+            "returned; interactions() lists it with the source 'kept'.",
         )
         return response
 

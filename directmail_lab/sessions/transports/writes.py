@@ -72,7 +72,7 @@ class Execution:
         kept = counts.pop("kept", 0)
         sent = counts.pop("sent", 0)
         total = len(self.outcomes)
-        if total == kept == 1:
+        if total == 1 and self.kept:
             return self.kept
         if total < 2 or total == sent:
             return ""
@@ -126,11 +126,11 @@ class _Cells:
 _cells = _Cells()
 
 
-def say_kept(text: str) -> None:
+def say_kept(write: SentWrite, text: str) -> None:
     """Say that the response to an earlier write is returned: in a notebook, at the cell's end."""
     here = _cells.current()
     if here.is_cell:
-        here.outcomes.append("kept")
+        here.outcomes.append(f"kept failure ({write.status})" if write.fails else "kept")
         here.kept = text
     else:
         warn_caller(text)
