@@ -20,7 +20,6 @@ from .jupyter import (
     command,
     open_lab,
     run_cells,
-    run_notebook,
     shown_documents,
     wait_for,
     wait_for_kernel,
@@ -145,22 +144,6 @@ def test_a_file_that_is_not_a_cassette_opens_as_usual(
         wait_for(page, lambda: shown_documents(page) == shown)
 
     expect(page.get_by_role("grid", name="Interactions")).to_have_count(0)
-
-
-def test_an_openapi_link_opens_the_interactions_that_it_names(
-    page: Page, server: Server, folder: Path
-) -> None:
-    """The link also works if the viewer is already open."""
-    cell = "import directmail_lab as dm; dm.openapi('cassettes/tour.yaml')"
-    run_notebook(page, server, "seen/operations", cell)
-    viewer = page.get_by_role("region", name="Recorded interactions")
-    for numbers in ("1-41", "42-102"):
-        page.get_by_role("link", name=f"tour: {numbers}").click()
-        first, last = map(int, numbers.split("-"))
-
-        expect(viewer).to_contain_text(f"{last - first + 1} shown")
-        expect(viewer.get_by_label("Filter")).to_have_value(f"number:{numbers}")
-        page.get_by_role("tab", name="operations.ipynb").click()
 
 
 def has_saved_the_layout(response: Response) -> bool:
