@@ -69,18 +69,6 @@ export async function createPlugin(shared) {
       super.dispose();
     }
 
-    // A link to a recording may say which rows it is about: tour.yaml#filter=number:1-3,7
-    setFragment(fragment) {
-      this.wanted = /^#filter=(.+)$/.exec(fragment)?.[1];
-      this.showWanted();
-    }
-
-    showWanted() {
-      if (!this.wanted || !this.browser) return;
-      this.browser.filter(decodeURIComponent(this.wanted));
-      this.wanted = undefined;
-    }
-
     refresh() {
       this.last = this.last.then(() => this.read()).catch((error) => this.explain(error));
     }
@@ -96,7 +84,6 @@ export async function createPlugin(shared) {
       this.browser?.destroy();
       this.node.replaceChildren();
       this.browser = createBrowser(this.node, { send, loadEditor, fill: true });
-      this.showWanted();
     }
 
     explain(error) {
@@ -116,7 +103,6 @@ export async function createPlugin(shared) {
     createNewWidget(context) {
       const content = new Viewer(context, this.server, this.openAsText);
       const widget = new registry.DocumentWidget({ content, context });
-      widget.setFragment = (fragment) => content.setFragment(fragment);
       widget.title.icon = tape;
       widget.toolbar.hide(); // its only content would be that the file is read-only
       return widget;
