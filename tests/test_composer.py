@@ -256,15 +256,16 @@ def test_a_write_that_an_earlier_run_sent_is_sent_again_only_if_confirmed(
     """The question says when it was sent, and with which status."""
     monkeypatch.setattr(settings, "_stand_ins", set())  # these take a write again
     session = dm.connect(service.base_url, service.api_key, pace="off", allow_writes=True)
-    for _ in range(2):
-        session.record("tour")
-        page = browsed()
-        asked = page.send("POST", "/v1/letters")
-        sent = page.ask("confirm", token=asked["token"])
-        session.live()
+    session.record("tour")
+    session.post("/v1/letters")
+    session.live()
     at = read_cassette(Path("cassettes/tour.yaml")).interaction(1).recorded_at
-    assert at is not None
+    session.record("tour")
+    page = browsed()
+    asked = page.send("POST", "/v1/letters")
+    sent = page.ask("confirm", token=asked["token"])
 
+    assert at is not None
     when = f"on {at.day} {at:%B %Y} at {at:%H:%M} UTC (201)"
     assert f"It was sent before, {when}. It may" in asked["question"]
     assert sent == {"number": 2}
