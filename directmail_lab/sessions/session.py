@@ -606,7 +606,9 @@ class Session:
         list of httpx.Response or Exception
             One for each path, in the same order: the response, whatever its
             status, or the error if there was none. An error for one path does
-            not stop the others.
+            not stop the others. If some have an error or an error status, a
+            line says how many, and what the first one is: a printed one in a
+            notebook, else a warning.
 
         Raises
         ------
@@ -618,8 +620,8 @@ class Session:
         --------
         >>> dm.replay("explore-an-unknown-api")
         Replaying cassette 'explore-an-unknown-api' (69 interactions, ...)
-        >>> dm.get_many(["/v1/lists", "/v1/nowhere"])
-        [<Response [200 OK]>, <Response [404 Not Found]>]
+        >>> dm.get_many(["/v1/lists", "/v1/users/me"])
+        [<Response [200 OK]>, <Response [200 OK]>]
         """
         from .pages import get_many
 
