@@ -80,7 +80,7 @@ def test_results_have_the_order_of_the_paths_and_include_failures(
 
 def test_the_first_of_several_failures_is_named_in_full(items: StandIn) -> None:
     """An error status counts as one, with what the service said, and an error of ours, too."""
-    said = r'^2 of 3 requests failed; the first, \[1\]: GET /v1/nowhere responded with 404 Not Found: "'
+    said = r'^2 of 3 requests failed; the first, \[1\]: GET /v1/nowhere responded with 404 .*: "'
     with session_of(items), pytest.warns(UserWarning, match=said) as caught:
         got = dm.get_many(["/v1/users/me", "/v1/nowhere", "https://me:you@x.test/"])
 
@@ -130,9 +130,12 @@ needs_ctrl_c = pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="a
 def test_an_interrupt_keeps_the_responses_received_so_far(items: StandIn) -> None:
     """The other results are errors, also for the request in flight, and the session still works."""
     session = session_of(items)
-    with items.fault(path="/v1/items/13", latency_s=60.0), interrupted_after(5, session):
-        with pytest.warns(UserWarning, match="of 22 requests failed; .*interrupted"):
-            got = dm.get_many(PATHS[8:], concurrency=1)
+    with (
+        items.fault(path="/v1/items/13", latency_s=60.0),
+        interrupted_after(5, session),
+        pytest.warns(UserWarning, match="of 22 requests failed; .*interrupted"),
+    ):
+        got = dm.get_many(PATHS[8:], concurrency=1)
 
     # Whether the fifth was received in time is chance.
     assert numbers(got)[:4] == [8, 9, 10, 11]
@@ -146,9 +149,11 @@ def test_an_interrupt_keeps_the_responses_received_so_far(items: StandIn) -> Non
 def test_after_an_interrupt_nothing_more_is_sent(pace: str, most: int) -> None:
     """Requests that wait for the allowance stop waiting, and no new one starts."""
     with stand_in(limit=2, window_s=1.0, limits={}) as service:
-        with interrupted_after(2, session_of(service, pace=pace, retry=False)):
-            with pytest.warns(UserWarning, match="of 500 requests failed"):
-                got = dm.get_many(["/v1/users/me"] * 500, concurrency=3)
+        with (
+            interrupted_after(2, session_of(service, pace=pace, retry=False)),
+            pytest.warns(UserWarning, match="of 500 requests failed"),
+        ):
+            got = dm.get_many(["/v1/users/me"] * 500, concurrency=3)
         while any(thread.name.startswith("ThreadPool") for thread in threading.enumerate()):
             time.sleep(0.01)  # a thread that was interrupted while starting cannot be joined
 
