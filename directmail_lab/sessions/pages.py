@@ -200,8 +200,10 @@ class Pages(Iterator[httpx.Response]):
             response = self._sent(place)
             page = self._read(place, response)
             self._place = None if page is None else self._next_place(place, page)
-            if page is not None and (is_first or page.content or page.records is None):
-                return response
+            if page is not None:
+                is_list = page.records is not None or page.body == {}
+                if is_first or page.content or not is_list:
+                    return response
         self._place = None
         self._problem = f"{_MOST_EMPTY_PAGES} pages without records came one after the other."
         self._warn_if_incomplete()
