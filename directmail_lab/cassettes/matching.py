@@ -201,8 +201,8 @@ class Matching:
             if re.search(rf"[<\s:]{re.escape(rule[-1])}[\s>=/]", text):
                 raise argument_error(
                     f'ignore="body:{".".join(rule)}" leaves out a field of JSON or of a form, '
-                    "and the body of this request is XML. Compare it with a function in match_on, or leave "
-                    '"body" out of match_on.'
+                    "and the body of this request is XML. Compare it with a function in match_on, "
+                    'or leave "body" out of match_on.'
                 )
 
 
