@@ -82,6 +82,16 @@ def test_tab_completes_paths_and_cassettes(tab: Any, text: str, offered: list[st
     assert tab(text) == offered
 
 
+def test_tab_offers_the_paths_of_an_openapi_document() -> None:
+    """They need not have been seen. In an f-string, the name of an id is a variable."""
+    paths = {"/v1/lists/{list-id}/it's": {}, "/v1/lists": {}}
+    dm.connect("https://api.test", "key", openapi={"openapi": "3.1.0", "paths": paths})
+    context: Any = SimpleNamespace(text_until_cursor='dm.get("/v1/l')
+    found = [each.text for each in complete(context)["completions"]]
+
+    assert found == ["/v1/lists", "/v1/lists/{list_id}/it%27s"]
+
+
 @pytest.mark.posix("names")
 def test_what_tab_offers_of_a_strangers_file_runs_nothing() -> None:
     """A cell that takes it has a path or a name and no code, whatever quotes it has."""

@@ -67,7 +67,8 @@ def _cassettes(_: re.Match[str]) -> Iterable[str]:
 def _paths(_: re.Match[str]) -> Iterable[str]:
     """Return the paths that the current session or its cassette has seen, except those with 404.
 
-    They are percent-encoded as they are sent.
+    Its templates follow, also those of an OpenAPI document, with the names of their ids. All are
+    percent-encoded as they are sent.
     """
     from ..sessions.current import current_session
 
@@ -79,7 +80,9 @@ def _paths(_: re.Match[str]) -> Iterable[str]:
         recordings.append(session.open_cassette.recording())
     readings = [reading for recording in recordings for reading in recording.readings()]
     seen = {each.path for each in readings if each.status != 404 and not each.elsewhere}
-    return sorted(quote(path, safe="/%:;=@!$&()*+,~") for path in seen)
+    sent = "/%:;=@!$&()*+,~"
+    templates = [quote(template, safe=f"{sent}{{}}") for template in session.templates]
+    return [*(quote(path, safe=sent) for path in sorted(seen)), *templates]
 
 
 def _members(match: re.Match[str]) -> Iterable[str]:

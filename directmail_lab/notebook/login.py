@@ -29,6 +29,7 @@ from .browser_data import read_page
 from .widget import NO_WIDGETS, Widget, can_show_widgets, name_in
 
 if TYPE_CHECKING:
+    from ..exchange.api_document import OpenApi
     from ..readings.reset_unit import ResetUnit
 
 _MAX_TIMEOUT_S = 15.0
@@ -64,6 +65,7 @@ def login(
     allow_writes: bool = False,
     retry: bool = True,
     templates: Collection[str] = (),
+    openapi: OpenApi | None = None,
 ) -> LoginWidget | Session:
     """Show the sign-in form. Signing in opens the current session.
 
@@ -82,7 +84,9 @@ def login(
     remember
         Keep the key in the operating system's keyring, and the address in a
         file, after the service has accepted them. `logout` removes both.
-    timeout_s, pace, max_wait_s, reset_unit, allow_writes, retry, templates
+    timeout_s, pace, max_wait_s, reset_unit, allow_writes, retry
+        See `connect`.
+    templates, openapi
         See `connect`.
 
     Returns
@@ -98,6 +102,7 @@ def login(
         allow_writes=allow_writes,
         retry=retry,
         templates=templates,
+        openapi=openapi,
     )
     request = SignInRequest(address=base_url, remember=remember, options=options)
     if can_show_widgets():

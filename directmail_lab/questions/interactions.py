@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import overload
+from typing import TYPE_CHECKING, overload
 
 import pandas as pd
 
@@ -14,7 +14,18 @@ from ..exchange.operations import operations_of, query_of
 from ..exchange.values import Interaction, header
 from ..readings.reading import problem_of
 from .interaction_view import InteractionView, view_of
-from .sources import Source, describe, is_many, named_paths, named_recordings, recording_of
+from .sources import (
+    Source,
+    describe,
+    document_of,
+    is_many,
+    named_paths,
+    named_recordings,
+    recording_of,
+)
+
+if TYPE_CHECKING:
+    from ..exchange.api_document import ApiDocument
 
 _DTYPES = {
     "at": "datetime64[us, UTC]",
@@ -84,6 +95,9 @@ def interactions(
         problem      string        why the response is not whole; else <NA>
         ============ ============= =============================================
 
+        If `connect` was given an OpenAPI document, a last column ``mismatch``
+        (string) says why the response is none that it describes; else <NA>.
+
         If a session did not keep a body, ``bytes`` and ``excerpt`` are <NA>. If
         a body was not recorded, ``bytes`` is <NA> and ``excerpt`` says so. For
         a folder or a list, the first column, ``recording``, names the cassette,
@@ -95,15 +109,18 @@ def interactions(
     NotConnectedError, CassetteError, ValueError
         As in `directmail_lab.questions.sources.recordings_of`.
     """
+    document = document_of(source)
     if number is None and is_many(source):
-        frames = [_frame(each).assign(recording=name) for name, each in named_recordings(source)]
-        frame = pd.concat(frames or [_frame(FileRecording("")).assign(recording="")])
+        frames = [
+            _frame(each, document).assign(recording=name) for name, each in named_recordings(source)
+        ]
+        frame = pd.concat(frames or [_frame(FileRecording(""), document).assign(recording="")])
         frame.insert(0, "recording", frame.pop("recording").astype("string"))
         return _with_operations(frame, source)
     recording = recording_of(source)
     if number is not None:
         return view_of(recording, number)
-    frame = _with_operations(_frame(recording), source)
+    frame = _with_operations(_frame(recording, document), source)
     frame.attrs.update(describe(recording), problem=recording.problem)
     return frame
 
@@ -113,10 +130,19 @@ def _with_operations(frame: pd.DataFrame, source: object) -> pd.DataFrame:
     return frame.assign(operation=frame["path"].map(operations).astype("string"))
 
 
-def _frame(recording: Recording) -> pd.DataFrame:
+def _frame(recording: Recording, document: ApiDocument | None) -> pd.DataFrame:
     rows = [_row(recording, number, each) for number, each in enumerate(recording, 1)]
     index = pd.RangeIndex(1, len(rows) + 1, name="number")
-    return pd.DataFrame(rows, index, list(_DTYPES)).astype(_DTYPES)
+    frame = pd.DataFrame(rows, index, list(_DTYPES)).astype(_DTYPES)
+    if document is not None:
+        found = [
+            document.mismatch(recording.path_of(each.request), each)
+            if recording.has_bodies(number)
+            else None
+            for number, each in enumerate(recording, 1)
+        ]
+        frame["mismatch"] = pd.array(found, dtype="string")
+    return frame
 
 
 def _row(recording: Recording, number: int, interaction: Interaction) -> tuple[object, ...]:

@@ -20,6 +20,8 @@ from ..sessions.session import Session
 if TYPE_CHECKING:
     import pandas as pd
 
+    from ..exchange.api_document import ApiDocument
+
 
 Source = str | Path | Session | None
 """One source of recordings; several are given as a list."""
@@ -167,6 +169,12 @@ def named_paths(source: object = None) -> Collection[str]:
     """Return the path templates of a session: of the source if it is one, else the current one."""
     chosen = source if isinstance(source, Session) else current_session()
     return () if chosen is None else chosen.templates
+
+
+def document_of(source: object = None) -> ApiDocument | None:
+    """Return the OpenAPI document of the same session, if that was given one."""
+    chosen = source if isinstance(source, Session) else current_session()
+    return None if chosen is None else chosen.document
 
 
 def describe(recording: Recording) -> dict[str, Any]:

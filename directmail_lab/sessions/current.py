@@ -40,6 +40,7 @@ from .session import Session, SessionOptions, open_recording
 from .transports.allowance import Pace
 
 if TYPE_CHECKING:
+    from ..exchange.api_document import OpenApi
     from ..readings.reset_unit import ResetUnit
 
 
@@ -88,6 +89,7 @@ def connect(
     allow_writes: bool = False,
     retry: bool = True,
     templates: Collection[str] = (),
+    openapi: OpenApi | None = None,
 ) -> Session:
     """Open a session and make it the current one. It sends nothing yet.
 
@@ -123,6 +125,11 @@ def connect(
         Templates of paths, such as ``["/v1/domains/{domain}"]``. Give one if
         `rate_limits` or `findings` mistakes a name in a path for an id, or an
         id for a name. Pacing does not use them.
+    openapi
+        An OpenAPI document of version 3: a file in YAML or JSON, or what
+        `openapi` returned. Its paths are templates, Tab offers them and their
+        parameters, and `interactions` says which response is none that the
+        document describes. It needs ``pip install "directmail-lab[openapi]"``.
 
     Raises
     ------
@@ -140,6 +147,13 @@ def connect(
     ...     session = dm.connect(service.base_url, service.api_key)
     ...     session.mode
     'live'
+    >>> document = dm.openapi("explore-an-unknown-api")
+    >>> with dm.stand_in() as service:
+    ...     address, key = service.base_url, service.api_key
+    ...     session = dm.connect(address, key, openapi=document)
+    ...     responses = dm.get("/v1/lists/lst_1"), dm.get("/v1/letters")
+    >>> dm.interactions()["mismatch"].tolist()
+    [<NA>, 'The document has no GET of this path.']
     """
     with _changing():
         key = as_api_key(api_key)
@@ -154,6 +168,7 @@ def connect(
             allow_writes=allow_writes,
             retry=retry,
             templates=templates,
+            openapi=openapi,
         )
     make_current(opened)
     return opened

@@ -55,6 +55,7 @@ from .transports.writes import IF_SENT
 if TYPE_CHECKING:
     import pandas as pd
 
+    from ..exchange.api_document import ApiDocument, OpenApi
     from ..readings.reading import Reading
     from ..readings.reset_unit import ResetUnit
     from .pages import Result
@@ -72,6 +73,7 @@ class SessionOptions(TypedDict, total=False):
     allow_writes: bool
     retry: bool
     templates: Collection[str]
+    openapi: OpenApi | None
 
 
 class Session:
@@ -89,13 +91,18 @@ class Session:
         path.
     api_key
         The API key, or None for a session that only replays.
-    timeout_s, pace, max_wait_s, reset_unit, allow_writes, retry, templates
+    timeout_s, pace, max_wait_s, reset_unit, allow_writes, retry
+        See `directmail_lab.connect`.
+    templates, openapi
         See `directmail_lab.connect`.
 
     Attributes
     ----------
-    base_url, templates, timeout_s
+    base_url, timeout_s
         As they were given.
+    templates, document
+        The templates, with those of the OpenAPI document; and that document, or
+        None.
     client, async_client
         An `httpx.Client` and an `httpx.AsyncClient`, with all that these can
         do. The session's mode decides whether a request is sent, recorded or
@@ -128,12 +135,20 @@ class Session:
         allow_writes: bool = False,
         retry: bool = True,
         templates: Collection[str] = (),
+        openapi: OpenApi | None = None,
     ) -> None:
         check_number("timeout_s", timeout_s, least=0.001, kind=Real)
         check_number("max_wait_s", max_wait_s, least=0, kind=Real)
         self._api_key = as_api_key(api_key)
         self.base_url = base_address(base_url, only_replays=self._api_key is None)
         self.templates = tuple(templates)
+        self.document: ApiDocument | None = None
+        if openapi is not None:
+            with naming_what_is_missing():
+                from ..exchange.api_document import ApiDocument
+
+            self.document = ApiDocument(openapi, self.base_url)
+            self.templates += self.document.templates
         for template in self.templates:
             pattern_of(template)  # raises an error if it is not a template
         self._url = parse_url(self.base_url)
