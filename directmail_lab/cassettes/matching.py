@@ -197,12 +197,12 @@ class Matching:
                 yield name, value
 
     def _refuse_xml(self, text: str) -> None:
-        for *_, name in self._fields:
-            if re.search(rf"[<\s:]{re.escape(name)}[\s>=/]", text):
+        for rule in self._fields:
+            if re.search(rf"[<\s:]{re.escape(rule[-1])}[\s>=/]", text):
                 raise argument_error(
-                    f'ignore="body:{name}" leaves out a field of JSON or of a form, and the body '
-                    "of this request is XML. Compare it with a function in match_on, or leave "
-                    '"body" out of match_on.'
+                    f'ignore="body:{".".join(rule)}" leaves out a field of JSON or of a form, '
+                    "and the body of this request is XML. Compare it with a function in match_on, "
+                    'or leave "body" out of match_on.'
                 )
 
 
