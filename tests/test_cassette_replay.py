@@ -497,6 +497,8 @@ def as_form(text: str) -> Request:
         (post(b'{"x": "1"}'), post(b'{"x": 1}'), "body: x"),
         (post(b'{"x": null}'), post(b"{}"), "body: x"),
         (post(b"[1, 2]"), post(b"[2, 1]"), "body: 0"),
+        (post(b'{"x": 1, "x": 2}'), post(b'{"x": 2}'), "body: x"),
+        (post(b'{"x": 1, "x": 2}'), post(b'{"x": 2, "x": 1}'), "body: x"),
         (packed(b'{"n": 1}', 1), packed(b'{"n": 2}', 2), "body: n"),
         (
             replace(get("/search"), body=b'{"q": 1}'),
