@@ -111,7 +111,8 @@ class ApiDocument:
 def _with_null(node: Any) -> Any:
     """Return a document of OpenAPI 3.0 with schemas of 3.1: null is a type of its own there.
 
-    Of what is true, such as ``exclusiveMinimum``, which is a number in 3.1, no schema needs more.
+    It leaves out all that is true. A true ``exclusiveMinimum`` is no number, as 3.1 wants it, and
+    ``uniqueItems`` is not checked.
     """
     if isinstance(node, list):
         return [_with_null(each) for each in node]
