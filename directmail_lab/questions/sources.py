@@ -174,7 +174,7 @@ def named_paths(source: object = None) -> Collection[str]:
 def document_of(source: object = None) -> ApiDocument | None:
     """Return the OpenAPI document of the same session, if that was given one."""
     chosen = source if isinstance(source, Session) else current_session()
-    return None if chosen is None else chosen.document
+    return None if chosen is None else chosen._document
 
 
 def describe(recording: Recording) -> dict[str, Any]:

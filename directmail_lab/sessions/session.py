@@ -100,9 +100,8 @@ class Session:
     ----------
     base_url, timeout_s
         As they were given.
-    templates, document
-        The templates, with those of the OpenAPI document; and that document, or
-        None.
+    templates
+        The templates, with those of the OpenAPI document.
     client, async_client
         An `httpx.Client` and an `httpx.AsyncClient`, with all that these can
         do. The session's mode decides whether a request is sent, recorded or
@@ -142,13 +141,13 @@ class Session:
         self._api_key = as_api_key(api_key)
         self.base_url = base_address(base_url, only_replays=self._api_key is None)
         self.templates = tuple(templates)
-        self.document: ApiDocument | None = None
+        self._document: ApiDocument | None = None
         if openapi is not None:
             with naming_what_is_missing():
                 from ..exchange.api_document import ApiDocument
 
-            self.document = ApiDocument(openapi, self.base_url)
-            self.templates += self.document.templates
+            self._document = ApiDocument(openapi, self.base_url)
+            self.templates += self._document.templates
         for template in self.templates:
             pattern_of(template)  # raises an error if it is not a template
         self._url = parse_url(self.base_url)
