@@ -54,8 +54,8 @@ class SessionRecording(Recording):
     Messages are redacted when somebody asks for them. Before the session forgets its key, they are
     redacted in memory too.
 
-    Of a replay, it is what was played: the numbers of the interactions in the file, from which the
-    rest is read on demand.
+    A replay keeps what was played: the numbers of the interactions in the file, from which the rest
+    is read on demand.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ class SessionRecording(Recording):
         self.base_url = base_url
         self.is_replay = file is not None
         self._file = file
-        # Of a replay: the cassette's name, the number there, the sent address, the attempt.
+        # A replay keeps the cassette's name, the number there, the sent address and the attempt.
         self._played: list[tuple[str, int, Address, int]] = []
         self.redactor = Redactor()
         self._readings: list[Reading] = []
