@@ -13,7 +13,7 @@ from typing import Any
 
 import httpx
 
-from directmail_lab.cassettes import MemoryRecording
+from directmail_lab.cassettes import SessionRecording
 from directmail_lab.sessions.transports.observer import Observer
 from directmail_lab.sessions.transports.pacing import Allowances, PacingTransport
 from directmail_lab.sessions.transports.recording import RecordingTransport
@@ -116,14 +116,14 @@ class Service:
         return httpx.Response(self.statuses[-1], headers=headers)
 
 
-def observed(service: Service, recording: MemoryRecording) -> RecordingTransport:
+def observed(service: Service, recording: SessionRecording) -> RecordingTransport:
     """Return a transport that sends to the service and keeps the readings of its responses."""
     network, clock = httpx.MockTransport(service), service.clock
     return RecordingTransport(network, Observer(), recording, clock=clock, timer=clock)
 
 
 def paced(
-    service: Service, recording: MemoryRecording | None = None, **options: Any
+    service: Service, recording: SessionRecording | None = None, **options: Any
 ) -> PacingTransport:
     """Return a transport that paces requests on the service's clock.
 
@@ -132,7 +132,7 @@ def paced(
     clock = service.clock
     if recording is None:
         unit = options.pop("reset_unit", None)
-        recording = MemoryRecording("paced", BASE_URL, reset_unit=unit)
+        recording = SessionRecording("paced", BASE_URL, reset_unit=unit)
     shared = {"pace", "max_wait_s"} & options.keys()
     allowances = Allowances(
         reset_unit=lambda: recording.evidence.unit, **{name: options.pop(name) for name in shared}

@@ -204,18 +204,6 @@ def test_converting_a_binary_body_to_vcrpys_json_is_an_error() -> None:
     assert not Path("tour.json").exists()
 
 
-@pytest.mark.posix("links")
-@pytest.mark.parametrize("to", ["out.har", "out.yaml"])
-def test_a_rewrite_does_not_write_through_a_symlink(tour: Path, to: str) -> None:
-    """A symlink at the temporary file's path is replaced, and its target is unchanged."""
-    victim = Path("victim")
-    victim.write_text("mine")
-    Path(f".{to}.new").symlink_to(victim.resolve())
-    convert(tour, Path(to), layout_of(Path(to)))
-
-    assert victim.read_text() == "mine"
-
-
 def test_a_cassette_in_use_is_not_rewritten(live: Session) -> None:
     """While a cassette is being recorded, neither redaction nor repair changes it."""
     with live.record("busy"):

@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, strategies as st
 
-from directmail_lab.cassettes import MemoryRecording, RawInteraction
+from directmail_lab.cassettes import RawInteraction, SessionRecording
 from directmail_lab.credentials import ApiKey
 from directmail_lab.errors import DirectMailLabError, NotJSONError, UnauthorizedError
 from directmail_lab.exchange.bodies import MAX_DEPTH, decode_text
@@ -314,7 +314,7 @@ def test_attrs_say_where_the_frame_came_from() -> None:
     live, replayed = response(b"{}"), response(b"{}")
     for one, at in ((live, 1_700_000_000.25), (replayed, math.nan)):  # vcrpy recorded no times
         reading = Reading(at, "GET", "/users/me", 200, source="replayed")
-        recording = MemoryRecording("tour", "https://api.example.test")
+        recording = SessionRecording("tour", "https://api.example.test")
         number = recording.add(reading, RawInteraction("", (), b"", (), "", None))
         one.extensions[EXTENSION] = Received(recording, number)
     given = [{}, response(b"{}"), replayed, live]

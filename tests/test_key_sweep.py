@@ -44,7 +44,7 @@ from directmail_lab.sessions.session import Session
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from directmail_lab.cassettes import MemoryRecording, Recording
+    from directmail_lab.cassettes import Recording, SessionRecording
 
 KEY = "kQ7-vT2_xZ9bLw4RnE8sYh3JdF6mGcU1"
 # A credential that the redactor does not know. Only its place shows what it is.
@@ -321,7 +321,7 @@ def asked(session: Session, haul: Haul) -> None:
         haul.add("drift", dm.drift("sweep").to_csv())
 
 
-def closed(session: Session, kept: MemoryRecording, haul: Haul) -> None:
+def closed(session: Session, kept: SessionRecording, haul: Haul) -> None:
     """Check that the key is forgotten, and ask the questions about the closed session."""
     assert is_forgotten()
     questions("closed session", session, kept, haul)

@@ -12,7 +12,7 @@ import pytest
 from reading_samples import reading as sample
 
 import directmail_lab as dm
-from directmail_lab.cassettes import MemoryRecording, RawInteraction
+from directmail_lab.cassettes import RawInteraction, SessionRecording
 from directmail_lab.notebook.monitor import MAX_POINTS, History, MonitorWidget
 from directmail_lab.notebook.widget import Follower
 from directmail_lab.readings.reading import Reading
@@ -34,7 +34,7 @@ def reading(remaining: int | None = 1, *, status: int = 200, path: str = "/v1/us
 
 def history(readings: Iterable[Reading]) -> History:
     """Return the history of a recording with these readings."""
-    recording = MemoryRecording("this session", "https://api.example.test")
+    recording = SessionRecording("this session", "https://api.example.test")
     for each in readings:
         recording.add(each, NO_MESSAGES)
     return History(recording)

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import httpx
 import pytest
-from cassette_samples import BASE_URL, NOON, answered, get, opened, post, recorded, theirs
+from cassette_samples import BASE_URL, NOON, answered, get, opened, post, recorded
 from vcr.persisters.filesystem import FilesystemPersister
 from vcr.serializers import yamlserializer
 
 import directmail_lab as dm
 from directmail_lab.cassettes import read_cassette
-from directmail_lab.cassettes.convert import convert, layout_of, redact
+from directmail_lab.cassettes.convert import convert, layout_of
 from directmail_lab.errors import OutcomeUnknownError
 from directmail_lab.exchange.httpx_values import httpx_error, kind_of_failure
 from directmail_lab.exchange.values import (
@@ -112,15 +112,6 @@ def test_a_failure_survives_conversion(lost: Path, suffix: str) -> None:
         for each in list(read_cassette(lost))[1:]
     ]
     assert ('"status": 0' in there.read_text()) == (suffix == ".har")
-
-
-def test_a_failure_survives_a_redaction(tmp_path: Path) -> None:
-    """A cassette in vcrpy's layout keeps it when it is rewritten in ours."""
-    path = theirs(tmp_path / "tour.yaml", answered(), unanswered("write_error"))
-    redact(path, [])
-
-    assert read_cassette(path).layout == "lines"
-    assert read_cassette(path).interaction(2).response == unanswered("write_error").response
 
 
 def test_a_replay_raises_the_clients_error(lost: Path) -> None:

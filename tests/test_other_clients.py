@@ -132,6 +132,7 @@ def test_vcrpy_replays_our_cassettes(send: Send, tour: Path) -> None:
 
     assert first[0] == 200
     assert b'"joe@corp.com"' in first[1]
+    assert "é\u2028".encode() in first[1]
     assert second == (200, b'{"name": "Jo"}')
     assert data == (404, b"\xff\0\x85")
     assert written == (201, b"x" * 500)

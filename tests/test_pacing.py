@@ -28,7 +28,7 @@ from reading_samples import raw
 from shared_allowance import run
 
 import directmail_lab as dm
-from directmail_lab.cassettes import MemoryRecording
+from directmail_lab.cassettes import SessionRecording
 from directmail_lab.errors import AllowanceExhaustedError
 from directmail_lab.readings.reading import RawValues, Reading
 from directmail_lab.server.standin import StandIn, stand_in
@@ -354,7 +354,7 @@ def test_only_a_read_is_repeated_and_only_after_a_failure_that_may_pass(
     method: str, failure: int | Exception, attempts: int, options: dict[str, Any]
 ) -> None:
     """The last response or error reaches the caller unchanged, and each response is a reading."""
-    service, log = Service(Clock()), MemoryRecording("paced", BASE_URL)
+    service, log = Service(Clock()), SessionRecording("paced", BASE_URL)
     is_status = isinstance(failure, int)
     service.instead = [httpx.Response(failure) if is_status else failure for _ in range(9)]  # type: ignore[arg-type]
 

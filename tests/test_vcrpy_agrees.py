@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-import requests
 import vcr
 from cassette_samples import BASE_URL, answered, get, post, theirs as written_by_vcrpy
 from hypothesis import given, settings, strategies as st
@@ -21,44 +19,6 @@ from vcr.util import read_body
 from directmail_lab.cassettes import Cassette, read_cassette
 from directmail_lab.cassettes.files import parse_cassette
 from directmail_lab.errors import NotRecordedError
-
-
-@pytest.mark.parametrize(("get_from", "also"), [(httpx.get, ["body"]), (requests.get, [])])
-def test_vcrpy_replays_our_cassettes_to_httpx_and_requests(
-    tour: Path, get_from: Callable[..., Any], also: list[str]
-) -> None:
-    """httpx and requests read the same file. For vcrpy, a GET of httpx has an empty body."""
-    names = ["method", "uri", *also]
-    with vcr.use_cassette(str(tour), record_mode="none", match_on=names) as cassette:
-        first, second = (get_from(f"{BASE_URL}/v1/users/me") for _ in range(2))
-        data = get_from(f"{BASE_URL}/v1/lists/8f14e45f", params={"page": "2"})
-        written = httpx.post(f"{BASE_URL}/v1/letters", json={"a": 1})
-
-    assert (first.json()["name"], second.json()["name"]) == ("é\u2028", "Jo")
-    assert first.headers["X-RateLimit-Limit"] == "300"
-    assert data.content == b"\xff\0\x85"
-    assert (written.status_code, written.reason_phrase) == (201, "OK")
-    assert cassette.all_played
-
-
-@pytest.mark.slow
-def test_pytest_recording_replays_our_cassettes(tour: Path, pytester: pytest.Pytester) -> None:
-    """The marker of pytest-recording works with the network blocked."""
-    pytester.makepyfile(
-        f"""
-        import httpx
-        import pytest
-
-        @pytest.mark.block_network
-        @pytest.mark.vcr({str(tour)!r})
-        def test_me():
-            assert httpx.get("{BASE_URL}/v1/users/me").json()["email"]
-        """
-    )
-
-    result = pytester.runpytest_subprocess("-p", "no:cacheprovider", "-p", "no:asyncio")
-
-    result.assert_outcomes(passed=1)
 
 
 def as_vcrpy_sees(text: str, serializer: Any = yamlserializer) -> list[tuple[Any, ...]]:

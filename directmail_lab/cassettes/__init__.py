@@ -31,9 +31,8 @@ from .matching import (
     Matching as Matching,
 )
 from .memory import (
-    MemoryRecording as MemoryRecording,
-    PlayedRecording as PlayedRecording,
     RawInteraction as RawInteraction,
+    SessionRecording as SessionRecording,
 )
 from .recorder import Begun as Begun, Ending as Ending
 from .recording import Recording as Recording, uncollected as uncollected

@@ -9,7 +9,7 @@ import json
 import os
 import re
 import stat
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -27,7 +27,6 @@ from ..exchange.values import (
     header,
     normalize_headers,
 )
-from ..readings.reading import Reading
 from ..redaction import Redactor, with_schemes
 from ..settings import VERSION
 from . import layout
@@ -101,10 +100,6 @@ class FileRecording(Recording):
     def _own(self) -> tuple[str, ...]:
         # Another program's cassette names no base address, and may be about many services.
         return () if self.is_third_party else super()._own
-
-    def responses(self) -> Iterator[tuple[Reading, Interaction]]:
-        for each in self:
-            yield self._recorded_reading(each), each
 
     def decoded(self, number: int) -> Interaction:
         """Return an interaction with the response to play; raise the errors of `response`."""

@@ -1,4 +1,4 @@
-"""The recordings in memory: `MemoryRecording` of a session, and `PlayedRecording` of a replay."""
+"""`SessionRecording`: the recording of a session, in memory."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import math
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..display import utc_time
@@ -49,11 +48,14 @@ class RawInteraction(NamedTuple):
         return "<RawInteraction>"  # its values are not redacted
 
 
-class MemoryRecording(Recording):
+class SessionRecording(Recording):
     """All readings of a session, and its last messages up to 64 MB. Any thread may add to it.
 
     Messages are redacted when somebody asks for them. Before the session forgets its key, they are
     redacted in memory too.
+
+    A replay keeps what was played: the numbers of the interactions in the file, from which the rest
+    is read on demand.
 
     Parameters
     ----------
@@ -61,6 +63,8 @@ class MemoryRecording(Recording):
         The unit of ``X-RateLimit-Reset`` if the user stated it.
     key_hint
         What to call the key that signs its writes: see `ApiKey.hint`.
+    file
+        The recording that a replay plays.
 
     Attributes
     ----------
@@ -75,10 +79,15 @@ class MemoryRecording(Recording):
         *,
         reset_unit: ResetUnit | None = None,
         key_hint: str = "",
+        file: FileRecording | None = None,
     ) -> None:
         self.name = name
         self.key_hint = key_hint
         self.base_url = base_url
+        self.is_replay = file is not None
+        self._file = file
+        # A replay keeps the cassette's name, the number there, the sent address and the attempt.
+        self._played: list[tuple[str, int, Address, int]] = []
         self.redactor = Redactor()
         self._readings: list[Reading] = []
         self._exchanges: dict[int, RawInteraction] = {}
@@ -103,6 +112,10 @@ class MemoryRecording(Recording):
     def add_played(self, cassette: Cassette, played: Played, *, attempt: int) -> int:
         """Keep a response that a cassette played, and return its number here."""
         address = played.request.method, played.request.uri
+        if self._file is not None:
+            with self._lock:
+                self._played.append((cassette.name, played.number, address, attempt))
+                return len(self._played)
         interaction = _as_sent(cassette.interaction_of(played), address, attempt)
         reading = self._reading_of(interaction, cassette.name, played.number)
         return self.add(reading, _as_raw(interaction, has_body=True))
@@ -113,7 +126,7 @@ class MemoryRecording(Recording):
         reading = reading._replace(source="replayed", cassette_number=number, elsewhere=place)
         return reading.redacted(self.redactor)
 
-    def extend(self, other: MemoryRecording, **changes: Any) -> None:
+    def extend(self, other: SessionRecording, **changes: Any) -> None:
         """Add the interactions of another recording, with fields of their readings changed."""
         for number, reading in enumerate(other.readings(), 1):
             self.add(reading._replace(**changes), other._exchanges[number])
@@ -182,8 +195,13 @@ class MemoryRecording(Recording):
             if self.is_replay or not reading.is_earlier:
                 self._inference.observe(reading)
 
+    @property
+    def recorded_when(self) -> str:
+        """When the file of a replay was recorded."""
+        return "" if self._file is None else self._file.recorded_when
+
     def __len__(self) -> int:
-        return len(self._readings)
+        return len(self._readings if self._file is None else self._played)
 
     def interaction(self, number: int) -> Interaction:
         self._check_number(number)
@@ -192,6 +210,9 @@ class MemoryRecording(Recording):
 
     def _plain(self, number: int) -> Interaction:
         """Return an interaction before it is redacted."""
+        if self._file is not None:
+            _, in_file, address, attempt = self._played[number - 1]
+            return _as_sent(self._file.decoded(in_file), address, attempt)
         reading = self._readings[number - 1]
         exchange = self._exchanges.get(number) or RawInteraction(
             (self.base_url or "") + reading.path, (), b"", (), "", None
@@ -212,61 +233,19 @@ class MemoryRecording(Recording):
         return self._reading(number)
 
     def _reading(self, number: int) -> Reading:
-        return self._readings[number - 1]
-
-    def readings(self) -> list[Reading]:
-        return self._readings.copy()
-
-    def has_bodies(self, number: int) -> bool:
-        exchange = self._exchanges.get(number)
-        return exchange is not None and exchange.body is not None
-
-
-class PlayedRecording(MemoryRecording):
-    """The responses that a replay played. Any thread may add to it.
-
-    It keeps the numbers of the interactions in the file, and reads the rest from there on demand.
-
-    Parameters
-    ----------
-    file
-        The recording that the replay plays.
-    """
-
-    is_replay = True
-
-    def __init__(
-        self, file: FileRecording, base_url: str, *, reset_unit: ResetUnit | None = None
-    ) -> None:
-        super().__init__(file.name, base_url, reset_unit=reset_unit)
-        self._file = file
-        # For each response: the cassette's name, its number there, the sent address, the attempt.
-        self._played: list[tuple[str, int, Address, int]] = []
-
-    @cached_property
-    def recorded_when(self) -> str:
-        return self._file.recorded_when
-
-    def add_played(self, cassette: Cassette, played: Played, *, attempt: int) -> int:
-        request = played.request
-        address = request.method, request.uri
-        with self._lock:
-            self._played.append((cassette.name, played.number, address, attempt))
-            return len(self._played)
-
-    def __len__(self) -> int:
-        return len(self._played)
-
-    def _plain(self, number: int) -> Interaction:
-        _, in_file, address, attempt = self._played[number - 1]
-        return _as_sent(self._file.decoded(in_file), address, attempt)
-
-    def _reading(self, number: int) -> Reading:
+        if self._file is None:
+            return self._readings[number - 1]
         cassette, in_file, *_ = self._played[number - 1]
         return self._reading_of(self._plain(number), cassette, in_file)
 
-    readings = Recording.readings
-    has_bodies = Recording.has_bodies
+    def readings(self) -> list[Reading]:
+        return self._readings.copy() if self._file is None else super().readings()
+
+    def has_bodies(self, number: int) -> bool:
+        if self._file is not None:
+            return True
+        exchange = self._exchanges.get(number)
+        return exchange is not None and exchange.body is not None
 
 
 def _as_sent(played: Interaction, address: Address, attempt: int) -> Interaction:

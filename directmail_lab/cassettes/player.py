@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Hashable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from difflib import SequenceMatcher
 from functools import cached_property
 from heapq import nlargest
@@ -19,7 +19,7 @@ from itertools import chain
 from ..display import plural, printable_line
 from ..errors import NotRecordedError
 from ..exchange.bodies import shown_missing
-from ..exchange.values import SAFE_METHODS, Request, fails, header
+from ..exchange.values import SAFE_METHODS, Headers, Request, fails, header
 from ..redaction import Redactor
 from .files import FileRecording
 from .matching import AnyValue, Form, Matching
@@ -28,6 +28,9 @@ from .recording import uncollected
 
 Attempts = tuple[int, ...]
 """The indexes of a request's attempts."""
+
+Literal = tuple[str, str, Headers, bytes]
+"""The method, address, headers and body of a request; of the headers, those that may decide."""
 
 _MAX_COMPARED = 500
 _LONGEST_QUERY = 200
@@ -54,9 +57,10 @@ class Index:
             requests = list(map(redactor.request, requests))  # this session may know another key
         self.requests = requests
         self._accepted = [header(each.headers, "accept") for each in requests]
-        self.deciding = _DECIDING | ({"accept"} if len({*self._accepted}) > 1 else set())
+        self._compares_headers = bool(matching.checks) or "headers" in matching.names
+        self._deciding = _DECIDING | ({"accept"} if len({*self._accepted}) > 1 else set())
         # What is sent as it was recorded needs neither redaction nor a form.
-        self.by_literal: dict[Hashable, list[Attempts]] = {}
+        self.by_literal: dict[Literal, list[Attempts]] = {}
         with uncollected():
             self._build()
 
@@ -78,12 +82,12 @@ class Index:
         """Return the calls of each form."""
         return self._calls.values()
 
-    def literal(self, request: Request) -> Hashable:
+    def literal(self, request: Request) -> Literal:
         """Return all that may be compared of a request, as it was written."""
         headers = request.headers
-        if "headers" not in self.matching.names:
-            headers = tuple([pair for pair in headers if pair[0].lower() in self.deciding])
-        return request.method, request.uri, request.body or b"", headers
+        if not self._compares_headers:  # to redact all would take as long as all else here
+            headers = tuple([pair for pair in headers if pair[0].lower() in self._deciding])
+        return request.method, request.uri, headers, request.body or b""
 
     def find(self, request: Request) -> list[Attempts]:
         """Return the calls to a redacted request, in the order of the recording.
@@ -160,9 +164,6 @@ class Player:
         self._base_url = index.base_url
         self._redactor = index.redactor
         self._fallbacks = index.recording.fallbacks
-        self._is_comparing_headers = bool(index.matching.checks) or (
-            "headers" in index.matching.names
-        )
         self.rewind()
 
     # -- find ------------------------------------------------------------------------------------
@@ -178,7 +179,7 @@ class Player:
         if series is None:
             calls = self._index.by_literal.get(literal)
             if calls is None:
-                request = self._redacted(request)
+                request = self._redactor.request(Request(*literal))
                 calls = self._index.find(request)
             if not calls:
                 return None, request
@@ -194,14 +195,6 @@ class Player:
             series.position += 1
         return series.calls[-1], request
 
-    def _redacted(self, request: Request) -> Request:
-        if not self._is_comparing_headers:
-            # To redact all headers would take as long as all else here.
-            deciding = self._index.deciding
-            chosen = tuple([pair for pair in request.headers if pair[0].lower() in deciding])
-            request = replace(request, headers=chosen)
-        return self._redactor.request(request)
-
     def _without_fallbacks(self, calls: list[Attempts]) -> list[Attempts]:
         """Return the calls without the failures, unless there is nothing else."""
         return [call for call in calls if call[-1] not in self._fallbacks] or calls
@@ -214,7 +207,7 @@ class Player:
     def rewind(self) -> None:
         """Play all responses again."""
         self.played = bytearray(len(self._recording))
-        self._series: dict[Hashable, _Series] = {}
+        self._series: dict[Literal, _Series] = {}
         for calls in self._index.groups() if self._fallbacks else ():
             played = self._without_fallbacks(calls)
             for call in calls:

@@ -45,10 +45,8 @@ Ending = Literal["merge", "replace", "drop"]
 
 _SPARE_BYTES = 1024**2
 # A fold of more takes longer than a tenth of a second, which nobody wants to wait at each cell.
-_MOST_FOLDED_AT_ONCE = 5_000
-_MOST_BYTES_FOLDED_AT_ONCE = 16 * 1024**2
+_MOST_BYTES_FOLDED_AT_ONCE = 8 * 1024**2
 # To compare the shapes of two responses takes some 0.4 s for each megabyte.
-_MOST_COMPARED = 200
 _MOST_BYTES_COMPARED = 2 * 1024**2
 _runs: dict[Path, datetime] = {}
 """When this process began its last run of each cassette; what is older may be replaced."""
@@ -197,8 +195,7 @@ class Recorder:
     def _note_replaced(self, old: list[Interaction], new: Interaction) -> None:
         for each in old:
             size = len(each.response.body) + len(new.response.body)
-            is_large = self._bytes_to_compare + size > _MOST_BYTES_COMPARED
-            if is_large or len(self._to_compare) == _MOST_COMPARED:
+            if self._bytes_to_compare + size > _MOST_BYTES_COMPARED:
                 return
             if not fails(each.response):
                 self._bytes_to_compare += size
@@ -367,9 +364,7 @@ class Recorder:
 
     def fold_after_cell(self) -> None:
         """Fold at the end of a cell, unless that takes long, or a write is on its way."""
-        is_large = (
-            len(self.recording) > _MOST_FOLDED_AT_ONCE or self._size > _MOST_BYTES_FOLDED_AT_ONCE
-        )
+        is_large = self._size > _MOST_BYTES_FOLDED_AT_ONCE
         is_ready = not (self.closed or self._is_aside or self._is_forked)
         if is_ready and not (is_large or self._in_flight):
             self.fold()

@@ -86,9 +86,7 @@ class Recording(ABC):
 
     def reading(self, number: int) -> Reading:
         """Return the reading of an interaction's response; raises as `interaction` does."""
-        return self._recorded_reading(self.interaction(number))
-
-    def _recorded_reading(self, interaction: Interaction) -> Reading:
+        interaction = self.interaction(number)
         request = interaction.request
         elsewhere = self.elsewhere(request.uri)
         return reading_of(

@@ -58,8 +58,7 @@ _MOST_CHARACTERS = 1_000_000
 _ALIAS = re.compile(r"\*[\w-]", re.ASCII)
 # Digits in base 60, such as 1:30:00, take PyYAML quadratic time.
 _LONGEST_BASE_60 = 100
-_TAGS = ("str", "seq", "map", "int")
-_TEXT, _LIST, _OBJECT, _INTEGER = (f"tag:yaml.org,2002:{name}" for name in _TAGS)
+_INTEGER = "tag:yaml.org,2002:int"
 
 
 class _Loader(yamlserializer._CassetteLoader):  # type: ignore[misc]
@@ -67,13 +66,13 @@ class _Loader(yamlserializer._CassetteLoader):  # type: ignore[misc]
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
+        self._text = text
         self._depth = 0
-        self._has_aliases = _ALIAS.search(text) is not None
         self._most = _MOST_CHARACTERS + _MOST_TIMES * len(text)
 
     def get_single_node(self) -> yaml.Node | None:
         node: yaml.Node | None = super().get_single_node()
-        if node is not None and self._has_aliases and _size(node, {}) > self._most:
+        if node is not None and _ALIAS.search(self._text) and _size(node, {}) > self._most:
             raise OverflowError
         return node
 
@@ -87,13 +86,6 @@ class _Loader(yamlserializer._CassetteLoader):  # type: ignore[misc]
         self._depth -= 1
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
-        # The loader's own way takes more steps, which only objects that contain themselves need.
-        if node.tag == _TEXT and isinstance(node, yaml.ScalarNode):
-            return node.value
-        if node.tag == _LIST and isinstance(node, yaml.SequenceNode) and not self._has_aliases:
-            return [self.construct_object(each) for each in node.value]
-        if node.tag == _OBJECT and isinstance(node, yaml.MappingNode) and not self._has_aliases:
-            return self.construct_mapping(node)
         if node.tag == _INTEGER and ":" in node.value and len(node.value) > _LONGEST_BASE_60:
             raise OverflowError
         return super().construct_object(node, deep)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakKeyDictionary
 
 from .. import credentials, errors, settings
-from ..cassettes import MemoryRecording
+from ..cassettes import SessionRecording
 from ..credentials import ApiKey, typed_api_key
 from ..exchange.httpx_values import httpx
 from ..sessions.clients.refusals import SEE_WHOLE
@@ -334,7 +334,7 @@ def key_source(address: str) -> str:
     return ""
 
 
-def _try(address: str, key: ApiKey, options: SessionOptions) -> tuple[str, MemoryRecording]:
+def _try(address: str, key: ApiKey, options: SessionOptions) -> tuple[str, SessionRecording]:
     """Send one request, and return the account's name and the recording of the request.
 
     It does not wait for an allowance, since a person is waiting for the form.

@@ -26,9 +26,8 @@ from ..cassettes import (
     FileRecording,
     Matcher,
     Matching,
-    MemoryRecording,
-    PlayedRecording,
     Policy,
+    SessionRecording,
 )
 from ..contract import ME_PATH
 from ..credentials import ApiKey, as_api_key
@@ -155,7 +154,7 @@ class Session:
         self._retry = retry
         self._allow_writes = allow_writes
         hint = "" if self._api_key is None else self._api_key.hint
-        self._sent = MemoryRecording(
+        self._sent = SessionRecording(
             "this session", self.base_url, reset_unit=reset_unit, key_hint=hint
         )
         self._redactor = Redactor()
@@ -452,7 +451,7 @@ class Session:
     def _unobserved(self) -> ModeChange:
         """Send every request to the service, and keep no readings or messages."""
         unseen = Observer(base_path(self.base_url), self._redactor)
-        recording = MemoryRecording("drift", self.base_url)
+        recording = SessionRecording("drift", self.base_url)
         return self._change(lambda: self._sending("live", recording, observe=unseen))
 
     @property
@@ -471,7 +470,7 @@ class Session:
         return self.transport.mode.cassette
 
     @property
-    def recording(self) -> MemoryRecording:
+    def recording(self) -> SessionRecording:
         """The recording that questions about the session are asked of.
 
         In a replay, it is what this replay has played. In the other modes, it
@@ -491,7 +490,7 @@ class Session:
         # A unit that the user stated for one address says nothing about another one's recording.
         is_stated = self._api_key is None or file.base_url == self.base_url
         unit = self._reset_unit if is_stated else None
-        played = PlayedRecording(file, self.base_url, reset_unit=unit)
+        played = SessionRecording(file.name, self.base_url, reset_unit=unit, file=file)
         return Mode("replay", _NOTHING_SENT, played, cassette, factor)
 
     def _network_for(self, name: ModeName) -> NetworkTransport:
@@ -506,7 +505,7 @@ class Session:
     def _sending(
         self,
         name: ModeName,
-        recording: MemoryRecording,
+        recording: SessionRecording,
         cassette: Cassette | None = None,
         *,
         observe: Observer | None = None,
@@ -955,7 +954,7 @@ def _frame(response: httpx.Response) -> pd.DataFrame:
 
 
 def _forget(
-    recording: MemoryRecording,
+    recording: SessionRecording,
     key: ApiKey | None,  # noqa: ARG001 - kept alive until now: a redactor knows only such keys
     end_log_guard: Callable[[], None],
 ) -> None:

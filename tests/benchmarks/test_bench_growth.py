@@ -45,7 +45,7 @@ import directmail_lab as dm
 from cassette_samples import recorded
 from directmail_lab.cassettes import read_cassette
 from directmail_lab.cassettes.convert import redact
-from directmail_lab.questions import audit
+from directmail_lab.share import audit
 from directmail_lab.share.cassette_page import save_page
 
 def operation(path, size):

@@ -67,7 +67,6 @@ STARTS: dict[str, tuple[dict[str, tuple[str, ...]], dict[str, str]]] = {
         {
             "pandas and httpx": ("-c", "import pandas, httpx"),
             "replayed": ("-c", "import directmail_lab as dm; dm.replay('tour'); dm.me()"),
-            "me --cassette": ("-m", "directmail_lab", "me", "--cassette", "tour"),
         },
         {"replayed": "+100,000 us"},
     ),

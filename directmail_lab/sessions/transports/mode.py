@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Literal
 
-from ...cassettes import Cassette, MemoryRecording, Played
+from ...cassettes import Cassette, Played, SessionRecording
 from ...errors import AddressError, NotConnectedError, WriteRefusedError
 from ...exchange.httpx_values import (
     httpx,
@@ -83,7 +83,7 @@ class Mode:
 
     name: ModeName
     inner: Transport
-    recording: MemoryRecording
+    recording: SessionRecording
     cassette: Cassette | None = None
     latency_factor: float = 0.0
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
 
-from ...cassettes import MemoryRecording, RawInteraction
+from ...cassettes import RawInteraction, SessionRecording
 from ...display import CONTROLS
 from ...exchange.httpx_values import body_of, httpx
 from ...exchange.operations import below
@@ -41,7 +41,7 @@ class Observer:
 
     def __call__(
         self,
-        recording: MemoryRecording,
+        recording: SessionRecording,
         request: httpx.Request,
         response: httpx.Response,
         *,
@@ -53,8 +53,8 @@ class Observer:
     ) -> Received:
         """Add a response to a recording, and return its `Received`.
 
-        ``body`` is None if it was not read yet; see `MemoryRecording.add_body`. ``about`` are other
-        fields of the reading. Without ``is_told``, the listeners wait for `tell`.
+        ``body`` is None if it was not read yet; see `SessionRecording.add_body`. ``about`` are
+        other fields of the reading. Without ``is_told``, the listeners wait for `tell`.
         """
         self._hide_key(response)
         call = call_of(request)

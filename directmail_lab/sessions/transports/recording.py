@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
-from ...cassettes import Begun, Cassette, MemoryRecording
+from ...cassettes import Begun, Cassette, SessionRecording
 from ...errors import CassetteError, DirectMailLabError
 from ...exchange.bodies import MAX_UNPACKED_BYTES, missing_body, unpack
 from ...exchange.httpx_values import httpx, is_write, kind_of_failure, request_value
@@ -48,7 +48,7 @@ class RecordingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
 
     inner: Transport
     observe: Observer
-    recording: MemoryRecording
+    recording: SessionRecording
     cassette: Cassette | None = None
     _: KW_ONLY
     clock: Callable[[], float] = time.time

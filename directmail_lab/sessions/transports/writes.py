@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from ...cassettes import Cassette, MemoryRecording, Recording
+from ...cassettes import Cassette, Recording, SessionRecording
 from ...cassettes.matching import Matching
 from ...display import plural, utc_time
 from ...errors import AlreadySentError, WriteRefusedError
@@ -216,7 +216,7 @@ def sent_before(request: httpx.Request, cassette: Cassette | None) -> list[SentW
 
 
 def guard(
-    request: httpx.Request, recording: MemoryRecording, cassette: Cassette | None
+    request: httpx.Request, recording: SessionRecording, cassette: Cassette | None
 ) -> AbstractContextManager[SentWrite | httpx.Response | None]:
     """Return the block in which a write is sent: see `_sending`; `UNGUARDED` for a redirected one.
 
@@ -239,7 +239,7 @@ def guard(
 
 @contextmanager
 def _sending(
-    request: httpx.Request, recording: MemoryRecording, cassette: Cassette | None
+    request: httpx.Request, recording: SessionRecording, cassette: Cassette | None
 ) -> Iterator[SentWrite | None]:
     """Note a write that is sent within this block.
 
@@ -283,7 +283,7 @@ def _sending(
 
 
 def add_response(
-    request: httpx.Request, recording: MemoryRecording, cassette: Cassette | None
+    request: httpx.Request, recording: SessionRecording, cassette: Cassette | None
 ) -> None:
     """Note a write that this session did not send, but has a response to."""
     write = _answered(recording, call_of(request).number, _cells.current())
@@ -298,7 +298,7 @@ def _add(write: SentWrite, keys: list[int]) -> None:
 
 
 def _kept(
-    request: httpx.Request, recording: MemoryRecording, cassette: Cassette | None
+    request: httpx.Request, recording: SessionRecording, cassette: Cassette | None
 ) -> SentWrite | None:
     """Return the earlier write whose response the caller wants, or None to send this one."""
     keeps = request.extensions.get(IF_SENT) == "keep"
@@ -320,7 +320,7 @@ def _kept(
 def _already_sent(
     request: httpx.Request,
     write: SentWrite,
-    recording: MemoryRecording,
+    recording: SessionRecording,
     cassette: Cassette | None,
 ) -> AlreadySentError:
     path = recording.redactor.text(recording.path_of(request_value(request)))
