@@ -24,7 +24,13 @@ from directmail_lab.cassettes import Policy, read_cassette
 from directmail_lab.errors import DirectMailLabError, NotRecordedError, WriteRefusedError
 from directmail_lab.exchange.values import header
 from directmail_lab.pytest_plugin.patched import patched
-from directmail_lab.sessions.session import Session, allow_recording_without_key, open_recording
+from directmail_lab.sessions.session import (
+    Session,
+    allow_recording_without_key,
+    open_cassette,
+    open_recording,
+    transport_of,
+)
 from directmail_lab.settings import NO_ADDRESS
 
 FILE = {"file": ("rows.csv", b"1|2", "text/csv")}
@@ -119,7 +125,7 @@ Opened = Callable[[Session], AbstractContextManager[Any]]
 def leading(session: Session) -> AbstractContextManager[None]:
     """Let clients that are made in the block send through a session, as ``patch=True`` does."""
     allow_recording_without_key(session)
-    return patched(session.transport, lambda error: error)
+    return patched(transport_of(session), lambda error: error)
 
 
 @contextmanager
@@ -471,5 +477,6 @@ def test_a_request_that_a_test_cancels_is_cancelled_in_the_replay(
             )
             asyncio.run(send())
 
-    assert session.open_cassette is None or session.open_cassette.unplayed() == []
+    cassette = open_cassette(session)
+    assert cassette is None or cassette.unplayed() == []
     assert len(streams.received) == 1

@@ -24,7 +24,7 @@ from directmail_lab.cassettes import Matching
 from directmail_lab.credentials import ApiKey, known_keys
 from directmail_lab.exchange.values import Response
 from directmail_lab.server.standin import STAND_IN_KEY, stand_in
-from directmail_lab.sessions.session import Session, bind_to_test
+from directmail_lab.sessions.session import Session, bind_to_test, on_reading
 from directmail_lab.sessions.transports.extensions import received_of
 
 if TYPE_CHECKING:
@@ -368,8 +368,8 @@ def test_an_error_in_a_callback_loses_no_response(
     def broken(_: Reading) -> None:
         raise RuntimeError("a listener's own fault")
 
-    live.on_reading(broken)
-    stop = live.on_reading(heard.append)
+    on_reading(live, broken)
+    stop = on_reading(live, heard.append)
     live.me()
     stop()
     live.me()
@@ -572,3 +572,11 @@ def test_a_session_that_is_dropped_leaves_no_filter_on_the_loggers(
 
     assert len(during) == len(before) + 1
     assert logging.getLogger("httpx").filters == before
+
+
+def test_tab_after_a_session_shows_what_its_user_needs(live: Session) -> None:
+    """What only this package needs are functions of its module."""
+    calls = "get get_many pages post put patch delete request me me_async live record replay close"
+    facts = "base_url templates client async_client recording mode cassette allow_writes"
+    shown = [name for name in dir(live) if not name.startswith("_")]
+    assert shown == sorted(f"{calls} {facts}".split())

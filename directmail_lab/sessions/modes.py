@@ -58,7 +58,7 @@ class ModeChange:
         return self.entered.session
 
     def __exit__(self, *_: object) -> None:
-        self.entered.session.transport.enter(self.entered.previous)
+        self.entered.session._transport.enter(self.entered.previous)
 
     def enter_again(self) -> None:
         """Enter the mode as if this were the call that entered it first."""
@@ -66,7 +66,7 @@ class ModeChange:
 
     def is_on(self) -> bool:
         """Return whether the session is still in this mode."""
-        return self.entered.session.transport.mode is self.entered.mode
+        return self.entered.session._transport.mode is self.entered.mode
 
     def __call__(self, function: _F) -> _F:
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):

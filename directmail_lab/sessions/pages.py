@@ -16,6 +16,7 @@ from ..exchange.httpx_values import httpx, parse_url
 from ..exchange.next_page import Next, Page, PageList, page_of, uncertain_token
 from ..settings import origin_of
 from ..tracebacks import hide_frames, is_deliberate, warn_caller, without_traceback
+from .clients.refusals import check
 from .transports.extensions import EXTENSION, Call, received_of
 from .transports.writes import IF_SENT
 
@@ -41,7 +42,7 @@ def get_many(session: Session, paths: Iterable[str], *, concurrency: int) -> lis
     # Positions in the paths, in groups whose requests are sent one after the other.
     groups: dict[str | int, list[int]] = {}
     for position, path in enumerate(paths):
-        group = position if session.open_cassette is None else path
+        group = position if session.cassette is None else path
         groups.setdefault(group, []).append(position)
     over = threading.Event()
 
@@ -206,7 +207,7 @@ class Pages(Iterator[httpx.Response]):
                 self._problem = f"{parameter} has status {response.status_code}."
                 self._advice = _NAME_THE_WAY
             return None
-        received_of(self._session.check(response)).is_page = True
+        received_of(check(response, self._session.base_url)).is_page = True
         page = page_of(response, _query(place))
         if not self._is_repeated(place, page):
             return page

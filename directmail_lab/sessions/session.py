@@ -41,7 +41,7 @@ from ..redaction.logs import guard_logs
 from ..settings import NO_ADDRESS, base_address, origin_of, trust_origin
 from ..tracebacks import hide_frames
 from .clients.own import AsyncClient, Client, SharedCookies
-from .clients.refusals import service_error
+from .clients.refusals import check
 from .modes import Entered, ModeChange, Timing, latency_factor
 from .transports import Transport
 from .transports.allowance import Pace
@@ -94,16 +94,13 @@ class Session:
 
     Attributes
     ----------
-    base_url, templates, timeout_s
+    base_url, templates
         As they were given.
     client, async_client
         An `httpx.Client` and an `httpx.AsyncClient`, with all that these can
         do. The session's mode decides whether a request is sent, recorded or
         replayed. The second one needs asyncio. With ``auth=None``, they do not
         send the key.
-    transport, allowances
-        What the clients send through, and the waits for each operation's
-        allowance. They are for this package.
     """
 
     base_url: str
@@ -147,7 +144,7 @@ class Session:
         self._redactor = Redactor()
         self._redacted = self._redactor.text
         self._observe = Observer(base_path(self.base_url), self._redactor)
-        self.allowances = Allowances(
+        self._allowances = Allowances(
             pace=pace,
             max_wait_s=max_wait_s,
             reset_unit=lambda: self._sent.reset_unit,
@@ -159,9 +156,14 @@ class Session:
             self._network = NetworkTransport(self.base_url, self._api_key, allow_writes)
             start = self._sending("live", self._sent)
         self._cookies = SharedCookies()
-        self.transport = ModeTransport(start, self._observe, on_change=self._cookies.clear)
-        self.timeout_s = timeout_s
-        self.client = Client(self._redacted, self._cookies, **self._client_options)
+        self._transport = ModeTransport(start, self._observe, on_change=self._cookies.clear)
+        self.client = Client(
+            self._redacted,
+            self._cookies,
+            transport=self._transport,
+            base_url=self._url,
+            timeout=timeout_s,
+        )
         # Also if the session is dropped without close(): somebody may keep its recording, and its
         # log filter knows the key.
         end_log_guard = guard_logs(self._redacted)
@@ -427,17 +429,13 @@ class Session:
     @property
     def mode(self) -> str:
         """``"live"``, ``"record"`` or ``"replay"``."""
-        return self.transport.mode.name
+        return self._transport.mode.name
 
     @property
     def cassette(self) -> str | None:
         """The name of the cassette that records or replays, or None."""
-        return None if self.open_cassette is None else self.open_cassette.name
-
-    @property
-    def open_cassette(self) -> Cassette | None:
-        """The `Cassette` that records or replays, or None."""
-        return self.transport.mode.cassette
+        opened = open_cassette(self)
+        return None if opened is None else opened.name
 
     @property
     def recording(self) -> MemoryRecording:
@@ -446,11 +444,11 @@ class Session:
         In a replay, it is what this replay has played. In the other modes, it
         is all that the session has sent and received.
         """
-        return self.transport.mode.recording
+        return self._transport.mode.recording
 
     def _change(self, open_mode: Callable[[], Mode]) -> ModeChange:
         def enter() -> Entered:
-            previous, mode = self.transport.change(open_mode)
+            previous, mode = self._transport.change(open_mode)
             return Entered(self, previous, mode)
 
         return ModeChange(enter)
@@ -488,10 +486,10 @@ class Session:
             cassette,
             clock=self._clock,
         )
-        if self.allowances.pace != "off":
+        if self._allowances.pace != "off":
             inner = PacingTransport(
                 inner,
-                self.allowances,
+                self._allowances,
                 retry=self._retry,
                 own_origin=origin_of(self._url),
                 clock=self._clock,
@@ -503,20 +501,18 @@ class Session:
     @functools.cached_property  # few use it, and a suite of tests opens many sessions
     def async_client(self) -> httpx.AsyncClient:
         """The asynchronous counterpart of ``client``, with the same cookies."""
-        return AsyncClient(self._redacted, self._cookies, **self._client_options)
+        return AsyncClient(
+            self._redacted,
+            self._cookies,
+            transport=self._transport,
+            base_url=self._url,
+            timeout=self.client.timeout,
+        )
 
     def _allow_recording_without_key(self) -> None:
         """Record without a key what the code under test sends by itself."""
         if self._network is None:
             self._network = NetworkTransport(self.base_url, None, self._allow_writes)
-
-    @property
-    def _client_options(self) -> dict[str, Any]:
-        return {
-            "transport": self.transport,
-            "base_url": self._url,
-            "timeout": self.timeout_s,
-        }
 
     def me(self) -> pd.DataFrame:
         """Return the current user's record as one row (``GET /v1/users/me``).
@@ -543,11 +539,11 @@ class Session:
                     name                 email
         0  Stand-in User  stand-in@example.com
         """
-        return _frame(self.check(self.client.get(ME_PATH)))
+        return _frame(check(self.client.get(ME_PATH), self.base_url))
 
     async def me_async(self) -> pd.DataFrame:
         """Return the user's record: ``await session.me_async()``."""
-        return _frame(self.check(await self.async_client.get(ME_PATH)))
+        return _frame(check(await self.async_client.get(ME_PATH), self.base_url))
 
     @hide_frames
     def get(self, /, path: str, **options: Any) -> httpx.Response:
@@ -798,25 +794,6 @@ class Session:
     ) -> httpx.Response:
         return self.client.request(method, path, **_checked(call, options, if_sent))
 
-    def check(self, response: httpx.Response) -> httpx.Response:
-        """Return the response, or raise `ServiceError` for its status."""
-        if response.status_code >= 400:
-            raise service_error(response, base_url=self.base_url, redacted=self._redacted)
-        return response
-
-    def on_reading(self, callback: Callable[[Reading], None]) -> Callable[[], object]:
-        """Call ``callback`` with each reading, in the thread of the request.
-
-        Returns
-        -------
-        Callable
-            A function that stops the calls of ``callback``.
-        """
-        token = object()
-        listeners = self._observe.listeners
-        listeners[token] = callback
-        return lambda: listeners.pop(token, None)
-
     @property
     def allow_writes(self) -> bool:
         """Whether writes may be sent to the live service.
@@ -846,30 +823,19 @@ class Session:
         if self._network is not None:
             self._network.write_advice = advice
 
-    @property
-    def api_key(self) -> ApiKey | None:
-        """The key, in an object that does not show it, or None."""
-        return self._api_key
-
     # -- closing ------------------------------------------------------------------------
 
     def close(self) -> None:
         """End the recording, close all connections and forget the key."""
         closed = RefusingTransport("This session is closed.")
         try:
-            self.transport.enter(Mode("live", closed, self._sent))
+            self._transport.enter(Mode("live", closed, self._sent))
         finally:  # even if ending the recording failed
             if self._network is not None:
                 self._network.connections.close()
             self._network = None
             self._api_key = None
             self._forget()
-
-    async def aclose(self) -> None:
-        """Close the session and the connections of this event loop."""
-        if self._network is not None:
-            await self._network.connections.aclose()
-        self.close()
 
     def __enter__(self) -> Self:
         return self
@@ -881,12 +847,14 @@ class Session:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
+        if self._network is not None:
+            await self._network.connections.aclose()
+        self.close()
 
     def __repr__(self) -> str:
         count = plural(len(self.recording), "interaction")
         recorded = self.recording.recorded_note if self.mode == "replay" else ""
-        return f"<Session {self.transport.mode}{recorded} at {self.base_url}, {count}>"
+        return f"<Session {self._transport.mode}{recorded} at {self.base_url}, {count}>"
 
     def __reduce__(self) -> NoReturn:
         raise DirectMailLabError(
@@ -933,8 +901,36 @@ def _forget(
         end_log_guard()
 
 
-# For the other rooms. No user needs them, so Tab after a session does not show them.
+# For the other modules. No user needs them, so Tab after a session does not show them.
 open_recording = Session._open_recording
 bind_to_test = Session._bind_to_test
 unobserved = Session._unobserved
 allow_recording_without_key = Session._allow_recording_without_key
+
+
+def transport_of(session: Session) -> ModeTransport:
+    """Return what the clients of a session send through."""
+    return session._transport
+
+
+def open_cassette(session: Session) -> Cassette | None:
+    """Return the cassette that records or replays, or None."""
+    return session._transport.mode.cassette
+
+
+def allowances_of(session: Session) -> Allowances:
+    """Return the waits of a session for the allowance of each operation."""
+    return session._allowances
+
+
+def key_of(session: Session) -> ApiKey | None:
+    """Return the key of a session, in an object that does not show it, or None."""
+    return session._api_key
+
+
+def on_reading(session: Session, callback: Callable[[Reading], None]) -> Callable[[], object]:
+    """Call ``callback`` with each reading, in the request's thread; return what ends this."""
+    token = object()
+    listeners = session._observe.listeners
+    listeners[token] = callback
+    return lambda: listeners.pop(token, None)
