@@ -561,7 +561,7 @@ class Session:
         >>> response.json()["name"]
         'Stand-in User'
         """
-        return self._send("get", "GET", path, options)
+        return self.client.request("GET", path, **_checked("get", options))
 
     @hide_frames
     def get_many(self, paths: Iterable[str], *, concurrency: int = 8) -> list[Result]:
@@ -706,28 +706,28 @@ class Session:
         self, /, path: str, *, if_sent: IfSent | httpx.Response = "refuse", **options: Any
     ) -> httpx.Response:
         """Send a POST request, if writes are allowed; see `request`."""
-        return self._send("post", "POST", path, options, if_sent)
+        return self.client.request("POST", path, **_checked("post", options, if_sent))
 
     @hide_frames
     def put(
         self, /, path: str, *, if_sent: IfSent | httpx.Response = "refuse", **options: Any
     ) -> httpx.Response:
         """Send a PUT request, if writes are allowed; see `request`."""
-        return self._send("put", "PUT", path, options, if_sent)
+        return self.client.request("PUT", path, **_checked("put", options, if_sent))
 
     @hide_frames
     def patch(
         self, /, path: str, *, if_sent: IfSent | httpx.Response = "refuse", **options: Any
     ) -> httpx.Response:
         """Send a PATCH request, if writes are allowed; see `request`."""
-        return self._send("patch", "PATCH", path, options, if_sent)
+        return self.client.request("PATCH", path, **_checked("patch", options, if_sent))
 
     @hide_frames
     def delete(
         self, /, path: str, *, if_sent: IfSent | httpx.Response = "refuse", **options: Any
     ) -> httpx.Response:
         """Send a DELETE request, if writes are allowed; see `request`."""
-        return self._send("delete", "DELETE", path, options, if_sent)
+        return self.client.request("DELETE", path, **_checked("delete", options, if_sent))
 
     @hide_frames
     def request(
@@ -782,17 +782,7 @@ class Session:
             A read got no response: the connection failed or timed out, for
             example.
         """
-        return self._send("request", method, path, options, if_sent)
-
-    def _send(
-        self,
-        call: str,
-        method: str,
-        path: str,
-        options: dict[str, Any],
-        if_sent: IfSent | httpx.Response = "refuse",
-    ) -> httpx.Response:
-        return self.client.request(method, path, **_checked(call, options, if_sent))
+        return self.client.request(method, path, **_checked("request", options, if_sent))
 
     @property
     def allow_writes(self) -> bool:

@@ -307,7 +307,6 @@ class ModeTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
 def _cut_body(request: httpx.Request, played: Played, mode: Mode) -> Body:
     """Return a recorded body that broke off, or that its reader left: what was read of it."""
     stored = played.response
-    body = Body(httpx.ByteStream(stored.body))
 
     def ended(_: Body, error: BaseException | None) -> None:
         if error is not None:  # its reader has left it
@@ -318,8 +317,7 @@ def _cut_body(request: httpx.Request, played: Played, mode: Mode) -> Body:
         assert mode.cassette is not None
         mode.cassette.note_end(played)
 
-    body.ended = ended
-    return body
+    return Body(httpx.ByteStream(stored.body), ended)
 
 
 def _failure_of(kind: NoResponse, text: str, request: httpx.Request) -> Exception:
