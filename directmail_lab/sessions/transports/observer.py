@@ -71,7 +71,7 @@ class Observer:
             attempt=call.attempt,
             elsewhere="" if call.is_ours else recording.elsewhere(str(url)),
             **about,
-        ).redacted(self.redactor)
+        ).redacted(self.redactor.texts)
         call.reading = reading
         sent = body_of(request) or b""
         reason = response.reason_phrase
