@@ -17,9 +17,9 @@ from weakref import WeakSet
 
 import anywidget
 
-from ..contract import ME_PATH
 from ..display import running_ipython
 from ..exchange.bodies import read_json
+from ..exchange.contract import ME_PATH
 from ..questions.sources import describe
 from ..sessions.current import current_session, on_current_change
 from ..sessions.session import allowances_of, on_reading

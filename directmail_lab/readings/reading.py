@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, Literal, NamedTuple
 
-from ..contract import HEADERS, LIMIT_HEADER, REMAINING_HEADER
+from ..exchange.contract import HEADERS, LIMIT_HEADER, REMAINING_HEADER
 from ..exchange.operations import operation_of
 from ..exchange.values import LEFT, Interaction, NoResponse
 

@@ -30,10 +30,10 @@ from ..cassettes import (
     PlayedRecording,
     Policy,
 )
-from ..contract import ME_PATH
 from ..credentials import ApiKey, as_api_key
 from ..display import plural
 from ..errors import DirectMailLabError, NotConnectedError, naming_what_is_missing
+from ..exchange.contract import ME_PATH
 from ..exchange.httpx_values import REQUEST_OPTIONS, httpx, parse_url
 from ..exchange.operations import base_path, pattern_of
 from ..redaction import Redactor
