@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from faulty_service import FaultyService
 
-    from directmail_lab.sessions.modes import ModeChange
+    from directmail_lab.sessions.session import ModeChange
 
 
 MODES = pytest.mark.parametrize("mode", [Session.live, partial(Session.record, cassette="tour")])

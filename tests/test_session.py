@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from faulty_service import FaultyService
 
     from directmail_lab.readings.reading import Reading
-    from directmail_lab.sessions.modes import Timing
+    from directmail_lab.sessions.transports.mode import Timing
 
 
 def text_of(cassette: str) -> str:

@@ -35,8 +35,9 @@ from ..settings import (
     variable,
 )
 from ..tracebacks import hide_frames
-from .modes import Entered, ModeChange
 from .session import (
+    Entered,
+    ModeChange,
     Session,
     SessionOptions,
     key_of,

@@ -6,9 +6,10 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from json import dumps, loads
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from ..arguments import argument_error, check_number
+from ..cassettes import MemoryRecording
 from ..display import ProgressBar, plural, say_in_notebook
 from ..errors import AddressError, DirectMailLabError
 from ..exchange.bodies import plain_json
@@ -20,10 +21,24 @@ from .clients.refusals import check, service_error
 from .transports.extensions import EXTENSION, Call, received_of
 from .transports.writes import IF_SENT
 
-if TYPE_CHECKING:
-    from .session import Session
-
 Result = httpx.Response | Exception
+
+
+class Opened(Protocol):
+    """What these calls need of a session, whose module imports this one."""
+
+    base_url: str
+    client: httpx.Client
+
+    @property
+    def mode(self) -> str: ...
+
+    @property
+    def cassette(self) -> str | None: ...
+
+    @property
+    def recording(self) -> MemoryRecording: ...
+
 
 _MOST_PAGES = 1_000
 _MOST_EMPTY_PAGES = 25
@@ -32,7 +47,7 @@ _NAME_THE_WAY = 'page="page") or pages(…, offset="offset"'
 _INTERRUPTED = "There is no response: get_many() was interrupted. Request this path again."
 
 
-def get_many(session: Session, paths: Iterable[str], *, concurrency: int) -> list[Result]:
+def get_many(session: Opened, paths: Iterable[str], *, concurrency: int) -> list[Result]:
     """Send a GET request to each path; see `Session.get_many`."""
     if isinstance(paths, str) or not isinstance(paths, Iterable):
         raise argument_error("get_many() takes a list of paths.")
@@ -72,7 +87,7 @@ def get_many(session: Session, paths: Iterable[str], *, concurrency: int) -> lis
     return results
 
 
-def _say_failures(session: Session, results: list[Result]) -> None:
+def _say_failures(session: Opened, results: list[Result]) -> None:
     """Say how many of the results are errors or have an error status, and what the first one is."""
     failed = [
         position
@@ -93,7 +108,7 @@ def _say_failures(session: Session, results: list[Result]) -> None:
 
 
 def pages(
-    session: Session,
+    session: Opened,
     path: str,
     *,
     params: Mapping[str, Any] | None,
@@ -148,7 +163,7 @@ class Pages(Iterator[httpx.Response]):
 
     def __init__(
         self,
-        opened: Session,
+        opened: Opened,
         method: str,
         pages: PageList,
         start: Place,

@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 import functools
+import inspect
+import threading
 import time
 import weakref
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from contextlib import asynccontextmanager, contextmanager
 from numbers import Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, Self, TypedDict, get_args
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Self, TypedDict, TypeVar, get_args
 
 from ..arguments import (
     IfSent,
@@ -29,6 +40,7 @@ from ..cassettes import (
     MemoryRecording,
     PlayedRecording,
     Policy,
+    shown_path,
 )
 from ..credentials import ApiKey, as_api_key
 from ..display import plural
@@ -42,10 +54,16 @@ from ..settings import NO_ADDRESS, base_address, origin_of, trust_origin
 from ..tracebacks import hide_frames
 from .clients.own import AsyncClient, Client, SharedCookies
 from .clients.refusals import check
-from .modes import Entered, ModeChange, Timing, latency_factor
 from .transports import Transport
 from .transports.allowance import Pace
-from .transports.mode import Mode, ModeName, ModeTransport, RefusingTransport
+from .transports.mode import (
+    Mode,
+    ModeName,
+    ModeTransport,
+    RefusingTransport,
+    Timing,
+    latency_factor,
+)
 from .transports.network import NetworkTransport
 from .transports.observer import Observer
 from .transports.pacing import Allowances, PacingTransport
@@ -59,7 +77,108 @@ if TYPE_CHECKING:
     from ..readings.reset_unit import ResetUnit
     from .pages import Result
 
+_F = TypeVar("_F", bound="Callable[..., Any]")
+
 _NOTHING_SENT = RefusingTransport("This session only replays.")
+
+
+class Entered(NamedTuple):
+    """The mode that a session has entered, and its previous mode."""
+
+    session: Session
+    previous: Mode
+    mode: Mode
+
+
+class ModeChange:
+    """A mode that a session has entered; the end of its ``with`` block restores the previous one.
+
+    As a decorator, it enters the mode for each call of the function, which may be async. Concurrent
+    calls share the mode, which ends when the last of them ends.
+
+    Parameters
+    ----------
+    enter
+        The function that enters the mode. A decorator calls it again for each call.
+
+    Attributes
+    ----------
+    entered
+        What ``enter`` returned.
+    """
+
+    def __init__(self, enter: Callable[[], Entered]) -> None:
+        self._enter = enter
+        self.entered = enter()
+
+    def __enter__(self) -> Session:
+        cassette = self.entered.mode.cassette
+        if cassette is not None:
+            cassette.continue_run()  # only a statement begins a new run
+        return self.entered.session
+
+    def __exit__(self, *_: object) -> None:
+        self.entered.session._transport.enter(self.entered.previous)
+
+    def enter_again(self) -> None:
+        """Enter the mode as if this were the call that entered it first."""
+        self.entered = self._enter()
+
+    def is_on(self) -> bool:
+        """Return whether the session is still in this mode."""
+        return self.entered.session._transport.mode is self.entered.mode
+
+    def __call__(self, function: _F) -> _F:
+        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+            raise argument_error(
+                f"{function.__name__} yields, so it would run after the mode has ended. Use the "
+                'mode in its body, as in: with replay("tour"): …'
+            )
+        with self:  # between calls, the session is in its previous mode
+            pass
+        lock = threading.Lock()
+        changes: list[ModeChange] = []  # an entry for each running call
+
+        @contextmanager
+        def mode_of_a_call() -> Iterator[None]:
+            with lock:
+                is_on = bool(changes) and changes[-1].is_on()
+                change = changes[-1] if is_on else ModeChange(self._enter)
+                change.__enter__()
+                changes.append(change)
+            try:
+                yield
+            finally:
+                with lock:
+                    changes.remove(change)
+                    if change not in changes:
+                        change.__exit__()
+
+        @asynccontextmanager
+        async def mode_of_an_async_call() -> AsyncIterator[None]:
+            with mode_of_a_call():
+                yield
+
+        if inspect.iscoroutinefunction(function):
+            return mode_of_an_async_call()(function)
+        return mode_of_a_call()(function)
+
+    def __repr__(self) -> str:
+        mode = self.entered.mode
+        cassette = mode.cassette
+        if cassette is None:
+            return f"Live at {mode.recording.base_url}"
+        what = "Recording to" if mode.name == "record" else "Replaying"
+        recording = cassette.recording()
+        count = plural(len(recording), "interaction")
+        text = f"{what} cassette {cassette.name!r} ({count}{recording.recorded_note})"
+        file = shown_path(cassette.path)
+        if file:
+            text += f" in {file}"
+        if cassette.updates:
+            what = "what is too old is sent again" if cassette.replays else "requests are sent"
+            text += f": {what}, and new responses replace the old ones to the same requests."
+        return text
 
 
 class SessionOptions(TypedDict, total=False):

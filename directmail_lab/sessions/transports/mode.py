@@ -10,8 +10,10 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from numbers import Real
 from typing import Literal
 
+from ...arguments import argument_error
 from ...cassettes import Cassette, MemoryRecording, Played
 from ...errors import AddressError, NotConnectedError, WriteRefusedError
 from ...exchange.httpx_values import (
@@ -40,6 +42,7 @@ from .writes import (
 )
 
 ModeName = Literal["live", "record", "replay"]
+Timing = Literal["instant", "recorded"] | float
 
 _LONGEST_PAUSE_S = 30.0
 """The longest wait for one response in a replay with recorded latencies."""
@@ -349,3 +352,16 @@ def _pause_s(mode: Mode, played: Played, factor: float | None = None) -> float:
     assert mode.cassette is not None
     elapsed_s = mode.cassette.interaction_of(played).elapsed_s or 0.0
     return min((factor or mode.latency_factor) * elapsed_s, _LONGEST_PAUSE_S)
+
+
+def latency_factor(timing: Timing) -> float:
+    """Return the factor for recorded latencies in a replay: 0 does not wait, 1 waits as long."""
+    if timing == "instant":
+        return 0.0
+    if timing == "recorded":
+        return 1.0
+    if isinstance(timing, Real) and timing >= 0:
+        return float(timing)
+    raise argument_error(
+        'timing must be "instant", "recorded", or a factor of the recorded latencies.'
+    )
