@@ -244,6 +244,20 @@ def test_a_client_of_the_code_raises_httpxs_own_errors(
     assert seen[0][0] is ERRORS[path]
 
 
+def test_no_frame_below_a_client_of_the_code_shows_what_it_sent(
+    over_patched: Opened, session: Session
+) -> None:
+    """Its own key may be in the locals of httpcore, which ``--showlocals`` prints."""
+    with ClientService() as closed:
+        url = f"{closed.base_url}/v1/users/me"
+    with over_patched(session) as client, pytest.raises(httpx.ConnectError) as caught:
+        client.send("GET", url, timeout=TIMEOUT_S)
+    below = [frame for frame in caught.traceback if "httpcore" in str(frame.path)]
+
+    assert below
+    assert not any(frame.locals for frame in below)
+
+
 def test_the_session_does_not_retry_or_wait_for_an_sdk(
     over_patched: Opened, streams: ClientService
 ) -> None:

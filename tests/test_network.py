@@ -175,15 +175,6 @@ def answering(monkeypatch: pytest.MonkeyPatch) -> tuple[mock.Mock, mock.Mock]:
     return connect, send
 
 
-def test_a_write_that_found_no_service_was_not_sent(
-    service: FaultyService, writing: Session
-) -> None:
-    """The write is safe to repeat, so the error is a plain connection error."""
-    service.close()
-    with pytest.raises(httpx.ConnectError, match="No server responds"):
-        writing.post("/v1/letters", json={})
-
-
 @pytest.mark.parametrize("error", [httpx.ReadTimeout, dm.DirectMailLabError])
 def test_a_key_in_an_errors_message_is_removed(
     live: Session, monkeypatch: pytest.MonkeyPatch, error: type[Exception]

@@ -705,7 +705,7 @@ def test_a_write_without_a_connection_leaves_nothing_in_the_cassette(writing: Se
     """Nothing was sent, so it is not known as sent."""
     with Session("http://127.0.0.1:9", ApiKey("k" * 20), allow_writes=True) as session:
         session.record("elsewhere")
-        with pytest.raises(httpx.ConnectError):
+        with pytest.raises(httpx.ConnectError, match="No server responds"):
             send(session)
     path = Path("cassettes/elsewhere.yaml")
 

@@ -29,7 +29,7 @@ from . import Transport
 from .body import Body
 from .extensions import EXTENSION, Received, call_of
 from .network import lost_response, note_redirect
-from .observer import USUAL_REASONS, Observer
+from .observer import Observer
 from .recording import CANCELLED
 from .writes import (
     UNGUARDED,
@@ -244,8 +244,7 @@ class ModeTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         response = httpx_response(stored, is_read=call.reads_at_once)
         response.extensions[EXTENSION] = received
         note_redirect(request, response)
-        if stored.reason not in USUAL_REASONS:
-            self._observe.hide_reason(response)
+        self._observe.hide_reason(response)
         if stored.incomplete:
             response.stream = _cut_body(request, each, mode)
         return response

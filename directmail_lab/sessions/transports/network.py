@@ -14,6 +14,7 @@ from ...errors import (
 from ...exchange.httpx_values import httpx, is_write, kind_of_failure, parse_url
 from ...exchange.operations import operation_of
 from ...settings import is_loopback, origin_of
+from ...tracebacks import hide_frames
 from .connections import Connections, proxy_for
 from .extensions import Call, Sent, call_of
 
@@ -63,6 +64,7 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         self.allow_writes = allow_writes
         self.connections = Connections(None if api_key is None else proxy_for(base))
 
+    @hide_frames
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         call = call_of(request)
         # The pool comes first: if there can be none, nothing was sent.
@@ -79,6 +81,7 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         note_redirect(request, response)
         return response
 
+    @hide_frames
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         call = call_of(request)
         send = call.send or (await self.connections.pool_of_loop()).handle_async_request
