@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from typing import Any, NoReturn, final
 
-from .contract import PASSWORD
 from .display import running_ipython
 from .errors import CredentialError
 from .settings import API_KEY_VARIABLE, variable
@@ -321,13 +320,14 @@ def _backend() -> Any:
 
 # -- how a request carries the key -----------------------------------------------------------------
 
-# HTTP Basic with the key as user name (service.md part 5). The stand-in service alone knows the
-# scheme, too. Messages, and the comment in copied code without a key, name HTTP Basic.
+# HTTP Basic with the key as user name and no password (service.md part 5). The stand-in service
+# alone knows the scheme, too. Messages, and the comment in copied code without a key, name HTTP
+# Basic.
 
 HEADER = "Authorization"
 """The header that carries the key."""
 
-IN_CURL = f'--user "${API_KEY_VARIABLE}:{PASSWORD}"'
+IN_CURL = f'--user "${API_KEY_VARIABLE}:"'
 """The option of curl that sends the key of the environment."""
 
 IN_OPENAPI = {
@@ -338,4 +338,4 @@ IN_OPENAPI = {
 
 def header_value(api_key: str) -> str:
     """Return the value of the header for a key."""
-    return f"Basic {b64encode(f'{api_key}:{PASSWORD}'.encode('ascii')).decode()}"
+    return f"Basic {b64encode(f'{api_key}:'.encode('ascii')).decode()}"

@@ -144,16 +144,6 @@ class ProgressBar(AbstractContextManager["ProgressBar"]):
             done = min(self._done, self._bar.total or math.inf)
             self._bar.update(done - self._bar.n)
 
-    def extend(self, more: float, why: str) -> None:
-        """Let the bar go on: ``more`` is added to its total, and ``why`` describes it."""
-        self._options.update(total=self._options["total"] + more, desc=why)
-        if self._bar is None:
-            return
-        self._bar.total = self._options["total"]
-        if self._output is not None:  # tqdm's gauge has its own total
-            self._bar.container.children[1].max = self._bar.total
-        self._bar.set_description_str(why)
-
     def _show(self) -> None:
         try:
             from tqdm.auto import tqdm

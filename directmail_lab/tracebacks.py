@@ -15,8 +15,6 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any, ParamSpec, TypeVar, cast
 
-from .display import running_ipython
-
 _E = TypeVar("_E", bound=BaseException)
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -157,7 +155,8 @@ def _masked(literal: re.Match[str]) -> str:
 
 
 def _callers_lines(error: BaseException) -> Iterator[str]:
-    shell = running_ipython()
+    ipython = sys.modules.get("IPython")
+    shell = ipython and ipython.get_ipython()
     for frame, number in traceback.walk_tb(error.__traceback__):
         if _library_of(frame) in ("IPython", "ipykernel", "contextlib"):
             continue

@@ -25,7 +25,7 @@ from faulty_service import Fault, FaultyService
 import directmail_lab as dm
 from directmail_lab.display import ProgressBar
 from directmail_lab.server.standin import stand_in
-from directmail_lab.sessions.session import Session
+from directmail_lab.sessions.session import Session, on_reading
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -117,7 +117,7 @@ def interrupted_after(count: int, session: Session) -> Iterator[None]:
 
     # Background jobs of a shell ignore SIGINT, and so would a test that runs in one.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    stop = session.on_reading(interrupt)
+    stop = on_reading(session, interrupt)
     yield
     stop()
     signal.signal(signal.SIGINT, before)

@@ -24,7 +24,13 @@ from directmail_lab.cassettes import Policy, read_cassette
 from directmail_lab.errors import DirectMailLabError, NotRecordedError, WriteRefusedError
 from directmail_lab.exchange.values import header
 from directmail_lab.pytest_plugin.patched import patched
-from directmail_lab.sessions.session import Session, allow_recording_without_key, open_recording
+from directmail_lab.sessions.session import (
+    Session,
+    allow_recording_without_key,
+    open_cassette,
+    open_recording,
+    transport_of,
+)
 from directmail_lab.settings import NO_ADDRESS
 
 FILE = {"file": ("rows.csv", b"1|2", "text/csv")}
@@ -119,7 +125,7 @@ Opened = Callable[[Session], AbstractContextManager[Any]]
 def leading(session: Session) -> AbstractContextManager[None]:
     """Let clients that are made in the block send through a session, as ``patch=True`` does."""
     allow_recording_without_key(session)
-    return patched(session.transport, lambda error: error)
+    return patched(transport_of(session), lambda error: error)
 
 
 @contextmanager
@@ -236,6 +242,20 @@ def test_a_client_of_the_code_raises_httpxs_own_errors(
 
     assert seen[0] == seen[1]
     assert seen[0][0] is ERRORS[path]
+
+
+def test_no_frame_below_a_client_of_the_code_shows_what_it_sent(
+    over_patched: Opened, session: Session
+) -> None:
+    """Its own key may be in their locals, which ``--showlocals`` prints."""
+    with ClientService() as closed:
+        url = f"{closed.base_url}/v1/users/me"
+    with over_patched(session) as client, pytest.raises(httpx.ConnectError) as caught:
+        client.send("GET", url, timeout=TIMEOUT_S)
+    below = [frame for frame in caught.traceback if "_transports" in str(frame.path)]
+
+    assert below
+    assert not any(frame.locals for frame in below)
 
 
 def test_the_session_does_not_retry_or_wait_for_an_sdk(
@@ -471,5 +491,6 @@ def test_a_request_that_a_test_cancels_is_cancelled_in_the_replay(
             )
             asyncio.run(send())
 
-    assert session.open_cassette is None or session.open_cassette.unplayed() == []
+    cassette = open_cassette(session)
+    assert cassette is None or cassette.unplayed() == []
     assert len(streams.received) == 1

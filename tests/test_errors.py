@@ -19,7 +19,7 @@ from IPython.core.interactiveshell import InteractiveShell
 
 import directmail_lab as dm
 from directmail_lab.credentials import ApiKey
-from directmail_lab.sessions.session import Session
+from directmail_lab.sessions.session import Session, on_reading
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -179,7 +179,7 @@ def test_an_interrupt_is_reported_in_two_lines(
 ) -> None:
     """The stop button shows the cell's line and a short message, and the session still works."""
     interrupt = mock.Mock(side_effect=KeyboardInterrupt)
-    stop = connected.on_reading(interrupt)
+    stop = on_reading(connected, interrupt)
     _, message = run("dm.me()")
     stop()
 

@@ -14,7 +14,7 @@ from cassette_samples import NOON, get, recorded
 from faulty_service import FaultyService
 
 import directmail_lab as dm
-from directmail_lab.contract import ME_PATH
+from directmail_lab.exchange.contract import ME_PATH
 from directmail_lab.exchange.values import Interaction, Response
 from directmail_lab.questions.findings import findings
 from directmail_lab.sessions import current

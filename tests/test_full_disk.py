@@ -14,7 +14,7 @@ from directmail_lab.cassettes import read_cassette
 from directmail_lab.cassettes.library import create
 from directmail_lab.credentials import ApiKey
 from directmail_lab.errors import CassetteError, NotConnectedError
-from directmail_lab.sessions.session import Session
+from directmail_lab.sessions.session import Session, open_cassette
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -95,7 +95,7 @@ def test_a_full_disk_at_the_end_of_a_cell_is_said_once(
     """The recording goes on in its journal."""
     live.record("tour")
     live.me()
-    cassette = live.open_cassette
+    cassette = open_cassette(live)
     assert cassette is not None
     with no_disk():
         cassette.fold()

@@ -27,7 +27,7 @@ from directmail_lab.cassettes.convert import repair
 from directmail_lab.cassettes.journal import journal_of, parse_journal
 from directmail_lab.exchange.values import LEFT, Interaction
 from directmail_lab.server.standin import stand_in
-from directmail_lab.sessions.session import Session
+from directmail_lab.sessions.session import Session, open_cassette
 
 TOUR = Path("cassettes/tour.yaml")
 
@@ -383,8 +383,9 @@ def test_responses_are_in_the_order_in_which_their_requests_began(
     with live.record("tour"):
         with live.client.stream("GET", "/v1/users/me") as first:
             second = live.get("/v1/users/me")
-            assert live.open_cassette is not None
-            live.open_cassette.fold()
+            cassette = open_cassette(live)
+            assert cassette is not None
+            cassette.fold()
             first.read()
         remaining = [r.headers["X-RateLimit-Remaining"] for r in (first, second)]
     with live.replay("tour"):

@@ -38,8 +38,9 @@ from directmail_lab.errors import DirectMailLabError, WriteRefusedError
 from directmail_lab.notebook.browser_data import handle_request
 from directmail_lab.questions.cells import shown
 from directmail_lab.server.loopback import cassette_server
+from directmail_lab.sessions.clients.refusals import check
 from directmail_lab.sessions.current import make_current
-from directmail_lab.sessions.session import Session
+from directmail_lab.sessions.session import Session, open_cassette
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -484,12 +485,12 @@ def test_another_programs_credentials_are_neither_replayed_nor_shown(
     login = dm.get("/v1/login")
     token = login.json()["access_token"]
     again = dm.get(f"/v1/of/{token}", headers={"Authorization": f"Bearer {token}"})
-    attempt(haul, "check", session.check, again)
+    attempt(haul, "check", check, again, session.base_url)
     # The frames contain what this test passed to them.
     attempt(haul, "missing", dm.get, f"/v1/no/{token}?api_key={token}", frames_of="no file")
-    haul.add("responses", [repr(login), repr(again), repr(session), repr(session.open_cassette)])
+    haul.add("responses", [repr(login), repr(again), repr(session), repr(open_cassette(session))])
     haul.add("cells", [shown(login), shown(again)])
-    haul.add("recording", [repr(session.recording), repr(vars(session.open_cassette))])
+    haul.add("recording", [repr(session.recording), repr(vars(open_cassette(session)))])
     haul.add("file", repr([vars(read_cassette(path)), read_cassette(path)]))
     haul.add("readings", session.recording.readings())
     answers(session.recording, haul)

@@ -16,7 +16,7 @@ from directmail_lab.cassettes import RawInteraction, SessionRecording
 from directmail_lab.notebook.monitor import MAX_POINTS, History, MonitorWidget
 from directmail_lab.notebook.widget import Follower
 from directmail_lab.readings.reading import Reading
-from directmail_lab.sessions.transports.pacing import Allowances
+from directmail_lab.sessions.session import allowances_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -148,7 +148,7 @@ def test_a_wait_and_a_mode_are_shown_without_a_response(
     """The page counts down the seconds until the first waiting request is sent."""
     sent: queue.Queue[dict[str, Any]] = queue.Queue()
     waiting: dict[str, float] = {}
-    monkeypatch.setattr(type(connected.allowances), "waiting_until", waiting)
+    monkeypatch.setattr(type(allowances_of(connected)), "waiting_until", waiting)
     widget = dm.monitor()
     monkeypatch.setattr(widget, "send", sent.put)
     widget.receive("hello")
@@ -231,43 +231,31 @@ def test_a_monitor_of_a_source_shows_that_alone(connected: Session, service: Sta
         dm.monitor(["first-look", "waiting"])  # type: ignore[arg-type]
 
 
-class Talk:
-    """Stands in for a session and for the widget that follows it."""
+class Page:
+    """Stands in for the widget that follows a session."""
 
-    mode, cassette = "live", None
-    allowances = Allowances(pace="off")
-
-    def __init__(self, update: Callable[[], object], *, interval_s: float) -> None:
-        self.recording: list[int] = []
+    def __init__(self, update: Callable[[], object]) -> None:
         self.update_page = update
         self.settled = threading.Semaphore(0)
         self.update_static_output = self.settled.release
-        session: Any = self
-        self.follower = Follower(self, session, interval_s=interval_s, quiet_s=0.1)
-
-    def on_reading(self, callback: Callable[[Any], None]) -> Callable[[], None]:
-        self.callback = callback
-        return lambda: None
-
-    def respond(self) -> None:
-        self.recording.append(1)
-        self.callback(None)
 
 
 def test_updates_are_few_however_many_responses_there_are() -> None:
     """There is one update in each interval and one after the last response, even without a page."""
+    dm.replay("first-look")
     updates: list[int] = []
 
     def update() -> None:
-        updates.append(len(talk.recording))
-        for _ in range(1_000 if len(updates) < 5 else 0):
-            talk.respond()
+        updates.append(len(dm.session().recording))
+        for _ in range(100 if len(updates) < 5 else 0):
+            dm.get("/v1/users/me")
         raise OSError("no page")
 
-    talk = Talk(update, interval_s=0.05)
-    talk.respond()
-    settled = talk.settled.acquire(timeout=WAIT_S)
-    talk.follower.stop()
+    page = Page(update)
+    follower = Follower(page, dm.session(), interval_s=0.05, quiet_s=0.1)
+    dm.get("/v1/users/me")
+    settled = page.settled.acquire(timeout=WAIT_S)
+    follower.stop()
 
     assert settled
     assert 5 <= len(updates) <= 6

@@ -19,9 +19,9 @@ from openapi_spec_validator import validate
 from tutorials import CASSETTES
 
 import directmail_lab as dm
-from directmail_lab import contract
 from directmail_lab.cassettes import read_cassette
 from directmail_lab.errors import CassetteError
+from directmail_lab.exchange import contract
 from directmail_lab.exchange.bodies import read_json_body
 from directmail_lab.exchange.values import Interaction, Request, Response, header
 from directmail_lab.questions.findings import in_words

@@ -801,12 +801,14 @@ def test_another_cassette_is_looked_for_in_the_tests_own_folder_first(
         recorded(Path(folder, "other.yaml"), account, calls)
     recorded(Path("cassettes/shared.yaml"), account, 3)
     source = f"""
+        from directmail_lab.sessions.session import open_cassette
+
         def test_me(directmail):
             directmail.me()
             counts = {{"other": 1, "shared": 3, "first-look": {len(read_cassette(PACKAGED))}}}
             for name, count in counts.items():
                 with directmail.replay(name):
-                    assert len(directmail.open_cassette) == count
+                    assert len(open_cassette(directmail)) == count
             if directmail.mode == "record":
                 with directmail.record("third"):
                     directmail.me()

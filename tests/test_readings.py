@@ -23,6 +23,7 @@ from directmail_lab.readings.frame import frame_of, frame_of_many
 from directmail_lab.readings.reading import Reading, parse_date, raw_values, reading_of
 from directmail_lab.readings.reset_unit import UNITS, UnitName
 from directmail_lab.server.standin import stand_in
+from directmail_lab.sessions.clients.refusals import check
 from directmail_lab.sessions.session import Session
 
 if TYPE_CHECKING:
@@ -314,7 +315,7 @@ def test_another_server_is_kept_apart_from_the_services_allowance(
             session.get(f"{other.base_url}/v1/users/me", auth=None)
             session.get(f"{other.base_url}/v1/nothing", auth=None)
         with pytest.raises(ServiceError, match="so the key was not sent there") as refused:
-            session.check(session.get(f"{other.base_url}/v1/users/me"))
+            check(session.get(f"{other.base_url}/v1/users/me"), session.base_url)
         frames = [dm.rate_limits(each) for each in (session, path, [path])]
 
     for frame in frames:

@@ -10,6 +10,7 @@ import pytest
 
 import directmail_lab as dm
 from directmail_lab.errors import NotJSONError, ServiceError
+from directmail_lab.sessions.clients.refusals import check
 
 if TYPE_CHECKING:
     from faulty_service import FaultyService
@@ -26,7 +27,7 @@ def refusal(service: FaultyService, session: Session, body: Any, **fault: Any) -
         service.fault(**{"status": 400, "body": content, **fault}),
         pytest.raises(ServiceError) as caught,
     ):
-        session.check(session.get("/v1/users/me"))
+        check(session.get("/v1/users/me"), session.base_url)
     return caught.value
 
 

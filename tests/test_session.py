@@ -24,7 +24,7 @@ from directmail_lab.cassettes import Matching
 from directmail_lab.credentials import ApiKey, known_keys
 from directmail_lab.exchange.values import Response
 from directmail_lab.server.standin import STAND_IN_KEY, stand_in
-from directmail_lab.sessions.session import Session, bind_to_test
+from directmail_lab.sessions.session import Session, bind_to_test, on_reading
 from directmail_lab.sessions.transports.extensions import received_of
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from faulty_service import FaultyService
 
     from directmail_lab.readings.reading import Reading
-    from directmail_lab.sessions.modes import Timing
+    from directmail_lab.sessions.transports.mode import Timing
 
 
 def text_of(cassette: str) -> str:
@@ -95,20 +95,6 @@ def test_an_error_status_is_a_service_error(
     assert service.api_key not in f"{error}{error!r}{vars(error)}"
 
 
-def test_a_recording_replays_without_key_or_network(service: FaultyService) -> None:
-    """A replay returns the same without a service and without a key."""
-    session = dm.connect(service.base_url, service.api_key)
-    with dm.record("tour"):
-        recorded = dm.me()
-    dm.logout()
-    service.close()
-    dm.replay("tour")
-
-    assert dm.me().equals(recorded)
-    assert (dm.session().mode, dm.session().cassette) == ("replay", "tour")
-    assert session is not dm.session()
-
-
 def test_a_mode_ends_with_its_block_or_with_the_next(live: Session) -> None:
     """The end of each `with` block restores the previous mode, also after an error."""
     modes = [live.mode]
@@ -124,6 +110,7 @@ def test_a_mode_ends_with_its_block_or_with_the_next(live: Session) -> None:
     live.replay("tour")
     modes.append(live.mode)
 
+    assert live.cassette == "tour"
     assert modes == ["live", "live", "record", "record", "replay"]
     assert text_of("tour").count("- recorded_at") == 2
 
@@ -222,18 +209,6 @@ def test_writes_can_be_allowed_and_refused_on_an_open_session(service: FaultySer
             session.allow_writes = True
 
         assert (allowed, session.allow_writes) == (201, False)
-
-
-def test_both_clients_have_the_same_cookies(service: FaultyService) -> None:
-    """Cookies may come from a response, or be assigned by the user."""
-    with Session(service.base_url, ApiKey(service.api_key)) as session:
-        other = session.async_client
-        with service.fault(headers={"Set-Cookie": "a=1"}):
-            session.get("/v1/users/me")
-        first = dict(other.cookies)
-        session.client.cookies = {"b": "2"}
-
-        assert (first, dict(other.cookies)) == ({"a": "1"}, {"b": "2"})
 
 
 def test_an_allowed_write_is_sent_once_and_replays_without_permission(
@@ -368,8 +343,8 @@ def test_an_error_in_a_callback_loses_no_response(
     def broken(_: Reading) -> None:
         raise RuntimeError("a listener's own fault")
 
-    live.on_reading(broken)
-    stop = live.on_reading(heard.append)
+    on_reading(live, broken)
+    stop = on_reading(live, heard.append)
     live.me()
     stop()
     live.me()
@@ -429,20 +404,15 @@ def test_a_key_in_a_reason_phrase_or_a_cookie_is_not_shown(
     assert shown == "<Response [403 No <API_KEY>]>"
 
 
-def test_cookies_are_kept_and_sent_back(service: FaultyService, live: Session) -> None:
-    """Cookies can be read and replaced, as in httpx's clients."""
-
-    async def cookies_async() -> dict[str, str]:
-        async with Session(live.base_url, ApiKey(STAND_IN_KEY)) as session:
-            await session.async_client.get("/v1/users/me")
-            return dict(session.async_client.cookies)
-
+def test_both_clients_keep_the_same_cookies(service: FaultyService, live: Session) -> None:
+    """They come from a response, or are replaced by the user as in httpx's clients."""
+    other = live.async_client
     with service.fault(headers={"Set-Cookie": "theme=dark"}):
         live.get("/v1/users/me")
-        kept = asyncio.run(cookies_async())
+    kept = dict(other.cookies)
     sent = live.get("/v1/users/me").request.headers["Cookie"]
     live.client.cookies = {"theme": "light"}
-    replaced = live.get("/v1/users/me").request.headers["Cookie"]
+    replaced = asyncio.run(other.get("/v1/users/me")).request.headers["Cookie"]
 
     assert kept == {"theme": "dark"}
     assert (sent, replaced) == ("theme=dark", "theme=light")
@@ -572,3 +542,11 @@ def test_a_session_that_is_dropped_leaves_no_filter_on_the_loggers(
 
     assert len(during) == len(before) + 1
     assert logging.getLogger("httpx").filters == before
+
+
+def test_tab_after_a_session_shows_what_its_user_needs(live: Session) -> None:
+    """What only this package needs are functions of its module."""
+    calls = "get get_many pages post put patch delete request me me_async live record replay close"
+    facts = "base_url templates client async_client recording mode cassette allow_writes"
+    shown = [name for name in dir(live) if not name.startswith("_")]
+    assert shown == sorted(f"{calls} {facts}".split())

@@ -13,8 +13,14 @@ import httpx
 import pytest
 from faulty_service import RESET_ON_CLOSE, FaultyService
 
-from directmail_lab.contract import HEADERS, LIMIT_HEADER, ME_PATH, REMAINING_HEADER, RESET_HEADER
 from directmail_lab.errors import CredentialError
+from directmail_lab.exchange.contract import (
+    HEADERS,
+    LIMIT_HEADER,
+    ME_PATH,
+    REMAINING_HEADER,
+    RESET_HEADER,
+)
 from directmail_lab.server.standin import STAND_IN_KEY, StandIn, stand_in
 
 if TYPE_CHECKING:

@@ -22,6 +22,7 @@ from directmail_lab import settings
 from directmail_lab.cassettes import read_cassette
 from directmail_lab.errors import AlreadySentError
 from directmail_lab.exchange.values import Interaction
+from directmail_lab.sessions.clients.refusals import check
 
 GUIDE = (Path(__file__).parent.parent / "notebooks" / "writes.md").read_text(encoding="utf-8")
 LETTERS = "POST /v1/letters"
@@ -316,7 +317,7 @@ def test_a_kept_failure_is_named_as_one(
     assert kept.status_code == 503
     assert re.search(r"sent before, on .* UTC \(503\), and failed\. Its response is ret", said)
     with pytest.raises(dm.errors.ServiceError, match='To send it again: if_sent="send"'):
-        dm.session().check(kept)
+        check(kept, account.base_url)
 
 
 def test_a_cell_says_at_its_end_what_became_of_its_letters(

@@ -124,7 +124,7 @@ class SessionRecording(Recording):
         reading = reading_of(interaction, self.path_of(interaction.request), cassette=cassette)
         place = self.elsewhere(interaction.request.uri)
         reading = reading._replace(source="replayed", cassette_number=number, elsewhere=place)
-        return reading.redacted(self.redactor)
+        return reading.redacted(self.redactor.texts)
 
     def extend(self, other: SessionRecording, **changes: Any) -> None:
         """Add the interactions of another recording, with fields of their readings changed."""

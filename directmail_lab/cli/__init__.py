@@ -13,9 +13,8 @@ from pathlib import Path
 
 import typer
 
-import directmail_lab as dm
-
 from ..errors import naming_what_is_missing
+from ..settings import VERSION
 from . import cassette as cassette_commands
 from .output import (
     FORCE,
@@ -63,7 +62,7 @@ def main() -> None:
 
 def _print_version(asked: bool) -> None:
     if asked:
-        say(f"directmail-lab {dm.__version__}")
+        say(f"directmail-lab {VERSION}")
         raise typer.Exit
 
 
@@ -97,7 +96,9 @@ def drift(
 
     Its reads are sent again with the environment's key. With --against, nothing is sent.
     """
-    changes = dm.drift(name, against, ignore=ignore, values=values)
+    from ..questions.drift import drift as changes_since
+
+    changes = changes_since(name, against, ignore=ignore, values=values)
     changes["seen"] = [f"{each.count} of {each.of}" for each in changes.itertuples()]
     show(changes, ["operation", "path", "change", "seen", "was", "now"])
     if len(changes):

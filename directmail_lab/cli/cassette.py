@@ -10,8 +10,6 @@ from pathlib import Path
 
 import typer
 
-import directmail_lab as dm
-
 from ..cassettes import (
     cassettes_by_name,
     convert as files,
@@ -57,13 +55,15 @@ def show_(
     ),
 ) -> None:
     """Show a cassette's interactions, one on each line, or one of them in full."""
+    from ..questions.interactions import interactions
+
     if number is not None:
-        typer.echo(repr(dm.interactions(name, number=number)), nl=False)
+        typer.echo(repr(interactions(name, number=number)), nl=False)
         return
     if full:
         typer.echo(_in_full(find_cassette(name)), nl=False)
         return
-    frame = dm.interactions(name)
+    frame = interactions(name)
     show(frame.reset_index(), ["number", "method", "path", "query", "status", "at"])
     if frame.attrs.get("problem"):
         say(f"{name}: {frame.attrs['problem']}.", err=True)

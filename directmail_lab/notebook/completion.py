@@ -71,13 +71,15 @@ def _paths(_: re.Match[str]) -> Iterable[str]:
     percent-encoded as they are sent.
     """
     from ..sessions.current import current_session
+    from ..sessions.session import open_cassette
 
     session = current_session()
     if session is None:
         return ()
     recordings: list[Recording] = [session.recording]
-    if session.open_cassette is not None:
-        recordings.append(session.open_cassette.recording())
+    cassette = open_cassette(session)
+    if cassette is not None:
+        recordings.append(cassette.recording())
     readings = [reading for recording in recordings for reading in recording.readings()]
     seen = {each.path for each in readings if each.status != 404 and not each.elsewhere}
     sent = "/%:;=@!$&()*+,~"

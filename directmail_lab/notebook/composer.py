@@ -24,7 +24,7 @@ from ..exchange.operations import operation_of
 from ..exchange.values import Headers, Interaction, Response, header
 from ..questions.snippets import copy_as
 from ..redaction.key import has_placeholder
-from ..sessions.session import Session
+from ..sessions.session import Session, allowances_of, open_cassette
 from ..sessions.transports.extensions import Sent, call_of
 from ..sessions.transports.writes import IF_SENT, sent_before, sent_when, that_counts
 from ..settings import lacks_scheme, origin_of
@@ -115,7 +115,7 @@ class Composer:
         if not session.allow_writes or not is_write(request) or _is_replayed(session, request):
             self._send((session, request), respond)
             return
-        before = sent_before(request, session.open_cassette)
+        before = sent_before(request, open_cassette(session))
         token = secrets.token_urlsafe()
         self._to_confirm = {token: ((session, request), len(before))}
         url = request.url
@@ -136,7 +136,7 @@ class Composer:
                 "Send it again.",
             )
         # Only what the question says is confirmed.
-        if len(sent_before(request, session.open_cassette)) != before:
+        if len(sent_before(request, open_cassette(session))) != before:
             raise DirectMailLabError(
                 "Nothing was sent: after the question, this write was sent, or the mode was "
                 "changed.",
@@ -157,7 +157,7 @@ class Composer:
     async def _respond_to(self, session: Session, request: httpx.Request, respond: Respond) -> None:
         recording = session.recording
         # The page counts down, so no progress bar is shown.
-        is_alone = session.allowances.shown.acquire(blocking=False)
+        is_alone = allowances_of(session).shown.acquire(blocking=False)
         outcome: dict[str, Any] = {}
         # The asynchronous client: cancelling its task closes the connection.
         self._task = asyncio.ensure_future(session.async_client.send(request))
@@ -172,7 +172,7 @@ class Composer:
             self._task = None
             self._is_sending.release()
             if is_alone:
-                session.allowances.shown.release()
+                allowances_of(session).shown.release()
         # If a cell has changed the mode or the session meanwhile, the page shows another recording.
         is_shown = session is self._session() and session.recording is recording
         number = call_of(request).number if is_shown else 0
@@ -188,7 +188,9 @@ class Composer:
             return None
         session, request = self._last
         method = request.method.replace("HEAD", "GET")  # HEAD and GET share an allowance
-        until = session.allowances.waiting_until.get(f"{method} {operation_of(request.url.path)}")
+        until = allowances_of(session).waiting_until.get(
+            f"{method} {operation_of(request.url.path)}"
+        )
         return None if until is None else max(0.0, until - time.time())
 
     # -- code for a cell --------------------------------------------------------------------
@@ -228,7 +230,7 @@ class _LoopThread:
 
 def _is_replayed(session: Session, request: httpx.Request) -> bool:
     """Return whether the response will come from a cassette, so that nothing is sent."""
-    cassette = session.open_cassette
+    cassette = open_cassette(session)
     has_response = cassette is not None and cassette.has_unplayed(request_value(request))
     return session.mode == "replay" or has_response
 

@@ -22,7 +22,7 @@ from ..sessions.current import (
     logout,
     record_without_key,
 )
-from ..sessions.session import Session, SessionOptions
+from ..sessions.session import Session, SessionOptions, key_of
 from ..sessions.transports.allowance import Pace
 from ..tracebacks import hide_frames
 from .browser_data import read_page
@@ -210,7 +210,7 @@ class LoginWidget(Widget):
     def _show_current(self) -> None:
         """Show the account of the current session, or say that signing in replaces the session."""
         current = current_session()
-        if current is None or current.api_key is None:
+        if current is None or key_of(current) is None:
             return
         request, account = _accounts.get(current, (None, None))
         if request is None and self._is_for(current):

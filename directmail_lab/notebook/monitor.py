@@ -15,7 +15,7 @@ from ..readings.reading import Reading
 from ..readings.reset_unit import renewal_time
 from ..readings.sharing import SharedAllowances, name_of_shared
 from ..sessions.current import current_session, session
-from ..sessions.session import Session
+from ..sessions.session import Session, allowances_of
 from .browser_data import mark_of, read_page
 from .widget import Follower, Widget, describe_mode, nothing_played
 
@@ -152,7 +152,7 @@ class MonitorWidget(Widget):
         with self._lock:
             if followed is not None:
                 waits_s = [
-                    until - time.time() for until in followed.allowances.waiting_until.values()
+                    until - time.time() for until in allowances_of(followed).waiting_until.values()
                 ]
                 if followed.recording is not self._history.recording:
                     self._history = History(followed.recording)

@@ -17,11 +17,12 @@ from weakref import WeakSet
 
 import anywidget
 
-from ..contract import ME_PATH
 from ..display import running_ipython
 from ..exchange.bodies import read_json
+from ..exchange.contract import ME_PATH
 from ..questions.sources import describe
 from ..sessions.current import current_session, on_current_change
+from ..sessions.session import allowances_of, on_reading
 
 if TYPE_CHECKING:
     from ..cassettes import Recording
@@ -222,7 +223,7 @@ class Follower:
 
     def _follow(self, session: Session) -> None:
         self.session = session
-        self._unsubscribe = session.on_reading(lambda _: self._news.set())
+        self._unsubscribe = on_reading(session, lambda _: self._news.set())
 
     def follow_current(self) -> None:
         """Follow the current session. If none is open, stay with the last one."""
@@ -240,7 +241,7 @@ class Follower:
 
     def _state(self) -> tuple[object, ...]:
         session = self.session
-        waits = bool(session.allowances.waiting_until)
+        waits = bool(allowances_of(session).waiting_until)
         return session.mode, session.cassette, session.recording, len(session.recording), waits
 
     def _run(self) -> None:

@@ -305,6 +305,7 @@ def _patched(session: RespondingSession, use: Use) -> AbstractContextManager[obj
     """Let the httpx clients of the code under test use a session, if the test asks for that."""
     if not use.settings.patch:
         return nullcontext()
+    from ..sessions.session import transport_of
     from .patched import patched
 
-    return patched(session.transport, use.failure_for_client)
+    return patched(transport_of(session), use.failure_for_client)

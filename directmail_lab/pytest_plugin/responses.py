@@ -8,7 +8,7 @@ from typing import Any
 
 from ..exchange.httpx_values import httpx
 from ..exchange.operations import base_path
-from ..sessions.session import Session
+from ..sessions.session import Session, transport_of
 
 _Respond = Callable[[httpx.Request], httpx.Response]
 
@@ -28,7 +28,7 @@ class RespondingSession(Session):
         super().__init__(*arguments, **options)
         self.unused: list[tuple[str, str, _Respond]] = []
         self.responded: Counter[tuple[str, str]] = Counter()
-        self.transport.respond = self._respond_to
+        transport_of(self).respond = self._respond_to
 
     def respond(
         self,

@@ -61,9 +61,12 @@ class Use:
 
     def start(self, session: RespondingSession) -> None:
         """Follow what a session does with its cassette."""
-        assert session.open_cassette is not None, "the session has just opened it"
+        from ..sessions.session import open_cassette
+
+        cassette = open_cassette(session)
+        assert cassette is not None, "the session has just opened it"
         self.session = session
-        self.cassette = session.open_cassette
+        self.cassette = cassette
         self._was_there = self.path.exists()
         self._count_before = len(self.cassette)
         self._check_age()

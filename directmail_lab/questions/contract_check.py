@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 import pandas as pd
 
-from ..contract import HEADERS, TYPICAL_LIMIT
 from ..display import with_whole_cells
+from ..exchange.contract import HEADERS, TYPICAL_LIMIT
 from .sources import Source, readings_of
 
 _STATEMENTS = {

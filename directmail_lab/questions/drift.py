@@ -20,6 +20,7 @@ from ..exchange.httpx_values import httpx, response_value
 from ..exchange.operations import operations_of, query_of
 from ..exchange.values import LEFT, Interaction, header, may_change
 from ..redaction import Redactor, has_placeholder
+from ..sessions.clients.refusals import check
 from ..sessions.current import session as current
 from ..sessions.session import Session, unobserved
 from .shapes import grouped, notes_on
@@ -215,7 +216,7 @@ def _sent_again(
             again = redactor.interaction(Interaction(interaction.request, value))
             now[call] = recording, again
     if refused and not now:
-        session.check(refused[0])
+        check(refused[0], session.base_url)
     return now, not_compared
 
 
@@ -263,7 +264,7 @@ def _send_again(
     least = 0 if stored.incomplete else size
     most = size if stored.incomplete else size + _MOST_LONGER
     breaks = [httpx.RequestError] if stored.incomplete else []
-    end = time.monotonic() + session.timeout_s
+    end = time.monotonic() + (session.client.timeout.read or 0.0)
     body = bytearray()
     is_left = False
     # The body may be endless, also if the recorded one was not.

@@ -11,9 +11,9 @@ from typing import NamedTuple
 import pandas as pd
 
 from ..cassettes import Recording
-from ..contract import ME_PATH, TYPICAL_LIMIT
 from ..display import ranges, with_whole_cells
 from ..exchange.bodies import read_json_body, shown_missing
+from ..exchange.contract import ME_PATH, TYPICAL_LIMIT
 from ..exchange.operations import operations_of
 from ..exchange.values import media_type_of
 from ..readings.reading import Reading, is_exhausted

@@ -19,12 +19,12 @@ import pandas as pd
 import yaml
 
 from ..cassettes import Recording
-from ..contract import MEANINGS
 from ..credentials import IN_OPENAPI
 from ..display import plural, whole_html
 from ..errors import CassetteError
 from ..exchange.bodies import read_json_body, shown_missing
 from ..exchange.changes import PASSING_HEADERS
+from ..exchange.contract import MEANINGS
 from ..exchange.operations import operations_of, pattern_of, query_of, singular
 from ..exchange.values import Request, Response, header, media_type_of
 from ..redaction.key import REDACTED

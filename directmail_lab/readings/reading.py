@@ -9,18 +9,15 @@ from __future__ import annotations
 import math
 import re
 from calendar import timegm
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
-from ..contract import HEADERS, LIMIT_HEADER, REMAINING_HEADER
+from ..exchange.contract import HEADERS, LIMIT_HEADER, REMAINING_HEADER
 from ..exchange.operations import operation_of
 from ..exchange.values import LEFT, Interaction, NoResponse
-
-if TYPE_CHECKING:
-    from ..redaction import Redactor
 
 ReadingSource = Literal["live", "recorded", "replayed", "kept"]
 DateForm = Literal["http_date", "iso_text"]
@@ -119,10 +116,10 @@ class Reading(NamedTuple):
     def __repr__(self) -> str:
         return f"<Reading {self.method} {self.path} {self.status}>"
 
-    def redacted(self, redactor: Redactor) -> Reading:
+    def redacted(self, hide_keys: Callable[[list[str]], list[str]]) -> Reading:
         """Return the reading without the key, which a service may have put in a header."""
         texts = [value or "" for value in (self.path, self.elsewhere, *self.raw)]
-        redacted = redactor.texts(texts)
+        redacted = hide_keys(texts)
         if redacted == texts:
             return self
         path, elsewhere, *values = redacted

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import Literal
 
-from ..contract import STAND_IN_KEY
+from ..exchange.contract import STAND_IN_KEY
 
 # Their values are always credentials.
 _CREDENTIALS = """

@@ -17,7 +17,8 @@ from email.utils import formatdate
 from typing import NamedTuple, get_args
 
 from ..arguments import argument_error, check_choice
-from ..contract import (
+from ..credentials import ApiKey
+from ..exchange.contract import (
     LIMIT_HEADER,
     ME_PATH,
     REMAINING_HEADER,
@@ -26,7 +27,6 @@ from ..contract import (
     TYPICAL_LIMIT,
     TYPICAL_WINDOW_S,
 )
-from ..credentials import ApiKey
 from ..exchange.operations import operation_of, path_below
 from ..exchange.values import Headers, Request, Response, header
 from ..readings.reset_unit import ResetUnit

@@ -35,8 +35,16 @@ from ..settings import (
     variable,
 )
 from ..tracebacks import hide_frames
-from .modes import Entered, ModeChange
-from .session import Session, SessionOptions, open_recording
+from .session import (
+    Entered,
+    ModeChange,
+    Session,
+    SessionOptions,
+    key_of,
+    open_cassette,
+    open_recording,
+    transport_of,
+)
 from .transports.allowance import Pace
 
 if TYPE_CHECKING:
@@ -73,7 +81,7 @@ def _changing() -> Iterator[None]:
         yield
     except BaseException:
         if _current.session is not None:
-            _current.session.transport.may_write = False
+            transport_of(_current.session).may_write = False
         raise
 
 
@@ -220,7 +228,7 @@ def logout() -> None:
     make_current(None)
     if closing is None:
         return
-    key = closing.api_key
+    key = key_of(closing)
     closing.close()
     if key is not None:
         for entry in keyring_entries(closing.base_url):
@@ -331,7 +339,7 @@ def _record(opened: Session, cassette: str | Path, **options: Any) -> Entered:
         path = new_cassette_path(cassette, opened._folders)
         is_own = False
         for each in _current.opened:
-            own = each.open_cassette
+            own = open_cassette(each)
             if each is not opened and own is not None and own.path == path:
                 own.close()
                 is_own = True
@@ -362,7 +370,7 @@ def _replay_in_place(cassette: str | Path, options: dict[str, Any]) -> tuple[Ent
     opened = _current.session or replaying_session(path)
     policy = Policy(warns_of_writes=True, on_unmatched=advise)
     entered = open_recording(opened, path, record_mode="none", policy=policy, **options).entered
-    played = opened.open_cassette
+    played = open_cassette(opened)
     assert played is not None, "the session has just opened it"
     make_current(opened)
     count = plural(len(played), "interaction")
@@ -399,7 +407,7 @@ def _connect_with_key() -> bool:
     """
     current = _current.session
     # A session with its own folders is that of a test, which must not replay instead of recording.
-    if current is not None and (current.api_key is not None or current._folders):
+    if current is not None and (key_of(current) is not None or current._folders):
         return True
     if not variable(API_KEY_VARIABLE):
         try:

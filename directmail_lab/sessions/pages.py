@@ -6,9 +6,10 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from json import dumps, loads
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from ..arguments import argument_error, check_number
+from ..cassettes import SessionRecording
 from ..display import ProgressBar, plural, say_in_notebook
 from ..errors import AddressError, DirectMailLabError
 from ..exchange.bodies import plain_json
@@ -16,14 +17,28 @@ from ..exchange.httpx_values import httpx, parse_url
 from ..exchange.next_page import Next, Page, PageList, page_of, uncertain_token
 from ..settings import origin_of
 from ..tracebacks import hide_frames, is_deliberate, warn_caller, without_traceback
-from .clients.refusals import service_error
+from .clients.refusals import check, service_error
 from .transports.extensions import EXTENSION, Call, received_of
 from .transports.writes import IF_SENT
 
-if TYPE_CHECKING:
-    from .session import Session
-
 Result = httpx.Response | Exception
+
+
+class Opened(Protocol):
+    """What these calls need of a session, whose module imports this one."""
+
+    base_url: str
+    client: httpx.Client
+
+    @property
+    def mode(self) -> str: ...
+
+    @property
+    def cassette(self) -> str | None: ...
+
+    @property
+    def recording(self) -> SessionRecording: ...
+
 
 _MOST_PAGES = 1_000
 _MOST_EMPTY_PAGES = 25
@@ -32,7 +47,7 @@ _NAME_THE_WAY = 'page="page") or pages(…, offset="offset"'
 _INTERRUPTED = "There is no response: get_many() was interrupted. Request this path again."
 
 
-def get_many(session: Session, paths: Iterable[str], *, concurrency: int) -> list[Result]:
+def get_many(session: Opened, paths: Iterable[str], *, concurrency: int) -> list[Result]:
     """Send a GET request to each path; see `Session.get_many`."""
     if isinstance(paths, str) or not isinstance(paths, Iterable):
         raise argument_error("get_many() takes a list of paths.")
@@ -42,7 +57,7 @@ def get_many(session: Session, paths: Iterable[str], *, concurrency: int) -> lis
     # Positions in the paths, in groups whose requests are sent one after the other.
     groups: dict[str | int, list[int]] = {}
     for position, path in enumerate(paths):
-        group = position if session.open_cassette is None else path
+        group = position if session.cassette is None else path
         groups.setdefault(group, []).append(position)
     over = threading.Event()
 
@@ -72,7 +87,7 @@ def get_many(session: Session, paths: Iterable[str], *, concurrency: int) -> lis
     return results
 
 
-def _say_failures(session: Session, results: list[Result]) -> None:
+def _say_failures(session: Opened, results: list[Result]) -> None:
     """Say how many of the results are errors or have an error status, and what the first one is."""
     failed = [
         position
@@ -93,7 +108,7 @@ def _say_failures(session: Session, results: list[Result]) -> None:
 
 
 def pages(
-    session: Session,
+    session: Opened,
     path: str,
     *,
     params: Mapping[str, Any] | None,
@@ -148,7 +163,7 @@ class Pages(Iterator[httpx.Response]):
 
     def __init__(
         self,
-        opened: Session,
+        opened: Opened,
         method: str,
         pages: PageList,
         start: Place,
@@ -231,7 +246,7 @@ class Pages(Iterator[httpx.Response]):
                 self._problem = f"{parameter} has status {response.status_code}."
                 self._advice = _NAME_THE_WAY
             return None
-        received_of(self._session.check(response)).is_page = True
+        received_of(check(response, self._session.base_url)).is_page = True
         page = page_of(response, _query(place))
         if not self._is_repeated(place, page):
             return page

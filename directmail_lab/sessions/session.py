@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 import functools
+import inspect
+import threading
 import time
 import weakref
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from contextlib import asynccontextmanager, contextmanager
 from numbers import Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, Self, TypedDict, get_args
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Self, TypedDict, TypeVar, get_args
 
 from ..arguments import (
     IfSent,
@@ -28,11 +39,12 @@ from ..cassettes import (
     Matching,
     Policy,
     SessionRecording,
+    shown_path,
 )
-from ..contract import ME_PATH
 from ..credentials import ApiKey, as_api_key
 from ..display import plural
 from ..errors import DirectMailLabError, NotConnectedError, naming_what_is_missing
+from ..exchange.contract import ME_PATH
 from ..exchange.httpx_values import REQUEST_OPTIONS, httpx, parse_url
 from ..exchange.operations import base_path, pattern_of
 from ..redaction import Redactor
@@ -40,11 +52,17 @@ from ..redaction.logs import guard_logs
 from ..settings import NO_ADDRESS, base_address, origin_of, trust_origin
 from ..tracebacks import hide_frames
 from .clients.own import AsyncClient, Client, SharedCookies
-from .clients.refusals import service_error
-from .modes import Entered, ModeChange, Timing, latency_factor
+from .clients.refusals import check
 from .transports import Transport
 from .transports.allowance import Pace
-from .transports.mode import Mode, ModeName, ModeTransport, RefusingTransport
+from .transports.mode import (
+    Mode,
+    ModeName,
+    ModeTransport,
+    RefusingTransport,
+    Timing,
+    latency_factor,
+)
 from .transports.network import NetworkTransport
 from .transports.observer import Observer
 from .transports.pacing import Allowances, PacingTransport
@@ -59,7 +77,108 @@ if TYPE_CHECKING:
     from ..readings.reset_unit import ResetUnit
     from .pages import Result
 
+_F = TypeVar("_F", bound="Callable[..., Any]")
+
 _NOTHING_SENT = RefusingTransport("This session only replays.")
+
+
+class Entered(NamedTuple):
+    """The mode that a session has entered, and its previous mode."""
+
+    session: Session
+    previous: Mode
+    mode: Mode
+
+
+class ModeChange:
+    """A mode that a session has entered; the end of its ``with`` block restores the previous one.
+
+    As a decorator, it enters the mode for each call of the function, which may be async. Concurrent
+    calls share the mode, which ends when the last of them ends.
+
+    Parameters
+    ----------
+    enter
+        The function that enters the mode. A decorator calls it again for each call.
+
+    Attributes
+    ----------
+    entered
+        What ``enter`` returned.
+    """
+
+    def __init__(self, enter: Callable[[], Entered]) -> None:
+        self._enter = enter
+        self.entered = enter()
+
+    def __enter__(self) -> Session:
+        cassette = self.entered.mode.cassette
+        if cassette is not None:
+            cassette.continue_run()  # only a statement begins a new run
+        return self.entered.session
+
+    def __exit__(self, *_: object) -> None:
+        self.entered.session._transport.enter(self.entered.previous)
+
+    def enter_again(self) -> None:
+        """Enter the mode as if this were the call that entered it first."""
+        self.entered = self._enter()
+
+    def is_on(self) -> bool:
+        """Return whether the session is still in this mode."""
+        return self.entered.session._transport.mode is self.entered.mode
+
+    def __call__(self, function: _F) -> _F:
+        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+            raise argument_error(
+                f"{function.__name__} yields, so it would run after the mode has ended. Use the "
+                'mode in its body, as in: with replay("tour"): …'
+            )
+        with self:  # between calls, the session is in its previous mode
+            pass
+        lock = threading.Lock()
+        changes: list[ModeChange] = []  # an entry for each running call
+
+        @contextmanager
+        def mode_of_a_call() -> Iterator[None]:
+            with lock:
+                is_on = bool(changes) and changes[-1].is_on()
+                change = changes[-1] if is_on else ModeChange(self._enter)
+                change.__enter__()
+                changes.append(change)
+            try:
+                yield
+            finally:
+                with lock:
+                    changes.remove(change)
+                    if change not in changes:
+                        change.__exit__()
+
+        @asynccontextmanager
+        async def mode_of_an_async_call() -> AsyncIterator[None]:
+            with mode_of_a_call():
+                yield
+
+        if inspect.iscoroutinefunction(function):
+            return mode_of_an_async_call()(function)
+        return mode_of_a_call()(function)
+
+    def __repr__(self) -> str:
+        mode = self.entered.mode
+        cassette = mode.cassette
+        if cassette is None:
+            return f"Live at {mode.recording.base_url}"
+        what = "Recording to" if mode.name == "record" else "Replaying"
+        recording = cassette.recording()
+        count = plural(len(recording), "interaction")
+        text = f"{what} cassette {cassette.name!r} ({count}{recording.recorded_note})"
+        file = shown_path(cassette.path)
+        if file:
+            text += f" in {file}"
+        if cassette.updates:
+            what = "what is too old is sent again" if cassette.replays else "requests are sent"
+            text += f": {what}, and new responses replace the old ones to the same requests."
+        return text
 
 
 class SessionOptions(TypedDict, total=False):
@@ -97,8 +216,8 @@ class Session:
 
     Attributes
     ----------
-    base_url, timeout_s
-        As they were given.
+    base_url
+        As it was given.
     templates
         The templates, with those of the OpenAPI document.
     client, async_client
@@ -106,9 +225,6 @@ class Session:
         do. The session's mode decides whether a request is sent, recorded or
         replayed. The second one needs asyncio. With ``auth=None``, they do not
         send the key.
-    transport, allowances
-        What the clients send through, and the waits for each operation's
-        allowance. They are for this package.
     """
 
     base_url: str
@@ -160,7 +276,7 @@ class Session:
         self._redactor = Redactor()
         self._redacted = self._redactor.text
         self._observe = Observer(base_path(self.base_url), self._redactor)
-        self.allowances = Allowances(
+        self._allowances = Allowances(
             pace=pace,
             max_wait_s=max_wait_s,
             reset_unit=lambda: self._sent.reset_unit,
@@ -172,9 +288,14 @@ class Session:
             self._network = NetworkTransport(self.base_url, self._api_key, allow_writes)
             start = self._sending("live", self._sent)
         self._cookies = SharedCookies()
-        self.transport = ModeTransport(start, self._observe, on_change=self._cookies.clear)
-        self.timeout_s = timeout_s
-        self.client = Client(self._redacted, self._cookies, **self._client_options)
+        self._transport = ModeTransport(start, self._observe, on_change=self._cookies.clear)
+        self.client = Client(
+            self._redacted,
+            self._cookies,
+            transport=self._transport,
+            base_url=self._url,
+            timeout=timeout_s,
+        )
         # Also if the session is dropped without close(): somebody may keep its recording, and its
         # log filter knows the key.
         end_log_guard = guard_logs(self._redacted)
@@ -457,17 +578,13 @@ class Session:
     @property
     def mode(self) -> str:
         """``"live"``, ``"record"`` or ``"replay"``."""
-        return self.transport.mode.name
+        return self._transport.mode.name
 
     @property
     def cassette(self) -> str | None:
         """The name of the cassette that records or replays, or None."""
-        return None if self.open_cassette is None else self.open_cassette.name
-
-    @property
-    def open_cassette(self) -> Cassette | None:
-        """The `Cassette` that records or replays, or None."""
-        return self.transport.mode.cassette
+        opened = open_cassette(self)
+        return None if opened is None else opened.name
 
     @property
     def recording(self) -> SessionRecording:
@@ -476,11 +593,11 @@ class Session:
         In a replay, it is what this replay has played. In the other modes, it
         is all that the session has sent and received.
         """
-        return self.transport.mode.recording
+        return self._transport.mode.recording
 
     def _change(self, open_mode: Callable[[], Mode]) -> ModeChange:
         def enter() -> Entered:
-            previous, mode = self.transport.change(open_mode)
+            previous, mode = self._transport.change(open_mode)
             return Entered(self, previous, mode)
 
         return ModeChange(enter)
@@ -518,10 +635,10 @@ class Session:
             cassette,
             clock=self._clock,
         )
-        if self.allowances.pace != "off":
+        if self._allowances.pace != "off":
             inner = PacingTransport(
                 inner,
-                self.allowances,
+                self._allowances,
                 retry=self._retry,
                 own_origin=origin_of(self._url),
                 clock=self._clock,
@@ -533,20 +650,18 @@ class Session:
     @functools.cached_property  # few use it, and a suite of tests opens many sessions
     def async_client(self) -> httpx.AsyncClient:
         """The asynchronous counterpart of ``client``, with the same cookies."""
-        return AsyncClient(self._redacted, self._cookies, **self._client_options)
+        return AsyncClient(
+            self._redacted,
+            self._cookies,
+            transport=self._transport,
+            base_url=self._url,
+            timeout=self.client.timeout,
+        )
 
     def _allow_recording_without_key(self) -> None:
         """Record without a key what the code under test sends by itself."""
         if self._network is None:
             self._network = NetworkTransport(self.base_url, None, self._allow_writes)
-
-    @property
-    def _client_options(self) -> dict[str, Any]:
-        return {
-            "transport": self.transport,
-            "base_url": self._url,
-            "timeout": self.timeout_s,
-        }
 
     def me(self) -> pd.DataFrame:
         """Return the current user's record as one row (``GET /v1/users/me``).
@@ -573,11 +688,11 @@ class Session:
                     name                 email
         0  Stand-in User  stand-in@example.com
         """
-        return _frame(self.check(self.client.get(ME_PATH)))
+        return _frame(check(self.client.get(ME_PATH), self.base_url))
 
     async def me_async(self) -> pd.DataFrame:
         """Return the user's record: ``await session.me_async()``."""
-        return _frame(self.check(await self.async_client.get(ME_PATH)))
+        return _frame(check(await self.async_client.get(ME_PATH), self.base_url))
 
     @hide_frames
     def get(self, /, path: str, **options: Any) -> httpx.Response:
@@ -595,7 +710,7 @@ class Session:
         >>> response.json()["name"]
         'Stand-in User'
         """
-        return self._send("get", "GET", path, options)
+        return self.client.request("GET", path, **_checked("get", options))
 
     @hide_frames
     def get_many(self, paths: Iterable[str], *, concurrency: int = 8) -> list[Result]:
@@ -742,28 +857,28 @@ class Session:
         self, /, path: str, *, if_sent: IfSent | httpx.Response = "refuse", **options: Any
     ) -> httpx.Response:
         """Send a POST request, if writes are allowed; see `request`."""
-        return self._send("post", "POST", path, options, if_sent)
+        return self.client.request("POST", path, **_checked("post", options, if_sent))
 
     @hide_frames
     def put(
         self, /, path: str, *, if_sent: IfSent | httpx.Response = "refuse", **options: Any
     ) -> httpx.Response:
         """Send a PUT request, if writes are allowed; see `request`."""
-        return self._send("put", "PUT", path, options, if_sent)
+        return self.client.request("PUT", path, **_checked("put", options, if_sent))
 
     @hide_frames
     def patch(
         self, /, path: str, *, if_sent: IfSent | httpx.Response = "refuse", **options: Any
     ) -> httpx.Response:
         """Send a PATCH request, if writes are allowed; see `request`."""
-        return self._send("patch", "PATCH", path, options, if_sent)
+        return self.client.request("PATCH", path, **_checked("patch", options, if_sent))
 
     @hide_frames
     def delete(
         self, /, path: str, *, if_sent: IfSent | httpx.Response = "refuse", **options: Any
     ) -> httpx.Response:
         """Send a DELETE request, if writes are allowed; see `request`."""
-        return self._send("delete", "DELETE", path, options, if_sent)
+        return self.client.request("DELETE", path, **_checked("delete", options, if_sent))
 
     @hide_frames
     def request(
@@ -818,36 +933,7 @@ class Session:
             A read got no response: the connection failed or timed out, for
             example.
         """
-        return self._send("request", method, path, options, if_sent)
-
-    def _send(
-        self,
-        call: str,
-        method: str,
-        path: str,
-        options: dict[str, Any],
-        if_sent: IfSent | httpx.Response = "refuse",
-    ) -> httpx.Response:
-        return self.client.request(method, path, **_checked(call, options, if_sent))
-
-    def check(self, response: httpx.Response) -> httpx.Response:
-        """Return the response, or raise `ServiceError` for its status."""
-        if response.status_code >= 400:
-            raise service_error(response, base_url=self.base_url, redacted=self._redacted)
-        return response
-
-    def on_reading(self, callback: Callable[[Reading], None]) -> Callable[[], object]:
-        """Call ``callback`` with each reading, in the thread of the request.
-
-        Returns
-        -------
-        Callable
-            A function that stops the calls of ``callback``.
-        """
-        token = object()
-        listeners = self._observe.listeners
-        listeners[token] = callback
-        return lambda: listeners.pop(token, None)
+        return self.client.request(method, path, **_checked("request", options, if_sent))
 
     @property
     def allow_writes(self) -> bool:
@@ -878,30 +964,19 @@ class Session:
         if self._network is not None:
             self._network.write_advice = advice
 
-    @property
-    def api_key(self) -> ApiKey | None:
-        """The key, in an object that does not show it, or None."""
-        return self._api_key
-
     # -- closing ------------------------------------------------------------------------
 
     def close(self) -> None:
         """End the recording, close all connections and forget the key."""
         closed = RefusingTransport("This session is closed.")
         try:
-            self.transport.enter(Mode("live", closed, self._sent))
+            self._transport.enter(Mode("live", closed, self._sent))
         finally:  # even if ending the recording failed
             if self._network is not None:
                 self._network.connections.close()
             self._network = None
             self._api_key = None
             self._forget()
-
-    async def aclose(self) -> None:
-        """Close the session and the connections of this event loop."""
-        if self._network is not None:
-            await self._network.connections.aclose()
-        self.close()
 
     def __enter__(self) -> Self:
         return self
@@ -913,12 +988,14 @@ class Session:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
+        if self._network is not None:
+            await self._network.connections.aclose()
+        self.close()
 
     def __repr__(self) -> str:
         count = plural(len(self.recording), "interaction")
         recorded = self.recording.recorded_note if self.mode == "replay" else ""
-        return f"<Session {self.transport.mode}{recorded} at {self.base_url}, {count}>"
+        return f"<Session {self._transport.mode}{recorded} at {self.base_url}, {count}>"
 
     def __reduce__(self) -> NoReturn:
         raise DirectMailLabError(
@@ -965,8 +1042,36 @@ def _forget(
         end_log_guard()
 
 
-# For the other rooms. No user needs them, so Tab after a session does not show them.
+# For the other modules. No user needs them, so Tab after a session does not show them.
 open_recording = Session._open_recording
 bind_to_test = Session._bind_to_test
 unobserved = Session._unobserved
 allow_recording_without_key = Session._allow_recording_without_key
+
+
+def transport_of(session: Session) -> ModeTransport:
+    """Return what the clients of a session send through."""
+    return session._transport
+
+
+def open_cassette(session: Session) -> Cassette | None:
+    """Return the cassette that records or replays, or None."""
+    return session._transport.mode.cassette
+
+
+def allowances_of(session: Session) -> Allowances:
+    """Return the waits of a session for the allowance of each operation."""
+    return session._allowances
+
+
+def key_of(session: Session) -> ApiKey | None:
+    """Return the key of a session, in an object that does not show it, or None."""
+    return session._api_key
+
+
+def on_reading(session: Session, callback: Callable[[Reading], None]) -> Callable[[], object]:
+    """Call ``callback`` with each reading, in the request's thread; return what ends this."""
+    token = object()
+    listeners = session._observe.listeners
+    listeners[token] = callback
+    return lambda: listeners.pop(token, None)

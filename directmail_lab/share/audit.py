@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from ..cassettes.files import read_as_written
-from ..contract import STAND_IN_KEY
 from ..credentials import known_keys
 from ..display import plural
 from ..errors import CassetteFormatError, DirectMailLabError
+from ..exchange.contract import STAND_IN_KEY
 from ..redaction.key import KeySearch
 from ..redaction.personal import count_personal
 from ..redaction.suspects import Part, credentials_in, parts_of

@@ -51,6 +51,13 @@ _DEEPEST = 4
 _READ_BYTES = 65_536
 
 
+def check(response: httpx.Response, base_url: str) -> httpx.Response:
+    """Return the response, or raise `ServiceError` for its status."""
+    if response.status_code >= 400:
+        raise service_error(response, base_url=base_url, redacted=Redactor().text)
+    return response
+
+
 def service_error(
     response: httpx.Response, *, base_url: str, redacted: Callable[[str], str]
 ) -> ServiceError:

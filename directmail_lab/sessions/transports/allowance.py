@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Literal
 
-from ...contract import TYPICAL_WINDOW_S
+from ...exchange.contract import TYPICAL_WINDOW_S
 from ...readings.reading import Reading
 from ...readings.reset_unit import SCALES, Scale, UnitName, renewal_time
 

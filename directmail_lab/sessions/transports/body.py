@@ -18,21 +18,20 @@ def _unchanged(error: BaseException) -> BaseException:
 class Body(httpx.SyncByteStream, httpx.AsyncByteStream):
     """The body of a response, whose parts go to the caller as they come.
 
-    Each layer that the response passes sets what it needs to know. An error that ends the body
-    passes ``ended``, then ``explain``.
+    An error that ends the body passes ``ended``, then ``explain``.
 
     Parameters
     ----------
     stream
         The parts of the body: an iterable or an asynchronous one.
-
-    Attributes
-    ----------
     ended
         Called once: before the caller sees the end of the body, when the caller leaves it, with
         GeneratorExit, or with the error that ended it. What it raises reaches the caller.
     explain
         Converts an error of httpx to one that says what happened.
+
+    Attributes
+    ----------
     refusal
         Raised in place of the first part.
     length
@@ -41,11 +40,16 @@ class Body(httpx.SyncByteStream, httpx.AsyncByteStream):
         How many bytes were read.
     """
 
-    def __init__(self, stream: Any) -> None:
+    def __init__(
+        self,
+        stream: Any,
+        ended: Callable[[Body, BaseException | None], object],
+        explain: Callable[[BaseException], BaseException] = _unchanged,
+    ) -> None:
         self._stream = stream
         self._parts: list[bytes] = []
-        self.ended: Callable[[Body, BaseException | None], object] | None = None
-        self.explain = _unchanged
+        self._ended: Callable[[Body, BaseException | None], object] | None = ended
+        self._explain = explain
         self.refusal: Exception | None = None
         self.length: int | None = None
         self.size = 0
@@ -54,8 +58,7 @@ class Body(httpx.SyncByteStream, httpx.AsyncByteStream):
         try:
             # Without a local for a part: a traceback with locals would print what it echoes.
             yield from map(self._kept, self._stream)
-            if self.ended is not None:
-                self.end()
+            self.end()
         except BaseException as error:
             failure = self._failed(error)
         else:
@@ -66,8 +69,7 @@ class Body(httpx.SyncByteStream, httpx.AsyncByteStream):
         try:
             async for part in self._stream:
                 yield self._kept(part)
-            if self.ended is not None:
-                self.end()
+            self.end()
         except BaseException as error:
             part = b""  # so that no traceback shows what it echoes
             failure = self._failed(error)
@@ -79,7 +81,7 @@ class Body(httpx.SyncByteStream, httpx.AsyncByteStream):
         if self.refusal is not None:
             raise self.refusal
         self.size += len(part)
-        if self.ended is not None:
+        if self._ended is not None:
             self._parts.append(part)
             if self.size > _MOST_KEPT_BYTES:
                 self._parts.clear()
@@ -94,23 +96,22 @@ class Body(httpx.SyncByteStream, httpx.AsyncByteStream):
         return None if self.size > _MOST_KEPT_BYTES else b"".join(self._parts)
 
     def end(self, error: BaseException | None = None) -> None:
-        """Call ``ended``, unless that was done before."""
-        ended = self.ended
-        self.ended = None
+        """Say that the body has ended, unless that was said before."""
+        ended = self._ended
+        self._ended = None
         if ended is not None:
             ended(self, error)
             self._parts.clear()
 
     def _failed(self, error: BaseException) -> BaseException:
         self.end(error)
-        return self.explain(error)
+        return self._explain(error)
 
     def close(self) -> None:
         failure: BaseException | None = None
         try:
             try:
-                if self.ended is not None:
-                    self.leave()
+                self.leave()
             finally:
                 self._stream.close()
         except BaseException as error:
@@ -123,8 +124,7 @@ class Body(httpx.SyncByteStream, httpx.AsyncByteStream):
         failure: BaseException | None = None
         try:
             try:
-                if self.ended is not None:
-                    self.leave()
+                self.leave()
             finally:
                 await self._stream.aclose()
         except BaseException as error:
@@ -141,4 +141,4 @@ class Body(httpx.SyncByteStream, httpx.AsyncByteStream):
     def _forget(self) -> None:
         """Forget the transports: a response must not keep the key of a dropped session alive."""
         self._stream = httpx.ByteStream(b"")
-        self.explain = _unchanged
+        self._explain = _unchanged

@@ -10,8 +10,10 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from numbers import Real
 from typing import Literal
 
+from ...arguments import argument_error
 from ...cassettes import Cassette, Played, SessionRecording
 from ...errors import AddressError, NotConnectedError, WriteRefusedError
 from ...exchange.httpx_values import (
@@ -27,7 +29,7 @@ from . import Transport
 from .body import Body
 from .extensions import EXTENSION, Received, call_of
 from .network import lost_response, note_redirect
-from .observer import USUAL_REASONS, Observer
+from .observer import Observer
 from .recording import CANCELLED
 from .writes import (
     UNGUARDED,
@@ -40,6 +42,7 @@ from .writes import (
 )
 
 ModeName = Literal["live", "record", "replay"]
+Timing = Literal["instant", "recorded"] | float
 
 _LONGEST_PAUSE_S = 30.0
 """The longest wait for one response in a replay with recorded latencies."""
@@ -241,8 +244,7 @@ class ModeTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         response = httpx_response(stored, is_read=call.reads_at_once)
         response.extensions[EXTENSION] = received
         note_redirect(request, response)
-        if stored.reason not in USUAL_REASONS:
-            self._observe.hide_reason(response)
+        self._observe.hide_reason(response)
         if stored.incomplete:
             response.stream = _cut_body(request, each, mode)
         return response
@@ -307,7 +309,6 @@ class ModeTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
 def _cut_body(request: httpx.Request, played: Played, mode: Mode) -> Body:
     """Return a recorded body that broke off, or that its reader left: what was read of it."""
     stored = played.response
-    body = Body(httpx.ByteStream(stored.body))
 
     def ended(_: Body, error: BaseException | None) -> None:
         if error is not None:  # its reader has left it
@@ -318,8 +319,7 @@ def _cut_body(request: httpx.Request, played: Played, mode: Mode) -> Body:
         assert mode.cassette is not None
         mode.cassette.note_end(played)
 
-    body.ended = ended
-    return body
+    return Body(httpx.ByteStream(stored.body), ended)
 
 
 def _failure_of(kind: NoResponse, text: str, request: httpx.Request) -> Exception:
@@ -351,3 +351,16 @@ def _pause_s(mode: Mode, played: Played, factor: float | None = None) -> float:
     assert mode.cassette is not None
     elapsed_s = mode.cassette.interaction_of(played).elapsed_s or 0.0
     return min((factor or mode.latency_factor) * elapsed_s, _LONGEST_PAUSE_S)
+
+
+def latency_factor(timing: Timing) -> float:
+    """Return the factor for recorded latencies in a replay: 0 does not wait, 1 waits as long."""
+    if timing == "instant":
+        return 0.0
+    if timing == "recorded":
+        return 1.0
+    if isinstance(timing, Real) and timing >= 0:
+        return float(timing)
+    raise argument_error(
+        'timing must be "instant", "recorded", or a factor of the recorded latencies.'
+    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ...credentials import HEADER, header_value
@@ -15,8 +14,7 @@ from ...errors import (
 from ...exchange.httpx_values import httpx, is_write, kind_of_failure, parse_url
 from ...exchange.operations import operation_of
 from ...settings import is_loopback, origin_of
-from ...tracebacks import clear_locals, hide_frames, without_traceback
-from .body import Body
+from ...tracebacks import hide_frames
 from .connections import Connections, proxy_for
 from .extensions import Call, Sent, call_of
 
@@ -80,7 +78,8 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         except httpx.TransportError as error:
             self._name_proxy(error)
             raise
-        return _received(request, response, on_interrupt=self.connections.forget_pool)
+        note_redirect(request, response)
+        return response
 
     @hide_frames
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
@@ -92,7 +91,8 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         except httpx.TransportError as error:
             self._name_proxy(error)
             raise
-        return _received(request, response)
+        note_redirect(request, response)
+        return response
 
     def _name_proxy(self, error: httpx.TransportError) -> None:
         """Let an error say which proxy the request was sent to, if there was one."""
@@ -150,34 +150,6 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
                 "Send it to the other address (often the same one with a slash at its end), or get "
                 "the response without follow_redirects.",
             )
-
-
-def _received(
-    request: httpx.Request,
-    response: httpx.Response,
-    *,
-    on_interrupt: Callable[[], object] = lambda: None,
-) -> httpx.Response:
-    """Return the response with a `Body` whose errors say what happened.
-
-    If it breaks off, the outcome of a write is unknown, as it is if no response arrives. The
-    traceback of a connection's error has no frames of httpx.
-    """
-
-    def explain(error: BaseException) -> BaseException:
-        if isinstance(error, KeyboardInterrupt):
-            on_interrupt()
-        if isinstance(error, httpx.RequestError | KeyboardInterrupt):
-            return lost_response(request, error) or without_traceback(error)
-        clear_locals(error)
-        return error
-
-    note_redirect(request, response)
-    stream = response.stream
-    body = Body(stream)
-    body.explain = explain
-    response.stream = body
-    return response
 
 
 def note_redirect(request: httpx.Request, response: httpx.Response) -> None:

@@ -18,7 +18,7 @@ from .extensions import EXTENSION, Received, call_of
 
 _log = logging.getLogger("directmail_lab")
 
-USUAL_REASONS = frozenset({"", *(status.phrase for status in HTTPStatus)})
+_USUAL_REASONS = frozenset({"", *(status.phrase for status in HTTPStatus)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class Observer:
             attempt=call.attempt,
             elsewhere="" if call.is_ours else recording.elsewhere(str(url)),
             **about,
-        ).redacted(self.redactor)
+        ).redacted(self.redactor.texts)
         call.reading = reading
         sent = body_of(request) or b""
         reason = response.reason_phrase
@@ -95,13 +95,14 @@ class Observer:
 
     def hide_reason(self, response: httpx.Response) -> None:
         """Remove the key and control characters from an unusual reason phrase."""
+        if response.reason_phrase in _USUAL_REASONS:
+            return
         shown = CONTROLS.sub(" ", self.redactor.text(response.reason_phrase))
         response.extensions["reason_phrase"] = shown.encode("ascii", "replace")
 
     def _hide_key(self, response: httpx.Response) -> None:
         """Remove the key from the reason phrase and the cookies."""
-        if response.reason_phrase not in USUAL_REASONS:
-            self.hide_reason(response)
+        self.hide_reason(response)
         if "set-cookie" in response.headers:
             cookies = "\n".join(response.headers.get_list("set-cookie"))
             if self.redactor.text(cookies) != cookies:

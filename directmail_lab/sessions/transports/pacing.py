@@ -228,7 +228,6 @@ class _Attempts:
         self._refusals = 0
         self._reason = ""
         self._bar: Any = None
-        self._bar_left_s = 0.0
 
     def wait_s(self) -> float:
         """Return after how many seconds to ask again, or 0 if the request may be sent.
@@ -270,20 +269,24 @@ class _Attempts:
         )
 
     def show(self, seconds: float) -> float:
-        """Return how many seconds to sleep at once, and show long waits in one progress bar."""
+        """Return how many seconds to sleep at once, and show a long wait in a progress bar."""
         progress = self._transport.progress if seconds >= _SHOWN_FROM_S else None
         shown = self._transport.allowances.shown
-        reason = self._reason or f"{seconds:.0f} s until the allowance renews"
-        more_s = seconds - self._bar_left_s
         if progress and self._bar is None and shown.acquire(blocking=False):
+            reason = self._reason or f"{seconds:.0f} s until the allowance renews"
             self._bar = progress(seconds, f"{self._operation}: {reason}")
-        elif self._bar is not None and more_s >= _SHOWN_FROM_S:  # another wait follows the last
-            self._bar.extend(more_s, f"{self._operation}: {reason}")
         piece_s = min(seconds, _LONGEST_PIECE_S)
         if self._bar is not None:
             self._bar.update(piece_s)
-            self._bar_left_s = seconds - piece_s
+            if piece_s == seconds:
+                self._hide()
         return piece_s
+
+    def _hide(self) -> None:
+        if self._bar is not None:
+            self._bar.close()
+            self._bar = None
+            self._transport.allowances.shown.release()
 
     def is_repeated_after(self, outcome: httpx.Response | httpx.TransportError) -> bool:
         """Return whether to send the request again, after the waits that come next.
@@ -328,9 +331,7 @@ class _Attempts:
         return self
 
     def __exit__(self, error: object, *_: object) -> None:
-        if self._bar is not None:
-            self._bar.close()
-            self._transport.allowances.shown.release()
+        self._hide()
         if error is not None:
             self._settle(None)
 

@@ -21,10 +21,10 @@ from ...exchange.values import (
     Response,
     text_headers,
 )
-from . import Transport
+from ...tracebacks import clear_locals, without_traceback
 from .body import Body
 from .extensions import Sent, call_of
-from .network import NOT_SENT
+from .network import NOT_SENT, NetworkTransport, lost_response
 from .observer import Observer
 
 # A handler of a signal may raise any error while a response is awaited. A test's own failures, such
@@ -46,7 +46,7 @@ class RecordingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
     seconds.
     """
 
-    inner: Transport
+    inner: NetworkTransport
     observe: Observer
     recording: SessionRecording
     cassette: Cassette | None = None
@@ -124,10 +124,8 @@ class _Exchange:
         self._status = response.status_code
         self._reason = response.reason_phrase
         self._headers = response.headers.raw if is_recorded else []
-        stream = response.stream
-        body = stream if isinstance(stream, Body) else Body(stream)
+        body = Body(response.stream, self._ended, self._explain)
         body.length = self._length(response)
-        body.ended = self._ended
         self._coding = response.headers.get("content-encoding", "")
         if "," in self._coding:  # httpx would expand 893 bytes to 8 GB
             body.refusal = httpx.DecodingError("compressed more than once", request=self._request)
@@ -183,6 +181,15 @@ class _Exchange:
             transport.recording.add_body(number, plain, **changes)
             if cassette is not None:
                 transport.observe.tell(self._observed)
+
+    def _explain(self, error: BaseException) -> BaseException:
+        """Return the error of a body that broke off: of a write, the outcome is unknown then."""
+        if isinstance(error, KeyboardInterrupt):
+            self._transport.inner.connections.forget_pool()
+        if isinstance(error, httpx.RequestError | KeyboardInterrupt):
+            return lost_response(self._request, error) or without_traceback(error)
+        clear_locals(error)
+        return error
 
     def _end_early(self, body: Body, is_last: bool) -> None:
         """Record what was read of a body until now, since the recording ends.

@@ -5,9 +5,6 @@ from __future__ import annotations
 # service.md part 4: the one endpoint that is specified.
 ME_PATH = "/v1/users/me"
 
-# service.md part 5: HTTP Basic, with the key as user name and this password.
-PASSWORD = ""
-
 # service.md part 8: on every response, each a string that contains an integer.
 LIMIT_HEADER = "X-RateLimit-Limit"
 REMAINING_HEADER = "X-RateLimit-Remaining"
