@@ -336,8 +336,9 @@ def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
 
 
-# Numbers count by their digits.
+# Numbers count by their digits, and members of one name in their order: an object is a tuple.
 _DECODER = json.JSONDecoder(
+    object_pairs_hook=tuple,
     parse_int=Decimal,
     parse_float=Decimal,
     parse_constant=_refuse_constant,
@@ -346,10 +347,10 @@ _DECODER = json.JSONDecoder(
 
 def _json_parts(value: object, name: Name = ("JSON",)) -> Iterator[tuple[Name, Hashable]]:
     """Yield each value of JSON with its path; an object as ``{}``, then its members by name."""
-    if isinstance(value, dict):
+    if isinstance(value, tuple):
         yield name, Literal("{}")
-        for key in sorted(value):
-            yield from _json_parts(value[key], (*name, key))
+        for key, inner in sorted(value, key=lambda member: member[0]):
+            yield from _json_parts(inner, (*name, key))
     elif isinstance(value, list):
         yield name, Literal("[]")
         for index, inner in enumerate(value):
@@ -392,12 +393,12 @@ class AnyValue:
         self._indexes: dict[Hashable, dict[Hashable, list[Form]]] = {}
         for form in forms:
             groups = self._groups.setdefault(form.shape, {})
-            groups.setdefault(_replaced_in(form), []).append(form)
+            groups.setdefault(replaced_in(form), []).append(form)
 
     def find(self, form: Form) -> list[Form]:
         """Return the forms that equal a form, of those that have such values where it has them."""
         groups = self._groups.get(form.shape, {})
-        sent = _replaced_in(form)
+        sent = replaced_in(form)
         for recorded in sorted(groups, key=lambda each: len({*each} ^ {*sent})):
             positions = {*recorded, *sent}
             key = form.shape, recorded, sent
@@ -416,7 +417,8 @@ class AnyValue:
         return []
 
 
-def _replaced_in(form: Form) -> tuple[int, ...]:
+def replaced_in(form: Form) -> tuple[int, ...]:
+    """Return the positions of the values that redaction replaced."""
     texts = [(at, value) for at, value in enumerate(form.values) if isinstance(value, str)]
     return tuple([at for at, text in texts if ANY_VALUE.search(text)])
 
