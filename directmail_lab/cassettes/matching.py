@@ -197,12 +197,12 @@ class Matching:
                 yield name, value
 
     def _refuse_xml(self, text: str) -> None:
-        for *_, name in self._fields:
-            if re.search(rf"[<\s:]{re.escape(name)}[\s>=/]", text):
+        for rule in self._fields:
+            if re.search(rf"[<\s:]{re.escape(rule[-1])}[\s>=/]", text):
                 raise argument_error(
-                    f'ignore="body:{name}" leaves out a field of JSON or of a form, and the body '
-                    "of this request is XML. Compare it with a function in match_on, or leave "
-                    '"body" out of match_on.'
+                    f'ignore="body:{".".join(rule)}" leaves out a field of JSON or of a form, '
+                    "and the body of this request is XML. Compare it with a function in match_on, "
+                    'or leave "body" out of match_on.'
                 )
 
 
@@ -336,7 +336,7 @@ def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
 
 
-# Numbers count by their digits, and members of one name in their order: an object is a tuple.
+# Numbers count by their digits. An object is a tuple of pairs, since a name may occur twice.
 _DECODER = json.JSONDecoder(
     object_pairs_hook=tuple,
     parse_int=Decimal,
@@ -349,7 +349,7 @@ def _json_parts(value: object, name: Name = ("JSON",)) -> Iterator[tuple[Name, H
     """Yield each value of JSON with its path; an object as ``{}``, then its members by name."""
     if isinstance(value, tuple):
         yield name, Literal("{}")
-        for key, inner in sorted(value, key=lambda member: member[0]):
+        for key, inner in sorted(value, key=lambda pair: pair[0]):
             yield from _json_parts(inner, (*name, key))
     elif isinstance(value, list):
         yield name, Literal("[]")
