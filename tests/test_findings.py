@@ -70,6 +70,13 @@ def test_the_records_fields_have_types_and_may_be_null_or_missing() -> None:
     assert list(rows.loc[ME, ["how_sure", "interactions"]]) == ["seen repeatedly", "tour: 1-2"]
 
 
+def test_names_from_a_body_are_safe_to_print() -> None:
+    """A stranger's cassette may have fields that a terminal would obey."""
+    rows = found(sample({"\u202eevil": "1"}))
+
+    assert rows.loc[ME, "seen"] == r"\u202eevil string"
+
+
 HTML = "text/html; charset=utf-8"
 HTML_OR_NONE = "502: text/html or no body"
 LISTS = "/v1/lists"

@@ -357,7 +357,7 @@ def test_a_write_that_was_killed_before_its_response_is_known_to_the_next_run(
     with opened(tmp_path / "tour.yaml", "update") as cassette:
         sent = [cassette.sent_before(letter(to).request) for to in ("Ann", "Bob", "Cleo")]
 
-    assert [[number for _, number in each] for each in sent] == [[2], [1], []]
+    assert [[number for _, number, _ in each] for each in sent] == [[2], [1], []]
 
 
 @pytest.mark.parametrize("between", [[], [old("between")]], ids=["the last one", "not the last"])

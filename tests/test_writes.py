@@ -23,6 +23,7 @@ from directmail_lab.cassettes import read_cassette
 from directmail_lab.errors import AlreadySentError
 from directmail_lab.exchange.values import Interaction
 from directmail_lab.sessions.clients.refusals import check
+from directmail_lab.sessions.transports import writes
 
 GUIDE = (Path(__file__).parent.parent / "notebooks" / "writes.md").read_text(encoding="utf-8")
 LETTERS = "POST /v1/letters"
@@ -227,6 +228,31 @@ def test_keep_returns_what_an_earlier_run_recorded(run: Run, account: FaultyServ
     assert second[:2] == first
     assert third == second[2:3]
     assert len(read_cassette(Path("cassettes/tour.yaml"))) == 4
+
+
+WITH_TOKEN = """
+def send(token):
+    letter = {'to': 'Ann', 'access_token': token * 20}
+    return dm.post('/v1/letters', json=letter, if_sent='keep').json()['id']
+"""
+
+
+def test_letters_that_differ_only_in_a_redacted_value_each_keep_their_own_response(
+    run: Run, account: FaultyService
+) -> None:
+    """The process knows what it sent. A later one cannot know it, and refuses both."""
+    run(WITH_TOKEN)
+    ids = run("dm.record('tour')\n[send('ab'), send('cd')]")
+    for mode in ("", "dm.record('tour')\n", "dm.live()\n"):
+        assert run(f"{mode}[send('ab'), send('cd')]") == ids
+
+    writes._sent.clear()  # as in a new process
+    run("dm.record('tour')")
+    for token in ("ab", "cd"):
+        with pytest.raises(AlreadySentError, match=r"interaction 2 .* may be another") as refused:
+            run(f"send({token!r})")
+        assert refused.value.number == 2
+    assert account.requests[LETTERS] == 2
 
 
 def test_keep_sends_a_letter_once_within_a_cell_too(run: Run, account: FaultyService) -> None:

@@ -586,8 +586,8 @@ class Cassette:
         if self._recorder is not None:
             self._recorder.continue_run()
 
-    def sent_before(self, write: Request) -> list[tuple[FileRecording, int]]:
-        """Return when earlier runs sent a write, in order: the recording and the number in it.
+    def sent_before(self, write: Request) -> list[tuple[FileRecording, int, bool]]:
+        """Return what `Recorder.sent_before` does.
 
         Each of these may have been carried out: the service did not refuse it (4xx), and a
         connection was made. In a mode that replays, they have no response to play.

@@ -393,12 +393,12 @@ class AnyValue:
         self._indexes: dict[Hashable, dict[Hashable, list[Form]]] = {}
         for form in forms:
             groups = self._groups.setdefault(form.shape, {})
-            groups.setdefault(_replaced_in(form), []).append(form)
+            groups.setdefault(replaced_in(form), []).append(form)
 
     def find(self, form: Form) -> list[Form]:
         """Return the forms that equal a form, of those that have such values where it has them."""
         groups = self._groups.get(form.shape, {})
-        sent = _replaced_in(form)
+        sent = replaced_in(form)
         for recorded in sorted(groups, key=lambda each: len({*each} ^ {*sent})):
             positions = {*recorded, *sent}
             key = form.shape, recorded, sent
@@ -417,7 +417,8 @@ class AnyValue:
         return []
 
 
-def _replaced_in(form: Form) -> tuple[int, ...]:
+def replaced_in(form: Form) -> tuple[int, ...]:
+    """Return the positions of the values that redaction replaced."""
     texts = [(at, value) for at, value in enumerate(form.values) if isinstance(value, str)]
     return tuple([at for at, text in texts if ANY_VALUE.search(text)])
 

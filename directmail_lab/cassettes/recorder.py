@@ -38,7 +38,7 @@ from .files import (
 from .journal import JournalWriter, digest_of, journal_of, parse_journal, remove_journal
 from .library import locked, version_of
 from .lines import read_interactions
-from .matching import Matching
+from .matching import Matching, replaced_in
 from .player import Attempts, Index
 
 Ending = Literal["merge", "replace", "drop"]
@@ -313,17 +313,22 @@ class Recorder:
                 found += call
         return [index for index in found if index not in self._dropped]
 
-    def sent_before(self, write: Request) -> list[tuple[FileRecording, int]]:
+    def sent_before(self, write: Request) -> list[tuple[FileRecording, int, bool]]:
         """Return when earlier runs sent a write, in order: the recording and the number in it.
 
-        A mode that replays sends a write only if no response came to it, or if it is a new one.
+        The last value says whether it may have been another write, since redaction replaced a value
+        of it. A mode that replays sends a write only if no response came to it, or if it is a new
+        one.
         """
         found = []
-        for call in self._earlier(self.redactor.request(write)):
+        write = self.redactor.request(write)
+        for call in self._earlier(write):
             response = self.recording.interactions[call[-1]].response
             is_replayed = not self._updates and response.failure is None
             if call[-1] not in self._dropped and may_be_done(response) and not is_replayed:
-                found.append((self.recording, call[-1] + 1))
+                both = write, self.index.requests[call[-1]]
+                is_unsure = any(replaced_in(self._matching.form(each)) for each in both)
+                found.append((self.recording, call[-1] + 1, is_unsure))
         return found
 
     def number_now(self, number: int) -> int:

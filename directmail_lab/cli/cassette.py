@@ -75,8 +75,14 @@ def _in_full(path: Path) -> str:
     try:
         for each in read_cassette(path):
             status = f"{each.response.status} {each.response.reason}"
-            request = [f"{each.request.method} {each.request.uri}", *_lines_of(each.request)]
-            texts.append("\n".join([*request, status, *_lines_of(each.response), ""]))
+            request = f"{each.request.method} {each.request.uri}"
+            lines = [
+                printable_line(request),
+                *_lines_of(each.request),
+                printable_line(status),
+                *_lines_of(each.response),
+            ]
+            texts.append("\n".join([*lines, ""]))
     except CassetteFormatError:  # such as a conflict of git
         texts = [path.read_text(encoding="utf-8", errors="replace")]
     texts.sort(key=lambda text: text.partition("\n")[0])
@@ -87,7 +93,7 @@ def _lines_of(message: Request | Response) -> list[str]:
     """Return the headers and the whole body of a message, with a ``…`` for values that vary."""
     lines = []
     for name, value in sorted(message.headers):
-        lines.append(f"{name}: {'…' if varies(name) else value}")
+        lines.append(printable_line(f"{name}: {'…' if varies(name) else value}"))
     body = message.body or b""
     text = plain_text(body)
     if text is None:

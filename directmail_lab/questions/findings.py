@@ -11,7 +11,7 @@ from typing import NamedTuple
 import pandas as pd
 
 from ..cassettes import Recording
-from ..display import ranges, with_whole_cells
+from ..display import printable_line, ranges, with_whole_cells
 from ..exchange.bodies import read_json_body, shown_missing
 from ..exchange.contract import ME_PATH, TYPICAL_LIMIT
 from ..exchange.operations import operations_of
@@ -183,7 +183,7 @@ def _row(
     seen = words(matches) if by is None else _grouped(matches, by, words)
     sure = sure or ("seen repeatedly" if len(matches) > 1 else "seen once")
     where = _grouped(matches, "recording", _numbers)
-    return part, section, seen, sure, where, find_out
+    return part, section, printable_line(seen), sure, where, find_out
 
 
 def _grouped(responses: _Responses, by: str, words: Callable[[_Responses], str]) -> str:

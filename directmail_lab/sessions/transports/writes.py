@@ -158,6 +158,8 @@ class SentWrite:
         What has its response. It is not kept for this: it may be gone.
     key
         The first and the last character of the key that signed it, ``k…9``; empty if not known.
+    is_unsure
+        Whether it may have been another write, which differs in a value that redaction replaced.
     """
 
     at: datetime | None
@@ -166,6 +168,7 @@ class SentWrite:
     recording: Callable[[], Recording | None] = lambda: None
     number: int = 0
     key: str = ""
+    is_unsure: bool = False
 
     def answered(self, recording: Recording, number: int) -> None:
         """Note the response, which a recording keeps."""
@@ -204,13 +207,17 @@ def sent_before(request: httpx.Request, cassette: Cassette | None) -> list[SentW
     here = _cells.current()
     found: dict[object, SentWrite] = {}
     if cassette is not None:
-        runs = [_answered(*each) for each in cassette.sent_before(request_value(request))]
-        found = {(each.at, each.status): each for each in runs}
+        for recording, number, is_unsure in cassette.sent_before(request_value(request)):
+            write = _answered(recording, number)
+            write.is_unsure = is_unsure
+            found[write.at, write.status] = write
     for key in _keys_of(request, cassette):
         for each in _sent.get(key, ()):
             # What this process has recorded is in both, once a later run has begun. It then
             # belongs to an earlier run if this execution sent it, or else to its cell.
-            if each.execution is not here or (each.at, each.status) not in found:
+            known = found.setdefault((each.at, each.status), each)
+            known.is_unsure = False
+            if each.execution is not here:
                 found[each.at, each.status] = each
     return list(found.values())
 
@@ -311,8 +318,9 @@ def _kept(
         earlier = [each for each in earlier if each.execution is not _cells.current()]
     if not earlier:
         return None
-    write = that_counts(earlier)
-    if not keeps or write.interaction() is None:
+    # What this process sent, it knows with all values.
+    write = that_counts([each for each in earlier if not each.is_unsure] or earlier)
+    if not keeps or write.is_unsure or write.interaction() is None:
         raise _already_sent(request, write, recording, cassette)
     return write
 
@@ -399,6 +407,11 @@ def _advice(request: httpx.Request, write: SentWrite) -> str:
         return (
             f"{first}Find out whether it was carried out. If a read has shown that it was, let the "
             f"response to that read count as this one's: {option.format('RESPONSE')}.{again}"
+        )
+    if request.extensions.get(IF_SENT) == "keep" and write.is_unsure:
+        return (
+            "It may be another one, since redaction replaced a value of it: compare what else is "
+            f"known of it in interactions(). If it is another: {send}."
         )
     if request.extensions.get(IF_SENT) == "keep":
         return f"{first}Its whole response is not known here.{again}"
