@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import json
+import math
 import operator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -25,7 +26,7 @@ from directmail_lab.display import plural
 from directmail_lab.errors import NotConnectedError, UnauthorizedError
 from directmail_lab.exchange.bodies import missing_body
 from directmail_lab.exchange.changes import changes
-from directmail_lab.exchange.values import Interaction, Request, Response
+from directmail_lab.exchange.values import LEFT, Interaction, Request, Response
 from directmail_lab.questions.drift import drift
 from directmail_lab.server.standin import STAND_IN_RECORD
 from directmail_lab.sessions import current
@@ -137,12 +138,14 @@ def test_only_the_status_of_an_error_response_is_compared() -> None:
     assert words(response(b"", method="HEAD"), response({}, method="HEAD")) == ""
 
 
-def test_a_body_that_was_not_recorded_is_not_compared() -> None:
-    """The missing body would differ from any other. Status and headers are still compared."""
-    was = response(missing_body(5000))
+def test_a_body_that_was_not_recorded_whole_is_not_compared() -> None:
+    """It would differ from any other. Status and headers are still compared."""
+    left = response({"name": "x"})
+    left = replace(left, response=replace(left.response, incomplete=LEFT))
 
-    assert words(was, response({"name": "x"}, status=201)) == "status code changed"
-    assert words(was, response(b"")) == ""
+    for was in (response(missing_body(5000)), left):
+        assert words(was, response({"name": "y"}, status=201)) == "status code changed"
+        assert words(response(b""), was) == ""
 
 
 def test_headers_are_compared_by_name() -> None:
@@ -302,24 +305,21 @@ def test_a_refused_key_is_an_error_and_no_drift(service: FaultyService) -> None:
         drift(path)
 
 
-def test_as_much_of_a_body_is_compared_as_was_read_of_it() -> None:
-    """An endless stream ends neither its recording nor the comparison."""
-    with ClientService() as service, live_session(service, KEY) as session:
+def test_a_body_without_an_end_is_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An endless stream does not make the comparison endless, whether it is fast or slow."""
+    path = recorded("whole.yaml", answered(get("/v1/endless")))
+    with ClientService() as service, live_session(service, KEY, timeout_s=1) as session:
         with session.record(Path("left.yaml")), session.client.stream("GET", "/v1/endless") as left:
             next(left.iter_bytes())
-        table = drift(Path("left.yaml"))
+        notes = [drift(each).attrs["notes"][-1] for each in ("left.yaml", path)]
+        monkeypatch.setattr("directmail_lab.questions.drift._MOST_BYTES", 1)
+        session.timeout_s = math.inf
+        notes.append(drift(path).attrs["notes"][-1])
 
-    assert table.attrs["notes"] == ["1 request sent.", "No difference."]
-
-
-def test_a_body_that_has_become_endless_is_longer_than_recorded() -> None:
-    """A body that was recorded whole does not make the comparison endless either."""
-    path = recorded("whole.yaml", answered(get("/v1/endless")))
-    with ClientService() as service, live_session(service, KEY, timeout_s=1):
-        table = drift(path, ignore=["status code", "header.*"])
-
-    [found] = table[["path", "change", "now"]].itertuples(index=False)
-    assert found == ("$", "longer", "longer than recorded, and not read to its end")
+    assert notes == [
+        f"Not compared: GET /v1/endless ({why})."
+        for why in ("its recorded body is not whole", *["its body has not ended"] * 2)
+    ]
 
 
 def test_parts_of_a_file_are_compared_by_their_range(service: FaultyService) -> None:

@@ -7,7 +7,7 @@ import json
 import math
 import warnings
 from traceback import walk_tb
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import httpx
 import numpy as np
@@ -22,9 +22,6 @@ from directmail_lab.exchange.bodies import MAX_DEPTH, decode_text
 from directmail_lab.readings.reading import Reading
 from directmail_lab.sessions.frames import frame
 from directmail_lab.sessions.transports.extensions import EXTENSION, Received
-
-if TYPE_CHECKING:
-    pass
 
 NUMBERS = st.integers() | st.floats(allow_nan=False, allow_infinity=False)
 SCALARS = st.none() | st.booleans() | NUMBERS | st.text(st.characters(exclude_categories=()))

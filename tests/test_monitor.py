@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import queue
 import threading
 import time
@@ -82,20 +81,6 @@ def test_operations_that_share_an_allowance_are_one_row(left: list[int], names: 
     if len(names) == 1:
         assert [point for point, _ in shown[0].points] == left
         assert shown[0].latest.remaining == 54
-
-
-def test_ten_times_the_readings_make_a_snapshot_of_the_same_size(
-    monitor: MonitorWidget, live: Session
-) -> None:
-    """After an hour, the page has no more to draw than after a minute."""
-    sizes = []
-    for count in (1_000, 9_000):
-        for number in range(count):
-            live.recording.add(reading(300 - number % 300, path=f"/v1/x/{number % 3}"), NO_MESSAGES)
-        sizes.append(len(json.dumps(monitor.snapshot())))
-
-    assert monitor.snapshot()["responses"] == 10_000
-    assert sizes[1] < 1.1 * sizes[0]
 
 
 def test_the_monitor_shows_the_mode_of_the_session(service: StandIn) -> None:

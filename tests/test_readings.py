@@ -203,8 +203,7 @@ def test_headers_are_read_in_any_case_as_texts_and_as_bytes(change: Any) -> None
     ("value", "fault"),
     [
         *((text, "is not an integer") for text in ("", "+5", "-", "5.", "1_000", "٣", "-٣")),
-        ("-5", "is negative"),
-        ("5.0", "is a decimal number"),
+        *((text, "is not an integer") for text in ("-5", "5.0")),
         *((text, "is too large") for text in (str(2**63), "9" * 5000)),
         *((text, "is a date") for text in (HTTP_DATE, "2026-11-21T04:00:00Z")),
         ("5, 6", "has several values"),

@@ -51,7 +51,6 @@ PASSING_HEADERS = frozenset(_COME_AND_GO.split())
 """Headers, in lower case, that only some responses have; they say nothing about the service."""
 
 _MOST_NAMED = 5
-_LONGER = "longer than recorded, and not read to its end"
 # Where the elements of an array are that have an id: on any page of a list.
 _ANY_PAGE = "*"
 _STATUS = "status code"  # a body may have a field ``status``
@@ -69,8 +68,8 @@ class Change:
 
     ``path`` is ``status code``, ``header.etag``, a field's dotted path (``items[].address.city``),
     or ``$`` for a body as a whole. ``change`` is ``added``, ``removed``, ``retyped``,
-    ``null-turned``, ``null-filled``, ``longer`` (the body became endless) or ``changed``. ``count``
-    of the ``of`` values there changed so. The first one was ``was`` and is ``now``, or None.
+    ``null-turned``, ``null-filled`` or ``changed``. ``count`` of the ``of`` values there changed
+    so. The first one was ``was`` and is ``now``, or None.
     """
 
     path: str
@@ -86,8 +85,8 @@ def changes(was: Mapping[Target, Interaction], now: Mapping[Target, Interaction]
 
     The elements of an array are matched by their ``id``, on whatever page of a list they are, or
     else by position. `VOLATILE` values are compared only by presence and type. A body that was not
-    recorded is not compared, nor one that was left because it is longer than recorded. If the
-    statuses differ and one of them is an error, only the statuses are compared.
+    recorded, or not read to its end, is not compared. If the statuses differ and one of them is an
+    error, only the statuses are compared.
     """
     old: dict[_Place, Any] = {}
     new: dict[_Place, Any] = {}
@@ -174,14 +173,10 @@ def _parts_of_both(
     statuses = {was.response.status, now.response.status}
     if len(statuses) == 2 and not all(0 < status < 400 for status in statuses):
         return {_STATUS: was.response.status}, {_STATUS: now.response.status}
-    is_missing = shown_missing(was.response.body) or shown_missing(now.response.body)
-    is_longer = now.response.incomplete and not was.response.incomplete
-    if is_missing or is_longer:
+    responses = (was.response, now.response)
+    if any(each.incomplete or shown_missing(each.body) for each in responses):
         old.pop("body", None)
         new.pop("body", None)
-    if is_longer and not is_missing:
-        old["body"] = "the recorded body"
-        new["body"] = _LONGER
     return old, new
 
 
@@ -255,8 +250,6 @@ def _kind(place: _Place, old: dict[_Place, Any], new: dict[_Place, Any]) -> str:
     if place in old and place in new:
         was = old[place]
         now = new[place]
-        if now is _LONGER:
-            return "longer"
         if _type(was) != _type(now):
             if now is None:
                 return "null-turned"

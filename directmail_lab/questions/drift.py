@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -14,11 +12,10 @@ import pandas as pd
 from ..arguments import check_names
 from ..cassettes import Recording
 from ..display import plural, with_whole_cells
-from ..exchange.bodies import unpack
 from ..exchange.changes import changes
 from ..exchange.httpx_values import httpx, response_value
 from ..exchange.operations import operations_of, query_of
-from ..exchange.values import LEFT, Interaction, header, may_change
+from ..exchange.values import Interaction, header, may_change
 from ..redaction import Redactor, has_placeholder
 from ..sessions.clients.refusals import check
 from ..sessions.current import session as current
@@ -31,7 +28,7 @@ from .sources import Source, named_paths, recordings_of
 _RESENT = ("accept", "accept-language", "accept-charset", "prefer", "range")
 _REFUSED = (401, 403)
 _HEAD = re.compile(r"status code$|header\.")
-_MOST_LONGER = 64 * 1024
+_MOST_BYTES = 64 * 1024**2
 
 _DTYPES: dict[str, Any] = {
     "operation": "string",
@@ -55,10 +52,9 @@ def drift(
 
     Without ``against``, the current session sends each different GET and HEAD
     request once, with its key and its pacing. Only request headers that select
-    a representation, such as ``Accept`` and ``Range``, are sent again. If a
-    recorded body was not read to its end, as many bytes are read and compared,
-    for at most the session's ``timeout_s``. A body that is 64 kB longer than
-    the recorded one is left, and a row says so. The responses are neither
+    a representation, such as ``Accept`` and ``Range``, are sent again. A body
+    may be endless: one that has not ended after the session's ``timeout_s`` or
+    64 MB is left, and its response is not compared. The responses are neither
     recorded nor kept. The session is live meanwhile, and then returns to its
     mode.
 
@@ -89,7 +85,7 @@ def drift(
         path      string ``items[].price_cents``, ``header.etag``,
                          ``status code``, or ``$`` for a body as a whole
         change    string ``added``, ``removed``, ``retyped``, ``null-turned``,
-                         ``null-filled``, ``longer`` or ``changed``
+                         ``null-filled`` or ``changed``
         was       object the first one's old value; None if null or missing
         now       object its new value, likewise
         count     int64  how many values there changed so
@@ -205,16 +201,18 @@ def _sent_again(
             if reason:
                 not_compared[call] = reason
                 continue
-            response, is_left = _send_again(session, recording, interaction)
+            response = _send_again(session, recording, interaction)
+            if response is None:
+                not_compared[call] = "its body has not ended"
+                continue
             status = response.status_code
             if status in _REFUSED and interaction.response.status not in _REFUSED:
                 refused.append(response)
                 not_compared[call] = f"{status} for the key"
                 continue
-            value = replace(response_value(response), incomplete=LEFT if is_left else "")
             redactor = Redactor(redact=recording.redact)
-            again = redactor.interaction(Interaction(interaction.request, value))
-            now[call] = recording, again
+            again = Interaction(interaction.request, response_value(response))
+            now[call] = recording, redactor.interaction(again)
     if refused and not now:
         check(refused[0], session.base_url)
     return now, not_compared
@@ -230,7 +228,9 @@ def _why_not_sent(recording: Recording, interaction: Interaction) -> str:
         return "another server's"
     if not _is_whole(request.uri):
         return "its address was redacted"
-    return "no response was recorded" if interaction.response.no_response else ""
+    if interaction.response.no_response:
+        return "no response was recorded"
+    return "its recorded body is not whole" if interaction.response.incomplete else ""
 
 
 def _is_whole(text: str) -> bool:
@@ -240,12 +240,8 @@ def _is_whole(text: str) -> bool:
 
 def _send_again(
     session: Session, recording: Recording, recorded: Interaction
-) -> tuple[httpx.Response, bool]:
-    """Send a request again, and read its response as far as the recorded one was read.
-
-    A body that was recorded whole may be up to 64 kB longer now. Return the response, and whether
-    the rest of its body was left.
-    """
+) -> httpx.Response | None:
+    """Send a request again, and return its response, or None if its body does not end."""
     request = recorded.request
     address = f"{session.base_url}/{recording.path_of(request).lstrip('/')}"
     query = query_of(request.uri)
@@ -256,30 +252,15 @@ def _send_again(
         for name, value in request.headers
         if name.lower() in _RESENT and _is_whole(value)
     ]
-    stored = recorded.response
-    whole = stored.body
-    with suppress(ValueError):  # it may not be compressed as its header says
-        whole = unpack(whole, header(stored.headers, "content-encoding"))
-    size = len(whole)
-    least = 0 if stored.incomplete else size
-    most = size if stored.incomplete else size + _MOST_LONGER
-    breaks = [httpx.RequestError] if stored.incomplete else []
     end = time.monotonic() + (session.client.timeout.read or 0.0)
     body = bytearray()
-    is_left = False
-    # The body may be endless, also if the recorded one was not.
-    sending = session.client.stream(request.method, address, headers=headers)
-    with sending as response, suppress(*breaks):
+    with session.client.stream(request.method, address, headers=headers) as response:
         for part in response.iter_bytes():
             body += part
-            is_late = time.monotonic() >= end and len(body) > least
-            is_left = is_late or len(body) >= most
-            if is_left:
-                break
+            if time.monotonic() >= end or len(body) > _MOST_BYTES:
+                return None
     # What was read is decoded.
     plain = [pair for pair in response.headers.raw if pair[0].lower() != b"content-encoding"]
-    content = bytes(body[:most])
-    again = httpx.Response(
-        response.status_code, headers=plain, content=content, request=response.request
+    return httpx.Response(
+        response.status_code, headers=plain, content=bytes(body), request=response.request
     )
-    return again, is_left

@@ -64,8 +64,8 @@ class Document(dict[str, Any]):
     def _repr_html_(self) -> str:
         rows = []
         for path, item in self["paths"].items():
-            for method in [each for each in item if each != "servers"]:
-                statuses = ", ".join(item[method]["responses"])
+            for method, operation in item.items():
+                statuses = ", ".join(operation["responses"])
                 rows.append((f"{method.upper()} {path}", statuses))
         table = pd.DataFrame(rows, columns=["operation", "responses"])
         table.attrs["notes"] = [self["info"]["description"]]
@@ -107,8 +107,7 @@ def openapi(
         shows its operations as a table. ``x-seen`` counts how often an
         operation and each response was seen. ``x-only-404`` lists the paths
         with no other status than 404. ``servers`` are the base addresses, the
-        most requested first. A path that was not requested at all of them has
-        its own ``servers``.
+        most requested first.
 
     Raises
     ------
@@ -138,10 +137,11 @@ def openapi(
     found = {templates[call.path] for call in calls if call.status != "404"}
     groups = grouped(calls, lambda call: (templates[call.path], call.method))
     known = {key: groups[key] for key in sorted(groups) if key[0] in found}
+    servers = Counter(sorted(call.server for call in calls))
     document = Document(
         openapi="3.1.0",
         info={"title": title, "version": version, "description": " ".join([made, *notes])},
-        servers=_servers(calls),
+        servers=[{"url": url} for url, _ in servers.most_common()],
     )
     schemes: dict[str, dict[str, str]] = {}
     for recording in recordings:
@@ -251,19 +251,8 @@ def _described(known: dict[tuple[str, str], list[_Call]]) -> dict[str, Any]:
         name = _unused(_NO_WORD.sub("_", f"{method}{template}").strip("_"), taken)
         operation = {"operationId": name} | _operation(template, same, schemas)
         paths.setdefault(template, {})[method] = operation
-    hosts = {call.server for call in calls}
-    for template, here in grouped(known, lambda key: key[0]).items():
-        same_path = [call for key in here for call in known[key]]
-        if {call.server for call in same_path} != hosts:
-            paths[template]["servers"] = _servers(same_path)
     components = {"headers": headers, "schemas": schemas}
     return dict(shapes.resolved({"paths": paths, "components": components}))
-
-
-def _servers(calls: Iterable[_Call]) -> list[dict[str, str]]:
-    """Return the base addresses of calls, the most requested first."""
-    counts = Counter(sorted(call.server for call in calls))
-    return [{"url": url} for url, _ in counts.most_common()]
 
 
 def _operation(template: str, calls: Sequence[_Call], schemas: Components) -> dict[str, Any]:

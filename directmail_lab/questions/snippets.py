@@ -9,10 +9,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Sequence
 from dataclasses import replace
-from pprint import pformat
-from textwrap import indent
 from urllib.parse import quote, urlsplit
 
 from ..arguments import check_choice
@@ -33,7 +30,6 @@ from ..redaction.key import has_placeholder
 from ..settings import origin_of, trusted_origins
 
 _MAX_BODY_BYTES = 64 * 1024
-_LINE_CHARACTERS = 88  # as formatters of Python lay code out
 # Headers that the sending program sets by itself.
 _SET_BY_CLIENT = re.compile(
     r"(?:host|content-length|transfer-encoding|connection|keep-alive|te|accept-encoding|user-agent"
@@ -141,30 +137,15 @@ def _as_cell(request: Request, response: Response, base_url: str) -> str:
     value, problem = read_json(body)
     if problem is None and header(headers, "content-type") == "application/json":
         headers = without_headers(headers, ["content-type"])
-        arguments.append(_argument("json", value))
+        arguments.append(f"json={value!r}")
     elif body:
         arguments.append(f"content={body!r}")
     if headers:
         # Pairs, if a name occurs twice.
         named = dict(headers)
-        arguments.append(_argument("headers", named if len(named) == len(headers) else headers))
-    code = _as_python(function, arguments)
+        arguments.append(f"headers={named if len(named) == len(headers) else headers}")
+    code = f"response = {function}({', '.join(arguments)})"
     if read_json_body(response.headers, response.body)[1] is not None:
         return code
     on_error = ', on_error="keep"' if response.status >= 400 else ""
     return f"{code}\ndm.frame(response{on_error})"
-
-
-def _as_python(function: str, arguments: Sequence[str]) -> str:
-    """Return a call of a function, on one line if it fits."""
-    line = f"response = {function}({', '.join(arguments)})"
-    if len(line) <= _LINE_CHARACTERS:
-        return line
-    lines = "".join(f"{each},\n" for each in arguments)
-    return f"response = {function}(\n{indent(lines, '    ')})"
-
-
-def _argument(name: str, value: object) -> str:
-    """Return an argument of a call; its further lines are aligned with the first."""
-    text = pformat(value, width=_LINE_CHARACTERS - 20, sort_dicts=False)
-    return f"{name}={text}".replace("\n", "\n" + " " * len(f"{name}="))

@@ -280,15 +280,9 @@ def _integer(text: str | None) -> tuple[int | None, str]:
         if number > _INT64_MAX:
             return None, "is too large"
         return number, ""
-    if re.fullmatch("-[0-9]+", text):
-        return None, "is negative"
-    if _DECIMAL.fullmatch(text):
-        return None, "is a decimal number"
     if parse_date(text) is not None:
         return None, "is a date"
-    if "," in text:
-        return None, "has several values"
-    return None, "is not an integer"
+    return None, "has several values" if "," in text else "is not an integer"
 
 
 def _number(text: str | None) -> float | None:
