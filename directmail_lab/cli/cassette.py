@@ -116,10 +116,10 @@ def audit(
     is_many = any(map(is_folder, names))
     count = 0
     for path in paths:
-        each = audited(path)
-        lines = [str(found) for found in each.findings if found.kind == "secret" or not secrets]
-        if each.problem and is_many:
-            lines.append(each.problem)
+        findings, problem = audited(path)
+        lines = [str(found) for found in findings if found.kind == "secret" or not secrets]
+        if problem and is_many:
+            lines.append(problem)
         for line in lines:
             say(line)
         count += len(lines)

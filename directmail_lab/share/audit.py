@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 from ..cassettes.files import read_as_written
 from ..contract import STAND_IN_KEY
@@ -42,13 +42,6 @@ class Finding:
 
     def __str__(self) -> str:
         return f"{self.where}: {self.what}"
-
-
-class Audited(NamedTuple):
-    """What was found in a file, and why it is not a cassette that can be read, or ``""``."""
-
-    findings: list[Finding]
-    problem: str = ""
 
 
 def search_for(base_urls: Iterable[str | None] = ()) -> KeySearch:
@@ -135,25 +128,26 @@ def audit(path: str | Path) -> list[Finding]:
     DirectMailLabError
         There is no such file, or its name says that it is a notebook, and it is not.
     """
-    return audited(Path(path)).findings
+    findings, _ = audited(Path(path))
+    return findings
 
 
-def audited(path: Path) -> Audited:
+def audited(path: Path) -> tuple[list[Finding], str]:
     """Return the findings in a file as `audit` does, with the problem of a damaged cassette."""
     if path.suffix == ".ipynb":
-        return Audited(find(parts_of_notebook(read_notebook(path), str(path)), search_for()))
+        return find(parts_of_notebook(read_notebook(path), str(path)), search_for()), ""
     data = _read(path)
     whole = data.decode("utf-8", "replace")
     try:
         interactions, base_url = read_as_written(data, path)
     except CassetteFormatError as error:
-        return Audited(find([(str(path), whole)], search_for()), str(error))
+        return find([(str(path), whole)], search_for()), str(error)
     search = search_for([base_url])
     findings = find(parts_of_cassette(interactions, f"{path}, "), search)
     if not any(finding.kind == "secret" for finding in findings):
         # Also search the rest of the file: comments, other fields, an unfinished line.
         findings += dict.fromkeys(secrets_in([(str(path), whole)], search))
-    return Audited(findings)
+    return findings, ""
 
 
 def parts_of_cassette(interactions: Iterable[Interaction], where: str = "") -> Iterator[Part]:
