@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-from cassette_samples import answered, get, opened, recorded, theirs, typed
+from cassette_samples import answered, get, recorded, theirs, typed
 from typer.testing import CliRunner
 
 import directmail_lab as dm
@@ -107,17 +107,6 @@ def test_a_page_has_nothing_that_is_redacted_when_it_is_read() -> None:
 
     assert KEY in path.read_text()
     assert KEY not in content
-
-
-def test_what_a_newer_run_replaced_is_not_in_the_page() -> None:
-    """A recording that goes on has the newer response alone."""
-    path = recorded("tour.yaml", answered(body='{"version": "replaced-value"}'))
-    with opened(path, "update") as cassette:
-        cassette.record(answered(body='{"version": "newer-value"}'))
-        content = save_page(read_cassette(path), "tour.html").read_text("utf-8")
-
-    assert "replaced-value" not in content
-    assert "newer-value" in content
 
 
 def test_a_page_that_would_be_too_large_is_not_written(monkeypatch: pytest.MonkeyPatch) -> None:

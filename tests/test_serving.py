@@ -6,8 +6,6 @@ import json
 import re
 import signal
 import socket
-import threading
-from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,8 +18,8 @@ from hypothesis import given, settings, strategies as st
 from test_cli import output_until, started
 
 from directmail_lab.cassettes import read_cassette
-from directmail_lab.exchange.values import Interaction, Request, Response
-from directmail_lab.server.loopback import LoopbackServer, cassette_server
+from directmail_lab.exchange.values import Interaction, Response
+from directmail_lab.server.loopback import cassette_server
 
 ME = "/v1/users/me"
 
@@ -321,39 +319,6 @@ def test_a_page_that_a_browser_shows_runs_no_script(tour: Path) -> None:
     policy = dict(shown.headers)["Content-Security-Policy"].split()
     assert policy == ["sandbox", "allow-same-origin"]
     assert "Content-Security-Policy" not in dict(fetched.headers)
-
-
-def test_closing_ends_all_connections_at_once() -> None:
-    """The busy ones would otherwise take the time that each of the others needs to end."""
-    is_ended, waited = threading.Event(), []
-    are_both_asked = threading.Barrier(3, timeout=60)
-
-    class Busy(LoopbackServer):
-        def response_to(self, _: Request) -> Response:
-            are_both_asked.wait()
-            waited.append(is_ended.wait(60))
-            return Response(204, "", (), b"")
-
-    with Busy() as server, ExitStack() as opened:
-        place = ("127.0.0.1", int(server.base_url.rpartition(":")[2]))
-        first, second = (
-            opened.enter_context(socket.create_connection(place, timeout=60)) for _ in range(2)
-        )
-        for each in (first, second):
-            each.sendall(f"GET {ME} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
-
-        def follow() -> None:
-            with suppress(ConnectionError):
-                second.recv(1)  # until the server ends this connection
-            is_ended.set()
-
-        follower = threading.Thread(target=follow)
-        follower.start()
-        are_both_asked.wait()
-        server.close()
-        follower.join()
-
-    assert all(waited)
 
 
 # -- the command -------------------------------------------------------------------------------

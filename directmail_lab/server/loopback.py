@@ -208,12 +208,9 @@ class LoopbackServer:
         self._server.shutdown()
         self._thread.join()
         self._server.server_close()
-        connections = self._server.connections
-        # First all of them: a busy one slows down the end of the others.
-        for connection in connections.values():
+        for thread, connection in self._server.connections.items():
             with suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
-        for thread in connections:
             thread.join()
 
     def __enter__(self) -> Self:
