@@ -14,7 +14,6 @@ import pytest
 
 from ..arguments import RecordMode
 from .settings import (
-    WRITES_OPTION,
     Node,
     Settings,
     command_to_record,
@@ -156,14 +155,8 @@ class Use:
 
     @property
     def command(self) -> str:
-        """The command that records the test again, with its writes if it has any."""
-        from ..exchange.values import SAFE_METHODS
-
-        methods = {each.request.method for each in self.cassette.recording()}
-        methods |= {error.request.partition(" ")[0] for error in self.refused}
-        has_writes = not (self.settings.allow_writes or methods <= SAFE_METHODS)
-        mode = "all" if self._is_there else "once"
-        return command_to_record(self.node, mode) + (f" {WRITES_OPTION}" if has_writes else "")
+        """The command that records the test again."""
+        return command_to_record(self.node, "all" if self._is_there else "once")
 
     def _problem(self) -> str:
         """Return why a test that passed must fail, or an empty string.
