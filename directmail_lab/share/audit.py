@@ -13,6 +13,8 @@ from base64 import b64decode
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -57,18 +59,19 @@ def search_for(base_urls: Iterable[str | None] = ()) -> KeySearch:
 
 
 def find(parts: Iterable[Part], search: KeySearch) -> list[Finding]:
-    """Return the findings in these parts, each kind once for a place.
+    """Return the findings in these parts: each secret once for a place, personal data counted.
 
     A part is a text, in which the names of fields do not show personal data, or a body or a picture
     as bytes.
     """
     findings: list[Finding] = []
-    for part in parts:
-        findings += secrets_in([part], search)
-        for kind in _personal_in([part]):
-            article = "an" if kind[0] in "aeiou" else "a"
-            findings.append(Finding("personal", f"{article} {kind}", part[0]))
-    return list(dict.fromkeys(findings))
+    for where, group in groupby(parts, itemgetter(0)):
+        own = list(group)
+        findings += dict.fromkeys(secrets_in(own, search))
+        personal = personal_data(own)
+        if personal:
+            findings.append(Finding("personal", personal, where))
+    return findings
 
 
 def secrets_in(parts: Iterable[Part], search: KeySearch) -> Iterator[Finding]:
@@ -82,7 +85,16 @@ def secrets_in(parts: Iterable[Part], search: KeySearch) -> Iterator[Finding]:
 
 def personal_data(parts: Iterable[Part]) -> str:
     """Return how much personal data is in these parts: ``"12 names, 1 e-mail address"``."""
-    counts = _personal_in(parts)
+    texts = []
+    bodies = []
+    for _, content in parts:
+        text = _text_of(content)
+        if isinstance(content, str):
+            texts.append(text)
+        # Bytes that are not text may look like an e-mail address by chance.
+        elif not re.search("[\udc80-\udcff]", text):
+            bodies.append(text)
+    counts = count_personal(bodies, texts)
     return ", ".join(plural(count, kind) for kind, count in counts.items())
 
 
@@ -99,20 +111,6 @@ def refuse_secrets(findings: Iterable[Finding]) -> None:
 
 def _text_of(content: str | bytes) -> str:
     return content if isinstance(content, str) else content.decode("utf-8", "surrogateescape")
-
-
-def _personal_in(parts: Iterable[Part]) -> dict[str, int]:
-    """Return how many different values of each kind of personal data are in these parts."""
-    texts = []
-    bodies = []
-    for _, content in parts:
-        text = _text_of(content)
-        if isinstance(content, str):
-            texts.append(text)
-        # Bytes that are not text may look like an e-mail address by chance.
-        elif not re.search("[\udc80-\udcff]", text):
-            bodies.append(text)
-    return count_personal(bodies, texts)
 
 
 # -- cassettes and notebooks -------------------------------------------------------------------
