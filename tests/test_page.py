@@ -31,7 +31,7 @@ KEY = "pg+7/Tw3X~planted~in-a-page"
 def test_the_policy_forbids_every_load_and_there_is_no_script() -> None:
     """The policy stands before the style, and neither can end early."""
     path = recorded("tour.yaml", answered(body="</style><script>1</script><!--"))
-    text = save_page(read_cassette(path), "tour.html").read_text("utf-8")
+    text = save_page(read_cassette(path), "a new folder/tour.html").read_text("utf-8")
     (policy,) = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]+)"', text)
 
     assert policy == (
@@ -168,11 +168,3 @@ def test_a_page_never_replaces_its_own_recording(tour: Path) -> None:
 
     assert "is the recording itself" in str(result.exception)
     assert tour.read_bytes() == alias.read_bytes() == before
-
-
-@pytest.mark.filterwarnings("ignore:The page contains:UserWarning")
-def test_a_missing_folder_is_made_for_a_page(tour: Path) -> None:
-    """As for a zip of ``directmail-lab share``."""
-    target = save_page(read_cassette(tour), "for/the ticket/tour.html")
-
-    assert target.read_bytes().startswith(b"<!DOCTYPE html>")

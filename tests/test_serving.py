@@ -14,7 +14,6 @@ from urllib.parse import urlsplit
 import pytest
 import requests
 from cassette_samples import BASE_URL, answered, get, post, recorded, theirs as written_by_vcrpy
-from hypothesis import given, settings, strategies as st
 from test_cli import output_until, started
 
 from directmail_lab.cassettes import read_cassette
@@ -73,44 +72,26 @@ def test_any_client_gets_what_was_recorded(tour: Path) -> None:
         assert dict(wanted.headers) == {name: response.headers[name] for name, _ in wanted.headers}
 
 
-header_names = st.text("abcXYZ0189-", min_size=1, max_size=9).map(lambda name: f"X-{name}")
-# HTTP allows spaces only between visible characters. A byte above 160 is one character.
-visible = st.characters(codec="latin-1", categories=("L", "N", "P", "S"))
-header_values = st.text(visible, max_size=9)
-# A body that only begins like UTF-16 is not stored, so it is not served either.
-searchable = st.binary(max_size=40).filter(lambda body: body[:2] not in (b"\xff\xfe", b"\xfe\xff"))
-recorded_answers = st.builds(
-    Response,
-    status=st.sampled_from([200, 204, 304, 404, 503, 799]),
-    reason=st.sampled_from(["OK", "", "Très bien", "a\r\nX-Split: 1"]),
-    headers=st.lists(st.tuples(header_names, header_values), max_size=4).map(tuple),
-    body=searchable | st.just(bytes(range(256)) * 260),
-)
-
-
-@pytest.mark.slow
-@settings(max_examples=40)
-@given(
-    responses=st.lists(recorded_answers, min_size=1, max_size=3),
-    method=st.sampled_from(["GET", "HEAD"]),
-)
-def test_a_response_is_the_recorded_one_byte_for_byte(
-    tmp_path_factory: pytest.TempPathFactory, responses: list[Response], method: str
-) -> None:
-    """Header order and repeats are kept, and every body; only the length is added."""
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+def test_a_response_is_the_recorded_one_byte_for_byte(tmp_path: Path, method: str) -> None:
+    """Repeated headers are kept, and every body; only the length is added."""
+    fields = (("X-B", "2"), ("X-A", "é\xa1"), ("X-B", ""))
+    body = bytes(range(256)) * 260
+    answers = [
+        Response(status, "Très\r\nX-Split: 1", fields, body) for status in (200, 204, 304, 404, 799)
+    ]
     request = replace(get(ME), method=method)
-    path = tmp_path_factory.mktemp("served") / "any.yaml"
-    recorded(path, *(Interaction(request, response) for response in responses))
-    expected = [interaction.response for interaction in read_cassette(path).interactions]
+    path = recorded(tmp_path / "any.yaml", *(Interaction(request, each) for each in answers))
+    expected = [each.response for each in read_cassette(path)]
     with cassette_server([path]) as server:
         got = [by_socket(method, server.base_url + ME) for _ in expected]
 
-    for (status, headers, body), wanted in zip(got, expected, strict=True):
+    for (status, headers, content), wanted in zip(got, expected, strict=True):
         bare = method == "HEAD" or status in (204, 304)
-        own = {"connection", "content-length"}
-        assert (status, body) == (wanted.status, b"" if bare else wanted.body)
-        received = [(n, v.encode("latin-1")) for n, v in headers if n.lower() not in own]
+        received = [(n, v.encode("latin-1")) for n, v in headers if n.startswith("X-")]
+        assert (status, content) == (wanted.status, b"" if bare else body)
         assert received == [(n, v.encode()) for n, v in wanted.headers]
+        assert dict(headers).get("Content-Length") == (None if bare else str(len(body)))
 
 
 def test_hop_by_hop_headers_are_not_replayed(tmp_path: Path) -> None:
