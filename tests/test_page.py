@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-from cassette_samples import answered, get, opened, recorded, theirs, typed
+from cassette_samples import answered, get, recorded, theirs, typed
 from typer.testing import CliRunner
 
 import directmail_lab as dm
@@ -31,7 +31,7 @@ KEY = "pg+7/Tw3X~planted~in-a-page"
 def test_the_policy_forbids_every_load_and_there_is_no_script() -> None:
     """The policy stands before the style, and neither can end early."""
     path = recorded("tour.yaml", answered(body="</style><script>1</script><!--"))
-    text = save_page(read_cassette(path), "tour.html").read_text("utf-8")
+    text = save_page(read_cassette(path), "a new folder/tour.html").read_text("utf-8")
     (policy,) = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]+)"', text)
 
     assert policy == (
@@ -109,17 +109,6 @@ def test_a_page_has_nothing_that_is_redacted_when_it_is_read() -> None:
     assert KEY not in content
 
 
-def test_what_a_newer_run_replaced_is_not_in_the_page() -> None:
-    """A recording that goes on has the newer response alone."""
-    path = recorded("tour.yaml", answered(body='{"version": "replaced-value"}'))
-    with opened(path, "update") as cassette:
-        cassette.record(answered(body='{"version": "newer-value"}'))
-        content = save_page(read_cassette(path), "tour.html").read_text("utf-8")
-
-    assert "replaced-value" not in content
-    assert "newer-value" in content
-
-
 def test_a_page_that_would_be_too_large_is_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
     """A sentence says what to do instead."""
     path = recorded("tour.yaml", *[answered()] * 3)
@@ -179,11 +168,3 @@ def test_a_page_never_replaces_its_own_recording(tour: Path) -> None:
 
     assert "is the recording itself" in str(result.exception)
     assert tour.read_bytes() == alias.read_bytes() == before
-
-
-@pytest.mark.filterwarnings("ignore:The page contains:UserWarning")
-def test_a_missing_folder_is_made_for_a_page(tour: Path) -> None:
-    """As for a zip of ``directmail-lab share``."""
-    target = save_page(read_cassette(tour), "for/the ticket/tour.html")
-
-    assert target.read_bytes().startswith(b"<!DOCTYPE html>")

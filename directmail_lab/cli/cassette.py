@@ -16,7 +16,7 @@ from ..cassettes import (
     find_cassette,
     read_cassette,
 )
-from ..cassettes.library import SUFFIXES, is_folder, stays_in
+from ..cassettes.library import SUFFIXES, is_folder, shown_path, stays_in
 from ..display import plural, printable, printable_line
 from ..errors import CassetteError, CassetteFormatError
 from ..exchange.bodies import plain_text
@@ -39,17 +39,16 @@ _INTERACTIONS = re.compile(rb'(?m)^interactions:|"interactions"\s*:')
 
 @app.command("list")
 def list_() -> None:
-    """List the cassettes that can be found by name."""
-    for name in cassettes_by_name():
-        say(printable_line(name))
+    """List the cassettes that can be found by name, and which of them came with the package."""
+    for name, path in cassettes_by_name().items():
+        is_own = shown_path(path) != ""
+        say(printable_line(name) + ("" if is_own else "  (came with directmail-lab)"))
 
 
 @app.command("show")
 def show_(
     name: str = NAME,
-    number: int | None = typer.Option(
-        None, "--number", "-n", help="Show this interaction in full."
-    ),
+    number: int | None = typer.Argument(None, help="Show this interaction in full."),
     full: bool = typer.Option(
         False, "--full", help="Show all in full, without what differs from run to run: for git."
     ),
@@ -105,7 +104,7 @@ def _lines_of(message: Request | Response) -> list[str]:
 
 @app.command()
 def audit(
-    names: list[str] = typer.Argument(help="Cassettes, files or folders."),
+    names: list[str] = typer.Argument(None, help="Cassettes, files or folders."),
     secrets: bool = typer.Option(False, "--secrets", help="Leave personal data out."),
 ) -> None:
     """Look for secrets and personal data; exit with 1 if there are any.
@@ -114,14 +113,19 @@ def audit(
     """
     from ..share.audit import audited
 
+    if not names:
+        raise CassetteError(
+            "Nothing was named to look into.",
+            "Name cassettes, files or folders: directmail-lab cassette audit cassettes.",
+        )
     paths = _files_of(names)
     is_many = any(map(is_folder, names))
     count = 0
     for path in paths:
-        each = audited(path)
-        lines = [str(found) for found in each.findings if found.kind == "secret" or not secrets]
-        if each.problem and is_many:
-            lines.append(each.problem)
+        findings, problem = audited(path)
+        lines = [str(found) for found in findings if found.kind == "secret" or not secrets]
+        if problem and is_many:
+            lines.append(problem)
         for line in lines:
             say(line)
         count += len(lines)

@@ -40,7 +40,7 @@ pandas.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -173,7 +173,11 @@ def _session(
         use = Use(node=node, settings=settings, path=path, record_mode=mode, is_own=is_own)
         is_recorded = records(mode, path)
         start = _recording if is_recorded else _replaying
-        with start(use) as session, _patched(session, use):
+        with start(use) as session, ExitStack() as stack:
+            if settings.patch:
+                from .patched import patched
+
+                stack.enter_context(patched(session.transport, use.failure_for_client))
             use.start(session)
             node.stash[USE] = use
             make_current(session)
@@ -299,13 +303,3 @@ def _bind(session: RespondingSession, settings: Settings, node: Node) -> None:
         matching=settings.matching,
         advice=_WRITE_ADVICE,
     )
-
-
-def _patched(session: RespondingSession, use: Use) -> AbstractContextManager[object]:
-    """Let the httpx clients of the code under test use a session, if the test asks for that."""
-    if not use.settings.patch:
-        return nullcontext()
-    from ..sessions.session import transport_of
-    from .patched import patched
-
-    return patched(transport_of(session), use.failure_for_client)

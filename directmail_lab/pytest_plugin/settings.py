@@ -85,8 +85,6 @@ TABLE = {each.name: each for each in fields(Settings)}
 RUNS: list[pytest.Config] = []
 """The configurations of the runs of pytest in this process, the newest last."""
 
-_INI = pytest.StashKey[dict[str, Any]]()  # what the ini file has, read once
-
 
 def settings_of(node: Node, options: Mapping[str, Any]) -> Settings:
     """Return the settings of a test or a module; ``options`` are the fixture's."""
@@ -114,16 +112,14 @@ def ini_settings(config: pytest.Config) -> dict[str, Any]:
     """Return the settings of the ini file. The environment's address overrides the file's."""
     from ..settings import BASE_URL_VARIABLE, variable
 
-    given = config.stash.get(_INI, {})
-    if not given:
-        for name, each in TABLE.items():
-            if each.metadata.get("ini"):
-                value = config.getini(f"directmail_{name}")
-                is_list = each.metadata["kind"] == "args"
-                given[name] = " ".join(value).replace(",", " ").split() if is_list else value
-        config.stash[_INI] = given
-    address = variable(BASE_URL_VARIABLE) or given["base_url"]
-    return {name: value for name, value in {**given, "base_url": address}.items() if value}
+    given = {}
+    for name, each in TABLE.items():
+        if each.metadata.get("ini"):
+            value = config.getini(f"directmail_{name}")
+            is_list = each.metadata["kind"] == "args"
+            given[name] = " ".join(value).replace(",", " ").split() if is_list else value
+    given["base_url"] = variable(BASE_URL_VARIABLE) or given["base_url"]
+    return {name: value for name, value in given.items() if value}
 
 
 def _check(source: str, name: str, value: Any) -> None:

@@ -14,7 +14,6 @@ import pytest
 
 from ..arguments import RecordMode
 from .settings import (
-    WRITES_OPTION,
     Node,
     Settings,
     command_to_record,
@@ -100,7 +99,8 @@ class Use:
         # The test may have left the session in another mode. A failure that a test did not expect
         # must not be replayed.
         self.cassette.close(ending if is_good else "drop")
-        self._fail_for(problem)
+        if problem and isinstance(self.node, pytest.Item):
+            pytest.fail(problem, pytrace=False)
         if unused and self.is_own:
             message = f"{self.shown_path} has what the test no longer requests: {', '.join(unused)}"
             again = command_to_record(self.node, "all")
@@ -158,14 +158,8 @@ class Use:
 
     @property
     def command(self) -> str:
-        """The command that records the test again, with its writes if it has any."""
-        from ..exchange.values import SAFE_METHODS
-
-        methods = {each.request.method for each in self.cassette.recording()}
-        methods |= {error.request.partition(" ")[0] for error in self.refused}
-        has_writes = not (self.settings.allow_writes or methods <= SAFE_METHODS)
-        mode = "all" if self._is_there else "once"
-        return command_to_record(self.node, mode) + (f" {WRITES_OPTION}" if has_writes else "")
+        """The command that records the test again."""
+        return command_to_record(self.node, "all" if self._is_there else "once")
 
     def _problem(self) -> str:
         """Return why a test that passed must fail, or an empty string.
@@ -184,10 +178,6 @@ class Use:
             return ""
         advice = 'Record it again, or allow this: @pytest.mark.directmail(unplayed="allow").'
         return f"The test did not request every response of its cassette. {advice}"
-
-    def _fail_for(self, problem: str) -> None:
-        if problem and isinstance(self.node, pytest.Item):
-            pytest.fail(problem, pytrace=False)
 
     def _refuse(self, error: NotRecordedError) -> None:
         """Note a request without a response, and shorten its error to two lines.
@@ -214,11 +204,6 @@ class Use:
         if not self._is_there:
             what = f"{error.request} has no response: there is no cassette {self.shown_path}"
             error.advice = f"Record this test: {self.command}"
-            if not self.settings.patch:  # such clients have addresses and keys of their own
-                error.advice = (
-                    "Set DIRECTMAIL_BASE_URL and DIRECTMAIL_API_KEY, and record this test: "
-                    f"{self.command}"
-                )
         error.what = CONTROLS.sub(" ", what)
         error.details = ""
 

@@ -119,7 +119,6 @@ class Pseudonyms:
     """Replaces the personal data that ``redact`` names; see `redaction.Redactor`.
 
     If ``seen`` is given, it collects the values that were replaced, by kind and without examples.
-    A field ``name`` does not count, since plans, lists and files have one, too.
     """
 
     def __init__(self, redact: Iterable[str], *, seen: dict[str, set[str]] | None = None) -> None:
@@ -179,7 +178,7 @@ class Pseudonyms:
         ``above`` is the label of the field that contains it.
         """
         label = path.rpartition(".")[2]
-        if path.endswith(self._paths) and (label != "name" or self._seen is None):
+        if path.endswith(self._paths):
             return label
         return above if above in self._named or above in _INHERITED else ""
 
@@ -257,8 +256,7 @@ def count_personal(bodies: Iterable[str], texts: Iterable[str] = ()) -> dict[str
     """Return how many different values of each kind of personal data are in bodies and texts.
 
     Examples, such as addresses at example.com, do not count. In bodies, values also count by the
-    names of their fields, except in the stand-in's records, whose people are made up. A field
-    ``name`` does not count: plans, lists and files have one, too.
+    names of their fields, except in the stand-in's records, whose people are made up.
 
     Returns
     -------

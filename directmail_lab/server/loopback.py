@@ -132,12 +132,8 @@ class Handler(BaseHTTPRequestHandler):
             response = error_response(502, "The response is not valid HTTP.", reason="invalid")
         has_body = self.command != "HEAD" and response.status not in (204, 304)
         headers = list(without_headers(response.headers, _NOT_PASSED_ON))
-        # A response to HEAD, or with status 304, may state the length of the body of a GET.
-        length: str | None = str(len(response.body))
-        if not has_body and not response.body:
-            length = header(response.headers, "Content-Length")
-        if length and response.status != 204:
-            headers.append(("Content-Length", length))
+        if has_body:
+            headers.append(("Content-Length", str(len(response.body))))
         if self.close_connection:
             headers.append(("Connection", "close"))
         reason = "".join(filter(str.isprintable, response.reason)).encode("ascii", "replace")
@@ -208,12 +204,9 @@ class LoopbackServer:
         self._server.shutdown()
         self._thread.join()
         self._server.server_close()
-        connections = self._server.connections
-        # First all of them: a busy one slows down the end of the others.
-        for connection in connections.values():
+        for thread, connection in self._server.connections.items():
             with suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
-        for thread in connections:
             thread.join()
 
     def __enter__(self) -> Self:

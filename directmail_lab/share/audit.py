@@ -13,8 +13,10 @@ from base64 import b64decode
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 from ..cassettes.files import read_as_written
 from ..credentials import known_keys
@@ -44,13 +46,6 @@ class Finding:
         return f"{self.where}: {self.what}"
 
 
-class Audited(NamedTuple):
-    """What was found in a file, and why it is not a cassette that can be read, or ``""``."""
-
-    findings: list[Finding]
-    problem: str = ""
-
-
 def search_for(base_urls: Iterable[str | None] = ()) -> KeySearch:
     """Return a search for the keys that this computer knows.
 
@@ -64,18 +59,19 @@ def search_for(base_urls: Iterable[str | None] = ()) -> KeySearch:
 
 
 def find(parts: Iterable[Part], search: KeySearch) -> list[Finding]:
-    """Return the findings in these parts, each kind once for a place.
+    """Return the findings in these parts: each secret once for a place, personal data counted.
 
     A part is a text, in which the names of fields do not show personal data, or a body or a picture
     as bytes.
     """
     findings: list[Finding] = []
-    for part in parts:
-        findings += secrets_in([part], search)
-        for kind in _personal_in([part]):
-            article = "an" if kind[0] in "aeiou" else "a"
-            findings.append(Finding("personal", f"{article} {kind}", part[0]))
-    return list(dict.fromkeys(findings))
+    for where, group in groupby(parts, itemgetter(0)):
+        own = list(group)
+        findings += dict.fromkeys(secrets_in(own, search))
+        personal = personal_data(own)
+        if personal:
+            findings.append(Finding("personal", personal, where))
+    return findings
 
 
 def secrets_in(parts: Iterable[Part], search: KeySearch) -> Iterator[Finding]:
@@ -89,7 +85,16 @@ def secrets_in(parts: Iterable[Part], search: KeySearch) -> Iterator[Finding]:
 
 def personal_data(parts: Iterable[Part]) -> str:
     """Return how much personal data is in these parts: ``"12 names, 1 e-mail address"``."""
-    counts = _personal_in(parts)
+    texts = []
+    bodies = []
+    for _, content in parts:
+        text = _text_of(content)
+        if isinstance(content, str):
+            texts.append(text)
+        # Bytes that are not text may look like an e-mail address by chance.
+        elif not re.search("[\udc80-\udcff]", text):
+            bodies.append(text)
+    counts = count_personal(bodies, texts)
     return ", ".join(plural(count, kind) for kind, count in counts.items())
 
 
@@ -108,20 +113,6 @@ def _text_of(content: str | bytes) -> str:
     return content if isinstance(content, str) else content.decode("utf-8", "surrogateescape")
 
 
-def _personal_in(parts: Iterable[Part]) -> dict[str, int]:
-    """Return how many different values of each kind of personal data are in these parts."""
-    texts = []
-    bodies = []
-    for _, content in parts:
-        text = _text_of(content)
-        if isinstance(content, str):
-            texts.append(text)
-        # Bytes that are not text may look like an e-mail address by chance.
-        elif not re.search("[\udc80-\udcff]", text):
-            bodies.append(text)
-    return count_personal(bodies, texts)
-
-
 # -- cassettes and notebooks -------------------------------------------------------------------
 
 
@@ -135,25 +126,26 @@ def audit(path: str | Path) -> list[Finding]:
     DirectMailLabError
         There is no such file, or its name says that it is a notebook, and it is not.
     """
-    return audited(Path(path)).findings
+    findings, _ = audited(Path(path))
+    return findings
 
 
-def audited(path: Path) -> Audited:
+def audited(path: Path) -> tuple[list[Finding], str]:
     """Return the findings in a file as `audit` does, with the problem of a damaged cassette."""
     if path.suffix == ".ipynb":
-        return Audited(find(parts_of_notebook(read_notebook(path), str(path)), search_for()))
+        return find(parts_of_notebook(read_notebook(path), str(path)), search_for()), ""
     data = _read(path)
     whole = data.decode("utf-8", "replace")
     try:
         interactions, base_url = read_as_written(data, path)
     except CassetteFormatError as error:
-        return Audited(find([(str(path), whole)], search_for()), str(error))
+        return find([(str(path), whole)], search_for()), str(error)
     search = search_for([base_url])
     findings = find(parts_of_cassette(interactions, f"{path}, "), search)
     if not any(finding.kind == "secret" for finding in findings):
         # Also search the rest of the file: comments, other fields, an unfinished line.
         findings += dict.fromkeys(secrets_in([(str(path), whole)], search))
-    return Audited(findings)
+    return findings, ""
 
 
 def parts_of_cassette(interactions: Iterable[Interaction], where: str = "") -> Iterator[Part]:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ..cassettes import FileRecording, Recording
 from ..cassettes.library import create
-from ..display import CONTROLS, ProgressBar, plural
+from ..display import CONTROLS, plural
 from ..errors import DirectMailLabError
 from ..exchange.operations import query_of
 from ..exchange.values import Interaction, Request, Response, media_type_of
@@ -121,16 +121,14 @@ def make_page(recording: Recording, interactions: Sequence[Interaction]) -> byte
     """
     rows = []
     size = 0
-    with ProgressBar(len(interactions), desc="Making the page", unit="interaction") as bar:
-        for number, interaction in enumerate(interactions, 1):
-            rows.append(_row(recording, number, interaction))
-            size += len(rows[-1])
-            if size > _MAX_BYTES:
-                raise DirectMailLabError(
-                    f"The page of {recording.name} would be larger than {_MAX_BYTES:,} bytes.",
-                    "Share the recording itself, or record it in parts.",
-                )
-            bar.update()
+    for number, interaction in enumerate(interactions, 1):
+        rows.append(_row(recording, number, interaction))
+        size += len(rows[-1])
+        if size > _MAX_BYTES:
+            raise DirectMailLabError(
+                f"The page of {recording.name} would be larger than {_MAX_BYTES:,} bytes.",
+                "Share the recording itself, or record it in parts.",
+            )
     about = f"{plural(len(rows), 'interaction')}{recording.recorded_note}"
     if recording.base_url:
         about += f", from {recording.base_url}"

@@ -17,13 +17,11 @@ _SHOWN = [
 ]
 # What Markdown and outputs may contain. All other markup is left out: a page that a notebook may
 # have from a stranger must not lead elsewhere by itself, which a policy alone does not prevent.
-_ELEMENTS = [
-    *("a", "abbr", "b", "blockquote", "br", "caption", "code", "col", "colgroup", "dd", "del"),
-    *("details", "div", "dl", "dt", "em", "figcaption", "figure", "h1", "h2", "h3", "h4", "h5"),
-    *("h6", "hr", "i", "img", "ins", "kbd", "li", "mark", "ol", "p", "pre", "s", "small", "span"),
-    *("strong", "style", "sub", "summary", "sup", "table", "tbody", "td", "tfoot", "th", "thead"),
-    *("tr", "u", "ul"),
-]
+_ELEMENTS = """
+a abbr b blockquote br caption code col colgroup dd del details div dl dt em figcaption figure
+h1 h2 h3 h4 h5 h6 hr i img ins kbd li mark ol p pre s small span strong style sub summary sup
+table tbody td tfoot th thead tr u ul
+"""
 _ATTRIBUTES = {
     "*": ["align", "class", "colspan", "id", "rowspan", "style", "title", "valign"],
     "a": ["href"],
@@ -114,7 +112,7 @@ def _allowed(markup: object) -> str:
 
     allowed: str = bleach.clean(
         str(markup),
-        tags=_ELEMENTS,
+        tags=_ELEMENTS.split(),
         attributes=_ATTRIBUTES,
         protocols=_PROTOCOLS,
         css_sanitizer=CSSSanitizer(),

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import re
 import subprocess
 import sys
 import time
@@ -54,8 +53,6 @@ if "directmail_lab.notebook.widget" in sys.modules:
     from directmail_lab.notebook import browser_data, widget
     browser_data.STATIC_ROWS = 500
     widget.update_static_outputs()"""
-# Colours, which a program that the cell starts may put into its error, such as Python 3.13.
-_COLOUR = re.compile(r"\x1b\[[\d;]*m")
 
 
 def run_notebooks(folder: Path, notebooks: Sequence[Path], *, timeout_s: float) -> None:
@@ -146,8 +143,7 @@ def _run(path: Path, end: float, timeout_s: float) -> None:
         with bar:
             NotebookClient(notebook, **options).execute(**quiet)
     except CellExecutionError as error:
-        text = _COLOUR.sub("", f"{error.ename}: {error.evalue}")
-        lines = [line for line in text.splitlines() if line.strip()]
+        lines = [each for each in f"{error.ename}: {error.evalue}".splitlines() if each.strip()]
         shown = "".join(f"\n  {line.strip()[:300]}" for line in lines[:2])
         what = f"fails where there is no key:{shown}"
         advice = _ADVICE.get(error.ename, "Restart your kernel and run all cells to see it.")
