@@ -5,7 +5,9 @@ A check raises `ValueError` or `TypeError`, with a message that says what is val
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
+from datetime import timedelta
 from difflib import get_close_matches
 from numbers import Integral
 from typing import Literal, cast, get_args
@@ -47,6 +49,14 @@ def check_number(name: str, value: object, *, least: float, kind: type = Integra
     if not isinstance(value, kind) or not cast("float", value) >= least:  # also if it is NaN
         whole = " whole" if kind is Integral else ""
         raise argument_error(f"{name} must be a{whole} number, {least} or more.")
+
+
+def parse_age(max_age: object) -> timedelta:
+    """Return an age in words as a duration; raise ValueError for anything else."""
+    found = re.fullmatch(r"(\d{1,5}) (minute|hour|day|week)s?", str(max_age))
+    if found is None:
+        raise argument_error('max_age is a number and a unit, such as "90 days" or "12 hours".')
+    return timedelta(**{f"{found[2]}s": int(found[1])})
 
 
 def check_names(name: str, value: object) -> tuple[str, ...]:

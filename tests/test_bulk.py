@@ -45,7 +45,7 @@ RECORDS = [{"id": number, "name": f"n{number}"} for number in range(25)]
 @pytest.fixture
 def items() -> Iterator[StandIn]:
     """A service with a different response for each of thirty paths; one drops the connection."""
-    faults = [Fault(path=f"/v1/items/{n:02}", body=f'{{"n": {n}}}') for n in range(30)]
+    faults = [Fault(path=f"/v1/items/{n:02}", status=200, body=f'{{"n": {n}}}') for n in range(30)]
     faults[7] = Fault(path="/v1/items/07", drop="reset")
     with FaultyService(limit=1000, faults=faults) as service:
         yield service
@@ -67,12 +67,25 @@ EXPECTED = [*range(7), httpx.ReadError, *range(8, 30)]
 def test_results_have_the_order_of_the_paths_and_include_failures(
     items: StandIn, concurrency: int
 ) -> None:
-    """One failed path must not lose the responses of the others."""
+    """One failed path must not lose the responses of the others. A warning says that it failed."""
     with session_of(items, pace="off"):
-        got = dm.get_many(iter(PATHS), concurrency=concurrency)
+        with pytest.warns(
+            UserWarning, match=r"^1 of 30 requests failed; the first, \[7\]: .*broke"
+        ):
+            got = dm.get_many(iter(PATHS), concurrency=concurrency)
 
         assert dm.get_many([]) == []
     assert numbers(got) == EXPECTED
+
+
+def test_the_first_of_several_failures_is_named_in_full(items: StandIn) -> None:
+    """An error status counts as one, with what the service said, and an error of ours, too."""
+    said = r'^2 of 3 requests failed; the first, \[1\]: GET /v1/nowhere responded with 404 .*: "'
+    with session_of(items), pytest.warns(UserWarning, match=said) as caught:
+        got = dm.get_many(["/v1/users/me", "/v1/nowhere", "https://me:you@x.test/"])
+
+    assert [getattr(each, "status_code", 0) for each in got] == [200, 404, 0]
+    assert [each.filename for each in caught] == [__file__]
 
 
 def test_concurrent_requests_replay_their_own_responses(items: StandIn) -> None:
@@ -117,7 +130,11 @@ needs_ctrl_c = pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="a
 def test_an_interrupt_keeps_the_responses_received_so_far(items: StandIn) -> None:
     """The other results are errors, also for the request in flight, and the session still works."""
     session = session_of(items)
-    with items.fault(path="/v1/items/13", latency_s=60.0), interrupted_after(5, session):
+    with (
+        items.fault(path="/v1/items/13", latency_s=60.0),
+        interrupted_after(5, session),
+        pytest.warns(UserWarning, match="of 22 requests failed; .*interrupted"),
+    ):
         got = dm.get_many(PATHS[8:], concurrency=1)
 
     # Whether the fifth was received in time is chance.
@@ -132,7 +149,10 @@ def test_an_interrupt_keeps_the_responses_received_so_far(items: StandIn) -> Non
 def test_after_an_interrupt_nothing_more_is_sent(pace: str, most: int) -> None:
     """Requests that wait for the allowance stop waiting, and no new one starts."""
     with stand_in(limit=2, window_s=1.0, limits={}) as service:
-        with interrupted_after(2, session_of(service, pace=pace, retry=False)):
+        with (
+            interrupted_after(2, session_of(service, pace=pace, retry=False)),
+            pytest.warns(UserWarning, match="of 500 requests failed"),
+        ):
             got = dm.get_many(["/v1/users/me"] * 500, concurrency=3)
         while any(thread.name.startswith("ThreadPool") for thread in threading.enumerate()):
             time.sleep(0.01)  # a thread that was interrupted while starting cannot be joined

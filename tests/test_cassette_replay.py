@@ -497,6 +497,8 @@ def as_form(text: str) -> Request:
         (post(b'{"x": "1"}'), post(b'{"x": 1}'), "body: x"),
         (post(b'{"x": null}'), post(b"{}"), "body: x"),
         (post(b"[1, 2]"), post(b"[2, 1]"), "body: 0"),
+        (post(b'{"x": 1, "x": 2}'), post(b'{"x": 2}'), "body: x"),
+        (post(b'{"x": 1, "x": 2}'), post(b'{"x": 2, "x": 1}'), "body: x"),
         (packed(b'{"n": 1}', 1), packed(b'{"n": 2}', 2), "body: n"),
         (
             replace(get("/search"), body=b'{"q": 1}'),
@@ -667,8 +669,8 @@ def test_a_request_that_changes_with_each_run_names_what_to_ignore(
 
 def test_a_field_of_xml_cannot_be_ignored() -> None:
     """An error says so, instead of a request that is never found."""
-    ignoring = Matching(ignore=["body:sent"])
-    with pytest.raises(ValueError, match=r"body:sent.*XML"):
+    ignoring = Matching(ignore=["body:a.sent"])
+    with pytest.raises(ValueError, match=r"body:a\.sent.*XML"):
         ignoring.form(of_type("text/xml", "<a><sent>1</sent></a>"))
 
     assert ignoring.form(of_type("text/xml", "<a/>"))

@@ -334,3 +334,12 @@ def test_no_frame_of_ours_or_of_httpx_shows_what_was_sent(
     shown = {each.filename for each in frames if KEY in str(each.locals)}
 
     assert shown == {__file__}
+
+
+def test_a_cell_prints_how_many_of_many_requests_failed(
+    run: Callable[[str], list[str]], connected: Session
+) -> None:
+    """A warning would be a red box with a line of code."""
+    line, *_ = run("dm.get_many(['/v1/users/me', '/v1/nowhere'])")
+
+    assert line.startswith("1 of 2 requests failed; the first, [1]: GET /v1/nowhere responded with")

@@ -92,6 +92,9 @@ def test_vcrpy_loads_the_whole_recording_after_each_cell(
         assert loaded_by_vcrpy(path) == min(number, 3)
         assert read_cassette(path).interactions == read_cassette(path).interactions
     assert run("print(len(dm.interactions()))").strip() == "3"
+    run("dm.record('tour', max_age='1 day')")
+    line = "Cassette 'tour': 1 request replayed (younger than 1 day), 1 sent.\n"
+    assert run("dm.me(); dm.get('/v1/letters');") == line
 
 
 def test_a_fold_waits_for_a_write_on_its_way(tmp_path: Path) -> None:

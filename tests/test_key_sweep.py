@@ -19,6 +19,7 @@ import os
 import pickle
 import time
 import traceback
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -295,7 +296,10 @@ def many(service: FaultyService, session: Session, haul: Haul) -> None:
     make_current(session)
     for fault in ({"drop": "reset"}, {"cut_after": 5, "body": KEY}, {"status": 500}):
         with service.fault(**{"echo_key": True, **fault}):
-            for got in dm.get_many(["/v1/users/me", "/v1/lists"]):
+            with warnings.catch_warnings(record=True, action="always") as said:
+                results = dm.get_many(["/v1/users/me", "/v1/lists"])
+            haul.add(f"what get_many() says, {fault}", "".join(str(each.message) for each in said))
+            for got in results:
                 if isinstance(got, Exception):
                     haul.add_error(f"get_many(), {fault}", got)
                 else:

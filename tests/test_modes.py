@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,8 @@ import pytest
 import directmail_lab as dm
 from directmail_lab.cassettes import Matching, read_cassette
 from directmail_lab.cassettes.convert import convert
+from directmail_lab.cassettes.files import write_cassette
+from directmail_lab.redaction import Redactor
 from directmail_lab.server.standin import stand_in
 from directmail_lab.sessions.session import Session, bind_to_test
 
@@ -444,3 +447,91 @@ def test_a_run_that_must_be_live_needs_a_key(
         assert session.mode == "record"
     with pytest.raises(ValueError, match="may replay"):
         dm.record("tour", live=True, record_mode="new_episodes")
+
+
+def aged(path: Path, hours: float, *titles: str) -> None:
+    """Make the recorded responses to these requests older."""
+    recording = read_cassette(path)
+    parts = [
+        replace(each, recorded_at=each.recorded_at and each.recorded_at - timedelta(hours=hours))
+        if f"{each.request.method} {each.request.uri.rpartition('/')[2]}" in titles
+        else each
+        for each in recording
+    ]
+    write_cassette(path, recording.metadata, parts, Redactor(), version=None)
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_what_is_younger_than_max_age_is_replayed_and_the_rest_is_sent(
+    recorded: Path,
+    service: FaultyService,
+    is_async: bool,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The new response replaces the old one. The end of the recording says how many there were."""
+
+    def ask(session: Session, path: str) -> int:
+        if is_async:
+            return asyncio.run(session.async_client.get(path)).status_code
+        return session.get(path).status_code
+
+    with Session(service.base_url, service.api_key, retry=False) as author:
+        with author.record("tour"), service.fault(status=503, path="/v1/letters"):
+            assert [ask(author, "/v1/lists"), ask(author, "/v1/letters")] == [200, 503]
+        before = service.requests.copy()
+        for hours in (25, 0):
+            aged(TOUR, hours, "GET lists")
+            with author.record("tour", max_age="1 day"):
+                assert [ask(author, "/v1/users/me") for _ in range(2)] == [200, 200]
+                assert ask(author, "/v1/lists") == 200
+        with author.record("tour", max_age="1 day"):
+            ask(author, "/v1/letters")
+    sent = service.requests - before
+
+    assert sent == {"GET /v1/lists": 1, "GET /v1/letters": 1}
+    assert [text.partition(": ")[2] for text in caplog.messages if "younger" in text] == [
+        "2 requests replayed (younger than 1 day), 1 sent.",
+        "3 requests replayed (younger than 1 day), 0 sent.",
+        "0 requests replayed (younger than 1 day), 1 sent.",
+    ]
+    assert [each.request.uri[-5:] for each in read_cassette(TOUR)].count("lists") == 1
+
+
+def test_max_age_changes_nothing_for_a_write(recorded: Path, service: FaultyService) -> None:
+    """It is refused, kept or sent as in any recording, and never replayed."""
+    other = Session(service.base_url, service.api_key, allow_writes=True)
+    before = service.requests["POST /v1/letters"]
+    with other, other.record("tour", max_age="1 week") as session:
+        with pytest.warns(UserWarning, match="Nothing was sent: this POST was sent before"):
+            session.post("/v1/letters", json={"to": "Ada"}, if_sent="keep")
+        assert service.requests["POST /v1/letters"] == before
+        for count in (1, 2):
+            session.post("/v1/letters", json={"to": "Ada"}, if_sent="send")
+            assert service.requests["POST /v1/letters"] == before + count
+
+
+def test_max_age_without_a_key_replays_all(recorded: Path) -> None:
+    """A reader gets what is there, whatever its age."""
+    aged(TOUR, 99, "GET me")
+    dm.record("tour", max_age="1 hour")
+
+    assert dm.session().mode == "replay"
+    assert len(dm.me()) == 1
+
+
+@pytest.mark.parametrize("max_age", ["long", "1 year", "-1 days", 90, "1day", ""])
+def test_an_age_that_is_none_changes_nothing(live: Session, max_age: Any) -> None:
+    """The error says what an age is, also without a key."""
+    for record in (live.record, dm.record):
+        with pytest.raises(ValueError, match='such as "90 days" or "12 hours"'):
+            record("tour", max_age=max_age)
+
+    assert live.mode == "live"
+    assert not TOUR.exists()
+
+
+@pytest.mark.parametrize("other", [{"live": True}, {"record_mode": "all"}])
+def test_max_age_goes_with_no_option_that_says_what_is_sent(live: Session, other: Any) -> None:
+    """These two would contradict each other."""
+    with pytest.raises(ValueError, match="neither live=True nor record_mode"):
+        live.record("tour", max_age="1 day", **other)

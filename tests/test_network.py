@@ -504,7 +504,9 @@ def test_an_invalid_address_is_our_error(
         with pytest.raises(dm.errors.AddressError) as caught:
             ask()
         assert address not in str(caught.value)
-    assert isinstance(dm.get_many([address])[0], dm.errors.AddressError)
+    with pytest.warns(UserWarning, match="1 of 1 request failed") as said:
+        assert isinstance(dm.get_many([address])[0], dm.errors.AddressError)
+    assert address not in str(said[0].message)
     assert service.requests.total() == 0
 
     body = json.dumps({"data": [1], "next": address})

@@ -288,6 +288,10 @@ NAMED: dict[str, tuple[Style, dict[str, Any]]] = {
         by_page(lambda r, *_: {"result": {f"k{each['id']}": each for each in r}, "took": 5}),
         {"page": "page"},
     ),
+    "records by their ids": (
+        by_page(lambda r, *_: {f"k{each['id']}": each for each in r}),
+        {"page": "page"},
+    ),
     "an object of objects by offset": (
         by_offset(lambda r, *_: {"result": {f"k{each['id']}": each for each in r}}),
         {"offset": "offset", "params": {"limit": "3"}},
@@ -530,8 +534,10 @@ def test_the_way_that_the_caller_names_is_followed_to_the_end(
     """Whatever the pages look like, and as often as a cell runs."""
     path = serve(style)
     for _ in range(2):
-        text = "".join(page.text for page in dm.pages(path, **options))
+        texts = [page.text for page in dm.pages(path, **options)]
+        text = "".join(texts)
 
+        assert "{}" not in texts
         numbers = [number for number in range(1, 9) if f'"id": {number}' in text]
         assert numbers == [1, 2, 3] or numbers == [record["id"] for record in RECORDS]
 

@@ -1230,8 +1230,8 @@ def test_a_test_that_makes_no_frame_imports_no_pandas(run: Run) -> None:
         ("directmail_max_age = 90 days\ndirectmail_on_old = fail", "", {"errors": 1}, "*days old*"),
         ("directmail_max_age = 90 days", "max_age='99999 days'", {"passed": 1}, "*"),
         ("", "max_age='1 day', on_old='fail'", {"errors": 1}, "*record it again: pytest *=all"),
-        ("", "max_age=90", {"errors": 1}, "max_age is a number of days, such as *"),
-        ("", "max_age='long'", {"errors": 1}, "*max_age is a number of days*"),
+        ("", "max_age=90", {"errors": 1}, "max_age is a number and a unit, such as *"),
+        ("", "max_age='long'", {"errors": 1}, "*max_age is a number and a unit*"),
     ],
 )
 def test_an_old_recording_warns_or_fails(

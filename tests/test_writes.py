@@ -137,6 +137,35 @@ def test_pages_always_searches(run: Run, account: FaultyService) -> None:
     assert account.requests[f"POST {path}"] == 2
 
 
+SEARCH = r'It looks like a search: to send it each time, if_sent="send"\. To get its response back'
+LETTER = (
+    r'^POST [^ ]+ was sent [^.]*\. It was not sent again\. To get its .*: if_sent="keep"\. To send'
+)
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "body", "said"),
+    [
+        ("contacts/search", 200, '{"id": 1}', SEARCH),
+        ("_Search/", 200, "{}", SEARCH),
+        ("contacts", 200, '{"items": [{"id": 1}], "total": 1}', SEARCH),
+        ("contacts", 200, '[{"id": 1}]', SEARCH),
+        ("contacts", 201, '[{"id": 1}]', LETTER),
+        ("letters", 200, '{"id": 1, "tags": [], "pages": [{"n": 1}]}', LETTER),
+        ("researchers", 200, "", LETTER),
+    ],
+)
+def test_a_search_that_is_refused_says_first_how_to_send_it_each_time(
+    run: Run, account: FaultyService, path: str, status: int, body: str, said: str
+) -> None:
+    """A POST whose path or whose response says that it is a list is seldom a letter."""
+    cell = f"dm.post('/v1/{path}', json={{'name': 'Ann'}})"
+    with account.fault(path=f"/v1/{path}", status=status, body=body):
+        run(cell)
+    with pytest.raises(AlreadySentError, match=said):
+        run(cell)
+
+
 def test_a_write_that_was_not_sent_may_be_sent(
     run: Run, account: FaultyService, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,8 +15,8 @@ from traceback import extract_tb
 from typing import Any, NamedTuple, Self
 from urllib.parse import urlsplit
 
-from ..arguments import RECORD_MODES, REPEATS, RecordMode, Repeat, check_choice
-from ..display import say_in_notebook, shell_word
+from ..arguments import RECORD_MODES, REPEATS, RecordMode, Repeat, check_choice, parse_age
+from ..display import plural, say_in_notebook, shell_word
 from ..errors import CassetteError, CassetteFormatError, NotRecordedError
 from ..exchange.bodies import MissingBody, shown_missing
 from ..exchange.values import (
@@ -148,6 +148,8 @@ class Cassette:
     repeat
         What a replay does when all responses to a request were played: ``"last"`` plays the last
         one again, ``"strict"`` raises an error.
+    max_age
+        In mode ``"update"``, the age in words below which reads are replayed.
     before_record
         Called with each interaction before it is redacted; see `directmail_lab.record`.
     notice
@@ -165,7 +167,9 @@ class Cassette:
     records
         Whether a request without a recorded response may be sent, and the response recorded.
     updates
-        Whether it records everything, so that it replays nothing.
+        Whether it records everything that is sent.
+    replays
+        Whether it replays anything.
     policy
         What those who opened it want of it.
 
@@ -187,12 +191,16 @@ class Cassette:
         base_url: str | None = None,
         matching: Matching | None = None,
         repeat: Repeat = "last",
+        max_age: str | None = None,
         before_record: BeforeRecord | None = None,
         policy: Policy = Policy(),
         notice: Callable[[str], None] = _log.warning,
     ) -> None:
         check_choice("record_mode", record_mode, RECORD_MODES)
         check_choice("repeat", repeat, REPEATS)
+        self._max_age = max_age
+        self._youngest = None if max_age is None else datetime.now(UTC) - parse_age(max_age)
+        self._counts = {"replayed": 0, "sent": 0}
         place = (name.path or name.name) if isinstance(name, FileRecording) else name
         self.name = cassette_name(place)
         self.record_mode = record_mode
@@ -214,6 +222,7 @@ class Cassette:
         self._open: dict[Begun, Callable[[bool], object]] = {}
         self._was_told = False
         self.updates = record_mode in ("update", "all")
+        self.replays = not self.updates or max_age is not None
         self._aside = policy.aside and (record_mode == "all" or version_of(self.path) is None)
         if self.records:
             with _opening:
@@ -224,10 +233,9 @@ class Cassette:
                 self._refuse_other_address(base_url)
         else:
             self._recording = name if isinstance(name, FileRecording) else read_cassette(self.path)
-        if self._recorder is None or self.updates:
+        if self._recorder is None or not self.replays:
             self.redactor = self.redactor.extended(self._recording.redact)
-            # An update plays nothing.
-            played = FileRecording(self.name) if self.updates else self._recording
+            played = self._recording if self.replays else FileRecording(self.name)
             index = Index(
                 played,
                 self.matching,
@@ -261,12 +269,15 @@ class Cassette:
         with self._lock:
             player = self._player
             call, request = player.find(request)
-            while self.records and call is not None and self._is_new_failure(call):
-                player.mark(call)  # a mode that can send replays no failure
+            while self.records and call is not None and self._is_left_out(call):
+                player.mark(call)
                 call, request = player.find(request)
             is_played = call is not None and player.played[call[0]] == 1
+            if call is not None and self._youngest is not None:
+                repeats = self._is_young(call)
             if call is not None and marks:
                 player.mark(call)
+                self._counts["replayed"] += repeats or not is_played
         if call is None or (is_played and not repeats):
             if self._recorder is None:
                 refusal = player.refusal(request, is_played=is_played)
@@ -298,11 +309,23 @@ class Cassette:
             f"{played.request.method} {self._recording.path_of(played.request)}"
         )
 
-    def _is_new_failure(self, attempts: Attempts) -> bool:
-        """Return whether no whole response came, if these attempts were not played yet."""
+    def _is_left_out(self, attempts: Attempts) -> bool:
+        """Return whether a recording sends the request, if these attempts were not played yet.
+
+        That is so if no whole response came, or if it is older than ``max_age``.
+        """
         if self._player.played[attempts[0]]:
             return False
+        if self._youngest is not None:
+            return not self._is_young(attempts)
         return self._recording.interaction(attempts[-1] + 1).response.failure is not None
+
+    def _is_young(self, attempts: Attempts) -> bool:
+        """Return whether these attempts led to a response that ``max_age`` lets replay."""
+        known = self._recording.interaction(attempts[-1] + 1)
+        assert self._youngest is not None, "only then it is called"
+        is_young = known.recorded_at is not None and known.recorded_at > self._youngest
+        return is_young and not (is_write(known.request) or fails(known.response))
 
     def interaction_of(self, played: Played) -> Interaction:
         """Return the whole interaction of a response that was played."""
@@ -312,7 +335,7 @@ class Cassette:
         """Return whether a request has a response that was not played yet."""
         with self._lock:
             attempts, _ = self._player.find(request)
-            if attempts is None or (self.records and self._is_new_failure(attempts)):
+            if attempts is None or (self.records and self._is_left_out(attempts)):
                 return False
             return not self._player.played[attempts[0]]
 
@@ -372,6 +395,8 @@ class Cassette:
                 f"Cassette {self.name!r} was opened to replay.",
                 f"Open it with record({self.name!r}) to add to it.",
             )
+        with self._lock:
+            self._counts["sent"] += begun is not None
         begun = begun or self.start()
         self._open.pop(begun, None)
         changed = self._as_recorded(interaction)
@@ -480,6 +505,20 @@ class Cassette:
                     self._was_told = True
                     self._say_not_folded(error)
             self._recorder.say_new_shapes()
+        self._say_counts()
+
+    def _say_counts(self) -> None:
+        """Say how many requests were replayed and sent since the last time."""
+        counts = self._counts
+        if self._max_age is None or not any(counts.values()):
+            return
+        self._counts = dict.fromkeys(counts, 0)
+        text = (
+            f"Cassette {self.name!r}: {plural(counts['replayed'], 'request')} replayed (younger "
+            f"than {self._max_age}), {counts['sent']:,} sent."
+        )
+        if not say_in_notebook(text):
+            self._notice(text)
 
     def _say_not_folded(self, error: OSError | CassetteError) -> None:
         why = error.what if isinstance(error, CassetteError) else f"{error.strerror}."
@@ -515,6 +554,7 @@ class Cassette:
             except (OSError, CassetteError) as error:
                 self._say_not_folded(error)
             self._recorder.say_new_shapes()
+        self._say_counts()
         hint = notice_of_contents(self.path, self.name) if has_recorded else ""
         if hint and not say_in_notebook(hint):
             self._notice(hint)

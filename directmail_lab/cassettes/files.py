@@ -110,7 +110,7 @@ class FileRecording(Recording):
         """Return an interaction with the response to play; raise the errors of `response`."""
         recorded = self.interactions[number - 1]
         response = _decoded(recorded.response, recorded.request.method)
-        return replace(recorded, response=response)
+        return recorded if response is recorded.response else replace(recorded, response=response)
 
     @cached_property
     def fallbacks(self) -> frozenset[int]:

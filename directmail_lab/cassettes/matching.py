@@ -197,12 +197,12 @@ class Matching:
                 yield name, value
 
     def _refuse_xml(self, text: str) -> None:
-        for *_, name in self._fields:
-            if re.search(rf"[<\s:]{re.escape(name)}[\s>=/]", text):
+        for rule in self._fields:
+            if re.search(rf"[<\s:]{re.escape(rule[-1])}[\s>=/]", text):
                 raise argument_error(
-                    f'ignore="body:{name}" leaves out a field of JSON or of a form, and the body '
-                    "of this request is XML. Compare it with a function in match_on, or leave "
-                    '"body" out of match_on.'
+                    f'ignore="body:{".".join(rule)}" leaves out a field of JSON or of a form, '
+                    "and the body of this request is XML. Compare it with a function in match_on, "
+                    'or leave "body" out of match_on.'
                 )
 
 
@@ -336,8 +336,9 @@ def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
 
 
-# Numbers count by their digits.
+# Numbers count by their digits. An object is a tuple of pairs, since a name may occur twice.
 _DECODER = json.JSONDecoder(
+    object_pairs_hook=tuple,
     parse_int=Decimal,
     parse_float=Decimal,
     parse_constant=_refuse_constant,
@@ -346,10 +347,10 @@ _DECODER = json.JSONDecoder(
 
 def _json_parts(value: object, name: Name = ("JSON",)) -> Iterator[tuple[Name, Hashable]]:
     """Yield each value of JSON with its path; an object as ``{}``, then its members by name."""
-    if isinstance(value, dict):
+    if isinstance(value, tuple):
         yield name, Literal("{}")
-        for key in sorted(value):
-            yield from _json_parts(value[key], (*name, key))
+        for key, inner in sorted(value, key=lambda pair: pair[0]):
+            yield from _json_parts(inner, (*name, key))
     elif isinstance(value, list):
         yield name, Literal("[]")
         for index, inner in enumerate(value):

@@ -32,7 +32,7 @@ Attempts = tuple[int, ...]
 _MAX_COMPARED = 500
 _LONGEST_QUERY = 200
 # The headers that may decide between two requests, unless `match_on` names all headers.
-_CHOOSING = ("range", "accept", "content-type", "content-encoding")
+_DECIDING = frozenset({"range", "content-type", "content-encoding"})
 
 
 class Index:
@@ -53,6 +53,8 @@ class Index:
         if recording.is_third_party or recording.redact != redactor.redact:
             requests = list(map(redactor.request, requests))  # this session may know another key
         self.requests = requests
+        self._accepted = [header(each.headers, "accept") for each in requests]
+        self.deciding = _DECIDING | ({"accept"} if len({*self._accepted}) > 1 else set())
         # What is sent as it was recorded needs neither redaction nor a form.
         self.by_literal: dict[Hashable, list[Attempts]] = {}
         with uncollected():
@@ -60,17 +62,17 @@ class Index:
 
     def _build(self) -> None:
         indexes: dict[Form, list[int]] = {}
-        firsts: dict[Hashable, Form] = {}
+        firsts: list[Form] = []
         base_urls = self.recording.base_urls
         for index, request in enumerate(self.requests):
             forms = list(self.matching.forms(request, base_urls))
-            firsts.setdefault(self.literal(request), forms[0])
+            firsts.append(forms[0])
             for form in forms:
                 indexes.setdefault(form, []).append(index)
         self._calls = {form: self._as_calls(each) for form, each in indexes.items()}
-        for literal, form in firsts.items() if not self.matching.checks else ():
-            if len(self._calls[form]) == 1:
-                self.by_literal[literal] = self._calls[form]
+        for request, form in zip(self.requests, firsts, strict=True):
+            if len(self._calls[form]) == 1 and not self.matching.checks:
+                self.by_literal.setdefault(self.literal(request), self._calls[form])
 
     def groups(self) -> Iterable[list[Attempts]]:
         """Return the calls of each form."""
@@ -80,7 +82,7 @@ class Index:
         """Return all that may be compared of a request, as it was written."""
         headers = request.headers
         if "headers" not in self.matching.names:
-            headers = tuple([pair for pair in headers if pair[0].lower() in _CHOOSING])
+            headers = tuple([pair for pair in headers if pair[0].lower() in self.deciding])
         return request.method, request.uri, request.body or b"", headers
 
     def find(self, request: Request) -> list[Attempts]:
@@ -115,10 +117,6 @@ class Index:
         accepted = header(request.headers, "accept")
         chosen = [each for each in calls if self._accepted[each[0]] == accepted]
         return chosen or calls
-
-    @cached_property
-    def _accepted(self) -> list[str | None]:
-        return [header(each.headers, "accept") for each in self.requests]
 
     def _as_calls(self, indexes: list[int]) -> list[Attempts]:
         """Return the calls that these interactions are: each with its attempts, in their order."""
@@ -199,7 +197,8 @@ class Player:
     def _redacted(self, request: Request) -> Request:
         if not self._is_comparing_headers:
             # To redact all headers would take as long as all else here.
-            chosen = tuple([pair for pair in request.headers if pair[0].lower() in _CHOOSING])
+            deciding = self._index.deciding
+            chosen = tuple([pair for pair in request.headers if pair[0].lower() in deciding])
             request = replace(request, headers=chosen)
         return self._redactor.request(request)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -15,8 +14,9 @@ from types import MappingProxyType
 from typing import Any
 from urllib.parse import urlsplit
 
+from ..arguments import parse_age
 from ..display import plural
-from ..errors import CassetteError, CassetteFormatError, DirectMailLabError
+from ..errors import CassetteError, CassetteFormatError
 from ..exchange.operations import base_path, path_below
 from ..exchange.values import Interaction, Request
 from ..readings.reading import Reading, reading_of
@@ -24,7 +24,6 @@ from ..readings.reset_unit import Evidence, infer_reset_unit
 from ..settings import NO_ADDRESS, origin_of
 
 _READINGS_FOR_UNIT = 1_000
-_AGE = re.compile(r"(\d{1,5}) days?")
 
 
 @contextmanager
@@ -190,14 +189,13 @@ def age_problem(interactions: Iterable[Interaction], max_age: str) -> str | None
 
     Raises
     ------
-    DirectMailLabError
+    ValueError
         ``max_age`` does not have the form ``"30 days"``.
     """
-    days = _AGE.fullmatch(str(max_age))  # a test's marker may give a number
-    if days is None:
-        raise DirectMailLabError('max_age is a number of days, such as "90 days".')
+    most = parse_age(max_age)
     at = next((interaction.recorded_at for interaction in interactions), None)
     if at is None:
         return f"does not say when it was recorded, and max_age is {max_age}"
-    age = (datetime.now(UTC) - at).days
-    return f"is {age} days old, and max_age is {max_age}" if age >= int(days[1]) else None
+    age = datetime.now(UTC) - at
+    shown = plural(age.days, "day") if age.days else plural(age.seconds // 3600, "hour")
+    return f"is {shown} old, and max_age is {max_age}" if age >= most else None

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import sys
 import weakref
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from functools import update_wrapper
 from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack
 
-from ..arguments import RecordMode
+from ..arguments import RecordMode, parse_age
 from ..cassettes import (
     FileRecording,
     Policy,
@@ -296,7 +296,7 @@ def record(
                 f"Sign in, or set {API_KEY_VARIABLE}. To replay as a reader: "
                 f"{LIVE_VARIABLE}=0 in the environment.",
             )
-        entered, line = _replay_in_place(cassette, options)
+        entered, line = _replay_in_place(cassette, {**options})
         if not has_said:
             has_said = True
             sys.stderr.write(f"{line}\n")
@@ -325,12 +325,15 @@ def _record(opened: Session, cassette: str | Path, **options: Any) -> Entered:
         return opened.record(cassette, **options).entered
 
 
-def _replay_in_place(cassette: str | Path, options: Mapping[str, Any]) -> tuple[Entered, str]:
+def _replay_in_place(cassette: str | Path, options: dict[str, Any]) -> tuple[Entered, str]:
     """Replay the file that a recording with a key would write; also return a line that says so.
 
     A replayed write warns that nothing was sent. A request that is not in the cassette raises
     `NotRecordedError` as usual; the advice is to sign in.
     """
+    max_age = options.pop("max_age", None)
+    if max_age is not None:
+        parse_age(max_age)
     path = new_cassette_path(cassette)
     if not (path.is_file() and path.stat().st_size):
         what = f"There is no key, and no cassette {cassette_name(cassette)!r} yet."

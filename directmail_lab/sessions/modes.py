@@ -116,9 +116,8 @@ class ModeChange:
         if file:
             text += f" in {file}"
         if cassette.updates:
-            text += (
-                ": requests are sent, and new responses replace the old ones to the same requests."
-            )
+            what = "what is too old is sent again" if cassette.replays else "requests are sent"
+            text += f": {what}, and new responses replace the old ones to the same requests."
         return text
 
 

@@ -9,13 +9,14 @@ from json import dumps, loads
 from typing import TYPE_CHECKING, Any
 
 from ..arguments import argument_error, check_number
-from ..display import ProgressBar, plural
+from ..display import ProgressBar, plural, say_in_notebook
 from ..errors import AddressError, DirectMailLabError
 from ..exchange.bodies import plain_json
 from ..exchange.httpx_values import httpx, parse_url
 from ..exchange.next_page import Next, Page, PageList, page_of, uncertain_token
 from ..settings import origin_of
 from ..tracebacks import hide_frames, is_deliberate, warn_caller, without_traceback
+from .clients.refusals import service_error
 from .transports.extensions import EXTENSION, Call, received_of
 from .transports.writes import IF_SENT
 
@@ -66,7 +67,29 @@ def get_many(session: Session, paths: Iterable[str], *, concurrency: int) -> lis
     except KeyboardInterrupt:
         over.set()
     pool.shutdown(wait=False, cancel_futures=True)
-    return results.copy()  # a thread may still change `results` after an interrupt
+    results = results.copy()  # a thread may still change the list after an interrupt
+    _say_failures(session, results)
+    return results
+
+
+def _say_failures(session: Session, results: list[Result]) -> None:
+    """Say how many of the results are errors or have an error status, and what the first one is."""
+    failed = [
+        position
+        for position, each in enumerate(results)
+        if isinstance(each, Exception) or each.status_code >= 400
+    ]
+    if not failed:
+        return
+    first = results[failed[0]]
+    redacted = session.recording.redactor.text
+    if not isinstance(first, Exception):
+        first = service_error(first, base_url=session.base_url, redacted=redacted)
+    reason = getattr(first, "what", "") or redacted(str(first))
+    text = f"{len(failed):,} of {plural(len(results), 'request')} failed"
+    text += f"; the first, [{failed[0]}]: {reason}"
+    if not say_in_notebook(text):
+        warn_caller(text)
 
 
 def pages(
@@ -177,8 +200,10 @@ class Pages(Iterator[httpx.Response]):
             response = self._sent(place)
             page = self._read(place, response)
             self._place = None if page is None else self._next_place(place, page)
-            if page is not None and (is_first or page.content or page.records is None):
-                return response
+            if page is not None:
+                is_list = page.records is not None or page.body == {}
+                if is_first or page.content or not is_list:
+                    return response
         self._place = None
         self._problem = f"{_MOST_EMPTY_PAGES} pages without records came one after the other."
         self._warn_if_incomplete()

@@ -190,6 +190,7 @@ class Session:
         redact: Iterable[str] = (),
         match_on: Sequence[str | Matcher] | None = None,
         ignore: Iterable[str] = (),
+        max_age: str | None = None,
         live: bool = False,
         before_record: BeforeRecord | None = None,
     ) -> ModeChange:
@@ -253,6 +254,12 @@ class Session:
             What is left out of both requests before they are compared:
             ``"query:NAME"``, ``"header:NAME"``, or ``"body:NAME"`` for a field
             of a form or the dotted path of a JSON value.
+        max_age
+            An age, such as ``"1 day"`` or ``"12 hours"``. A read that the
+            cassette has a younger response to is not sent: it is replayed, also
+            after a write. The end of the cell, or of the recording, says how
+            many were replayed and sent. What is sent meanwhile is replayed once
+            ``record(…)`` is called again.
         live
             Whether to raise an error instead of replaying, if there is no key.
             The environment variable ``DIRECTMAIL_LIVE`` has the last word:
@@ -285,6 +292,8 @@ class Session:
         ...     session = dm.connect(service.base_url, service.api_key)
         ...     with dm.record("my-tour"):
         ...         response = dm.get("/v1/lists")
+        ...     with dm.record("my-tour", max_age="1 day"):
+        ...         response = dm.get("/v1/lists")  # not sent again
         >>> dm.replay("my-tour")
         Replaying cassette 'my-tour' (1 interaction, ...
 
@@ -310,6 +319,7 @@ class Session:
             redact=redact,
             match_on=match_on,
             ignore=ignore,
+            max_age=max_age,
             live=live,
             before_record=before_record,
         )
@@ -322,6 +332,7 @@ class Session:
         redact: Iterable[str] = (),
         match_on: Sequence[str | Matcher] | None = None,
         ignore: Iterable[str] = (),
+        max_age: str | None = None,
         live: bool = False,
         before_record: BeforeRecord | None = None,
         repeat: Repeat = "last",
@@ -339,6 +350,11 @@ class Session:
                     f'live=True sends every request, and record_mode="{record_mode}" may replay. '
                     'Give one of them, or record_mode="all".'
                 )
+            if max_age is not None and (live or record_mode != "update"):
+                raise argument_error(
+                    "max_age decides by itself what is sent: give neither live=True nor "
+                    "record_mode with it."
+                )
             if record_mode != "none":
                 self._network_for("record")
             is_without_address = record_mode != "none" and self.base_url == NO_ADDRESS
@@ -349,6 +365,7 @@ class Session:
                 redactor=Redactor(redact=check_names("redact", redact)),
                 base_url=None if is_without_address else self.base_url,
                 matching=self._matching | Matching(match_on, ignore),
+                max_age=max_age,
                 before_record=before_record,
                 repeat=repeat,
                 policy=policy,
@@ -589,7 +606,9 @@ class Session:
         list of httpx.Response or Exception
             One for each path, in the same order: the response, whatever its
             status, or the error if there was none. An error for one path does
-            not stop the others.
+            not stop the others. If some have an error or an error status, a
+            line says how many, and what the first one is: a printed one in a
+            notebook, else a warning.
 
         Raises
         ------
@@ -601,8 +620,8 @@ class Session:
         --------
         >>> dm.replay("explore-an-unknown-api")
         Replaying cassette 'explore-an-unknown-api' (69 interactions, ...)
-        >>> dm.get_many(["/v1/lists", "/v1/nowhere"])
-        [<Response [200 OK]>, <Response [404 Not Found]>]
+        >>> dm.get_many(["/v1/lists", "/v1/users/me"])
+        [<Response [200 OK]>, <Response [200 OK]>]
         """
         from .pages import get_many
 

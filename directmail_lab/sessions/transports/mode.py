@@ -341,7 +341,7 @@ def _played_for(request: httpx.Request, mode: Mode) -> list[Played]:
     cassette = mode.cassette
     if cassette is None:
         return []
-    if cassette.updates or (cassette.records and asks_anew(request)):  # it replays nothing
+    if not cassette.replays or (cassette.records and asks_anew(request)):
         cassette.refuse(request.method)
         return []
     return cassette.play(request_value(request))

@@ -7,6 +7,7 @@ test has no cells: all that it sends belongs to one execution.
 from __future__ import annotations
 
 import math
+import re
 import sys
 import threading
 import weakref
@@ -22,8 +23,9 @@ from ...cassettes import Cassette, MemoryRecording, Recording
 from ...cassettes.matching import Matching
 from ...display import plural, utc_time
 from ...errors import AlreadySentError, WriteRefusedError
-from ...exchange.bodies import MAX_UNPACKED_BYTES, shown_missing
+from ...exchange.bodies import MAX_UNPACKED_BYTES, read_json, shown_missing
 from ...exchange.httpx_values import body_of, httpx, is_write, request_value
+from ...exchange.next_page import only_list
 from ...exchange.values import Interaction, Response, fails
 from ...settings import is_loopback, origin_of, stand_ins
 from ...tracebacks import warn_caller
@@ -37,6 +39,7 @@ UNGUARDED = nullcontext()
 """The block for a request that may be sent again."""
 
 _DEFAULT = Matching()
+_SEARCH = re.compile(r"(search|query|find|filter|lookup)/*\Z", re.IGNORECASE)
 
 
 # -- executions of cells ---------------------------------------------------------------------------
@@ -387,19 +390,34 @@ def _advice(request: httpx.Request, write: SentWrite) -> str:
     if IF_SENT not in request.extensions:  # sent by a client, which has no such parameter
         option = 'extensions={{"if_sent": {}}}'
     send = option.format('"send"')
-    again = f"To send it again: {send}."
+    again = f" To send it again: {send}."
+    first = ""
+    if _is_search(request, write):
+        first = f"It looks like a search: to send it each time, {send}. "
+        again = ""
     if not write.status:
         return (
-            "Find out whether it was carried out. If a read has shown that it was, let the "
-            f"response to that read count as this one's: {option.format('RESPONSE')}. {again}"
+            f"{first}Find out whether it was carried out. If a read has shown that it was, let the "
+            f"response to that read count as this one's: {option.format('RESPONSE')}.{again}"
         )
     if request.extensions.get(IF_SENT) == "keep":
-        return f"Its whole response is not known here. {again}"
+        return f"{first}Its whole response is not known here.{again}"
     keep = option.format('"keep"')
-    advice = f"To get its response back, and send only what was never sent: {keep}. {again}"
+    advice = f"{first}To get its response back, and send only what was never sent: {keep}.{again}"
     if write.execution is None:
         advice += (
             " It may be another one: of another account, or different only in what redaction, "
             "ignore or match_on leave out."
         )
     return advice
+
+
+def _is_search(request: httpx.Request, write: SentWrite) -> bool:
+    """Return whether a write is a read by its path, or since its response is a list."""
+    if _SEARCH.search(request.url.path):
+        return True
+    sent = write.interaction()
+    if sent is None or sent.response.status != 200:  # 201 lists what was made
+        return False
+    body, _ = read_json(sent.response.body)
+    return isinstance(body, list) or bool(only_list(body))
