@@ -401,10 +401,9 @@ class PageList:
         ``GET /reviews`` may respond with a bare array of the first 10 of 30 reviews.
         """
         count = len(page.records or ())
-        is_first = self.received == count
         is_usual = count in _USUAL_SIZES or (count > 0 and count % 50 == 0)
         says_nothing = not (page.size or page.links or self.total)
-        return is_first and is_usual and says_nothing
+        return is_usual and says_nothing
 
     def _has_more(self, page: Page, counter: Counter | None) -> bool | None:
         """Return whether a page says that there are more; None if that is not certain.

@@ -117,11 +117,12 @@ def stand_in_for(secret: str) -> str:
 # -- headers -------------------------------------------------------------------------------------
 
 
-@lru_cache(4000)
-def is_other_header(name: str) -> bool:
-    """Return whether a header is written with any value."""
-    lower = name.lower()
-    return lower not in _DROPPED and lower != "set-cookie" and kind_of(name) == "other"
+@lru_cache(1000)  # a service sends few sets of headers, and each recorded request asks
+def are_other_headers(names: frozenset[str]) -> bool:
+    """Return whether headers with these names are written with any value."""
+    always_replaced = _DROPPED | {"set-cookie"}
+    is_other = always_replaced.isdisjoint(map(str.lower, names))
+    return is_other and all(kind_of(name) == "other" for name in names)
 
 
 def written_header(name: str, value: str) -> str | None:

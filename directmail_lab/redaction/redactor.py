@@ -33,8 +33,8 @@ from .personal import Pseudonyms
 from .places import (
     AUTHORIZATION,
     Repetitions,
+    are_other_headers,
     credentials_in,
-    is_other_header,
     replace_fields,
     stand_in_for,
     written_header,
@@ -237,10 +237,8 @@ class Redactor(Hidden):
         self.learn(found)
 
     def _keeps_headers(self, interaction: Interaction) -> bool:
-        messages = interaction.request, interaction.response
-        return not self.__personal and all(
-            self._headers(each.headers) is each.headers for each in messages
-        )
+        headers = interaction.request.headers + interaction.response.headers
+        return not self.__personal and self._headers(headers) is headers
 
     def _message(
         self, texts: list[str], headers: Headers, body: bytes
@@ -261,7 +259,7 @@ class Redactor(Hidden):
 
     def _headers(self, headers: Headers) -> Headers:
         """Return the headers that may be written, with ``<REDACTED>`` for credentials."""
-        if not self.__personal and all(is_other_header(name) for name, _ in headers):
+        if not self.__personal and are_other_headers(frozenset(dict(headers))):
             return headers  # as most are
         kept = []
         for name, value in headers:
