@@ -183,14 +183,15 @@ ELSEWHERE = (
     "https://127.0.0.1@elsewhere.test/v1",
 )
 REFUSED = [
-    *(("only, and not to elsewhere.test.", {"address": address}) for address in ELSEWHERE),
+    *(("://elsewhere.test.", {"address": address}) for address in ELSEWHERE),
     *(
         ("would be sent as another path", {"address": address})
         for address in ("/v1/../../admin", "/v1/%2e%2E/admin", "/v1/..%2f..", "\\\\elsewhere.test")
     ),
-    ("not to 127.0.0.1:9.", {"address": "http://127.0.0.1:9/v1"}),
-    ("javascript: is not an address", {"address": "javascript:alert(1)"}),
-    ("file: is not an address", {"address": "file:///etc/passwd"}),
+    ("only, and not to http://127.0.0.1:9.", {"address": "http://127.0.0.1:9/v1"}),
+    ("not to https://127.0.0.1", {"address": "https://127.0.0.1/v1"}),
+    ("only, and not to javascript:", {"address": "javascript:alert(1)"}),
+    ("only, and not to file:", {"address": "file:///etc/passwd"}),
     ("Type http://api.test/v1, or /api.test/v1 for a path.", {"address": "api.test/v1"}),
     ("localhost:80/v1 has no scheme.", {"address": "localhost:80/v1"}),
     ("Type a path", {"address": " "}),
