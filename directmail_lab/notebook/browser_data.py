@@ -355,6 +355,8 @@ def _classify_body(
         return "none", b""
     if len(body) <= _MAX_WHOLE_BYTES and media_type in _IMAGE_TYPES:
         return "image", body
+    if media_type == "application/pdf":
+        return "binary", b""
     if len(body) <= most and read_json(body, charset)[1] is None:
         return "json", decode_text(body, charset).encode("utf-8", "replace")
     text = decode_text(body[:most], charset)
