@@ -466,9 +466,3 @@ def test_login_in_a_script_without_a_terminal_says_what_to_do(
     monkeypatch.setattr("sys.stdin", types.SimpleNamespace(isatty=lambda: False))
     with pytest.raises(NotConnectedError, match=r"needs a notebook or a terminal.*connect\("):
         login()
-
-
-@pytest.mark.usefixtures("as_in_jupyter")
-def test_marimo_shows_the_form() -> None:
-    """marimo has no IPython kernel, but it shows widgets."""
-    assert isinstance(login(), LoginWidget)

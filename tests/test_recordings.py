@@ -273,20 +273,14 @@ def test_a_response_that_was_retried_is_replayed_as_the_caller_saw_it(
     assert statuses == [503, 503, 200, 200]
 
 
-def test_without_attempts_each_call_plays_one_response(tmp_path: Path) -> None:
-    """vcrpy does the same, and so does a caller that repeats a request by itself."""
-    cassette = Cassette(recorded(tmp_path / "a.yaml", answered(status=503), answered()))
-
-    assert [[i.response.status for i in cassette.play(get())] for _ in "12"] == [[503], [200]]
-
-
 def test_an_attempt_without_the_one_before_it_is_a_response_of_its_own(tmp_path: Path) -> None:
-    """Someone may have removed the first attempt from the file."""
-    second = replace(answered(get("/b")), attempt=2)
-    cassette = Cassette(recorded(tmp_path / "a.yaml", answered(), second))
+    """Without attempts, each call plays one response, as in vcrpy."""
+    alone = replace(answered(get("/b")), attempt=2)
+    responses = (answered(status=503), answered(), alone)
+    cassette = Cassette(recorded(tmp_path / "a.yaml", *responses))
+    played = [cassette.play(request) for request in (get(), get(), get("/b"))]
 
-    assert [each.number for each in cassette.play(get("/b"))] == [2]
-    assert [each.number for each in cassette.play(get())] == [1]
+    assert [[each.number for each in call] for call in played] == [[1], [2], [3]]
 
 
 # -- changes to a file -------------------------------------------------------------------------

@@ -74,16 +74,16 @@ class Row(NamedTuple):
         Whether a session that can send replayed it.
     """
 
-    time: float | None = None
-    method: str = ""
-    path: str = ""
-    status: int | None = None
-    remaining: int | None = None
-    ms: float | None = None
-    bytes: int | None = None
-    mark: str = ""
-    number: int = 0
-    replayed: bool = False
+    time: float | None
+    method: str
+    path: str
+    status: int | None
+    remaining: int | None
+    ms: float | None
+    bytes: int | None
+    mark: str
+    number: int
+    replayed: bool
 
 
 def handle_request(recording: Recording, request: Any) -> Reply:
@@ -109,14 +109,14 @@ def handle_request(recording: Recording, request: Any) -> Reply:
     try:
         match request:
             case {"action": "list", "first": int(first), "limit": int(limit)}:
+                problem = recording.problem
                 return {
                     "title": recording.title,
                     "base_url": recording.base_url,
                     "total": len(recording),
                     "fields": Row._fields,
                     "rows": rows(recording, first, limit),
-                    "note": _note(recording),
-                    "is_file": recording.path is not None,
+                    "note": problem and f"{problem[0].upper()}{problem[1:]}.",
                 }, []
             case {"action": "editor"}:
                 return {}, [read_static("codemirror.js").encode()]
@@ -141,12 +141,6 @@ def handle_request(recording: Recording, request: Any) -> Reply:
     except (ValueError, RecursionError, httpx.InvalidURL):
         return {"problem": "This interaction cannot be shown."}, []
     return UNKNOWN_REQUEST, []
-
-
-def _note(recording: Recording) -> str | None:
-    """Return a sentence about a file that is being recorded, or that has a problem."""
-    problem = recording.problem
-    return problem and f"{problem[0].upper()}{problem[1:]}."
 
 
 def read_page(name: str) -> tuple[str, str]:
@@ -294,10 +288,9 @@ def detail(recording: Recording, number: int, *, whole: bool = False) -> Reply:
 
 def _not_sent(reading: Reading, interaction: Interaction) -> str:
     at = interaction.recorded_at
-    if reading.source == "kept":
-        when = f", on {at.day} {at:%B %Y}" if at else ""
-        return f"Not sent again. This is the response to the first sending{when}."
     when = f", recorded on {at.day} {at:%B %Y}" if at else ""
+    if reading.source == "kept":
+        return f"Not sent again. This is the response to the first sending{when}."
     return f"Not sent: replayed from {reading.cassette!r}{when}."
 
 

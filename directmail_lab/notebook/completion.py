@@ -91,10 +91,9 @@ def _members(match: re.Match[str]) -> Iterable[str]:
     """Return the public names of the package or of a session."""
     name, typed = match.groups()
     owner = get_ipython().user_ns.get(name)
-    package = sys.modules[_PACKAGE]
-    # Until the module is imported, there is no session.
-    session_type = getattr(sys.modules.get(f"{_PACKAGE}.sessions.session"), "Session", ())
-    if owner is not package and not isinstance(owner, session_type):
+    # By name, since importing the session's module would take long.
+    is_session = type(owner).__module__ == f"{_PACKAGE}.sessions.session"
+    if owner is not sys.modules[_PACKAGE] and not is_session:
         return ()
     return [each for each in dir(owner) if typed.startswith("_") or not each.startswith("_")]
 

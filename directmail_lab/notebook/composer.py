@@ -62,12 +62,13 @@ class Composer:
         self._last: _Sending | None = None
         self._task: asyncio.Future[httpx.Response] | None = None
         self._to_confirm: dict[str, tuple[_Sending, int]] = {}
-        self._loop: _LoopThread | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     def close(self) -> None:
         """End the thread that sends requests."""
         if self._loop is not None:
-            self._loop.stop()
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._loop = None
 
     def handle(self, request: Any, body: bytes, respond: Respond) -> bool:
         """Respond to a request of the page, and return whether its action is known.
@@ -151,8 +152,12 @@ class Composer:
             respond({"problem": "Nothing was sent: one request is sent at a time, and only once."})
             return
         self._last = sending
-        self._loop = self._loop or _LoopThread()
-        self._loop.run(self._respond_to(*sending, respond))
+        if self._loop is None:
+            # Connections stay open until this loop is stopped.
+            runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
+            self._loop = runner.get_loop()
+            threading.Thread(target=_run_until_stopped, args=[runner], daemon=True).start()
+        asyncio.run_coroutine_threadsafe(self._respond_to(*sending, respond), self._loop)
 
     async def _respond_to(self, session: Session, request: httpx.Request, respond: Respond) -> None:
         recording = session.recording
@@ -180,7 +185,7 @@ class Composer:
 
     def _abort(self) -> None:
         if self._task is not None and self._loop is not None:
-            self._loop.call(self._task.cancel)
+            self._loop.call_soon_threadsafe(self._task.cancel)
 
     def _waits_s(self) -> float | None:
         """Return how many seconds the request waits, 0 if it waits for another one, or None."""
@@ -203,29 +208,9 @@ class Composer:
         return copy_as(redacted, "request", base_url=session.base_url)
 
 
-class _LoopThread:
-    """A thread with its own event loop. Connections stay open until the thread is stopped."""
-
-    def __init__(self) -> None:
-        self._ready = threading.Event()
-        threading.Thread(target=lambda: asyncio.run(self._main()), daemon=True).start()
-        self._ready.wait()
-
-    async def _main(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._stopped = asyncio.Event()
-        self._ready.set()
-        await self._stopped.wait()
-
-    def run(self, coroutine: Any) -> None:
-        asyncio.run_coroutine_threadsafe(coroutine, self._loop)
-
-    def call(self, function: Callable[[], object]) -> None:
-        self._loop.call_soon_threadsafe(function)
-
-    def stop(self) -> None:
-        with suppress(RuntimeError):  # the loop has ended
-            self.call(self._stopped.set)
+def _run_until_stopped(runner: asyncio.Runner) -> None:
+    with runner:
+        runner.get_loop().run_forever()
 
 
 def _is_replayed(session: Session, request: httpx.Request) -> bool:
@@ -267,33 +252,31 @@ def _written(session: Session, shown: Recording, form: Any, body: bytes) -> http
     headers = tuple((name, value) for name, value in form["headers"])
     content = _content(shown, form, body, headers)
     try:
-        request = session.client.build_request(
+        return session.client.build_request(
             form["method"], address, headers=headers, content=content
         )
     except ValueError:
         raise DirectMailLabError(
             "A header contains a character that cannot be sent.", "Correct the header."
         ) from None
-    if origin_of(request.url) != origin_of(httpx.URL(session.base_url)):
-        raise _elsewhere(session, request.url)
-    return request
 
 
 def _below(session: Session, address: str) -> str:
     """Check an address, and return it. It is a path below the base address, or a whole URL."""
+    base_url = httpx.URL(session.base_url)
     if lacks_scheme(address):
-        scheme = httpx.URL(session.base_url).scheme
+        scheme = base_url.scheme
         raise DirectMailLabError(
             f"{address} has no scheme.", f"Type {scheme}://{address}, or /{address} for a path."
         )
     url = parse_url(address)
-    if url.scheme not in ("", "http", "https"):  # httpx would drop it
+    # httpx would send what has a host or a scheme, but not both, below the base address.
+    if (url.host or url.scheme) and origin_of(url) != origin_of(base_url):
         raise DirectMailLabError(
-            f"{url.scheme}: is not an address of the service.",
-            "Type a path that begins with a slash, such as /v1/users/me.",
+            f"This session sends to {session.base_url} only, and not to "
+            f"{url.scheme or base_url.scheme}://{url.netloc.decode()}.",
+            "To send there, connect() to that address.",
         )
-    if url.host and not url.scheme:
-        raise _elsewhere(session, url)
     path = address.partition("?")[0]
     if "\\" in path or {".", ".."} & set(unquote(path).split("/")):
         raise DirectMailLabError(
@@ -313,19 +296,6 @@ def _place_of_placeholder(request: httpx.Request) -> str | None:
         "The body": request.content.decode("latin-1"),
     }
     return next((place for place, text in parts.items() if has_placeholder(text)), None)
-
-
-def _elsewhere(session: Session, url: httpx.URL) -> DirectMailLabError:
-    base_url = httpx.URL(session.base_url)
-    own = base_url.netloc.decode()
-    other = url.netloc.decode()
-    if own == other:  # with another scheme
-        own = session.base_url
-        other = f"{url.scheme}://{other}"
-    return DirectMailLabError(
-        f"This session sends to {own} only, and not to {other or 'this address'}.",
-        "To send there, connect() to that address.",
-    )
 
 
 def _content(recording: Recording, form: Any, body: bytes, headers: Headers) -> bytes:

@@ -326,11 +326,9 @@ def key_source(address: str) -> str:
     """
     if settings.variable(settings.API_KEY_VARIABLE):
         return settings.API_KEY_VARIABLE
-    if not address:
-        return ""
     with contextlib.suppress(errors.AddressError):
-        entry = settings.keyring_entry(address)
-        return "the keyring" if credentials.remembered_api_key(entry) is not None else ""
+        if address and credentials.remembered_api_key(settings.keyring_entry(address)) is not None:
+            return "the keyring"
     return ""
 
 

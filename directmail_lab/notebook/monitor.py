@@ -73,6 +73,7 @@ class Operation:
         """Add the next response."""
         mark = mark_of(reading).replace("aborted", "failed")
         self.latest = reading
+        self.limit = None if reading.elsewhere else reading.limit
         self.counts["responses"] += 1
         if mark:
             self.counts[mark] += 1
@@ -104,17 +105,15 @@ class History:
             operation = self.operations.pop(name, None) or Operation(name)
             operation.add(reading)
             self.operations[name] = operation
-            limit = None if reading.elsewhere else reading.limit
+            limit = operation.limit
             if limit is not None:
                 together = self._by_limit.setdefault(limit, Operation(name_of_shared(limit)))
                 together.add(reading)
                 self._sharing.observe(name, limit, reading.remaining)
         shown: dict[str, Operation] = {}
         for operation in self.operations.values():
-            latest = operation.latest
-            limit = None if latest.elsewhere else latest.limit
-            if limit is not None and self._sharing.is_shared(limit):
-                operation = self._by_limit[limit]
+            if operation.limit is not None and self._sharing.is_shared(operation.limit):
+                operation = self._by_limit[operation.limit]
             shown.pop(operation.name, None)
             shown[operation.name] = operation
         return list(shown.values())[-_MAX_SHOWN:]

@@ -127,7 +127,12 @@ def test_a_key_is_refused_then_accepted_and_then_lost_with_the_kernel(
 def test_the_form_works_by_keyboard_and_triggers_no_jupyterlab_commands(
     page: Page, form: Form, service: FaultyService
 ) -> None:
-    """Typing in the form must not trigger JupyterLab's commands, such as "d d" (delete cell)."""
+    """Typing in the form must not trigger JupyterLab's commands, such as "d d" (delete cell).
+
+    No keyring works for the kernels of these tests, and the form says so.
+    """
+    expect(form.root).to_contain_text("No keyring works on this machine.")
+    expect(form.root.get_by_label("Remember")).to_be_hidden()
     form.address.focus()
     page.keyboard.press("Tab")
     page.keyboard.press("Tab")
@@ -170,12 +175,6 @@ def test_a_remembered_key_signs_in_by_one_click_and_needs_none_for_run_all(
     assert not (server.notebooks / "ring.json").exists()
     assert not list(server.home.rglob("remembered.txt"))
     assert service.requests["GET /v1/users/me"] == 3
-
-
-def test_a_form_that_cannot_remember_says_so_before_anything_is_typed(form: Form) -> None:
-    """No keyring works for the kernels of these tests."""
-    expect(form.root).to_contain_text("No keyring works on this machine.")
-    expect(form.root.get_by_label("Remember")).to_be_hidden()
 
 
 @pytest.mark.parametrize("missing", ["anywidget", "@jupyter-widgets/jupyterlab-manager"])

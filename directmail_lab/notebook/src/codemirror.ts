@@ -14,18 +14,7 @@ import {
   unfoldAll,
 } from "@codemirror/language";
 import { linter, lintGutter } from "@codemirror/lint";
-import {
-  closeSearchPanel,
-  findNext,
-  findPrevious,
-  getSearchQuery,
-  highlightSelectionMatches,
-  openSearchPanel,
-  search,
-  searchKeymap,
-  SearchQuery,
-  setSearchQuery,
-} from "@codemirror/search";
+import { highlightSelectionMatches, openSearchPanel, search, searchKeymap } from "@codemirror/search";
 import { Compartment, EditorState, type Extension } from "@codemirror/state";
 import {
   drawSelection,
@@ -34,17 +23,13 @@ import {
   highlightSpecialChars,
   keymap,
   lineNumbers,
-  type Panel,
 } from "@codemirror/view";
 import { classHighlighter } from "@lezer/highlight";
-import { div, formatCount, make, makeButton, plural, setText } from "./dom";
 import type { Editor, EditorOptions, Language, Place } from "./editor";
 
 type SyntaxNode = ReturnType<ReturnType<typeof syntaxTree>["resolveInner"]>;
 
 const PATIENCE_MS = 200;
-const MOST_MATCHES = 1000;
-const COUNT_MS = 200; // a count of 3 MB takes half a second, so count once the typing pauses
 const LONGEST_WRAPPED = 5000; // wrapping a line of a megabyte is slow
 const VALUES = new Set(["Object", "Array", "String", "Number", "True", "False", "Null"]);
 const NAME = /^[A-Za-z_]\w*$/;
@@ -65,6 +50,8 @@ const THEME = EditorView.theme({
   ".cm-searchMatch-selected": { outline: "2px solid var(--dml-accent)" },
   ".cm-foldPlaceholder": { backgroundColor: "var(--dml-row)", border: "0", color: "var(--dml-soft)", padding: "0 4px" },
   ".cm-panels, .cm-tooltip": { backgroundColor: "var(--dml-paper)", borderColor: "var(--dml-edge)", color: "inherit" },
+  ".cm-panel .cm-button": { backgroundImage: "none", borderColor: "var(--dml-line)" },
+  ".cm-panel .cm-textfield": { backgroundColor: "transparent", borderColor: "var(--dml-soft)" },
 });
 
 /** Return where the text is not valid JSON; an empty one is no error yet. */
@@ -123,58 +110,6 @@ const folding = codeFolding({
   },
 });
 
-/** Create the search panel: the text to find, the number of matches, and buttons. */
-function createSearch(view: EditorView): Panel {
-  const typed = make("input", { ariaLabel: "Find", placeholder: "Find", value: getSearchQuery(view.state).search, "main-field": "true" });
-  const found = make("span", { className: "dml-soft", role: "status" });
-  const count = () => {
-    const { from, to } = view.state.selection.main;
-    const query = getSearchQuery(view.state);
-    let [total, current] = [0, 0];
-    const matches = query.getCursor(view.state);
-    for (let each = matches.next(); query.valid && !each.done && total <= MOST_MATCHES; each = matches.next()) {
-      total += 1;
-      if (each.value.from === from && each.value.to === to) current = total;
-    }
-    const all = total > MOST_MATCHES ? `over ${formatCount(MOST_MATCHES)} matches` : plural(total, "match", "matches");
-    setText(found, !query.valid ? "" : current ? `${formatCount(current)} of ${all}` : all);
-  };
-  let counting: ReturnType<typeof setTimeout> | undefined;
-  const countSoon = () => {
-    clearTimeout(counting);
-    counting = setTimeout(count, COUNT_MS);
-  };
-  const close = () => {
-    closeSearchPanel(view);
-    view.focus();
-  };
-  // Select the next match while the text is typed. `findNext` would select what was typed.
-  typed.addEventListener("input", () => {
-    const query = new SearchQuery({ search: typed.value, literal: true });
-    const { from } = view.state.selection.main;
-    const starts = query.valid ? [from, 0] : [];
-    const match = starts.map((start) => query.getCursor(view.state, start).next()).find(({ done }) => !done)?.value;
-    const selection = match && { anchor: match.from, head: match.to };
-    const shown = match ? [EditorView.scrollIntoView(match.from)] : [];
-    view.dispatch({ effects: [setSearchQuery.of(query), ...shown], selection });
-  });
-  typed.addEventListener("keydown", (event) => {
-    if (event.key === "Enter") (event.shiftKey ? findPrevious : findNext)(view);
-    else if (event.key === "Escape") close();
-    else return;
-    event.preventDefault();
-  });
-  const dom = div(
-    "dml-b-find",
-    typed,
-    makeButton("↑", () => findPrevious(view), { ariaLabel: "Previous match", title: "Previous match (Shift+Enter)" }),
-    makeButton("↓", () => findNext(view), { ariaLabel: "Next match", title: "Next match (Enter)" }),
-    found,
-    makeButton("×", close, { ariaLabel: "Close the search", title: "Close (Escape)" }),
-  );
-  return { dom, top: true, mount: () => typed.select(), update: ({ transactions }) => transactions.length && countSoon(), destroy: () => clearTimeout(counting) };
-}
-
 const wrapping = (text: string): Extension =>
   text.split("\n").some((line) => line.length > LONGEST_WRAPPED) ? [] : EditorView.lineWrapping;
 
@@ -190,7 +125,7 @@ export function createEditor({ parent, label, readOnly = false, onChange, onPlac
     bracketMatching(),
     highlightActiveLine(),
     highlightSelectionMatches(),
-    search({ top: true, literal: true, createPanel: createSearch }),
+    search({ top: true, literal: true }),
     syntaxHighlighting(classHighlighter),
     // Escape closes only the search; the page does not handle the key then.
     keymap.of([...searchKeymap, ...historyKeymap, ...foldKeymap, ...defaultKeymap.filter(({ key }) => key !== "Mod-Enter")]),

@@ -1,6 +1,6 @@
 /* The columns of the list, and how they format their values. */
 
-import { formatCount, plural } from "./dom";
+import { formatCount } from "./dom";
 import type { Row } from "./protocol";
 
 export const SYMBOLS: Record<string, string> = { exhausted: "×", failed: "▲", aborted: "■", replayed: "↺" };
@@ -11,18 +11,6 @@ export const formatMs = (ms: number | null) => (ms === null ? "" : ms < 100 ? ms
 
 export const formatTime = (ms: number | null, start: number) =>
   ms === null ? "" : new Date(ms).toISOString().slice(start, 19).replace("T", " ");
-
-const SPANS: [seconds: number, unit: string][] = [[86_400, "day"], [3600, "h"], [60, "min"], [1, "s"]];
-
-/** Return a span such as `1.25 s`, `12 min 5 s` or `2 days 3 h`. */
-export function formatSpan(seconds: number): string {
-  if (seconds < 60) return `${seconds.toPrecision(3)} s`;
-  const first = SPANS.findIndex(([size]) => size <= seconds);
-  const [[size, unit], [part, lesser]] = SPANS.slice(first);
-  const count = Math.floor(seconds / size);
-  const rest = Math.floor((seconds % size) / part);
-  return `${unit === "day" ? plural(count, unit) : `${count} ${unit}`}${rest ? ` ${rest} ${lesser}` : ""}`;
-}
 
 const formatStatus = ({ status, mark, replayed }: Row) =>
   mark === "aborted" ? "aborted" : `${status ?? (mark === "failed" ? "none" : "")} ${SYMBOLS[mark] ?? ""}${replayed ? SYMBOLS.replayed : ""}`.trim();

@@ -48,7 +48,7 @@ export function setText(node: Node, text: string): void {
 
 const { format } = new Intl.NumberFormat("en");
 export const formatCount = (number: number | null) => (number === null ? "" : format(number));
-export const plural = (count: number, noun: string, nouns = `${noun}s`) => `${format(count)} ${count === 1 ? noun : nouns}`;
+export const plural = (count: number, noun: string) => `${format(count)} ${noun}${count === 1 ? "" : "s"}`;
 
 /** Return a function that calls `draw` once in the next frame, however often it is called. */
 export function scheduler(draw: () => void) {

@@ -1,8 +1,8 @@
 /* The list of interactions. Only visible rows have nodes. A hidden row with the widest cell of each column sets the
  * columns' widths. */
 
-import { COLUMNS, formatSpan, isMarked } from "./columns";
-import { div, make, makeButton, newId, scheduler, setText } from "./dom";
+import { COLUMNS, isMarked } from "./columns";
+import { div, formatCount, make, makeButton, newId, scheduler, setText } from "./dom";
 import type { Row } from "./protocol";
 
 const ROW_PX = 24;
@@ -169,7 +169,7 @@ export function createList({ passes, onSelect, onOpen, onCompare }: ListOptions)
     }
     spansDays = Math.floor(since / 864e5) !== Math.floor(until / 864e5);
     const seconds = (until - since) / 1000;
-    setText(heads[TIMELINE].firstChild!, seconds > 0 ? `Timeline, ${formatSpan(seconds)}` : "Timeline");
+    setText(heads[TIMELINE].firstChild!, seconds > 0 ? `Timeline, ${seconds < 60 ? seconds.toPrecision(3) : formatCount(Math.round(seconds))} s` : "Timeline");
     arrange();
     if (follows) grid.scrollTop = grid.scrollHeight;
   }
