@@ -175,9 +175,10 @@ def _session(
         start = _recording if is_recorded else _replaying
         with start(use) as session, ExitStack() as stack:
             if settings.patch:
+                from ..sessions.session import transport_of
                 from .patched import patched
 
-                stack.enter_context(patched(session.transport, use.failure_for_client))
+                stack.enter_context(patched(transport_of(session), use.failure_for_client))
             use.start(session)
             node.stash[USE] = use
             make_current(session)
