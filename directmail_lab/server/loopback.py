@@ -132,8 +132,12 @@ class Handler(BaseHTTPRequestHandler):
             response = error_response(502, "The response is not valid HTTP.", reason="invalid")
         has_body = self.command != "HEAD" and response.status not in (204, 304)
         headers = list(without_headers(response.headers, _NOT_PASSED_ON))
-        if has_body:
-            headers.append(("Content-Length", str(len(response.body))))
+        # A response to HEAD, or with status 304, may state the length of the body of a GET.
+        length: str | None = str(len(response.body))
+        if not has_body and not response.body:
+            length = header(response.headers, "Content-Length")
+        if length and response.status != 204:
+            headers.append(("Content-Length", length))
         if self.close_connection:
             headers.append(("Connection", "close"))
         reason = "".join(filter(str.isprintable, response.reason)).encode("ascii", "replace")
