@@ -76,7 +76,7 @@ def response(body: str = "", status: int = 200, media_type: str = "application/j
         ("GET /v1/letters/7", response("", 404), None),
         ("GET /v1/letters/7", response("{}", 500), "The document has no status 500 here."),
         ("GET /v1/letters/7", response('{"id": 7, "pattern": ""}'), "schema cannot be used"),
-        ("GET /v1/letters/7", response('{"id": 7, "\\u001bk": ""}'), "k']: '' is not of type 'int"),
+        ("GET /v1/letters/7", response('{"id": 7, "\\u001bk": ""}'), ": '' is not of type 'int"),
         ("GET /v1/letters/7", Response(0, "", no_response="read_error"), None),
         ("GET /v1/letters/latest", response("{}"), "$: {} is not of type 'array'"),
         ("GET /v1/letters/latest", response("{}", 500), None),
