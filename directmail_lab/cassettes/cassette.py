@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import sys
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -16,7 +15,7 @@ from typing import Any, NamedTuple, Self
 from urllib.parse import urlsplit
 
 from ..arguments import RECORD_MODES, REPEATS, RecordMode, Repeat, check_choice, parse_age
-from ..display import plural, say_in_notebook, shell_word
+from ..display import plural, running_ipython, say_in_notebook, shell_word
 from ..errors import CassetteError, CassetteFormatError, NotRecordedError
 from ..exchange.bodies import MissingBody, shown_missing
 from ..exchange.values import (
@@ -710,8 +709,7 @@ _shells: weakref.WeakSet[Any] = weakref.WeakSet()
 def _fold_after_cells(cassette: Cassette) -> None:
     """Fold a recording at the end of each cell of a notebook, and of each message to a widget."""
     _recording.add(cassette)
-    ipython = sys.modules.get("IPython")
-    shell = ipython and ipython.get_ipython()
+    shell = running_ipython()
     if shell is not None and shell not in _shells:
         _shells.add(shell)
         shell.events.register("post_execute", _fold_all)

@@ -29,7 +29,7 @@ from .recording import uncollected
 Attempts = tuple[int, ...]
 """The indexes of a request's attempts."""
 
-Literal = tuple[str, str, Headers, bytes]
+RequestKey = tuple[str, str, Headers, bytes]
 """The method, address, headers and body of a request; of the headers, those that may decide."""
 
 _MAX_COMPARED = 500
@@ -60,7 +60,7 @@ class Index:
         self._compares_headers = bool(matching.checks) or "headers" in matching.names
         self._deciding = _DECIDING | ({"accept"} if len({*self._accepted}) > 1 else set())
         # What is sent as it was recorded needs neither redaction nor a form.
-        self.by_literal: dict[Literal, list[Attempts]] = {}
+        self.by_literal: dict[RequestKey, list[Attempts]] = {}
         with uncollected():
             self._build()
 
@@ -82,7 +82,7 @@ class Index:
         """Return the calls of each form."""
         return self._calls.values()
 
-    def literal(self, request: Request) -> Literal:
+    def literal(self, request: Request) -> RequestKey:
         """Return all that may be compared of a request, as it was written."""
         headers = request.headers
         if not self._compares_headers:  # to redact all would take as long as all else here
@@ -207,7 +207,7 @@ class Player:
     def rewind(self) -> None:
         """Play all responses again."""
         self.played = bytearray(len(self._recording))
-        self._series: dict[Literal, _Series] = {}
+        self._series: dict[RequestKey, _Series] = {}
         for calls in self._index.groups() if self._fallbacks else ():
             played = self._without_fallbacks(calls)
             for call in calls:

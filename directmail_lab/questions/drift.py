@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import time
 from collections.abc import Iterable, Mapping
@@ -252,7 +253,8 @@ def _send_again(
         for name, value in request.headers
         if name.lower() in _RESENT and _is_whole(value)
     ]
-    end = time.monotonic() + (session.client.timeout.read or 0.0)
+    timeout_s = session.client.timeout.read
+    end = math.inf if timeout_s is None else time.monotonic() + timeout_s
     body = bytearray()
     with session.client.stream(request.method, address, headers=headers) as response:
         for part in response.iter_bytes():

@@ -17,8 +17,8 @@ from .interaction_view import InteractionView, view_of
 from .sources import (
     Source,
     describe,
-    document_of,
     is_many,
+    named_document,
     named_paths,
     named_recordings,
     recording_of,
@@ -109,7 +109,7 @@ def interactions(
     NotConnectedError, CassetteError, ValueError
         As in `directmail_lab.questions.sources.recordings_of`.
     """
-    document = document_of(source)
+    document = named_document(source)
     if number is None and is_many(source):
         frames = [
             _frame(each, document).assign(recording=name) for name, each in named_recordings(source)
@@ -131,17 +131,18 @@ def _with_operations(frame: pd.DataFrame, source: object) -> pd.DataFrame:
 
 
 def _frame(recording: Recording, document: ApiDocument | None) -> pd.DataFrame:
-    rows = [_row(recording, number, each) for number, each in enumerate(recording, 1)]
+    rows = []
+    mismatches: list[str | None] = []
+    for number, each in enumerate(recording, 1):
+        rows.append(_row(recording, number, each))
+        if document is not None:
+            is_known = recording.has_bodies(number)
+            path = recording.path_of(each.request)
+            mismatches.append(document.mismatch(path, each) if is_known else None)
     index = pd.RangeIndex(1, len(rows) + 1, name="number")
     frame = pd.DataFrame(rows, index, list(_DTYPES)).astype(_DTYPES)
     if document is not None:
-        found = [
-            document.mismatch(recording.path_of(each.request), each)
-            if recording.has_bodies(number)
-            else None
-            for number, each in enumerate(recording, 1)
-        ]
-        frame["mismatch"] = pd.array(found, dtype="string")
+        frame["mismatch"] = pd.array(mismatches, dtype="string")
     return frame
 
 

@@ -15,7 +15,7 @@ from ..cassettes.library import cassettes_in, is_folder
 from ..display import ProgressBar, plural
 from ..errors import CassetteError, naming_what_is_missing
 from ..sessions.current import current_session, session
-from ..sessions.session import Session
+from ..sessions.session import Session, document_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -171,10 +171,10 @@ def named_paths(source: object = None) -> Collection[str]:
     return () if chosen is None else chosen.templates
 
 
-def document_of(source: object = None) -> ApiDocument | None:
+def named_document(source: object = None) -> ApiDocument | None:
     """Return the OpenAPI document of the same session, if that was given one."""
     chosen = source if isinstance(source, Session) else current_session()
-    return None if chosen is None else chosen._document
+    return None if chosen is None else document_of(chosen)
 
 
 def describe(recording: Recording) -> dict[str, Any]:

@@ -135,9 +135,9 @@ def connect(
         id for a name. Pacing does not use them.
     openapi
         An OpenAPI document of version 3: a file in YAML or JSON, or what
-        `openapi` returned. Its paths are templates, Tab offers them and their
-        parameters, and `interactions` says which response is none that the
-        document describes. It needs ``pip install "directmail-lab[openapi]"``.
+        `openapi` returned. Its paths are templates, Tab offers them, and
+        `interactions` says which response the document does not describe. It
+        needs ``pip install "directmail-lab[openapi]"``.
 
     Raises
     ------

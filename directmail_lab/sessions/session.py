@@ -1069,6 +1069,11 @@ def key_of(session: Session) -> ApiKey | None:
     return session._api_key
 
 
+def document_of(session: Session) -> ApiDocument | None:
+    """Return the OpenAPI document that a session was given, or None."""
+    return session._document
+
+
 def on_reading(session: Session, callback: Callable[[Reading], None]) -> Callable[[], object]:
     """Call ``callback`` with each reading, in the request's thread; return what ends this."""
     token = object()

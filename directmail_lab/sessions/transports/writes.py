@@ -21,7 +21,7 @@ from typing import Any
 
 from ...cassettes import Cassette, Recording, SessionRecording
 from ...cassettes.matching import Matching
-from ...display import plural, utc_time
+from ...display import plural, running_ipython, utc_time
 from ...errors import AlreadySentError, WriteRefusedError
 from ...exchange.bodies import MAX_UNPACKED_BYTES, read_json, shown_missing
 from ...exchange.httpx_values import body_of, httpx, is_write, request_value
@@ -98,8 +98,7 @@ class _Cells:
         self._latest = self._without_shell
 
     def current(self) -> Execution:
-        ipython: Any = sys.modules.get("IPython")
-        shell = ipython and ipython.get_ipython()
+        shell = running_ipython()
         if shell is None:
             return self._without_shell
         if shell is not self._shell:
