@@ -5,13 +5,13 @@ from __future__ import annotations
 import copy
 import functools
 import json
-import math
 import operator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import httpx
 import pytest
 from cassette_samples import answered, get, recorded, theirs
 from client_service import KEY, ClientService
@@ -313,13 +313,22 @@ def test_a_body_without_an_end_is_not_compared(monkeypatch: pytest.MonkeyPatch) 
             next(left.iter_bytes())
         notes = [drift(each).attrs["notes"][-1] for each in ("left.yaml", path)]
         monkeypatch.setattr("directmail_lab.questions.drift._MOST_BYTES", 1)
-        session.timeout_s = math.inf
+        session.client.timeout = httpx.Timeout(None)
         notes.append(drift(path).attrs["notes"][-1])
 
     assert notes == [
         f"Not compared: GET /v1/endless ({why})."
         for why in ("its recorded body is not whole", *["its body has not ended"] * 2)
     ]
+
+
+def test_a_session_that_waits_without_limit_compares_whole_bodies(service: FaultyService) -> None:
+    """A client without a timeout has no moment at which a body is late."""
+    path = recorded("me.yaml", answered(get()))
+    with live_session(service) as session:
+        session.client.timeout = httpx.Timeout(None)
+        assert drift(path).attrs["notes"][0] == "1 request sent."
+        assert not any("Not compared" in each for each in drift(path).attrs["notes"])
 
 
 def test_parts_of_a_file_are_compared_by_their_range(service: FaultyService) -> None:
