@@ -548,16 +548,23 @@ def test_the_way_that_the_caller_names_is_followed_to_the_end(
         by_token("after", lambda r, t: {"items": r, "next_after": t}),
         linked(lambda r, url: {"items": r, "next": url}),
         by_page(lambda r, _, n: {"items": r, "has_more": bool(n)}),
+        by_token("resume", lambda r, t: {"items": r, "paging": {"resume_at": t}}),
     ],
-    ids=["token", "address", "flag"],
+    ids=["token", "address", "flag", "nothing known"],
 )
-def test_a_cursor_that_is_not_in_a_page_which_leads_on_is_said(
-    serve: Callable[[Style], str], style: Style
-) -> None:
-    """Its name may be misspelled. Without such a hint, the page is the last."""
+def test_a_cursor_that_no_page_has_is_said(serve: Callable[[Style], str], style: Style) -> None:
+    """Its name may be misspelled, or be that of the parameter."""
     path = serve(style)
-    with pytest.warns(UserWarning, match=r"3 records came\. There may be more"):
+    with pytest.warns(UserWarning, match=r"3 records came\. There may be more.*cursor="):
         list(dm.pages(path, cursor="next_cursr"))
+
+
+def test_a_cursor_that_is_null_leads_to_no_page(serve: Callable[[Style], str]) -> None:
+    """The only page is whole."""
+    path = serve(by_page(lambda r, *_: {"items": r, "next_cursor": None}))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert len(list(dm.pages(path, cursor="next_cursor"))) == 1
 
 
 def test_csv_has_all_its_pages(serve: Callable[[Style], str]) -> None:

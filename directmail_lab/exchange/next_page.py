@@ -362,11 +362,13 @@ class PageList:
     def _named_token(self, page: Page) -> Next | None:
         """Return the token that the caller named."""
         path = (self.cursor or "").split(".")
-        token = dict(leaves(page.body)).get(tuple(path))
+        values = dict(leaves(page.body))
+        token = values.get(tuple(path))
         if not token:
             # Under another name, there is another page.
             has_more = True in page.flags() or _address(page) or _token(page)
-            return None if has_more else LAST
+            is_unknown = self.asked is None and page.content and tuple(path) not in values
+            return None if has_more or is_unknown else LAST
         parameter = self.cursor_parameter or _parameter_of(path[-1])
         return Next(parameter=parameter, value=token, member=self.cursor or "")
 

@@ -272,10 +272,13 @@ class Pages(Iterator[httpx.Response]):
             return self._place_of(place, answer)
         if self._pages.says_more:
             self._problem = "The last page says that there are more, but not how to request them."
+        elif self._pages.cursor:
+            self._problem = f"There may be more: the page has no field {self._pages.cursor!r}."
         else:
             self._problem = "There may be more: the last page does not say that it is the last."
         token = uncertain_token(page)
-        self._advice = f'cursor="{token}"' if token else _NAME_THE_WAY
+        way = 'cursor=("FIELD", "PARAMETER")' if self._pages.cursor else _NAME_THE_WAY
+        self._advice = f'cursor="{token}"' if token else way
         return None
 
     def _place_of(self, place: Place, answer: Next) -> Place | None:
