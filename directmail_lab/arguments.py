@@ -55,7 +55,10 @@ def parse_age(max_age: object) -> timedelta:
     """Return an age in words as a duration; raise ValueError for anything else."""
     found = re.fullmatch(r"(\d{1,5}) (minute|hour|day|week)s?", str(max_age))
     if found is None:
-        raise argument_error('max_age is a number and a unit, such as "90 days" or "12 hours".')
+        raise argument_error(
+            'max_age is a number and a unit, such as "90 days" or "12 hours": minutes, hours, days '
+            "or weeks, in whole numbers."
+        )
     return timedelta(**{f"{found[2]}s": int(found[1])})
 
 

@@ -431,6 +431,17 @@ def test_redact_says_which_credential_it_cannot_remove() -> None:
     assert "before_record=" in done.output
 
 
+def test_a_damaged_cassette_is_not_called_clean(tour: Path) -> None:
+    """Only a person can repair a line that was edited. The audit searches its text."""
+    tour.write_text(tour.read_text(encoding="utf-8").replace('"body": {', '"body": ', 1))
+    repaired = cassette("repair", "tour")
+    audited = cassette("audit", "tour")
+
+    assert "line 4 cannot be read" in str(repaired.exception)
+    assert "tour.yaml is damaged" in audited.output
+    assert "clean" not in repaired.output
+
+
 def test_repair_says_what_was_wrong(tour: Path) -> None:
     """A clean cassette is unchanged; one whose recording was killed gets what its journal has."""
     clean = cassette("repair", "tour")

@@ -206,3 +206,12 @@ def test_drift_adds_no_interactions(connected: dm.Session, service: FaultyServic
 
     assert set(table["operation"]) == {"GET /v1/lists"}
     assert len(dm.interactions()) == before
+
+
+def test_a_warning_shows_the_name_of_a_file_without_its_escapes(tmp_path: Path) -> None:
+    """A stranger's folder may have any name in it."""
+    (tmp_path / "we\x1b[31mird.yaml").write_text("interactions: [")
+    with pytest.warns(UserWarning, match="cannot be read, and are left out") as warned:
+        dm.interactions(tmp_path)
+
+    assert str(warned[0].message).isprintable()

@@ -133,10 +133,17 @@ def redact(path: Path, rules: Sequence[str]) -> bool:
 
 
 def repair(path: Path) -> list[str]:
-    """Add what a killed recording left beside a cassette, and return a sentence about that."""
+    """Add what a killed recording left beside a cassette, and return a sentence about that.
+
+    Raises
+    ------
+    CassetteFormatError
+        The cassette is damaged, which only a person can repair.
+    """
     said: list[str] = []
     with locked(path) as file:
         fold_left_journal(file, Redactor(), said.append)
+    read_cassette(path)
     return said
 
 

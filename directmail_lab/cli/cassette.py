@@ -109,7 +109,7 @@ def audit(
 ) -> None:
     """Look for secrets and personal data; exit with 1 if there are any.
 
-    In a folder, it looks into all cassettes, and says which ones cannot be read.
+    It says which cassettes cannot be read. In a folder, each of these counts.
     """
     from ..share.audit import audited
 
@@ -126,6 +126,8 @@ def audit(
         lines = [str(found) for found in findings if found.kind == "secret" or not secrets]
         if problem and is_many:
             lines.append(problem)
+        elif problem:
+            say(problem, err=True)
         for line in lines:
             say(line)
         count += len(lines)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ..arguments import argument_error
 from ..cassettes import Recording, find_cassette, read_cassette, uncollected
 from ..cassettes.library import cassettes_in, is_folder
-from ..display import ProgressBar, plural
+from ..display import ProgressBar, plural, printable_line
 from ..errors import CassetteError, naming_what_is_missing
 from ..sessions.current import current_session, session
 from ..sessions.session import Session, document_of
@@ -210,8 +210,9 @@ def _read_folder(folder: Path) -> Iterator[Recording]:
                 left_out.append(name)
             bar.update()
     if left_out:
+        names = printable_line(", ".join(left_out))
         warnings.warn(
             f"{len(left_out):,} of {plural(len(files), 'cassette')} cannot be read, and are left "
-            f"out: {shorten(', '.join(left_out), 200, placeholder=' …')}.",
+            f"out: {shorten(names, 200, placeholder=' …')}.",
             stacklevel=4,
         )
