@@ -208,6 +208,7 @@ def test_drift_adds_no_interactions(connected: dm.Session, service: FaultyServic
     assert len(dm.interactions()) == before
 
 
+@pytest.mark.posix("such names")
 def test_a_warning_shows_the_name_of_a_file_without_its_escapes(tmp_path: Path) -> None:
     """A stranger's folder may have any name in it."""
     (tmp_path / "we\x1b[31mird.yaml").write_text("interactions: [")
