@@ -6,7 +6,6 @@ import ipaddress
 import json
 import os
 import re
-import tomllib
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -185,6 +184,8 @@ def configured_regions() -> dict[str, str]:
     AddressError
         The file cannot be read or is not TOML, or an entry is not a safe base address.
     """
+    import tomllib  # only here: few tests replay by a region's name
+
     path = regions_file()
     try:
         # Windows' editors put a byte order mark before UTF-8.

@@ -267,6 +267,9 @@ def may_change(method: str, query: str, headers: Headers = ()) -> bool:
     """Return what `is_write` returns, given the parts of a request."""
     if method.strip().upper() not in SAFE_METHODS:
         return True
+    names = " ".join([query, *dict(headers)]).lower()
+    if "method" not in names and "%" not in query:  # as in most requests
+        return False
     parameters = parse_qsl(query.replace(";", "&"), keep_blank_values=True)
     for name, value in [*headers, *parameters]:
         is_override = name.strip().lower().replace("_", "-") in _OVERRIDES
