@@ -24,6 +24,8 @@ _TRIES = 20
 _T = TypeVar("_T")
 _ANY_WRITE = 0o222
 _ROOT_MARKS = ("pyproject.toml", ".git", "notebooks")
+# What Windows refuses in the name of a file, or changes: recordings travel.
+_REFUSED = re.compile(r'(?i)(?:con|prn|aux|nul|com\d|lpt\d)(?:\.|$)|.*[<>:"|?*]|.*[. ]$')
 
 
 def find_cassette(name: str | Path, first: Sequence[Path] = ()) -> Path:
@@ -260,8 +262,7 @@ def folded(name: str) -> str:
 def _path_in(folder: Path, name: str) -> Path:
     """Return the path that a name has in a folder, never one outside of it."""
     parts = name.replace("\\", "/").split("/")
-    is_plain = name.isprintable() and name.strip() and ":" not in name
-    if not is_plain or any(part in ("", ".", "..") for part in parts):
+    if not name.isprintable() or any(not part or _REFUSED.match(part) for part in parts):
         raise CassetteError(
             f"{name!r} is not a cassette's name.",
             "Give a bare name such as 'tour'. For a file elsewhere, give a pathlib.Path.",
