@@ -42,7 +42,10 @@ README = (PACKAGE.parent / "README.md").read_text(encoding="utf-8")
 CALLS = [re.findall(r"dm\.(\w+)\(", line.split("#")[0])[0] for line in EXPLORE.splitlines()]
 
 
-@pytest.mark.parametrize("name", [*CALLS, "connect", "record", "replay"])
+WITH_EXAMPLES = {name for name in dir(dm) if ">>>" in (inspect.getdoc(getattr(dm, name)) or "")}
+
+
+@pytest.mark.parametrize("name", sorted({*CALLS, *WITH_EXAMPLES}))
 def test_the_examples_of_a_call_print_what_they_show(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -84,21 +87,23 @@ def test_help_fits_in_80_columns() -> None:
     assert names == {}
 
 
-@pytest.mark.parametrize(
-    ("call", "documented"),
-    [
-        (dm.rate_limits, frame_of),
-        (dm.interactions, dm.interactions),
-        (dm.findings, dm.findings),
-        (dm.check_contract, dm.check_contract),
-    ],
-)
-def test_the_table_of_a_docstring_names_each_column(call: Any, documented: Any) -> None:
+WITH_TABLE = [
+    name for name in dir(dm) if re.search(r"(?m)^ *=+ =", getattr(dm, name).__doc__ or "")
+]
+
+
+@pytest.mark.parametrize("name", [*WITH_TABLE, "rate_limits"])
+def test_the_table_of_a_docstring_names_each_column(name: str) -> None:
     """Whoever adds a column also says what it means."""
+    call = getattr(dm, name)
+    documented = frame_of if name == "rate_limits" else call
     lines = (inspect.getdoc(documented) or "").splitlines()
     borders = [at for at, line in enumerate(lines) if re.match(r" *=+ =", line)]
     width = lines[borders[0]].index("= ") + 1
     rows = [line[:width] for line in lines[borders[0] : borders[-1]] if "=" not in line[:width]]
-    named = set(" ".join(rows).replace(",", " ").split()) - {"column"}
+    named = [each for each in " ".join(rows).replace(",", " ").split() if each != "column"]
+    frame = call("first-look", *["first-look"] * (name == "drift"))
 
-    assert named == {*call("first-look").columns}
+    too_wide = [line for line in lines[borders[0] : borders[-1]] if line[width : width + 1].strip()]
+    assert not too_wide, f"Widen the first column of the table in the docstring of {name}"
+    assert named == [*frame.columns], f"Name each column in the docstring of {name}, in their order"

@@ -99,6 +99,8 @@ def request_of(value: Mapping[str, Any]) -> Request:
     """Return the request of a ``request:`` value."""
     body = value["body"]
     body = body.encode() if isinstance(body, str) else body
+    if is_like_missing(body):
+        body = MissingBody(body)
     return Request(value["method"], value["uri"], headers_of(value["headers"]), body)
 
 

@@ -19,10 +19,13 @@ from IPython.core import completer
 if TYPE_CHECKING:
     from ..cassettes import Recording
 
+_PACKAGE = __name__.partition(".")[0]
+_MODULES: dict[str, str] = vars(sys.modules[_PACKAGE])["_MODULES"]
+_QUESTIONS = [name for name, module in _MODULES.items() if module.startswith(".questions.")]
 # A call that takes one or several cassettes, up to the name that is being typed.
 _CASSETTE = re.compile(
-    r"\b(?:(?:record|replay|rate_limits|chart_rate_limits|check_contract|interactions|browse|findings"
-    r"|openapi|drift)\(\s*(?:\[[^\]]{0,999})?|cassette\s*=\s*)[\"']([^\"'\n]*)\Z"
+    rf"\b(?:(?:{'|'.join(['record', 'replay', 'browse', *_QUESTIONS])})\(\s*(?:\[[^\]]{{0,999}})?"
+    r"|cassette\s*=\s*)[\"']([^\"'\n]*)\Z"
 )
 # A call that takes a path or several, up to the path that is being typed.
 _PATH = re.compile(
@@ -32,7 +35,6 @@ _PATH = re.compile(
 # ``dm.``, up to the name that is being typed.
 _MEMBER = re.compile(r"(?<![\w.)\]])(\w+)\.(\w*)\Z")
 _NEEDS_NO_ESCAPE = re.compile(r"[^\"'\\{}]*")
-_PACKAGE = __name__.partition(".")[0]
 
 
 @completer.context_matcher(identifier="directmail_lab", priority=100)  # type: ignore[untyped-decorator]
