@@ -387,16 +387,37 @@ def test_an_unknown_outcome_that_turned_out_counts_from_then_on(
     assert {each.text for each in (counted, *kept)} == {found.text}
 
 
-@pytest.mark.parametrize("found", ["dm.get('/v1/nowhere')", "dm.session().client.stream"])
+FOUND_NOTHING = "httpx.Response(200, json={})"
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        "dm.get('/v1/nowhere')",
+        "dm.session().client.stream",
+        *map(FOUND_NOTHING.format, ([], {"data": []}, {"letters": [], "total": 0})),
+    ],
+)
 def test_only_a_success_that_was_read_counts_as_a_letters_response(
     run: Run, account: FaultyService, found: str
 ) -> None:
-    """Nothing is sent, recorded or noted."""
+    """Nothing is sent, recorded or noted; a search that found nothing shows no letter."""
+    run("import httpx")
     with pytest.raises(ValueError, match="if_sent"):
         run(f"dm.post('/v1/letters', json={{'to': 'Ann'}}, if_sent={found})")
     run(POST)
 
     assert account.requests[LETTERS] == 1
+
+
+def test_counting_a_letter_that_is_not_known_warns(run: Run, account: FaultyService) -> None:
+    """It may have been sent elsewhere, or never: then a loop would leave it out unseen."""
+    run("found = dm.get('/v1/users/me')")
+    with pytest.warns(UserWarning, match="This POST is not known to have been sent"):
+        run("dm.post('/v1/letters', json={'to': 'Ann'}, if_sent=found)")
+    run(KEEP)
+
+    assert account.requests[LETTERS] == 0
 
 
 OTHER_KEY = "other-key-of-the-account"

@@ -67,7 +67,7 @@ from .transports.network import NetworkTransport
 from .transports.observer import Observer
 from .transports.pacing import Allowances, PacingTransport
 from .transports.recording import RecordingTransport
-from .transports.writes import IF_SENT
+from .transports.writes import IF_SENT, shows_nothing
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -1016,6 +1016,11 @@ def _checked(
             raise argument_error(
                 "The response that if_sent gives must be a success that was read. Give the "
                 "response to the request that found what the write made."
+            )
+        if shows_nothing(if_sent):
+            raise argument_error(
+                "The response that if_sent gives is an empty list, so it does not show that the "
+                "write was carried out. Give the response that has what the write made."
             )
     elif if_sent != "refuse":
         check_choice("if_sent", if_sent, get_args(IfSent))

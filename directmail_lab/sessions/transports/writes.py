@@ -25,7 +25,7 @@ from ...display import plural, running_ipython, utc_time
 from ...errors import AlreadySentError, WriteRefusedError
 from ...exchange.bodies import MAX_UNPACKED_BYTES, read_json, shown_missing
 from ...exchange.httpx_values import body_of, httpx, is_write, request_value
-from ...exchange.next_page import only_list
+from ...exchange.next_page import only_list, path_of_records, unwrap
 from ...exchange.values import Interaction, Response, fails
 from ...settings import is_loopback, origin_of, stand_ins
 from ...tracebacks import warn_caller
@@ -233,6 +233,11 @@ def guard(
     """
     choice = request.extensions.get(IF_SENT)
     if isinstance(choice, httpx.Response):
+        if not sent_before(request, cassette):
+            warn_caller(
+                f"This {request.method} is not known to have been sent. It was not sent now "
+                "either: the response that if_sent gives counts as its."
+            )
         return nullcontext(choice)
     if call_of(request).sent is Sent.REDIRECTED:
         return UNGUARDED
@@ -422,6 +427,13 @@ def _advice(request: httpx.Request, write: SentWrite) -> str:
             "ignore or match_on leave out."
         )
     return advice
+
+
+def shows_nothing(response: httpx.Response) -> bool:
+    """Return whether a response is a list without any record: a search that found nothing."""
+    body, _ = read_json(response.content)
+    records, others = unwrap(body, path_of_records(body, is_page=True))
+    return records == [] and (not others or bool(only_list(body)))
 
 
 def _is_search(request: httpx.Request, write: SentWrite) -> bool:
