@@ -342,6 +342,13 @@ def restart(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(current._current, "asked", {})
 
 
+@pytest.mark.parametrize("member", ["data", "user"])
+def test_the_form_finds_the_name_in_a_wrapped_record(member: str) -> None:
+    """The service's document does not show the record's form."""
+    with dm.stand_in(user={member: {"id": 7, "full_name": "Ann"}}) as service:
+        assert Page(service).sign_in()["account"]["title"] == "Signed in as Ann"
+
+
 @pytest.mark.usefixtures("keyring", "as_in_jupyter")
 def test_after_a_restart_the_remembered_key_and_address_sign_in(
     show: Callable[..., Page], elsewhere: StandIn, monkeypatch: pytest.MonkeyPatch

@@ -26,7 +26,7 @@ from ..sessions.session import Session, SessionOptions, key_of
 from ..sessions.transports.allowance import Pace
 from ..tracebacks import hide_frames
 from .browser_data import read_page
-from .widget import NO_WIDGETS, Widget, can_show_widgets, name_in
+from .widget import NO_WIDGETS, Widget, can_show_widgets, user_of
 
 if TYPE_CHECKING:
     from ..exchange.api_document import OpenApi
@@ -340,8 +340,8 @@ def _try(address: str, key: ApiKey, options: SessionOptions) -> tuple[str, Sessi
     timeout_s = min(options.get("timeout_s", _MAX_TIMEOUT_S), _MAX_TIMEOUT_S)
     trial_options: SessionOptions = {**options, "pace": "off", "timeout_s": timeout_s}
     with Session(address, key, **trial_options) as trial:
-        record = next(iter(trial.me().to_dict("records")), {})
-        return name_in(record) or "the account", trial.recording
+        trial.me()
+        return user_of(trial.recording) or "the account", trial.recording
 
 
 def explain(error: BaseException) -> dict[str, str]:

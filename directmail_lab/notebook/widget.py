@@ -47,7 +47,7 @@ def describe_mode(session: Session) -> str:
         return f"Replaying {session.cassette}{session.recording.recorded_note}"
     does = "Live" if session.mode == "live" else f"Recording to {session.cassette}"
     host = session.base_url.partition("://")[2]
-    name = _user_of(session.recording)
+    name = user_of(session.recording)
     return f"{does} at {host} as {name}" if name else f"{does} at {host}"
 
 
@@ -56,20 +56,21 @@ _NAME_FIELDS = ("name", "full_name", "email", "login", "username", "user_name", 
 _MOST_SEARCHED = 20
 
 
-def _user_of(recording: Recording) -> str:
+def user_of(recording: Recording) -> str:
     """Return the user's name if one of the first responses is the user's record, or ``""``."""
     for number in range(1, min(len(recording), _MOST_SEARCHED) + 1):
         reading = recording.reading(number)
         if reading.path == ME_PATH and reading.status == 200:
             record, _ = read_json(recording.interaction(number).response.body or b"", None)
-            return name_in(record)
+            return _name_in(record)
     return ""
 
 
-def name_in(record: Any) -> str:
+def _name_in(record: Any) -> str:
     """Return the name in a user's record, which an envelope may contain, or ``""``."""
-    fields = record.get("data", record) if isinstance(record, dict) else {}
-    names = map(fields.get, _NAME_FIELDS) if isinstance(fields, dict) else ()
+    fields = record if isinstance(record, dict) else {}
+    inner = fields.get("data") or fields.get("user") or fields
+    names = map(inner.get, _NAME_FIELDS) if isinstance(inner, dict) else ()
     texts = [name.strip() for name in names if isinstance(name, str)]
     return next(filter(None, texts), "")[:80]
 
