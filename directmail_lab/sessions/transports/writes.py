@@ -23,9 +23,15 @@ from ...cassettes import Cassette, Recording, SessionRecording
 from ...cassettes.matching import Matching
 from ...display import plural, running_ipython, utc_time
 from ...errors import AlreadySentError, WriteRefusedError
-from ...exchange.bodies import MAX_UNPACKED_BYTES, read_json, shown_missing
+from ...exchange.bodies import (
+    MAX_UNPACKED_BYTES,
+    path_of_records,
+    read_json,
+    shown_missing,
+    unwrap,
+)
 from ...exchange.httpx_values import body_of, httpx, is_write, request_value
-from ...exchange.next_page import only_list, path_of_records, unwrap
+from ...exchange.next_page import only_list
 from ...exchange.values import Interaction, Response, fails
 from ...settings import is_loopback, origin_of, stand_ins
 from ...tracebacks import warn_caller
