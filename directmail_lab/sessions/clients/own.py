@@ -194,7 +194,7 @@ _MESSAGES = (
         (httpx.ConnectError, httpx.ConnectTimeout),
         "SSL|handshake",
         "{} does not respond with https: its port may be one of plain http.",
-        "Check the port. (Plain http:// is accepted for this machine alone.)",
+        "Check the port. For a server on this machine, begin the address with http://.",
     ),
     (
         httpx.TimeoutException,
