@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import sys
 import threading
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Unpack, cast
 from weakref import WeakKeyDictionary
 
 from .. import credentials, errors, settings
+from ..arguments import check_options
 from ..cassettes import SessionRecording
 from ..credentials import ApiKey, typed_api_key
 from ..exchange.httpx_values import httpx
@@ -22,15 +23,13 @@ from ..sessions.current import (
     logout,
     record_without_key,
 )
-from ..sessions.session import Session, SessionOptions, key_of
-from ..sessions.transports.allowance import Pace
+from ..sessions.session import Session, SessionOptions, key_of, with_session_options
 from ..tracebacks import hide_frames
 from .browser_data import read_page
 from .widget import NO_WIDGETS, Widget, can_show_widgets, user_of
 
 if TYPE_CHECKING:
-    from ..exchange.api_document import OpenApi
-    from ..readings.reset_unit import ResetUnit
+    pass
 
 _MAX_TIMEOUT_S = 15.0
 
@@ -53,19 +52,13 @@ class SignInRequest:
     options: SessionOptions = field(default_factory=SessionOptions)
 
 
+@with_session_options
 @hide_frames
 def login(
     *,
     base_url: str = "",
     remember: bool = False,
-    timeout_s: float = 30.0,
-    pace: Pace = "burst",
-    max_wait_s: float = 120.0,
-    reset_unit: ResetUnit | None = None,
-    allow_writes: bool = False,
-    retry: bool = True,
-    templates: Collection[str] = (),
-    openapi: OpenApi | None = None,
+    **options: Unpack[SessionOptions],
 ) -> LoginWidget | Session:
     """Show the sign-in form. Signing in opens the current session.
 
@@ -94,16 +87,7 @@ def login(
     LoginWidget or Session
         The form in a notebook, the session at a terminal.
     """
-    options = SessionOptions(
-        timeout_s=timeout_s,
-        pace=pace,
-        max_wait_s=max_wait_s,
-        reset_unit=reset_unit,
-        allow_writes=allow_writes,
-        retry=retry,
-        templates=templates,
-        openapi=openapi,
-    )
+    check_options("login", options, SessionOptions.__annotations__)
     request = SignInRequest(address=base_url, remember=remember, options=options)
     if can_show_widgets():
         expect_sign_in(base_url or None, **options)

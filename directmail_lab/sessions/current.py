@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import sys
 import weakref
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import update_wrapper
 from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack
 
-from ..arguments import RecordMode, parse_age
+from ..arguments import RecordMode, check_options, parse_age
 from ..cassettes import (
     FileRecording,
     Policy,
@@ -44,12 +44,11 @@ from .session import (
     open_cassette,
     open_recording,
     transport_of,
+    with_session_options,
 )
-from .transports.allowance import Pace
 
 if TYPE_CHECKING:
-    from ..exchange.api_document import OpenApi
-    from ..readings.reset_unit import ResetUnit
+    pass
 
 
 _P = ParamSpec("_P")
@@ -85,19 +84,12 @@ def _changing() -> Iterator[None]:
         raise
 
 
+@with_session_options
 @hide_frames
 def connect(
     base_url: str | None = None,
     api_key: str | ApiKey | None = None,
-    *,
-    timeout_s: float = 30.0,
-    pace: Pace = "burst",
-    max_wait_s: float = 120.0,
-    reset_unit: ResetUnit | None = None,
-    allow_writes: bool = False,
-    retry: bool = True,
-    templates: Collection[str] = (),
-    openapi: OpenApi | None = None,
+    **options: Unpack[SessionOptions],
 ) -> Session:
     """Open a session and make it the current one. It sends nothing yet.
 
@@ -163,20 +155,14 @@ def connect(
     >>> dm.interactions()["mismatch"].tolist()
     [<NA>, 'The document has no GET of this path.']
     """
+    check_options("connect", options, SessionOptions.__annotations__)
     with _changing():
         key = as_api_key(api_key)
         address = choose_address(base_url)
         opened = Session(
             address,
             find_api_key(key, entry=keyring_entry(base_url)),
-            timeout_s=timeout_s,
-            pace=pace,
-            max_wait_s=max_wait_s,
-            reset_unit=reset_unit,
-            allow_writes=allow_writes,
-            retry=retry,
-            templates=templates,
-            openapi=openapi,
+            **options,
         )
     make_current(opened)
     return opened

@@ -1085,3 +1085,13 @@ def on_reading(session: Session, callback: Callable[[Reading], None]) -> Callabl
     listeners = session._observe.listeners
     listeners[token] = callback
     return lambda: listeners.pop(token, None)
+
+
+def with_session_options(function: _F) -> _F:
+    """Show the options of `Session` in the signature of a function that passes them on."""
+    own = inspect.signature(function)
+    of_session = inspect.signature(Session).parameters.values()
+    parameters = [each for each in own.parameters.values() if each.kind is not each.VAR_KEYWORD]
+    parameters += [each for each in of_session if each.kind is each.KEYWORD_ONLY]
+    vars(function)["__signature__"] = own.replace(parameters=parameters)
+    return function
