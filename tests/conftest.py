@@ -80,8 +80,8 @@ def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
 @pytest.fixture(autouse=True)
 def nobody(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     """Run each test in an empty folder, as a user without settings, key or session."""
-    for name in ("API_KEY", "BASE_URL", "REGIONS", "CASSETTES"):
-        monkeypatch.delenv(f"DIRECTMAIL_{name}", raising=False)
+    for name in [name for name in os.environ if name.startswith("DIRECTMAIL_")]:
+        monkeypatch.delenv(name)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.null.Keyring")
     # Loading the usual certificates takes 25 ms per session. No test leaves this machine, so none

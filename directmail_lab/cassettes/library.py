@@ -66,9 +66,8 @@ def find_cassette(name: str | Path, first: Sequence[Path] = ()) -> Path:
     hint = did_you_mean(repr(title), map(repr, names))
     places = " or ".join(map(str, folders)) or "any folder"
     raise CassetteNotFoundError(
-        f"There is no cassette {title!r} in {places}.",
-        f"{hint}Record it with record({title!r}), or name one that `directmail-lab cassette list` "
-        "shows.",
+        f"There is no cassette {title!r} in {places}. {hint}".strip(),
+        f"Record it with record({title!r}), or name one that `directmail-lab cassette list` shows.",
     )
 
 
