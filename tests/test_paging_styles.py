@@ -201,6 +201,14 @@ FOLLOWED: dict[str, tuple[Style, Query]] = {
         {},
     ),
     "X-Next-Page": (by_page(lambda r, _, f: Reply(r, {"X-Next-Page": str(f or "")})), {}),
+    "Next-Page": (by_page(lambda r, _, f: Reply(r, {"Next-Page": str(f or "")})), {}),
+    "X-Pagination": (
+        by_page(
+            lambda r, n, _: Reply(r, {"X-Pagination": f'{{"CurrentPage": {n}, "TotalPages": 3}}'})
+        ),
+        {},
+    ),
+    "Total": (by_page(lambda r, *_: Reply(r, {"Total": "7"})), {"page": "1"}),
     "X-Total-Count": (
         by_page(lambda r, *_: Reply(r, {"X-Total-Count": "7"})),
         {"page": "1"},

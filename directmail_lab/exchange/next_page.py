@@ -207,12 +207,16 @@ def only_list(body: object) -> Path:
 
 
 def _add_header(page: Page, name: str, text: str) -> None:
-    """Add what a header says: ``X-Total-Count``, ``X-WP-Total``, ``Content-Range``."""
+    """Add what a header says: ``X-Total-Count``, ``Next-Page``, ``Content-Range``."""
     if name == "content-range":
         unit, _, total = text.partition("/")
         if not unit.startswith("bytes"):
             page.fields["total"] = ("total", _integer(total))
-    elif name.startswith("x-"):
+    elif name.endswith("pagination"):  # ASP.NET: X-Pagination: {"HasNext": true}
+        body, _ = read_json(text.encode())
+        for path, value in leaves(body):
+            _add_field(page, path, value)
+    elif name.startswith(("x-", "next-")) or _plain(name) in _TOTALS:
         written = re.sub("^x-(wp-|pagination-)?", "", name).replace("-", "_")
         number = _integer(text)
         value = text if number is None else number

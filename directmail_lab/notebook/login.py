@@ -7,7 +7,7 @@ import sys
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Unpack, cast
+from typing import Any, Unpack, cast
 from weakref import WeakKeyDictionary
 
 from .. import credentials, errors, settings
@@ -27,9 +27,6 @@ from ..sessions.session import Session, SessionOptions, key_of, with_session_opt
 from ..tracebacks import hide_frames
 from .browser_data import read_page
 from .widget import NO_WIDGETS, Widget, can_show_widgets, user_of
-
-if TYPE_CHECKING:
-    pass
 
 _MAX_TIMEOUT_S = 15.0
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from functools import update_wrapper
 from inspect import signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack
+from typing import Any, Concatenate, ParamSpec, TypeVar, Unpack
 
 from ..arguments import RecordMode, check_options, parse_age
 from ..cassettes import (
@@ -46,10 +46,6 @@ from .session import (
     transport_of,
     with_session_options,
 )
-
-if TYPE_CHECKING:
-    pass
-
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
