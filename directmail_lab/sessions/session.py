@@ -367,8 +367,8 @@ class Session:
             are vcrpy's, and replay: ``"new_episodes"`` and ``"any"`` replay
             what the cassette has and record the rest, ``"once"`` records a new
             cassette and only replays one that exists, and ``"none"`` only
-            replays. If they replay a write, a warning says that nothing was
-            sent. A write to which no response came is refused.
+            replays. The first three warn that nothing was sent if they replay
+            a write. A write to which no response came is refused.
         redact
             What to replace besides the key and usual credentials: names of
             headers and fields, dotted paths, and ``"personal"``. The latter
