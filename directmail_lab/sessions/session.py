@@ -791,7 +791,7 @@ class Session:
             its value in ``params``, or at 1. As long as a total, a flag or the
             link to the next page announces more, the list goes on. Without any,
             it ends after a page with fewer records than the first. It always
-            ends before an empty page, an earlier page or a 404, and only there
+            ends before an empty page, a repeated page or a 404, and only there
             if no list is recognised in the pages.
         offset
             The name of the query parameter for the number of the first record.
