@@ -35,7 +35,7 @@ def rate_limits(source: Source | Iterable[Source] = None) -> pd.DataFrame:
     source
         By default the current session's responses; in a replay, those played so
         far. Otherwise a cassette's name, a path, a folder, a list of these, or
-        a `Session`; see `directmail_lab.questions.sources.recordings_of`.
+        a `Session`. In a folder, a warning names each file that cannot be read.
 
     Returns
     -------
@@ -83,8 +83,10 @@ def rate_limits(source: Source | Iterable[Source] = None) -> pd.DataFrame:
 
     Raises
     ------
-    NotConnectedError, CassetteError, ValueError
-        As in `directmail_lab.questions.sources.recordings_of`.
+    NotConnectedError
+        No session is open, and no source is given.
+    CassetteError
+        There is no such cassette, or it cannot be read.
 
     Examples
     --------
