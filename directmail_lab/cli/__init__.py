@@ -94,7 +94,8 @@ def drift(
 ) -> None:
     """List what changed since a cassette was recorded; exit with 1 if anything has.
 
-    Its reads are sent again with the environment's key. With --against, nothing is sent.
+    Its reads are sent again, with the key of the environment or the keyring.
+    With --against, nothing is sent.
     """
     from ..questions.drift import drift as changes_since
 

@@ -143,12 +143,12 @@ def redact(
         [], "--redact", "-r", help='"personal", or the name of a field. Repeatable.'
     ),
 ) -> None:
-    """Remove what the audit finds as a credential from a cassette, or from a folder's.
+    """Remove the credentials from a cassette, or from all cassettes of a folder.
 
-    With --redact, replace personal data by stable pseudonyms, too: "personal", or fields such as
-    "name" and "company.name". The files get our layout, but JSON stays JSON. No copy of an old file
-    is kept, since it would have what is to be removed. The command exits with 1 if a credential is
-    left.
+    With --redact, stable pseudonyms replace personal data, too: "personal", or
+    fields such as "name" and "company.name". The files get directmail_lab's
+    layout, but JSON stays JSON. No copy of an old file is kept. The command exits
+    with 1 if a credential is left.
     """
     from ..share.audit import audit as findings_of
 

@@ -150,8 +150,8 @@ def serve(
 ) -> None:
     """Run a server on this machine: the stand-in service, or one that replays cassettes.
 
-    With --cassette, any client gets the recorded responses, and nothing is forwarded.
-    --limit, --window and --reset-unit are options of the stand-in service.
+    With --cassette, any client gets the recorded responses, and nothing is
+    forwarded. --limit, --window and --reset-unit are for the stand-in service.
     """
     # These import httpx, for which other commands need not wait.
     from ..server.loopback import cassette_server

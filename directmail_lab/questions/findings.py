@@ -27,9 +27,9 @@ _OTHER_VERSION = re.compile(r"/v(?!1/|1$)\d+(/|$)")
 
 
 def findings(source: Source | Iterable[Source] = None) -> pd.DataFrame:
-    """Return what was seen of each part that the document leaves open.
+    """Return what responses show about the undocumented parts of the API.
 
-    It sends nothing. The document is the one of the service.
+    It sends nothing.
 
     Parameters
     ----------
@@ -40,8 +40,8 @@ def findings(source: Source | Iterable[Source] = None) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        A row for each open part, in the document's order. All columns are
-        strings:
+        A row for each part that the service's document leaves open, in the
+        document's order. All columns are strings:
 
         ============ ===========================================================
         part         the part

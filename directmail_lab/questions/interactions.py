@@ -106,8 +106,10 @@ def interactions(
 
     Raises
     ------
-    NotConnectedError, CassetteError, ValueError
-        As in `directmail_lab.questions.sources.recordings_of`.
+    NotConnectedError
+        No session is open, and no source is given.
+    CassetteError
+        There is no such cassette or interaction, or it cannot be read.
     """
     document = named_document(source)
     if number is None and is_many(source):

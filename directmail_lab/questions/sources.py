@@ -35,21 +35,58 @@ def rate_limits(source: Source | Iterable[Source] = None) -> pd.DataFrame:
     source
         By default the current session's responses; in a replay, those played so
         far. Otherwise a cassette's name, a path, a folder, a list of these, or
-        a `Session`; see `directmail_lab.questions.sources.recordings_of`.
+        a `Session`. In a folder, a warning names each file that cannot be read.
 
     Returns
     -------
     DataFrame
-        Columns as in `directmail_lab.readings.frame.frame_of`; no rows if there
-        was no response. The unit of ``reset`` is inferred for each recording
-        from its own readings. For a folder or a list, the first column,
-        ``recording``, names the cassette, or the session by its order in the
-        list: ``session 1``.
+        The index ``number`` is the number of the interaction in the recording,
+        from 1. Columns:
+
+        ======================= =================== ========================
+        column                  dtype               meaning
+        ======================= =================== ========================
+        at                      datetime64[us, UTC] when the response came;
+                                                    NaT if a cassette does
+                                                    not say
+        method, path, operation string              operation: the path with
+                                                    ``{id}`` for ids; for
+                                                    another server, after
+                                                    its origin
+        status                  int64               the HTTP status
+        limit, remaining, reset Int64               the headers as sent, or
+                                                    <NA> if not an integer
+        reset_at                datetime64[us, UTC] when the allowance
+                                                    renews, also if reset is
+                                                    a decimal number or a
+                                                    date; NaT while its unit
+                                                    is uncertain, and for
+                                                    another server
+        elapsed_s               float64             seconds from request to
+                                                    headers, or NaN
+        source                  string              ``live``, ``recorded``,
+                                                    ``replayed`` or ``kept``
+        cassette                string              the name of the cassette
+                                                    that has it, or <NA>
+        cassette_number         Int64               its number there, from
+                                                    1, or <NA>
+        problem                 string              what is wrong with the
+                                                    headers, or that the
+                                                    response was cut short;
+                                                    else <NA>
+        ======================= =================== ========================
+
+        ``attrs["reset_unit"]`` is the unit of ``reset``, or ``"undetermined"``:
+        it is inferred for each recording from its own readings. For a folder or
+        a list, the first column, ``recording``, names the cassette, or the
+        session by its order in the list: ``session 1``.
 
     Raises
     ------
-    NotConnectedError, CassetteError, ValueError
-        As in `directmail_lab.questions.sources.recordings_of`.
+    NotConnectedError
+        No session is open, and no source is given.
+    CassetteError
+        There is no such cassette, or it cannot be read.
 
     Examples
     --------

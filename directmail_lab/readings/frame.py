@@ -33,30 +33,8 @@ def frame_of(
     Returns
     -------
     DataFrame
-        Its index ``number`` is the number of the interaction in the recording, from 1. Columns:
-
-        ======================= ==================== =======================================
-        column                  dtype                meaning
-        ======================= ==================== =======================================
-        at                      datetime64[us, UTC]  when the response came; NaT if a cassette
-                                                     does not say
-        method, path, operation string               operation: the path with ``{id}`` for ids;
-                                                     for another server, after its origin
-        status                  int64                the HTTP status
-        limit, remaining, reset Int64                the headers as sent, <NA> if not an integer
-        reset_at                datetime64[us, UTC]  when the allowance renews; NaT while the
-                                                     unit of reset is uncertain, and for another
-                                                     server; reset may be a decimal number or a
-                                                     date
-        elapsed_s               float64              seconds from request to headers, or NaN
-        source                  string               live, recorded, replayed or kept
-        cassette                string               the name of the cassette that contains it,
-                                                     or <NA>
-        cassette_number         Int64                its number there, from 1, or <NA>
-        problem                 string               what is wrong with the headers, or that the
-                                                     response was cut short; else <NA>
-        ======================= ==================== =======================================
-
+        `directmail_lab.rate_limits` lists its columns. Its index ``number`` is the number of the
+        interaction in the recording, from 1.
         ``attrs["reset_unit"]`` is the unit of ``reset``, or ``"undetermined"``.
     """
     rows = list(readings)

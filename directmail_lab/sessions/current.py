@@ -116,7 +116,8 @@ def connect(
         Whether methods other than GET, HEAD and OPTIONS may be sent to the live
         service.
     retry
-        Whether a read that failed, or was refused with 429, is sent again.
+        Whether a read is sent again after status 429, 502, 503 or 504, or a
+        broken connection.
     templates
         Templates of paths, such as ``["/v1/domains/{domain}"]``. Give one if
         `rate_limits` or `findings` mistakes a name in a path for an id, or an
@@ -205,7 +206,10 @@ def session() -> Session:
 
 
 def logout() -> None:
-    """Close the current session and forget its key, also in the keyring."""
+    """Close the current session and forget its key, also in the keyring.
+
+    The address that `login` remembered is forgotten, too.
+    """
     closing = _current.session
     make_current(None)
     if closing is None:

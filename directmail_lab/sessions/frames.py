@@ -84,7 +84,7 @@ def frame(
     rows_at: Literal["auto"] | str | None = "auto",
     on_error: Literal["raise", "keep"] = "raise",
 ) -> pd.DataFrame:
-    """Return any JSON body, or a table in CSV, as a DataFrame.
+    """Return any JSON body, or a response in CSV, as a DataFrame.
 
     An object gives one row. An array gives a row for each element; elements
     that are not objects are in the column ``value``. A scalar gives one row and
@@ -97,13 +97,14 @@ def frame(
     an integer. The dtypes are those of ``convert_dtypes()`` (``Int64``,
     ``Float64``, ``boolean``, ``string``), but chosen by the JSON types, so that
     ``1.0`` does not become an integer; ``object`` is for mixed values, arrays,
-    and integers beyond 64 bits. ``null`` and a missing field are both ``<NA>``.
+    empty objects, nulls alone, and integers beyond 64 bits. ``null`` and a
+    missing field are both ``<NA>``.
     If a response or the bytes of a body contain the API key, ``<API_KEY>``
     replaces it.
 
-    In a table in CSV, each cell is text, as it was sent. A column is numeric if
-    all its cells are plain numbers without leading zeros, but not one of ids,
-    postcodes or phone numbers.
+    In a response in CSV, a column is numeric if all its cells are plain numbers
+    without leading zeros, but not one of ids, postcodes or phone numbers. Any
+    other cell is text, as it was sent.
 
     Parquet has one type per column, so ``to_parquet`` refuses some columns with
     the dtype ``object``: mixed values, empty objects, integers beyond 64 bits.
@@ -115,9 +116,9 @@ def frame(
     Parameters
     ----------
     response_or_json
-        An `httpx.Response`, the bytes of a body, or parsed JSON. A ``str`` is a
-        JSON string, not a body. A list of responses (from `get_many`) or an
-        iterator of them (from `pages`) gives one frame of all their records,
+        An `httpx.Response`, the bytes of a JSON body, or parsed JSON. A ``str``
+        is a JSON string, not a body. A list of responses (from `get_many`) or
+        an iterator of them (from `pages`) gives one frame of all their records,
         and a warning names those that failed.
     rows_at
         ``"auto"`` unwraps an envelope: an object whose ``data`` is an array, or

@@ -217,7 +217,7 @@ class Session:
     Attributes
     ----------
     base_url
-        As it was given.
+        The base address, with its scheme and no slash at the end.
     templates
         The templates, with those of the OpenAPI document.
     client, async_client
@@ -363,20 +363,19 @@ class Session:
             or else in the nearest ``cassettes`` folder. Or a `Path` to a file.
         record_mode
             ``"update"`` is described above. ``"all"`` does the same, and sends
-            every write again, but not with ``if_sent="keep"``: use it around a
-            call that has no ``if_sent``. The others are vcrpy's, and replay:
-            ``"new_episodes"`` and ``"any"`` replay what the cassette has and
-            record the rest, ``"once"`` records a new cassette and only replays
-            one that exists, and ``"none"`` only replays. A write that they
-            replay warns that nothing was sent. A write to which no response
-            came is refused.
+            a write again, unless its call has ``if_sent="keep"``. The others
+            are vcrpy's, and replay: ``"new_episodes"`` and ``"any"`` replay
+            what the cassette has and record the rest, ``"once"`` records a new
+            cassette and only replays one that exists, and ``"none"`` only
+            replays. The first three warn that nothing was sent if they replay
+            a write. A write to which no response came is refused.
         redact
             What to replace besides the key and usual credentials: names of
             headers and fields, dotted paths, and ``"personal"``. The latter
             stands for e-mail addresses and telephone numbers anywhere, and for
             fields whose name says that they contain a name, postal address,
-            company, birth date or bank account. Personal data becomes stable
-            pseudonyms.
+            company, birth date, bank account or personal number. Personal data
+            becomes stable pseudonyms.
         match_on
             What must be equal for a recorded request to match: names of vcrpy's
             matchers, and functions that compare two of vcrpy's requests. By
@@ -735,8 +734,8 @@ class Session:
             One for each path, in the same order: the response, whatever its
             status, or the error if there was none. An error for one path does
             not stop the others. If some have an error or an error status, a
-            line says how many, and what the first one is: a printed one in a
-            notebook, else a warning.
+            line in a notebook, or a warning elsewhere, says how many, and what
+            the first one is.
 
         Raises
         ------
@@ -791,9 +790,9 @@ class Session:
             The name of the query parameter for the page number. It starts at
             its value in ``params``, or at 1. As long as a total, a flag or the
             link to the next page announces more, the list goes on. Without any,
-            it ends after a page with fewer records than the first. It also ends
-            before an empty page, an earlier page or a 404: only so, if the list
-            in the pages is not recognised.
+            it ends after a page with fewer records than the first. It always
+            ends before an empty page, a repeated page or a 404, and only there
+            if no list is recognised in the pages.
         offset
             The name of the query parameter for the number of the first record.
             It starts at its value in ``params``, or at 0. The list ends as with
@@ -906,12 +905,12 @@ class Session:
             of a cell, or by an earlier run of the recording. ``"refuse"``
             raises `AlreadySentError`, and ``"send"`` sends the write again.
             ``"keep"`` returns the last success, or else the last response, and
-            sends only what was never sent. A response, such as that to the read
-            which found the letter, counts as the write's from now on, and
-            nothing is sent. A write that the service refused (4xx) does not
-            count. What one execution sends twice, in a loop for
-            example, is sent twice, but not with ``"keep"``. A replay ignores
-            ``if_sent``.
+            sends only what was never sent. If you give a response, such as the
+            one to a read that found the letter, it counts as the write's from
+            now on, and nothing is sent. A write that the service refused (4xx)
+            does not count as sent. What one execution sends twice, in a loop
+            for example, is sent twice, but not with ``"keep"``. A replay
+            ignores ``if_sent``.
         **options
             The options of `httpx.Client.request`: ``params``, ``json``,
             ``headers`` and so on.
