@@ -439,6 +439,7 @@ def test_a_damaged_cassette_is_not_called_clean(tour: Path) -> None:
 
     assert "line 4 cannot be read" in str(repaired.exception)
     assert "tour.yaml is damaged" in audited.output
+    assert audited.exit_code == 1
     assert "clean" not in repaired.output
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from ..display import plural
+from ..display import plural, shell_word
 from ..errors import CassetteError, CassetteFormatError
 from ..exchange.bodies import unpack
 from ..exchange.values import (
@@ -31,7 +31,7 @@ from ..redaction import Redactor, with_schemes
 from ..settings import VERSION
 from . import layout
 from .journal import Journal, journal_of, parse_journal
-from .library import Version, create, is_locked, version_of
+from .library import Version, create, is_locked, typed_path, version_of
 from .lines import OtherLayoutError, read_interactions
 from .recording import Recording, uncollected
 
@@ -354,7 +354,7 @@ def _not_a_cassette(data: bytes, path: Path, why: str) -> CassetteFormatError:
         line = data.count(b"\n", 0, conflict.start()) + 1
         return CassetteFormatError(
             f"{path} has a conflict of a merge in git, from line {line} on.",
-            f"Keep one side: git checkout --ours {path.name} (or --theirs).",
+            f"Keep one side: git checkout --ours {shell_word(typed_path(path))} (or --theirs).",
         )
     if _OURS in data:
         advice = "If you edited it, correct that. If not, take it from your version control."

@@ -109,7 +109,7 @@ def audit(
 ) -> None:
     """Look for secrets and personal data; exit with 1 if there are any.
 
-    It says which cassettes cannot be read. In a folder, each of these counts.
+    A cassette that cannot be read counts as one.
     """
     from ..share.audit import audited
 
@@ -119,15 +119,12 @@ def audit(
             "Name cassettes, files or folders: directmail-lab cassette audit cassettes.",
         )
     paths = _files_of(names)
-    is_many = any(map(is_folder, names))
     count = 0
     for path in paths:
         findings, problem = audited(path)
         lines = [str(found) for found in findings if found.kind == "secret" or not secrets]
-        if problem and is_many:
+        if problem:
             lines.append(problem)
-        elif problem:
-            say(problem, err=True)
         for line in lines:
             say(line)
         count += len(lines)

@@ -29,7 +29,7 @@ _CASSETTE = re.compile(
 )
 # A call that takes a path or several, up to the path that is being typed.
 _PATH = re.compile(
-    r"\b(?:get|post|put|patch|delete|head|request|pages|get_many|burst)\([^()\n]{0,999}"
+    r"\b(?:get|post|put|patch|delete|request|pages|get_many)\([^()\n]{0,999}"
     r"[\"'](/[^\"'\n]*)\Z"
 )
 # ``dm.``, up to the name that is being typed.
