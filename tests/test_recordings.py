@@ -56,7 +56,7 @@ def test_a_sessions_recording_is_that_of_its_mode(live: Session) -> None:
         again = live.recording
 
     assert (len(own), len(replayed), len(again)) == (0, 1, 0)
-    assert (own.title, replayed.title) == ("this session", "first-look (replayed)")
+    assert (own.name, replayed.title) == ("this session", "first-look (replayed)")
 
 
 def test_a_sessions_interactions_are_shown_without_the_key(

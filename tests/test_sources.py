@@ -19,7 +19,7 @@ PATHS = ("/v1/users/me", "/v1/lists", "/v1/lists", "/v1/nowhere")
 ROWS = list(zip("1234", PATHS, ("200", "200", "200", "404"), strict=True))
 COUNTS = {path: PATHS.count(path) for path in PATHS}
 TITLES = {
-    **dict.fromkeys(("live", "recording", "session"), "this session, 4 interactions"),
+    **dict.fromkeys(("live", "recording", "session"), "this session at 127.0.0.1, 4 interactions"),
     **dict.fromkeys(("name", "path", "text", "har", "frame"), "tour, 4 interactions"),
     **dict.fromkeys(("folder", "list"), "4 readings"),
     "replay": "tour (replayed), 4 interactions",
@@ -88,7 +88,7 @@ QUESTIONS: dict[str, tuple[Any, object]] = {
     "openapi": (described, COUNTS),
     "findings": (lambda source: found("other operations", source).partition(": ")[2], "2-3"),
     "chart_rate_limits": (
-        lambda source: _without_date(dm.chart_rate_limits(source).alt_text),
+        lambda source: re.sub(r":\d+,", ",", _without_date(dm.chart_rate_limits(source).alt_text)),
         LEFT,
     ),
 }
@@ -175,7 +175,8 @@ def test_all_questions_cover_the_same_responses_of_a_session(connected: dm.Sessi
     send(connected)
 
     assert checked() == len(dm.interactions()) == (count := 3 * len(PATHS))
-    assert f"this session, {count} interactions" in dm.chart_rate_limits().alt_text
+    title = f"this session at {connected.base_url.removeprefix('http://')}"
+    assert f"{title}, {count} interactions" in dm.chart_rate_limits().alt_text
     assert found("regional base addresses") == f"this session: 1-{count}"
 
 

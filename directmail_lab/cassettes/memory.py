@@ -200,6 +200,11 @@ class SessionRecording(Recording):
         """When the file of a replay was recorded."""
         return "" if self._file is None else self._file.recorded_when
 
+    @property
+    def title(self) -> str:
+        host = (self.base_url or "").partition("://")[2]
+        return super().title if self.is_replay else f"{self.name} at {host}"
+
     def __len__(self) -> int:
         return len(self._readings if self._file is None else self._played)
 
