@@ -99,8 +99,8 @@ def test_no_file_contains_a_key(
         save(page)
     notebook = (server.notebooks / name).read_text()
 
-    assert leaks([server.home], *KEYS) == []
-    leaked = "".join(leaks([server.home], LEAKED))
+    assert leaks(server.home, *KEYS) == []
+    leaked = "".join(leaks(server.home, LEAKED))
     assert "server.log" in leaked
     assert (name in leaked) is automatically
     assert not any(key in kept_in_page for key in KEYS)
@@ -132,7 +132,7 @@ def test_no_autosave_contains_a_key(new_page: Callable[..., Page], server: Serve
         run_cells(page, 1)
         wait_for(page, lambda: autosaved(page, saved, "usr_stand_in_1"), limit_s=300)
 
-    assert leaks([server.home], *KEYS) == []
+    assert leaks(server.home, *KEYS) == []
 
 
 def autosaved(page: Page, notebook: Path, text: str) -> bool:
