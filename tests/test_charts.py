@@ -144,7 +144,7 @@ def test_the_line_follows_the_readings_and_ends_with_its_window() -> None:
     ("readings", "ends"),
     [
         # Reset is rounded up, so a later reading may show a later second for the same renewal.
-        ([reading(0, 9), reading(0.9, 8), reading(70, 7)], ["12:01:00", "12:02:00"]),
+        ([reading(0, 9), reading(0.9, 8, reset=61), reading(70, 7)], ["12:01:00", "12:02:00"]),
         # Remaining rises, so there was a renewal before the announced one.
         ([reading(0, 9), reading(20, 300), reading(21, 299)], ["12:00:20", "12:01:00"]),
     ],

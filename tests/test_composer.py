@@ -105,9 +105,15 @@ def test_a_cassette_is_browsed_by_name_or_path(browsed: Callable[..., Page]) -> 
 
     assert {row.path for row in browsed("first-look").rows()} == {ME}
     assert "tape, 1 interaction, " in repr(dm.browse("tape.yaml"))
-    for source, error in (("nowhere", NotRecordedError), ("text.har", CassetteError)):
-        with pytest.raises(error):
-            dm.browse(source)
+    many = ValueError, "shows one cassette"
+    for source, (error, says) in {
+        "nowhere": (NotRecordedError, "nowhere"),
+        "text.har": (CassetteError, "text.har"),
+        ".": many,
+        ("first-look", "waiting"): many,
+    }.items():
+        with pytest.raises(error, match=says):
+            dm.browse(source)  # type: ignore[arg-type]
     with pytest.raises(NotConnectedError, match=r"login\(\)"):
         dm.browse()
 

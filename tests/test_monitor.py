@@ -62,6 +62,21 @@ def test_every_response_counts_and_the_last_ones_are_drawn() -> None:
     assert operation.counts == {"responses": 600, "exhausted": 300, "failed": 200}
 
 
+def test_a_response_that_is_played_by_a_live_session_does_not_count(connected: Session) -> None:
+    """It says nothing about the allowance that is left now."""
+    with connected.record("tour"):
+        dm.me()
+    widget = dm.monitor()
+    with connected.record("tour", record_mode="new_episodes"):
+        dm.me()
+        dm.get("/v1/lists")
+        shown: Any = widget.snapshot()
+    widget.close()
+
+    counts = {each["name"]: each["responses"] for each in shown["operations"]}
+    assert counts == {"GET /v1/users/me": 1, "GET /v1/lists": 1}
+
+
 @pytest.mark.parametrize(
     ("left", "names"),
     [
