@@ -295,31 +295,6 @@ def test_a_row_shows_the_end_of_its_path(page: Page, server: Server) -> None:
     )
 
 
-def test_the_response_is_in_view_on_a_small_screen(
-    page: Page, server: Server, service: FaultyService
-) -> None:
-    """In a window of 960 x 600, and a long name does not push a button to another line."""
-    page.set_viewport_size({"width": 960, "height": 600})
-    start = (
-        "import directmail_lab as dm\n"
-        f"session = dm.connect({service.base_url!r}, {service.api_key!r})\n"
-        f"dm.record('{'a-long-name-' * 6}')\ndm.get('/v1/lists')\ndm.browse()"
-    )
-    run_notebook(page, server, "small", start)
-    root = page.locator(".dml-browser")
-    opened(root, 1)
-    root.scroll_into_view_if_needed()
-    expect(root.get_by_text("200 OK")).to_be_in_viewport()
-    expect(root.locator(".dml-b-response .cm-line").first).to_be_in_viewport()
-    title, filtering, writing = (
-        root.locator(each).bounding_box() or {}
-        for each in (".dml-title", "[type=search]", ".dml-top > button:last-child")
-    )
-
-    assert title["height"] < 30
-    assert filtering["y"] == writing["y"]
-
-
 def test_no_cell_is_cut_while_there_is_room(page: Page, server: Server) -> None:
     """Each column is as wide as its contents, and an empty column is hidden."""
     long = answered(get("/v1/campaigns/summer/letters"), "x" * 1_234_567)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import re
 from dataclasses import replace
@@ -19,6 +18,7 @@ from directmail_lab.server.standin import stand_in
 from .jupyter import (
     App,
     Server,
+    command,
     open_notebook,
     restart_kernel,
     run_cells,
@@ -27,7 +27,7 @@ from .jupyter import (
     wait_for,
 )
 from .leaks import leaks
-from .test_browse import MARKUP, long_bodies, opened, recorded, rows
+from .test_browse import MARKUP, opened, recorded, rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -180,30 +180,6 @@ def test_a_wait_counts_down_and_is_aborted(
     assert page.locator(".jp-OutputArea [role=progressbar]").count() == 0
 
 
-def test_a_slow_request_counts_up_and_is_aborted_by_one_key(
-    page: Page, server: Server, service: FaultyService
-) -> None:
-    """The row says that it was aborted, and the next request can be sent at once."""
-    root = explore(page, server, service)
-    page.keyboard.press("n")
-    page.keyboard.type("/v1/users/me")
-    with service.fault(latency_s=600.0):
-        page.keyboard.press("Control+Enter")
-        expect(root.get_by_text(re.compile(r"Sending … \d+,\d\d\d ms"))).to_be_visible()
-        page.keyboard.press("Escape")
-        expect(root.get_by_role("alert").first).to_contain_text("Aborted")
-    page.keyboard.press("Control+Enter")
-    response = root.get_by_role("region", name="Response")
-
-    expect(response).to_contain_text("200 OK")
-    pane = response.locator("> .dml-b-pane")
-    expect(pane).to_have_css("opacity", "1")
-    address(root).fill("/v1/lists")  # the response is now that of an earlier request
-    expect(pane).to_have_css("opacity", "0.5")
-    page.keyboard.press("Control+Enter")
-    expect(pane).to_have_css("opacity", "1")
-
-
 def test_a_hostile_recording_cannot_put_markup_or_a_host_into_the_form(
     page: Page, server: Server, service: FaultyService
 ) -> None:
@@ -326,7 +302,7 @@ def test_a_recorded_body_is_sent_as_it_was_unless_it_is_changed(
         f"session.client.request('OPTIONS', '/a', content={body!r}, {latin})"
         for body in (b"\0\xff" * 50, "Zürich\r\n".encode("latin-1"))
     ]
-    root = explore(page, server, service, *calls)
+    root = explore(page, server, service, "dm.record('bodies-sent')", *calls)
     page.keyboard.press("ArrowDown")
     page.keyboard.press("e")
     expect(root.get_by_text("100 bytes, sent as recorded")).to_be_visible()
@@ -342,33 +318,24 @@ def test_a_recorded_body_is_sent_as_it_was_unless_it_is_changed(
     page.keyboard.type("à ")
     page.keyboard.press("Control+Enter")
     expect(rows(root)).to_have_count(4)
-    check = "[each.request.body for each in session.recording][2:]"
-    bodies = page.evaluate(
-        "code => new Promise((resolve) => { const future = jupyterapp.shell.currentWidget"
-        ".sessionContext.session.kernel.requestExecute({ code: '', user_expressions:"
-        " { bodies: code } }); future.done.then((reply) =>"
-        " resolve(reply.content.user_expressions.bodies.data['text/plain'])) })",
-        check,
-    )
+    run_cells(page, 1)
+    sent = [*read_cassette(server.notebooks / "cassettes" / "bodies-sent.yaml")][2:]
 
-    assert ast.literal_eval(bodies) == [b"\0\xff" * 50, "à Zürich\r\n".encode("latin-1")]
+    assert [each.request.body for each in sent] == [
+        b"\0\xff" * 50,
+        "à Zürich\r\n".encode("latin-1"),
+    ]
 
 
 def test_a_long_recorded_body_is_edited_at_its_end(
     page: Page, server: Server, service: FaultyService
 ) -> None:
     """A body of 2 MB scrolls in the form, and what is typed at its end is in view."""
-    name = long_bodies(server, "long-written")
-    play = (
-        "from directmail_lab.cassettes import read_cassette\n"
-        "from pathlib import Path\n"
-        f"recording = read_cassette(Path('cassettes/{name}.yaml'))\n"
-        "body = recording.interaction(2).request.body\n"
-        f"dm.replay({name!r}, match_on=['method', 'path'])\n"
-        "dm.post('/v1/letters', content=body, headers={'Content-Type': 'application/json'})"
-    )
+    body = "json.dumps([{'id': n, 'name': f'Jürg {n}'} for n in range(50_000)])"
+    kind = "headers={'Content-Type': 'application/json'}"
+    send = f"import json\nsession.client.request('OPTIONS', '/a', content={body}, {kind})"
     page.set_viewport_size({"width": 1280, "height": 1200})
-    root = explore(page, server, service, play)
+    root = explore(page, server, service, send)
     page.keyboard.press("ArrowDown")
     page.keyboard.press("e")
     editor = root.locator(".dml-e-body .cm-content")
@@ -390,6 +357,7 @@ def test_borders_are_moved_by_mouse_and_keys_and_stay(
 ) -> None:
     """A second browser in the notebook uses the same places."""
     root = explore(page, server, service)
+    command(page, "application:toggle-left-area")
     borders = [
         root.get_by_role("separator", name=f"Border of the {part}") for part in ("list", "request")
     ]
