@@ -5,6 +5,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,7 +19,7 @@ from directmail_lab.readings.reading import Reading
 from directmail_lab.sessions.session import allowances_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
     from directmail_lab.server.standin import StandIn
     from directmail_lab.sessions.session import Session
@@ -231,15 +232,6 @@ def test_a_monitor_of_a_source_shows_that_alone(connected: Session, service: Sta
         dm.monitor(["first-look", "waiting"])  # type: ignore[arg-type]
 
 
-class Page:
-    """Stands in for the widget that follows a session."""
-
-    def __init__(self, update: Callable[[], object]) -> None:
-        self.update_page = update
-        self.settled = threading.Semaphore(0)
-        self.update_static_output = self.settled.release
-
-
 def test_updates_are_few_however_many_responses_there_are() -> None:
     """There is one update in each interval and one after the last response, even without a page."""
     dm.replay("first-look")
@@ -251,11 +243,12 @@ def test_updates_are_few_however_many_responses_there_are() -> None:
             dm.get("/v1/users/me")
         raise OSError("no page")
 
-    page = Page(update)
+    settled = threading.Semaphore(0)
+    page = SimpleNamespace(update_page=update, update_static_output=settled.release)
     follower = Follower(page, dm.session(), interval_s=0.05, quiet_s=0.1)
     dm.get("/v1/users/me")
-    settled = page.settled.acquire(timeout=WAIT_S)
+    is_settled = settled.acquire(timeout=WAIT_S)
     follower.stop()
 
-    assert settled
+    assert is_settled
     assert 5 <= len(updates) <= 6

@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import cassette_samples
-import nbformat
 import pytest
 from cassette_samples import answered, get, post, typed
 from playwright.sync_api import Browser, Locator, Page, expect
@@ -20,10 +19,8 @@ from .jupyter import (
     new_tab,
     open_lab,
     open_notebook,
-    reopen_notebook,
     run_cells,
     run_notebook,
-    save,
     started,
 )
 from .test_monitor import start_cell
@@ -310,15 +307,8 @@ def test_no_cell_is_cut_while_there_is_room(page: Page, server: Server) -> None:
     assert root.locator("[role=gridcell], [role=gridcell] span").evaluate_all(cut) == 0
 
 
-def test_a_hostile_cassette_is_escaped_in_the_page_and_in_the_notebook(
-    page: Page, server: Server
-) -> None:
+def test_a_hostile_cassette_is_escaped_in_the_page(page: Page, server: Server) -> None:
     """Every text in the cassette is escaped: addresses, headers, reasons, JSON, and its name."""
-
-    def nothing_is_markup() -> None:
-        assert page.evaluate("() => typeof hacked") == "undefined"
-        assert page.locator(".taken, .jp-OutputArea img, .jp-OutputArea script").count() == 0
-
     one = answered(get(f"/v1/{MARKUP}?q={MARKUP}"), f'{{"{MARKUP}": ["{MARKUP}"], "__proto__": 1}}')
     headers = (("X-A", MARKUP), ("X-RateLimit-Reset", MARKUP))
     response = replace(one.response, reason=MARKUP, headers=headers)
@@ -332,12 +322,9 @@ def test_a_hostile_cassette_is_escaped_in_the_page_and_in_the_notebook(
         expect(details.locator(".dml-b-copied pre")).to_contain_text("img")
     for tab in ("Table", "Headers", "Request as sent", "Body"):
         details.get_by_role("tab", name=tab).click()
-    nothing_is_markup()
-    save(page)
-    reopen_notebook(page, server, f"browse-{name}-lab.ipynb")
 
-    expect(page.locator(".jp-OutputArea td", has_text="<b class=taken>").first).to_be_visible()
-    nothing_is_markup()
+    assert page.evaluate("() => typeof hacked") == "undefined"
+    assert page.locator(".taken, .jp-OutputArea img, .jp-OutputArea script").count() == 0
 
 
 def test_the_list_shows_new_interactions_while_the_cell_runs(
@@ -372,10 +359,8 @@ while not pathlib.Path("rows seen").exists():
     expect(rows(root)).to_have_count(0)
 
 
-def test_page_and_notebook_stay_small_for_any_number_of_interactions(
-    page: Page, server: Server
-) -> None:
-    """The page draws only the visible rows, and the notebook contains ten of them."""
+def test_the_page_stays_small_for_any_number_of_interactions(page: Page, server: Server) -> None:
+    """The page draws only the visible rows."""
     path = server.notebooks / "cassettes" / f"{recorded(server, 'many', answered(get('/0')))}.yaml"
     head, line = path.read_text().split("interactions:\n")
     lines = (line.replace("example.test/0", f"example.test/{n}") for n in range(20_000))
@@ -391,10 +376,5 @@ def test_page_and_notebook_stay_small_for_any_number_of_interactions(
     expect(heading).to_have_text("20000 GET /19999")
     root.get_by_role("searchbox").fill("path:/19998")
     expect(rows(root)).to_have_count(1)
-    save(page)
-    (cell,) = nbformat.read(server.notebooks / "browse-many-lab.ipynb", 4).cells
-    saved = [len(output["data"].get("text/html", "")) for output in cell.outputs]
 
     assert page.locator(".dml-b-row").count() < 100
-    assert (server.notebooks / "browse-many-lab.ipynb").stat().st_size < 20_000
-    assert 0 < max(saved) < 10_000
