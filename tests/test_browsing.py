@@ -16,7 +16,6 @@ from marks import slow
 import directmail_lab as dm
 import directmail_lab.notebook.browser_data
 from directmail_lab.cassettes import Recording, read_cassette
-from directmail_lab.cassettes.journal import journal_of
 from directmail_lab.exchange.values import no_response
 from directmail_lab.notebook.browser_data import Row, handle_request, static_table
 
@@ -47,7 +46,6 @@ def rows(recording: Recording, first: int = 1, limit: int = 9) -> list[Row]:
 
 
 def test_the_page_describes_the_fields_of_a_row() -> None:
-    """The type of a row in protocol.ts has the fields of the one in Python."""
     source = Path(directmail_lab.notebook.browser_data.__file__).parent / "src" / "protocol.ts"
     [described] = re.findall(r"(?s)interface Row \{(.*?)\n\}", source.read_text(encoding="utf-8"))
 
@@ -55,7 +53,6 @@ def test_the_page_describes_the_fields_of_a_row() -> None:
 
 
 def test_a_row_has_the_time_the_request_the_response_and_a_mark() -> None:
-    """A row has the time, the request below the base address, the response and a mark."""
     none_left = (("X-RateLimit-Limit", "5"), ("X-RateLimit-Remaining", "0"))
     refused = answered(get("/eu/v1/a?b=1"), status=429)
     refused = replace(refused, response=replace(refused.response, headers=none_left))
@@ -145,23 +142,12 @@ def test_details_explain_the_rate_limit_headers() -> None:
     assert reading["Problem"].startswith("X-RateLimit-Limit is not an integer")
 
 
-def test_a_cassette_that_is_being_recorded_is_not_shown_as_torn() -> None:
-    """Only the lock tells it from one whose program was killed."""
-    path = Path("tour.yaml")
-    with opened(path, "all") as cassette:
+def test_the_page_tells_what_is_special_about_a_file() -> None:
+    with opened(Path("tour.yaml"), "all") as cassette:
         cassette.record(answered())
-        unfinished = path.read_bytes()
-        journal = journal_of(path).read_bytes()
-        during = ask(read_cassette(path), **LIST)
-    closed = ask(read_cassette(path), **LIST)
-    path.write_bytes(unfinished)
-    journal_of(path).write_bytes(journal)
-    Path("tour.yaml.lock").touch()  # a killed process leaves it
-    killed = ask(read_cassette(path), **LIST)
+        part = ask(read_cassette(Path("tour.yaml")), **LIST)
 
-    assert during["note"] == "It is being recorded: 1 interaction until now."
-    assert (during["total"], closed["note"]) == (1, None)
-    assert killed["note"].startswith("1 interaction recovered from a recording")
+    assert part["note"] == "It is being recorded: 1 interaction until now."
 
 
 def test_an_interaction_without_a_response_says_why() -> None:

@@ -63,7 +63,6 @@ JSON = st.recursive(
 
 @given(JSON, JSON)
 def test_two_bodies_differ_exactly_where_they_are_not_equal(was: Any, now: Any) -> None:
-    """Every difference is found, and none is invented."""
     are_equal = json.dumps(was, sort_keys=True) == json.dumps(now, sort_keys=True)
 
     assert (words(response(was), response(now)) == "") == are_equal
@@ -247,23 +246,7 @@ def test_an_unchanged_service_gives_an_empty_frame(
     assert "4 requests sent." in table._repr_html_()  # type: ignore[operator]
 
 
-def test_each_change_is_listed_with_both_values(service: FaultyService) -> None:
-    """A field, an allowance and a status are compared with the last response without an error."""
-    path = record_tour(service)
-    record = {**RECORD, "phone": 5}
-    with FaultyService(limit=100, user=record) as later, live_session(later):
-        later.fault(path="/v1/lists", status=404)
-        table = drift(path, ignore="header.content-*")
-
-    columns = table[["operation", "path", "was", "now"]].astype(object)
-    rows = set(columns.itertuples(index=False, name=None))
-    me = "GET /v1/users/me"
-    assert {(me, "phone", None, 5), ("GET /v1/lists", "status code", 200, 404)} <= rows
-    assert (me, "header.x-ratelimit-limit", 300, 100) in rows
-
-
 def test_a_refused_key_is_an_error_and_no_drift(service: FaultyService) -> None:
-    """A refused key tells nothing about the service."""
     path = record_tour(service)
     with (
         live_session(service, "not-the-key"),
@@ -294,7 +277,6 @@ def test_a_body_without_an_end_is_not_compared(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_parts_of_a_file_are_compared_by_their_range(service: FaultyService) -> None:
-    """Each recorded ``Range`` is sent."""
     parts = [replace(get(), headers=(("Range", f"bytes={at}"),)) for at in ("0-9", "10-19")]
     path = recorded("parts.yaml", *map(answered, parts))
     with live_session(service):
@@ -336,7 +318,6 @@ def test_what_is_not_sent_counts_as_neither_gone_nor_changed(service: FaultyServ
 
 
 def test_only_reads_that_redaction_did_not_change_are_sent(service: FaultyService) -> None:
-    """Writes are never repeated, and neither are requests that redaction changed."""
     path = Path("writes.yaml").resolve()
     with live_session(service, allow_writes=True) as session:
         with session.record(path):

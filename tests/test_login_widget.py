@@ -136,7 +136,6 @@ def test_an_unexpected_error_is_reported_without_its_own_text() -> None:
 
 
 def test_a_failed_sign_in_keeps_the_session_and_signing_out_ends_it(page: Page) -> None:
-    """After a failure the old session stays. After signing out no session is open."""
     page.sign_in()
     opened = dm.session()
     page.sign_in(key="wrong")

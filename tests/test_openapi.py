@@ -43,7 +43,6 @@ def schema_at(document: dict[str, Any], path: str = "/v1/users/me") -> dict[str,
 
 
 def resolve(document: dict[str, Any], value: dict[str, Any]) -> dict[str, Any]:
-    """Return the object that a reference points to."""
     for name in value.get("$ref", "#").split("/")[1:]:
         value, document = document[name], document[name]
     return value
@@ -363,7 +362,6 @@ def exchanges(draw: st.DrawFn) -> Interaction:
 def test_every_interaction_of_any_service_fits_its_valid_document(
     interactions: list[Interaction],
 ) -> None:
-    """For any recordings, the document is valid and every interaction conforms to it."""
     document = described(*interactions)
     validate(document)
 
@@ -383,7 +381,6 @@ def test_a_document_is_saved_as_yaml_or_json(tour: Path) -> None:
 
 
 def test_a_notebook_shows_the_operations_with_their_statuses() -> None:
-    """Special characters in paths are escaped."""
     odd = get("/v1/<i>x")
     nowhere = answered(get("/v1/no"), status=404)
     tour = recorded("tour.yaml", answered(odd), answered(), answered(status=404), nowhere)

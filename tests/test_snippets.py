@@ -175,7 +175,6 @@ def test_a_comment_says_that_a_value_was_replaced(kind: str) -> None:
 
 
 def test_comments_name_what_was_left_out() -> None:
-    """Comments say that a body is missing or too large, or that a header is not plain text."""
     code = copied(replace(post(b"x" * 100_000), headers=(("X-A", "a\r\nX-B: b"),)))
 
     assert "# The body was not kept, or is too large" in code

@@ -13,6 +13,7 @@ from playwright.sync_api import expect, sync_playwright
 from directmail_lab.cassettes import read_cassette
 from directmail_lab.server.standin import STAND_IN_KEY, stand_in
 from directmail_lab.share.cassette_page import save_page
+from directmail_lab.share.tutorials import first_tutorial
 
 from .form import Form
 from .jupyter import (
@@ -22,6 +23,8 @@ from .jupyter import (
     launch,
     new_tab,
     open_app,
+    open_notebook,
+    run_all,
     run_notebook,
     running_server,
 )
@@ -179,6 +182,19 @@ def take_composer(page: Page, server: Server, folder: Path, theme: str) -> None:
             take(page, ".a-picture", folder / "composer-picture.png")
 
 
+def take_tutorials(page: Page, server: Server, folder: Path, theme: str) -> None:
+    """Take each tutorial in JupyterLab after Run All, in the light theme alone."""
+    first = first_tutorial(server.notebooks)
+    for path in sorted(first.parent.glob("[0-9]*.ipynb")) if theme == "light" else ():
+        open_notebook(page, server, path.relative_to(server.notebooks).as_posix())
+        run_all(page)
+        heading = page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) h2").nth(2)
+        for _ in range(2):  # widgets above the heading grow when they come into view, and move it
+            heading.evaluate("heading => heading.scrollIntoView()")
+            page.wait_for_timeout(500)
+        take(page, "body", folder / f"{path.stem[3:]}.png")
+
+
 # Width and height in CSS pixels, and the picture's pixels for each of them.
 PICTURES = {
     take_sign_in: (900, 760, 2.0),
@@ -187,6 +203,7 @@ PICTURES = {
     take_page: (1280, 800, 1.0),
     take_browser: (1400, 900, 1.0),
     take_composer: (1300, 900, 1.0),
+    take_tutorials: (1360, 850, 1.0),
 }
 
 
