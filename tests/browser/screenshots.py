@@ -30,7 +30,7 @@ from .jupyter import (
 )
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
+    from playwright.sync_api import FloatRect, Page
 
 IMAGES = Path(__file__).parents[2] / "notebooks" / "images"
 LARGEST_BYTES = 150_000
@@ -192,7 +192,8 @@ def take_tutorials(page: Page, server: Server, folder: Path, theme: str) -> None
         for _ in range(2):  # widgets above the heading grow when they come into view, and move it
             heading.evaluate("heading => heading.scrollIntoView()")
             page.wait_for_timeout(500)
-        take(page, "body", folder / f"{path.stem[3:]}.png")
+        upper: FloatRect = {"x": 0, "y": 0, "width": 1360, "height": 850}
+        page.screenshot(path=folder / f"{path.stem[3:]}.png", clip=upper)
 
 
 # Width and height in CSS pixels, and the picture's pixels for each of them.
@@ -203,7 +204,7 @@ PICTURES = {
     take_page: (1280, 800, 1.0),
     take_browser: (1400, 900, 1.0),
     take_composer: (1300, 900, 1.0),
-    take_tutorials: (1360, 850, 1.0),
+    take_tutorials: (1360, 1000, 1.0),
 }
 
 
