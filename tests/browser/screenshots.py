@@ -187,6 +187,9 @@ def take_tutorials(page: Page, server: Server, folder: Path, theme: str) -> None
     first = first_tutorial(server.notebooks)
     for path in sorted(first.parent.glob("[0-9]*.ipynb")) if theme == "light" else ():
         open_notebook(page, server, path.relative_to(server.notebooks).as_posix())
+        command(
+            page, "filebrowser:go-to-path", path=f"/{path.parent.relative_to(server.notebooks)}"
+        )
         run_all(page)
         heading = page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) h2").nth(2)
         for _ in range(2):  # widgets above the heading grow when they come into view, and move it
