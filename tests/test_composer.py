@@ -85,6 +85,19 @@ def browsed(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Page]]:
         each.widget.close()
 
 
+@pytest.fixture
+def session(service: FaultyService) -> Session:
+    """The current session, which never waits, and may write."""
+    return dm.connect(service.base_url, service.api_key, pace="off", allow_writes=True)
+
+
+@pytest.fixture
+def page(session: Session, browsed: Callable[..., Page]) -> Page:
+    """The page of that session."""
+    del session
+    return browsed()
+
+
 def test_a_cassette_is_browsed_by_name_or_path(browsed: Callable[..., Page]) -> None:
     """A missing or unreadable cassette raises an error at once."""
     recorded("tape.yaml", answered())
@@ -92,9 +105,15 @@ def test_a_cassette_is_browsed_by_name_or_path(browsed: Callable[..., Page]) -> 
 
     assert {row.path for row in browsed("first-look").rows()} == {ME}
     assert "tape, 1 interaction, " in repr(dm.browse("tape.yaml"))
-    for source, error in (("nowhere", NotRecordedError), ("text.har", CassetteError)):
-        with pytest.raises(error):
-            dm.browse(source)
+    many = ValueError, "shows one cassette"
+    for source, (error, says) in {
+        "nowhere": (NotRecordedError, "nowhere"),
+        "text.har": (CassetteError, "text.har"),
+        ".": many,
+        ("first-look", "waiting"): many,
+    }.items():
+        with pytest.raises(error, match=says):
+            dm.browse(source)  # type: ignore[arg-type]
     with pytest.raises(NotConnectedError, match=r"login\(\)"):
         dm.browse()
 
@@ -142,11 +161,10 @@ def test_a_browser_follows_the_current_session_and_its_mode(
 
 
 def test_a_composed_request_is_sent_through_the_session(
-    service: FaultyService, browsed: Callable[..., Page]
+    service: FaultyService, session: Session, page: Page
 ) -> None:
     """The query, headers and body are sent as written and recorded, and the key appears nowhere."""
-    session = dm.connect(service.base_url, service.api_key, pace="off")
-    page = browsed()
+    session.allow_writes = False
     dm.record("my-tour")
     first = page.send(address="/v1/lists?a=1+2&b=%20&b", headers=[["X-A", service.api_key]])
     second = page.send("POST", "/v1/letters", b'{"a": 1}')
@@ -193,15 +211,13 @@ REFUSED = [
     ("not to https://127.0.0.1", {"address": "https://127.0.0.1/v1"}),
     ("only, and not to javascript:", {"address": "javascript:alert(1)"}),
     ("only, and not to file:", {"address": "file:///etc/passwd"}),
-    ("Type http://api.test/v1, or /api.test/v1 for a path.", {"address": "api.test/v1"}),
-    ("localhost:80/v1 has no scheme.", {"address": "localhost:80/v1"}),
+    ("only, and not to localhost:", {"address": "localhost:80/v1"}),
     ("Type a path", {"address": " "}),
     *(("The session sets", {"headers": [[name, "5"]]}) for name in OF_THE_SESSION),
     ("a character that cannot be sent", {"headers": [["X-Ü", "1"]]}),
     ("The header x-a contains a placeholder", {"headers": [["X-A", "<API_KEY>"]]}),
     ("The address contains a placeholder", {"address": "/v1/lists?key=<REDACTED>"}),
     ("The body contains a placeholder", {"method": "POST", "body": b'{"pin": "<REDACTED>"}'}),
-    ("Put in your own value, or remove it", {"headers": [["X-A", "<API_KEY>"]]}),
     ("This is not a valid address", {"address": "/v1/" + "x" * 70_000}),
     ("This is not a valid address", {"address": "https://elsewhere.test:x/"}),
     ("cannot be encoded in latin-1", {"body": "€".encode(), "is_text": True, **LATIN}),
@@ -223,15 +239,11 @@ def test_an_invalid_or_unsafe_request_is_refused(
     assert not service.requests
 
 
-def test_an_allowed_write_is_confirmed_and_sent_once(
-    service: FaultyService, browsed: Callable[..., Page]
-) -> None:
+def test_an_allowed_write_is_confirmed_and_sent_once(service: FaultyService, page: Page) -> None:
     """A method or a header makes a request a write. Each token confirms one write once.
 
     The question names the method, the address and the size of the body.
     """
-    dm.connect(service.base_url, service.api_key, pace="off", allow_writes=True)
-    page = browsed()
     letter = {"method": "POST", "address": "/v1/letters"}
     asked_before = page.send(**letter)
     asked = page.send(**letter, body=b'{"a": 1}')
@@ -253,17 +265,14 @@ def test_an_allowed_write_is_confirmed_and_sent_once(
 
 
 def test_a_write_that_an_earlier_run_sent_is_sent_again_only_if_confirmed(
-    service: FaultyService, browsed: Callable[..., Page], monkeypatch: pytest.MonkeyPatch
+    service: FaultyService, session: Session, page: Page, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The question says when it was sent, and with which status."""
     monkeypatch.setattr(settings, "_stand_ins", set())  # these take a write again
-    session = dm.connect(service.base_url, service.api_key, pace="off", allow_writes=True)
-    session.record("tour")
-    session.post("/v1/letters")
-    session.live()
+    with session.record("tour"):
+        session.post("/v1/letters")
     at = read_cassette(Path("cassettes/tour.yaml")).interaction(1).recorded_at
     session.record("tour")
-    page = browsed()
     asked = page.send("POST", "/v1/letters")
     sent = page.ask("confirm", token=asked["token"])
 
@@ -275,7 +284,7 @@ def test_a_write_that_an_earlier_run_sent_is_sent_again_only_if_confirmed(
 
 
 def test_a_replayed_write_is_not_asked_about_and_is_marked(
-    service: FaultyService, browsed: Callable[..., Page]
+    service: FaultyService, session: Session, page: Page
 ) -> None:
     """In a named mode, the first one is replayed. The second would be sent, so there is a question.
 
@@ -283,7 +292,6 @@ def test_a_replayed_write_is_not_asked_about_and_is_marked(
     """
     lost = no_response("read_timeout", "timed out")
     assert lost is not None
-    session = dm.connect(service.base_url, service.api_key, pace="off", allow_writes=True)
     with session.record("tour"):
         dm.post("/v1/letters")
         dm.me()
@@ -293,7 +301,6 @@ def test_a_replayed_write_is_not_asked_about_and_is_marked(
         cassette.record(Interaction(put, lost, NOON))
     with session.record("tour", record_mode="new_episodes"), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the replayed write
-        page = browsed()
         replayed = page.send("POST", "/v1/letters")
         page.send("GET", "/v1/lists")
         again, unanswered = page.send("POST", "/v1/letters"), page.send("PUT", "/v1/letters")
@@ -301,8 +308,7 @@ def test_a_replayed_write_is_not_asked_about_and_is_marked(
     written = read_cassette(path).interaction(1).recorded_at
     assert written is not None
 
-    assert "token" in again
-    assert "token" in unanswered
+    assert "token" in again.keys() & unanswered.keys()
     assert service.requests == {"POST /v1/letters": 1, f"GET {ME}": 1, "GET /v1/lists": 1}
     assert [row.replayed for row in rows] == [False, False, True, False]
     when = f"{written.day} {written:%B %Y}"
@@ -315,18 +321,16 @@ def test_a_replayed_write_is_not_asked_about_and_is_marked(
 )
 def test_only_what_the_question_said_is_confirmed(
     service: FaultyService,
-    browsed: Callable[..., Page],
+    page: Page,
     monkeypatch: pytest.MonkeyPatch,
     meanwhile: str,
     problem: str,
 ) -> None:
     """After the question, a cell sends the same write, or opens a session with another address."""
     monkeypatch.setattr(settings, "_stand_ins", set())  # these take a write again
-    session = dm.connect(service.base_url, service.api_key, pace="off", allow_writes=True)
-    page = browsed()
     asked = page.send("POST", "/v1/letters")
     if meanwhile == "a write":
-        session.post("/v1/letters")
+        dm.post("/v1/letters")
     else:
         dm.connect(service.base_url, service.api_key, pace="off", allow_writes=True)
     sent = page.ask("confirm", token=asked["token"])
@@ -359,12 +363,8 @@ def test_a_malformed_message_gets_a_sentence_and_nothing_is_logged(
     assert all("problem" in each for each in responses)
 
 
-def test_one_request_is_sent_at_a_time(
-    service: FaultyService, browsed: Callable[..., Page]
-) -> None:
+def test_one_request_is_sent_at_a_time(service: FaultyService, page: Page) -> None:
     """A second *Send* before the response sends nothing."""
-    dm.connect(service.base_url, service.api_key, pace="off")
-    page = browsed()
     goes_on = threading.Event()
     with service.fault(until=goes_on):
         first = page.start("send", request=written())
@@ -377,15 +377,11 @@ def test_one_request_is_sent_at_a_time(
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
-def test_a_slow_request_is_aborted(
-    service: FaultyService, browsed: Callable[..., Page], method: str
-) -> None:
+def test_a_slow_request_is_aborted(service: FaultyService, page: Page, method: str) -> None:
     """The connection closes at once.
 
     For a write, the message says that it may have taken effect.
     """
-    dm.connect(service.base_url, service.api_key, pace="off", allow_writes=True)
-    page = browsed()
     with service.fault(latency_s=600.0):
         sending = page.start("send", request=written(method))
         if method == "POST":
@@ -408,11 +404,9 @@ def test_a_slow_request_is_aborted(
 
 
 def test_a_response_to_a_session_that_was_replaced_is_not_opened(
-    service: FaultyService, browsed: Callable[..., Page]
+    service: FaultyService, page: Page
 ) -> None:
     """The list shows the new session, in which the number belongs to another request."""
-    dm.connect(service.base_url, service.api_key, pace="off")
-    page = browsed()
     goes_on = threading.Event()
     with service.fault(until=goes_on):
         sending = page.start("send", request=written())
@@ -426,19 +420,16 @@ def test_a_response_to_a_session_that_was_replaced_is_not_opened(
 
 
 def test_a_response_is_aborted_after_its_head(
-    service: FaultyService, browsed: Callable[..., Page]
+    service: FaultyService, session: Session, page: Page
 ) -> None:
     """The status and the partial body are kept, marked as aborted."""
-    session = dm.connect(service.base_url, service.api_key, pace="off")
-    page = browsed()
     with service.fault(body=b"a" * 70_000, cut_after=10, stall=True):
         sending = page.start("send", request=written())
         while not len(session.recording):
             assert not sending.done()
         page.ask("abort")
-        aborted = sending.result(60)
 
-    assert aborted["number"] == 1
+    assert sending.result(60)["number"] == 1
     assert [(row.status, row.mark) for row in page.rows()] == [(200, "aborted")]
 
 
@@ -538,24 +529,6 @@ def test_the_selected_response_is_there_in_python(browsed: Callable[..., Page]) 
     assert str(response.request.url) == f"{BASE_URL}/v1/lists?page=2"
     assert frame["id"].tolist() == ["01"]
     assert (frame.attrs["path"], frame.attrs["source"]) == ("/v1/lists", "recorded")
-
-
-def test_selecting_does_not_wait_for_the_output_of_a_saved_notebook(
-    browsed: Callable[..., Page], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Rendering the output takes longer than the response, so another thread does it later."""
-    page, makers, is_made = browsed("first-look"), list[threading.Thread](), threading.Event()
-
-    def make() -> None:
-        makers.append(threading.current_thread())
-        is_made.set()
-
-    monkeypatch.setattr(page.widget, "update_static_output", make)
-    page.ask("select", number=2)
-    was_made = is_made.wait(60)
-
-    assert was_made
-    assert threading.current_thread() not in makers
 
 
 def test_accessing_a_response_without_a_stored_body_is_an_error(

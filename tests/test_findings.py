@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import pytest
-from cassette_samples import NOON, get, recorded
+from cassette_samples import NOON, answered, get, recorded
 from faulty_service import FaultyService
 
 import directmail_lab as dm
@@ -80,6 +80,7 @@ def test_names_from_a_body_are_safe_to_print() -> None:
 HTML = "text/html; charset=utf-8"
 HTML_OR_NONE = "502: text/html or no body"
 LISTS = "/v1/lists"
+ELSEWHERE = answered(get("/file", base="https://files.example.test"), status=404)
 
 
 @pytest.mark.parametrize(
@@ -91,12 +92,13 @@ LISTS = "/v1/lists"
         (EXHAUSTED, [sample({}, 429, Retry_After="9")], "429: JSON object, with Retry-After"),
         (EXHAUSTED, [sample("", 503, X_RateLimit_Remaining="0")], "503: no body, no Retry-After"),
         (OTHER_LIMITS, [sample("", 200, LISTS, X_RateLimit_Limit="60")], "GET /v1/lists: 60"),
+        (ERRORS, [ELSEWHERE, sample("", 401)], "401: no body"),
     ],
 )
 def test_each_part_lists_what_was_seen_by_status_or_operation(
     part: str, samples: list[Interaction], seen: str
 ) -> None:
-    """Each part lists what was seen by status or by operation."""
+    """What another server says is no finding."""
     assert found(*samples).loc[part, "seen"] == seen
 
 

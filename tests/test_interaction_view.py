@@ -35,7 +35,6 @@ def test_the_view_of_a_long_interaction_is_truncated() -> None:
 
 
 def test_a_view_escapes_markup_and_control_characters() -> None:
-    """Special characters are escaped in the address, reason, headers and bodies of both sides."""
     hostile = "<script>\x1b[2J\x9b\u202e&"
     exchange = answered(replace(get("/" + hostile), body=hostile.encode()), hostile)
     headers = (("X-" + hostile, hostile),)
@@ -82,7 +81,6 @@ def test_a_recording_is_shown_as_a_frame(tour: Path) -> None:
 
 
 def test_a_number_with_several_recordings_is_an_error(tour: Path) -> None:
-    """With several recordings a number is ambiguous, so the call raises an error."""
     for several in (tour.parent, [tour, tour]):
         with pytest.raises(ValueError, match="Give one cassette"):
             interactions(several, number=1)  # type: ignore[call-overload]
@@ -91,7 +89,6 @@ def test_a_number_with_several_recordings_is_an_error(tour: Path) -> None:
 def test_a_dropped_body_does_not_look_like_an_empty_body(
     service: FaultyService, live: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A session drops old bodies. They must not look like empty bodies."""
     monkeypatch.setattr("directmail_lab.cassettes.memory._MAX_KEPT_BYTES", 8000)
     for size in (100, 3000):
         with service.fault(body="x" * size):

@@ -47,7 +47,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 def call(server: Server, verb: str, name: str, **parameters: str) -> httpx.Response:
-    """Call a handler with the token."""
     headers = {"Authorization": f"token {TOKEN}"}
     url = f"{server.url}/directmail-lab/{name}"
     return httpx.request(verb, url, params=parameters, headers=headers, timeout=60)
@@ -210,7 +209,6 @@ def test_a_new_notebook_signs_in_records_and_opens_the_explorer(server: Server) 
 def test_a_notebook_is_not_created_in_an_outside_hidden_or_missing_folder(
     server: Server, folder: str
 ) -> None:
-    """A folder may be outside, hidden or missing; the response reveals no path of the server."""
     (server.notebooks / ".hidden").mkdir(exist_ok=True)
     response = call(server, "POST", "explore", folder=folder)
 
@@ -240,7 +238,6 @@ def test_the_tutorials_are_not_copied_through_a_link(tmp_path: Path) -> None:
 
 
 def test_the_labextension_is_of_this_version() -> None:
-    """The version is defined in `package.json`, and the Python package must report the same."""
     package = Path(jupyter.__path__[0], "labextension", "package.json")
 
     assert json.loads(package.read_text())["version"] == directmail_lab.__version__

@@ -8,7 +8,7 @@ import signal
 import socket
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -21,12 +21,6 @@ from directmail_lab.exchange.values import Interaction, Response
 from directmail_lab.server.loopback import cassette_server
 
 ME = "/v1/users/me"
-
-
-class Answer(NamedTuple):
-    status: int
-    headers: list[tuple[str, ...]]
-    body: bytes
 
 
 # -- clients -----------------------------------------------------------------------------------
@@ -42,16 +36,17 @@ def raw(address: str, sent: bytes, *, ends: bool = False) -> bytes:
         return b"".join(iter(lambda: connection.recv(65_536), b""))
 
 
-def parsed(response: bytes) -> Answer:
+def parsed(response: bytes) -> tuple[int, list[tuple[str, ...]], bytes]:
+    """Return the status, the headers and the body."""
     head, _, body = response.partition(b"\r\n\r\n")
     first, *lines = head.decode("latin-1").split("\r\n")
-    return Answer(int(first.split()[1]), [tuple(line.split(": ", 1)) for line in lines], body)
+    return int(first.split()[1]), [tuple(line.split(": ", 1)) for line in lines], body
 
 
-def by_socket(method: str, url: str, body: bytes = b"", headers: str = "") -> Answer:
+def by_socket(method: str, url: str, headers: str = "") -> tuple[int, list[tuple[str, ...]], bytes]:
     target = url.partition("//")[2].partition("/")[2]
-    head = f"{method} /{target} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n"
-    return parsed(raw(url, f"{head}{headers}Connection: close\r\n\r\n".encode() + body))
+    head = f"{method} /{target} HTTP/1.1\r\nHost: localhost\r\n"
+    return parsed(raw(url, f"{head}{headers}Connection: close\r\n\r\n".encode()))
 
 
 # -- the responses -----------------------------------------------------------------------------
@@ -95,15 +90,22 @@ def test_a_response_is_the_recorded_one_byte_for_byte(tmp_path: Path, method: st
         assert dict(headers).get("Content-Length") == length
 
 
-def test_hop_by_hop_headers_are_not_replayed(tmp_path: Path) -> None:
-    """A foreign cassette may have hop-by-hop headers, and a length that no longer fits the body."""
+def test_hop_by_hop_headers_are_not_replayed_and_no_script_runs(tmp_path: Path) -> None:
+    """A stranger's cassette may have such headers, and a length that no longer fits the body.
+
+    A page from it that a browser shows runs no script: all servers here share cookies.
+    """
     between = [("Transfer-Encoding", "chunked"), ("Connection", "upgrade"), ("Upgrade", "h2c")]
     answer = Response(200, "", (*between, ("Content-Length", "9")), b"xyz")
     path = recorded(tmp_path / "a.yaml", Interaction(get(ME), answer))
     with cassette_server([path]) as server:
-        got = by_socket("GET", server.base_url + ME)
+        fetched = by_socket("GET", server.base_url + ME)
+        shown = by_socket("GET", server.base_url + ME, "Sec-Fetch-Mode: navigate\r\n")
 
-    assert got == (200, [("Content-Length", "3"), ("Connection", "close")], b"xyz")
+    policy = ("Content-Security-Policy", "sandbox allow-same-origin")
+    added = [("Content-Length", "3"), ("Connection", "close")]
+    assert fetched == (200, added, b"xyz")
+    assert shown == (200, [policy, *added], b"xyz")
 
 
 @pytest.mark.parametrize(
@@ -204,9 +206,9 @@ def test_the_first_cassette_with_a_response_plays_it(tmp_path: Path, tour: Path)
         more = by_socket("GET", f"{server.base_url}/eu/v1/more")
         none = by_socket("GET", f"{server.base_url}/v1/most")
 
-    assert b"joe@" in first.body
-    assert (more.status, more.body) == (200, b"eu")
-    assert none.status == 502
+    assert b"joe@" in first[2]
+    assert more[::2] == (200, b"eu")
+    assert none[0] == 502
 
 
 CHUNKED = "Transfer-Encoding: chunked\r\n"
@@ -218,20 +220,12 @@ CHUNKED = "Transfer-Encoding: chunked\r\n"
         (CHUNKED, '8\r\n{"a": 1}\r\n0\r\n\r\n', 201),
         (CHUNKED, '2;x=y\r\n{"\r\n06 \r\na": 1}\r\n0\r\n\r\n', 201),
         ("Content-Length: 8\r\nContent-Length: 8\r\n", '{"a": 1}', 201),
-        (
-            "Content-Type: multipart/form-data; boundary=b\r\n" + CHUNKED + "Connection: close\r\n",
-            "0\r\n\r\n",
-            502,
-        ),
         (CHUNKED, "f" * 19 + "\r\n", 400),
         (CHUNKED, "1\r\n{\r\n3FFFFFF\r\n", None),  # 64 MB in all, which are never sent
         (CHUNKED, "1\r\n{\r\n4000000\r\n", 400),
         ("Content-Length: 67108865\r\n", "", 400),
         (f"Content-Length: {'9' * 5000}\r\n", "", 400),
         ("Content-Length: 8\r\n" + CHUNKED, "0\r\n\r\n", 400),
-        ("Transfer-Encoding : chunked\r\n", "0\r\n\r\n", 400),
-        ("Content-Length: 8\r\nno header\r\n", '{"a": 1}', 400),
-        ("Host: localhost\r\nContent-Length: 8\r\n", '{"a": 1}', 400),
         (CHUNKED + CHUNKED, "0\r\n\r\n", 400),
         ("Transfer-Encoding: gzip, chunked\r\n", "0\r\n\r\n", 400),
         ("Content-Length: 8\r\nContent-Length: 9\r\n", '{"a": 1}x', 400),
@@ -253,9 +247,9 @@ def test_a_request_must_be_clear_and_its_body_within_a_limit(
         assert requests.get(server.base_url + ME, timeout=60).status_code == 200
 
     assert capfd.readouterr() == ("", "")
-    assert (parsed(got).status if got else None) == status
+    assert (parsed(got)[0] if got else None) == status
     assert got.count(b"HTTP/1.1 ") == bool(got)
-    assert not got or ("Connection", "close") in parsed(got).headers
+    assert not got or ("Connection", "close") in parsed(got)[1]
 
 
 # -- access ------------------------------------------------------------------------------------
@@ -290,17 +284,6 @@ def test_no_page_and_no_proxy_request_gets_through(tour: Path, head: str, status
 
     assert got == status
     assert ("Connection", "close") in headers
-
-
-def test_a_page_that_a_browser_shows_runs_no_script(tour: Path) -> None:
-    """A cassette may be a stranger's, and all servers on this machine share cookies."""
-    with cassette_server([tour]) as server:
-        shown = by_socket("GET", server.base_url + ME, headers="Sec-Fetch-Mode: navigate\r\n")
-        fetched = by_socket("GET", server.base_url + ME)
-
-    policy = dict(shown.headers)["Content-Security-Policy"].split()
-    assert policy == ["sandbox", "allow-same-origin"]
-    assert "Content-Security-Policy" not in dict(fetched.headers)
 
 
 # -- the command -------------------------------------------------------------------------------

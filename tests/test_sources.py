@@ -61,7 +61,6 @@ def rows(frame: pd.DataFrame) -> list[tuple[str, str, str]]:
 
 
 def checked(source: Any = None) -> int:
-    """Return how many responses `check_contract` checked."""
     return int(dm.check_contract(source)["responses"].max())
 
 
@@ -200,7 +199,6 @@ def test_a_response_replayed_by_new_episodes_is_in_neither_chart_nor_check(
 
 
 def test_drift_adds_no_interactions(connected: dm.Session, service: FaultyService) -> None:
-    """Drift's requests are in none of the session's tables."""
     source_of("name", connected)
     before = len(dm.interactions())
     service.fault(path="/v1/lists", status=500)

@@ -190,14 +190,6 @@ def test_a_client_that_goes_away_prints_nothing(
     assert (capfd.readouterr(), caplog.text) == (("", ""), "")
 
 
-def test_a_body_in_chunks_is_read_to_its_end(client: httpx.Client) -> None:
-    """The bytes after the body are the next request."""
-    parts = (part for part in (b"a" * 70_000, b"b"))
-    sent = [client.post("/v1/letters", content=parts), client.get(ME_PATH)]
-
-    assert [response.status_code for response in sent] == [201, 200]
-
-
 @pytest.mark.parametrize(
     ("options", "error"),
     [

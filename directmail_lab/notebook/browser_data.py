@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..cassettes import Recording
-from ..display import CONTROLS, plural, utc_time, whole_html
+from ..display import plural, printable_line, utc_time, whole_html
 from ..errors import CassetteError, DirectMailLabError
 from ..exchange.bodies import declared_charset, decode_text, read_json, shown_missing, unpack
 from ..exchange.httpx_values import httpx, httpx_response
@@ -176,12 +176,11 @@ def static_table(
     frame = frame.drop(columns=_NOT_STATIC).convert_dtypes()
     time = pd.to_datetime(frame["time"], unit="ms", utc=True)
     frame["time"] = time.dt.strftime("%Y-%m-%d %H:%M:%SZ").fillna("")
-    frame = frame.map(_without_controls)
+    frame = frame.map(lambda value: printable_line(value) if isinstance(value, str) else value)
     count = len(recording)
     more = f": the first {STATIC_ROWS}" if count > STATIC_ROWS else ""
-    name = "".join(each if each.isprintable() else " " for each in recording.title)
     recorded = recording.recorded_note if recording.path or recording.is_replay else ""
-    note = f"{name}, {plural(count, 'interaction')}{recorded}{more}."
+    note = f"{printable_line(recording.title)}, {plural(count, 'interaction')}{recorded}{more}."
     frame.attrs["notes"] = [note]
     frame = frame.loc[:, (frame.notna() & (frame != "")).any()]
     table = whole_html(frame, most_rows=STATIC_ROWS)
@@ -191,10 +190,6 @@ def static_table(
         table += view._repr_html_()
         text += f"\n\n{view!r}"
     return table, text
-
-
-def _without_controls(value: object) -> object:
-    return CONTROLS.sub(" ", value) if isinstance(value, str) else value
 
 
 # -- rows --------------------------------------------------------------------------------------

@@ -32,8 +32,6 @@ _MAX_TIMEOUT_S = 15.0
 
 _WITHOUT_KEY = "Without a key, record(…) in a cell below replays what was recorded."
 
-_signing_in = threading.Lock()
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignInRequest:
@@ -133,8 +131,7 @@ class LoginWidget(Widget):
         self._problem: dict[str, str] | None = None
         self._notice = _WITHOUT_KEY
         self._busy = threading.Lock()
-        with _signing_in:  # "Run all" while an earlier form still waits for the service
-            self._show_current()
+        self._show_current()
         super().__init__()
 
     def __repr__(self) -> str:
@@ -212,7 +209,7 @@ class LoginWidget(Widget):
     def follow_current(self) -> None:
         """Show the current session's account, if it is no longer the one that is shown."""
         if not self._busy.locked():
-            if self._account is None and not _signing_in.locked():  # another form may sign in
+            if self._account is None:
                 self._show_current()
             self.update_page()
 
@@ -227,9 +224,8 @@ class LoginWidget(Widget):
             key=typed_api_key(key) if key else None,
             remember=remember == "yes",
         )
-        with _signing_in:
-            self._session, self._account = sign_in(request)
-            _accounts[self._session] = self._request, self._account
+        self._session, self._account = sign_in(request)
+        _accounts[self._session] = self._request, self._account
 
     def _choices(self) -> dict[str, object]:
         """Return the form's choices and defaults."""
@@ -242,7 +238,7 @@ class LoginWidget(Widget):
         variable = settings.variable(settings.BASE_URL_VARIABLE)
         given = request.address or variable or settings.remembered_address() or ""
         named = [name for name, address in regions.items() if given in (name, address, "")]
-        address = given if given in regions else next(iter(named), given)
+        address = next(iter(named), given)
         return {
             "regions": list(regions.items()),
             "address": address,

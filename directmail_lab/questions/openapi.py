@@ -26,7 +26,7 @@ from ..exchange.bodies import read_json_body, shown_missing
 from ..exchange.changes import PASSING_HEADERS
 from ..exchange.contract import MEANINGS
 from ..exchange.operations import operations_of, pattern_of, query_of, singular
-from ..exchange.values import Request, Response, header, media_type_of
+from ..exchange.values import Request, Response, media_type_of
 from ..redaction.key import REDACTED
 from . import shapes
 from .shapes import Components, Schema, grouped, is_value, schema_of
@@ -43,8 +43,6 @@ _NAMES = {name.lower(): name for name in MEANINGS}
 # Parts of a path that name no resource: `/api/v1/lists/{list_id}` is about lists.
 _NO_NAME = re.compile(r"(api|rest|me|v?\d.*|.*\{.*)?")
 _NO_WORD = re.compile(r"\W+", re.ASCII)
-# A scheme of authentication at the start of a header, or a name that a component can have.
-_TOKEN = re.compile(r"[\w.-]+", re.ASCII)
 
 _Pairs = Sequence[tuple[str, str]]
 _Message = Request | Response
@@ -143,13 +141,11 @@ def openapi(
         info={"title": title, "version": version, "description": " ".join([made, *notes])},
         servers=[{"url": url} for url, _ in servers.most_common()],
     )
-    schemes: dict[str, dict[str, str]] = {}
-    for recording in recordings:
-        schemes.update(_security(recording))
-    if schemes:
-        document["security"] = [{name: []} for name in schemes]
     document.update(_described(known))
-    document["components"]["securitySchemes"] = schemes
+    # Another program's recording does not say how a session signs in there.
+    if any(each.path is None or "started_at" in each.metadata for each in recordings):
+        document["security"] = [{name: []} for name in IN_OPENAPI]
+        document["components"]["securitySchemes"] = dict(IN_OPENAPI)
     only_404 = sorted(set(templates.values()) - found)
     if only_404:
         document["x-only-404"] = only_404
@@ -191,24 +187,6 @@ def _calls(recording: Recording) -> Iterator[_Call]:
                 headers.append((_NAMES.get(lower, lower), value))
         status = str(response.status)
         yield _Call(request, response, server, path, method, status, query, headers)
-
-
-def _security(recording: Recording) -> Iterator[tuple[str, dict[str, str]]]:
-    """Yield the name and the object of each security scheme that the requests show."""
-    if recording.path is None or "started_at" in recording.metadata:  # recorded by a session
-        yield from IN_OPENAPI.items()
-        return
-    for each in recording:
-        sent = each.request.headers
-        challenge = header(each.response.headers, "WWW-Authenticate") or ""
-        scheme = _TOKEN.match((header(sent, "Authorization") or challenge).lower())
-        if scheme:
-            yield scheme[0], {"type": "http", "scheme": scheme[0]}
-        places = {"header": sent, "query": parse_qsl(query_of(each.request.uri))}
-        for where, pairs in places.items():
-            for name, value in pairs:
-                if value == REDACTED and _TOKEN.fullmatch(name):
-                    yield name, {"type": "apiKey", "in": where, "name": name}
 
 
 # -- paths and operations ----------------------------------------------------------------------

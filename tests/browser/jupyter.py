@@ -96,10 +96,6 @@ class Server:
         """Turn "Save Widget State Automatically" on or off for pages opened from now on."""
         self._set("@jupyter-widgets/jupyterlab-manager/plugin", saveState=automatically)
 
-    def autosave_every(self, seconds: int) -> None:
-        """Set the autosave interval of pages that are opened from now on. The default is 120 s."""
-        self._set("@jupyterlab/docmanager-extension/plugin", autosaveInterval=seconds)
-
     def restore_settings(self) -> None:
         """Give pages that are opened from now on the settings of a new user."""
         shutil.rmtree(self.home / "settings", ignore_errors=True)

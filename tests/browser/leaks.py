@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote, quote_plus
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
 
@@ -23,19 +22,9 @@ def forms_of(key: str) -> set[bytes]:
     return {text.encode(code) for text in texts for code in ("utf-8", "utf-16-le")}
 
 
-def leaks(folders: Iterable[Path], *keys: str) -> list[str]:
-    """Return each file in the folders that contains one of the keys, and the position."""
+def leaks(folder: Path, *keys: str) -> list[str]:
+    """Return each file in the folder that contains one of the keys."""
     wanted = [form for key in keys for form in forms_of(key)]
-    return [
-        f"{path} at {content.index(form)}"
-        for folder in folders
-        for path, content in _files(folder)
-        for form in wanted
-        if form in content
-    ]
-
-
-def _files(folder: Path) -> Iterator[tuple[Path, bytes]]:
-    for path in folder.rglob("*"):
-        if path.is_file() and not path.is_symlink():
-            yield path, path.read_bytes()
+    files = [path for path in folder.rglob("*") if path.is_file() and not path.is_symlink()]
+    contents = {str(path): path.read_bytes() for path in files}
+    return [path for path, content in contents.items() if any(map(content.__contains__, wanted))]

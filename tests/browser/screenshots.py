@@ -13,6 +13,7 @@ from playwright.sync_api import expect, sync_playwright
 from directmail_lab.cassettes import read_cassette
 from directmail_lab.server.standin import STAND_IN_KEY, stand_in
 from directmail_lab.share.cassette_page import save_page
+from directmail_lab.share.tutorials import first_tutorial
 
 from .form import Form
 from .jupyter import (
@@ -22,12 +23,14 @@ from .jupyter import (
     launch,
     new_tab,
     open_app,
+    open_notebook,
+    run_all,
     run_notebook,
     running_server,
 )
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
+    from playwright.sync_api import FloatRect, Page
 
 IMAGES = Path(__file__).parents[2] / "notebooks" / "images"
 LARGEST_BYTES = 150_000
@@ -179,6 +182,23 @@ def take_composer(page: Page, server: Server, folder: Path, theme: str) -> None:
             take(page, ".a-picture", folder / "composer-picture.png")
 
 
+def take_tutorials(page: Page, server: Server, folder: Path, theme: str) -> None:
+    """Take each tutorial in JupyterLab after Run All, in the light theme alone."""
+    first = first_tutorial(server.notebooks)
+    for path in sorted(first.parent.glob("[0-9]*.ipynb")) if theme == "light" else ():
+        open_notebook(page, server, path.relative_to(server.notebooks).as_posix())
+        command(
+            page, "filebrowser:go-to-path", path=f"/{path.parent.relative_to(server.notebooks)}"
+        )
+        run_all(page)
+        heading = page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) h2").nth(2)
+        for _ in range(2):  # widgets above the heading grow when they come into view, and move it
+            heading.evaluate("heading => heading.scrollIntoView()")
+            page.wait_for_timeout(500)
+        upper: FloatRect = {"x": 0, "y": 0, "width": 1360, "height": 850}
+        page.screenshot(path=folder / f"{path.stem[3:]}.png", clip=upper)
+
+
 # Width and height in CSS pixels, and the picture's pixels for each of them.
 PICTURES = {
     take_sign_in: (900, 760, 2.0),
@@ -187,6 +207,7 @@ PICTURES = {
     take_page: (1280, 800, 1.0),
     take_browser: (1400, 900, 1.0),
     take_composer: (1300, 900, 1.0),
+    take_tutorials: (1360, 1000, 1.0),
 }
 
 

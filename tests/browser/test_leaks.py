@@ -10,20 +10,11 @@ from playwright.sync_api import Page, expect
 from directmail_lab.server.standin import stand_in
 
 from .form import Form
-from .jupyter import (
-    Server,
-    evaluate,
-    open_notebook,
-    restart_kernel,
-    run_cells,
-    save,
-    wait_for,
-)
+from .jupyter import Server, open_notebook, restart_kernel, run_cells, save
 from .leaks import leaks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 # The keys are distinct, so a leak shows which step caused it, and have characters that encodings
 # change.
@@ -99,8 +90,8 @@ def test_no_file_contains_a_key(
         save(page)
     notebook = (server.notebooks / name).read_text()
 
-    assert leaks([server.home], *KEYS) == []
-    leaked = "".join(leaks([server.home], LEAKED))
+    assert leaks(server.home, *KEYS) == []
+    leaked = "".join(leaks(server.home, LEAKED))
     assert "server.log" in leaked
     assert (name in leaked) is automatically
     assert not any(key in kept_in_page for key in KEYS)
@@ -108,39 +99,3 @@ def test_no_file_contains_a_key(
     assert "Traceback" in notebook
     assert list(server.notebooks.glob(f".ipynb_checkpoints/leaks-{automatically}*"))
     assert (server.home / "ipython/profile_default/history.sqlite").exists()
-
-
-def test_no_autosave_contains_a_key(new_page: Callable[..., Page], server: Server) -> None:
-    """JupyterLab's timer saves while a key is typed, and after it was accepted."""
-    server.save_widget_state(automatically=True)
-    server.autosave_every(1)
-    page = new_page()
-    with stand_in(api_key=ACCEPTED) as service:
-        show = f"import directmail_lab as dm\nform = dm.login(base_url={service.base_url!r})\nform"
-        name = server.write("autosaved.ipynb", show, "dm.me()")
-        open_notebook(page, server, name)
-        run_cells(page, 0)
-        form = Form(page).ready()
-        form.key.click()
-        page.keyboard.type(TYPED_ONLY)
-        saved = server.notebooks / name
-        # JupyterLab's timer waits ten times as long as its last save took: a minute after 6 s.
-        wait_for(page, lambda: autosaved(page, saved, "widget-state+json"), limit_s=300)
-        form.key.fill("")
-        form.sign_in(ACCEPTED)
-        expect(form.account).to_be_visible()
-        run_cells(page, 1)
-        wait_for(page, lambda: autosaved(page, saved, "usr_stand_in_1"), limit_s=300)
-
-    assert leaks([server.home], *KEYS) == []
-
-
-def autosaved(page: Page, notebook: Path, text: str) -> bool:
-    """Whether the saved notebook has the text; if not, tell JupyterLab that there is more to save.
-
-    A change that comes while JupyterLab saves counts as saved there (its issue 17365).
-    """
-    if text in notebook.read_text():
-        return True
-    evaluate(page, "() => { jupyterapp.shell.currentWidget.context.model.dirty = true; }")
-    return False

@@ -195,24 +195,6 @@ def test_without_the_widgets_extension_the_outputs_say_what_to_install(
     expect(outputs.nth(3).locator("img")).to_have_count(0)
 
 
-def test_two_forms_show_the_same_state(page: Page, server: Server, service: FaultyService) -> None:
-    """A form shown twice is one form; another form takes over; both notice a `logout()`."""
-    shown = f"form = dm.login(base_url={service.base_url!r})\nform"
-    again, another = "form", login_cell(service)
-    first = opened(page, server, f"import directmail_lab as dm\n{shown}", again, another, "")
-    same, other = Form(page, 1).ready(), Form(page, 2).ready()
-    first.sign_in(service.api_key)
-    expect(same.account).to_contain_text("Signed in as")
-    expect(other.account).to_be_hidden()
-    other.sign_in(service.api_key)
-    expect(other.account).to_contain_text("Signed in as")
-    expect(first.root).to_contain_text("another session is the current one")
-    run_in_last_cell(page, "dm.logout()")
-
-    expect(other.account).to_be_hidden()
-    expect(other.root).to_contain_text("no session is open")
-
-
 @pytest.mark.parametrize("automatically", [True, False], ids=["state saved", "state not saved"])
 def test_a_reopened_notebook_does_not_say_signed_in(
     new_page: Callable[..., Page], server: Server, service: FaultyService, *, automatically: bool

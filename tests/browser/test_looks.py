@@ -165,15 +165,3 @@ def test_a_screen_reader_announces_each_part(
     expect(form.key).to_have_accessible_description(
         "Kept in the kernel's memory, and not in the notebook."
     )
-    expect(form.root.get_by_role("form")).to_match_aria_snapshot(
-        """
-        - form "Sign in to the direct mail service":
-          - heading "Sign in to the direct mail service" [level=2]
-          - combobox "Service address"
-          - textbox "Another service address"
-          - textbox "API key"
-          - alert
-          - button "Sign in"
-          - status
-        """
-    )

@@ -9,16 +9,7 @@ import nbformat
 import pytest
 from playwright.sync_api import Page, expect
 
-from .jupyter import (
-    App,
-    Server,
-    command,
-    open_notebook,
-    reopen_notebook,
-    run_cells,
-    save,
-    wait_for,
-)
+from .jupyter import App, Server, command, open_notebook, reopen_notebook, run_cells, save, wait_for
 
 if TYPE_CHECKING:
     from faulty_service import FaultyService

@@ -15,12 +15,11 @@ from playwright.sync_api import Page, expect
 
 from directmail_lab.cassettes import read_cassette
 from directmail_lab.exchange.bodies import missing_body
-from directmail_lab.exchange.values import Interaction, Request, Response, no_response
-from directmail_lab.server.loopback import LoopbackServer
+from directmail_lab.exchange.values import Interaction, no_response
 from directmail_lab.share.cassette_page import save_page
 from directmail_lab.share.notebook_page import page_of as page_of_notebook
 
-from .jupyter import new_context, wait_for
+from .jupyter import new_context
 from .test_browse import MARKUP, PNG
 from .test_looks import unreadable
 
@@ -117,52 +116,6 @@ def test_a_hostile_cassette_is_escaped(tmp_path: Path, open_file: Callable[..., 
     assert page.locator(".taken, img, script").count() == 0
 
 
-class Witness(LoopbackServer):
-    """A server that remembers what it was asked for."""
-
-    def __init__(self) -> None:
-        self.asked: set[str] = set()
-        super().__init__()
-
-    def response_to(self, request: Request) -> Response:
-        self.asked.add(request.uri)
-        return Response(404, "Not Found", (), b"")
-
-
-ADDED = """
-<script>hacked = 1</script><script src="{0}/a.js"></script>
-<img src="{0}/a.png" onerror="hacked = 1"><iframe src="{0}/"></iframe>
-<link rel="stylesheet" href="{0}/a.css">
-<style>@font-face {{ font-family: added; src: url({0}/a.woff) }}</style>
-<p style="font-family: added">text</p>
-<form action="{0}/form"><button id="sends">Send</button></form>
-"""
-
-
-@pytest.mark.parametrize("has_policy", [True, False], ids=["policy", "control"])
-def test_nothing_that_is_added_to_a_page_loads_or_runs(
-    tmp_path: Path, open_file: Callable[..., Page], has_policy: bool
-) -> None:
-    """The control, without the policy, runs the script and sends each of the requests."""
-    path = page_of(tmp_path / "tour.yaml", answered())
-    with Witness() as witness:
-        added = ADDED.format(witness.base_url)
-        text = path.read_text("utf-8").replace("</body>", f"{added}</body>")
-        if not has_policy:
-            text = text.replace("Content-Security-Policy", "no-policy")
-        path.write_text(text, "utf-8")
-        page = open_file(path, java_script_enabled=True)
-        hacked = page.evaluate("() => typeof hacked")
-        page.wait_for_load_state("networkidle")
-        page.locator("#sends").dispatch_event("click")
-        page.wait_for_load_state("networkidle")
-        expected = {"/a.js", "/a.png", "/", "/a.css", "/a.woff", "/form?"}
-        if not has_policy:
-            wait_for(page, lambda: witness.asked >= expected)
-
-    assert (hacked, witness.asked) == (("undefined", set()) if has_policy else ("number", expected))
-
-
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [420, 1280])
 def test_every_text_is_readable_and_nothing_is_cut(
@@ -178,46 +131,6 @@ def test_every_text_is_readable_and_nothing_is_cut(
     assert unreadable(page, "html") == []
     assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
     assert (background == "rgb(33, 33, 33)") == (scheme == "dark")
-
-
-# Markup that leads a page elsewhere. `¤` is an address of the witness.
-LEADING = [
-    '<meta http-equiv="refresh" content="0; url=¤">',
-    '</div></main></body><meta http-equiv="refresh" content="0;¤">',
-    "<META HTTP-EQUIV=refresh CONTENT=0;URL=¤>",
-    '<svg><meta http-equiv="refresh" content="0;url=¤"></svg>',
-    '<noscript><meta http-equiv="refresh" content="0;url=¤"></noscript>',
-    '<table><meta http-equiv="refresh" content="0;url=¤"></table>',
-    '<style></style><meta http-equiv="refresh" content="0;url=¤">',
-]
-REPORT = """<!DOCTYPE html><html><head><meta charset="utf-8"></head><body>{0}</body></html>"""
-
-
-@pytest.mark.parametrize("is_page", [True, False], ids=["page", "control"])
-def test_a_notebooks_page_stays_where_it_is(
-    tmp_path: Path, open_file: Callable[..., Page], is_page: bool
-) -> None:
-    """The control, the same markup in a page of its own, asks for each address."""
-    with Witness() as witness:
-        markup = [
-            text.replace("¤", f"{witness.base_url}/{number}") for number, text in enumerate(LEADING)
-        ]
-        expected = set() if is_page else {f"/{number}" for number in range(len(LEADING))}
-        for number, text in enumerate(markup):
-            path = tmp_path / f"{number}.html"
-            if is_page:
-                html = new_output("display_data", data={"text/html": text})
-                cells = [new_markdown_cell(text), new_code_cell("1", outputs=[html])]
-                notebook = nbformat.writes(new_notebook(cells=cells))
-                path.write_bytes(page_of_notebook(notebook.encode(), "report"))
-            else:
-                path.write_text(REPORT.format(text), "utf-8")
-            page = open_file(path)
-            page.wait_for_load_state("networkidle")
-            if not is_page:
-                wait_for(page, lambda number=number: f"/{number}" in witness.asked)
-
-    assert witness.asked == expected
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
