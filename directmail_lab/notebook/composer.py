@@ -27,7 +27,7 @@ from ..redaction.key import has_placeholder
 from ..sessions.session import Session, allowances_of, open_cassette
 from ..sessions.transports.extensions import Sent, call_of
 from ..sessions.transports.writes import IF_SENT, sent_before, sent_when, that_counts
-from ..settings import origin_of
+from ..settings import lacks_scheme, origin_of
 from .browser_data import digest_of
 
 Respond = Callable[..., None]
@@ -264,6 +264,11 @@ def _written(session: Session, shown: Recording, form: Any, body: bytes) -> http
 def _below(session: Session, address: str) -> str:
     """Check an address, and return it. It is a path below the base address, or a whole URL."""
     base_url = httpx.URL(session.base_url)
+    if lacks_scheme(address):
+        scheme = base_url.scheme
+        raise DirectMailLabError(
+            f"{address} has no scheme.", f"Type {scheme}://{address}, or /{address} for a path."
+        )
     url = parse_url(address)
     # httpx would send what has a host or a scheme, but not both, below the base address.
     if (url.host or url.scheme) and origin_of(url) != origin_of(base_url):

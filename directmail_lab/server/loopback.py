@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from email.errors import FirstHeaderLineIsContinuationDefect, MissingHeaderBodySeparatorDefect
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
@@ -51,6 +52,7 @@ _NOT_PASSED_ON = frozenset(
     ("connection", "content-length", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade")
 )
 _VALUE = re.compile(r"[^\x00-\x08\x0a-\x1f\x7f]*")
+_NO_HEADER = (FirstHeaderLineIsContinuationDefect, MissingHeaderBodySeparatorDefect)
 _LONGEST_LINE = 1024
 _POLL_S = 0.02
 """Seconds between checks whether the server should close: closing it takes half of this."""
@@ -71,6 +73,7 @@ class Handler(BaseHTTPRequestHandler):
     def respond(self) -> None:
         """Read the body of a request, and send the response."""
         try:
+            self._check_headers()
             body = self._body()
         except ValueError:  # it is not clear where the request ends, or it is too large
             self.send_error(HTTPStatus.BAD_REQUEST)
@@ -81,6 +84,14 @@ class Handler(BaseHTTPRequestHandler):
     def reply(self, request: Request) -> None:
         """Send the response to a complete request."""
         self.send(self.server.owner.response_to(request))
+
+    def _check_headers(self) -> None:
+        """Raise ValueError if another program could read these headers in another way."""
+        # The parser stops at a line such as "Transfer-Encoding : chunked". (It also looks for the
+        # parts of a multipart body, which is not there yet.)
+        is_cut = any(isinstance(each, _NO_HEADER) for each in self.headers.defects)
+        if is_cut or len(self.headers.get_all("Host", ())) > 1:
+            raise ValueError("a header is malformed, or Host is given twice")
 
     def _body(self) -> bytes:
         codings = [each.lower() for each in self.headers.get_all("Transfer-Encoding", ())]
