@@ -10,7 +10,6 @@ import asyncio
 import itertools
 import sys
 import time
-import tracemalloc
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -20,13 +19,12 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 from cassette_samples import BASE_URL, answered, opened, post, recorded
-from polled import KEY, cassette_of, different, polled, served
+from polled import cassette_of, different, served
 
 import directmail_lab as dm
 from directmail_lab import Session
 from directmail_lab.cassettes import Cassette, read_cassette
 from directmail_lab.notebook.browser_data import rows
-from directmail_lab.redaction import Redactor
 from directmail_lab.server.standin import stand_in
 from directmail_lab.sessions.current import make_current
 
@@ -175,30 +173,6 @@ def test_a_monitored_session_does_not_slow_down(account: tuple[str, str], tmp_pa
         monitor.close()
 
     assert steps[9990] <= 1.05 * steps[1000]
-
-
-@pytest.mark.benchmark(timer=time.process_time)
-@pytest.mark.parametrize("size", [0, 95_000])
-def test_recording_into_a_cassette_of(
-    benchmark: BenchmarkFixture, tmp_path: Path, size: int
-) -> None:
-    """Recording does not slow down, and what is recorded takes no memory."""
-    benchmark.group = "recording 5,000 more"
-    path, one = tmp_path / "tour.yaml", polled()
-    with Cassette(path, record_mode="all", redactor=Redactor([KEY])) as cassette:
-        for _ in range(size):
-            cassette.record(one)
-        benchmark.pedantic(cassette.record, [one], rounds=10, iterations=500)
-        tracemalloc.start()
-        for _ in range(1000):
-            cassette.record(one)
-        grown_bytes = tracemalloc.get_traced_memory()[0]
-        tracemalloc.stop()
-    recorded = len(read_cassette(path))
-    benchmark.extra_info.update(interactions=recorded, bytes_each=grown_bytes / 1000)
-
-    assert grown_bytes < 100_000
-    assert recorded > size + 1000
 
 
 def test_replacing_ten_thousand(in_turns: Turns, tmp_path: Path) -> None:
