@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import typer
 
-from ..cassettes.library import find_cassette, has_usable_home
+from ..cassettes.library import find_cassette
 from ..readings.reset_unit import ResetUnit
 from ..settings import API_KEY_VARIABLE, BASE_URL_VARIABLE
 from ..share.tutorials import explore_cells, first_tutorial, notebook_of, shared_notebook
@@ -121,8 +121,6 @@ def _run_jupyterlab(folder: Path, notebook: str, port: int | None, no_browser: b
     typer.echo(f"Starting JupyterLab in {folder}; its address follows. Ctrl-C ends it.")
     # Only in this process and its children, our page settings come before the user's.
     with tempfile.TemporaryDirectory(prefix="directmail-lab-") as settings:
-        if not has_usable_home():  # JupyterLab needs one
-            os.environ["HOME"] = settings
         lab_app = import_module("jupyterlab.labapp").LabApp  # takes seconds: after the line above
         page_config = Path(settings, "labconfig", "page_config.json")
         page_config.parent.mkdir()
