@@ -166,7 +166,7 @@ def test_a_failed_command_prints_one_line_and_exits_with_2(
         ("cassette convert first-look file", "file already exists. Choose another name"),
         ("share --no-run --to file/a.zip tour.ipynb", "file"),
         ("serve --cassette empty.yaml", "empty has no interactions"),
-        ("lab --port {taken}", "Choose another port, or 0 for a free one."),
+        ("serve --port {taken}", "Choose another port, or 0 for a free one."),
     ],
 )
 def test_an_error_says_what_to_do_at_a_terminal(words: str, says: str, service: StandIn) -> None:

@@ -10,7 +10,6 @@ import threading
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 import typer
 
@@ -112,12 +111,6 @@ def lab_arguments(folder: Path, notebook: str, port: int | None, no_browser: boo
 
 
 def _run_jupyterlab(folder: Path, notebook: str, port: int | None, no_browser: bool) -> None:
-    from ..server.loopback import LoopbackServer
-
-    probe = LoopbackServer(port or 0)  # raises if the port is taken: JupyterLab's error is longer
-    probe.close()
-    if port == 0:  # jupyter-server 2.14 would print 0 for the port that it takes
-        port = urlsplit(probe.base_url).port
     typer.echo(f"Starting JupyterLab in {folder}; its address follows. Ctrl-C ends it.")
     # Only in this process and its children, our page settings come before the user's.
     with tempfile.TemporaryDirectory(prefix="directmail-lab-") as settings:
