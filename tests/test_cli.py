@@ -83,11 +83,7 @@ def output_until(process: subprocess.Popen[str], last: str) -> str:
     return "".join(lines)
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(sys.platform == "win32", reason="Windows ends a process at once")
-def test_a_command_that_is_terminated_leaves_no_temporary_file(tmp_path: Path) -> None:
-    """SIGTERM, and SIGHUP of a closed terminal, end a command as an error does."""
-    code = """
+TERMINATED = """
 import time
 from pathlib import Path
 from directmail_lab import cli
@@ -101,15 +97,21 @@ def command():
 cli.app = command
 cli.main()
 """
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows ends a process at once")
+def test_a_command_that_is_terminated_leaves_no_temporary_file(tmp_path: Path) -> None:
+    """SIGTERM, and SIGHUP of a closed terminal, end a command as an error does."""
     (tmp_path / "tour.yaml").write_text("version: 1\n")
-    words, pipe = [sys.executable, "-c", code], subprocess.PIPE
+    words, pipe = [sys.executable, "-c", TERMINATED], subprocess.PIPE
     with subprocess.Popen(words, cwd=tmp_path, stdout=pipe, text=True) as process:
         output_until(process, "writing")
-        during = [each.name for each in tmp_path.glob("*tour*")]
+        during = list(tmp_path.glob("*tour*"))
         process.terminate()
 
     assert (process.returncode, len(during)) == (128 + signal.SIGTERM, 3)
-    assert [each.name for each in tmp_path.glob("*tour*")] == ["tour.yaml"]
+    assert list(tmp_path.glob("*tour*")) == [tmp_path / "tour.yaml"]
 
 
 @pytest.mark.slow
@@ -118,14 +120,13 @@ def test_serve_says_what_it_assumes_and_ends_on_a_signal(tmp_path: Path) -> None
     words = ("serve", "--port", "0", "--limit", "7", "--reset-unit", "epoch_s")
     with started(tmp_path, *words) as serving:
         printed = output_until(serving, "Ctrl-C ends it")
-        match = re.search(r"listens on (\S+)\nIts key is (\S+),", printed)
-        assert match is not None
-        response = httpx.get(f"{match[1]}/v1/users/me", auth=(match[2], ""), timeout=300)
+        ((address, key),) = re.findall(r"listens on (\S+)\nIts key is (\S+),", printed)
+        headers = httpx.get(f"{address}/v1/users/me", auth=(key, ""), timeout=300).headers
         serving.send_signal(signal.SIGINT)
         rest, _ = serving.communicate(timeout=300)
 
-    assert response.headers["X-RateLimit-Limit"] == "7"
-    assert int(response.headers["X-RateLimit-Reset"]) > 1_700_000_000
+    assert headers["X-RateLimit-Limit"] == "7"
+    assert int(headers["X-RateLimit-Reset"]) > 1_700_000_000
     assert "reset_unit='epoch_s'" in printed
     assert (serving.returncode, rest.strip()) == (0, "Stopped.")
 
@@ -605,8 +606,9 @@ def test_redacting_a_folder_loses_no_response(
 
 
 @pytest.mark.posix("links")
+@pytest.mark.usefixtures("suite")
 def test_redacting_a_folder_leaves_what_is_outside_of_it_and_keeps_permissions(
-    suite: object, tmp_path: Path
+    tmp_path: Path,
 ) -> None:
     """A link out of the folder is not followed; a file that cannot be changed stops no other."""
     elsewhere, plain = tmp_path / "elsewhere", Path("suite/plain.yaml")
@@ -616,11 +618,10 @@ def test_redacting_a_folder_leaves_what_is_outside_of_it_and_keeps_permissions(
     plain.chmod(0o640)
     Path("suite/address.yml").write_text("interactions: 7")
     before = contents("suite")
-    done = invoke("cassette", "redact", "suite")
-    after = contents("suite")
+    done = cassette("redact", "suite")
+    changed = {name for name, data in contents("suite").items() if before[name] != data}
 
     assert "suite/address.yml is not a cassette" in str(done.exception)
-    changed = {name for name in before if before[name] != after[name]}
     assert changed == {f"suite/{name}" for name in ASKED} - {"suite/address.yml"}
     assert plain.stat().st_mode & 0o777 == 0o640
 
@@ -629,19 +630,15 @@ def test_redacting_a_folder_leaves_what_is_outside_of_it_and_keeps_permissions(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("encoding", "words"),
-    [("cp1252", "cassette show first-look 4"), ("cp932", "cassette show --full first-look")],
-)
-def test_output_to_a_file_is_utf_8_on_every_machine(encoding: str, words: str) -> None:
+@pytest.mark.parametrize("encoding", ["cp1252", "cp932"])
+def test_output_to_a_file_is_utf_8_on_every_machine(encoding: str) -> None:
     """On Windows, Python would use the code page, which lacks most letters."""
-    command = [*COMMAND, *words.split()]
+    words = ["cassette", "show", "--full", "first-look"]
     environment = {**os.environ, "PYTHONIOENCODING": encoding, "PYTHONUTF8": "0"}
-    usual = invoke(*command[3:]).stdout
-    ran = subprocess.run(command, capture_output=True, env=environment)
+    ran = subprocess.run([*COMMAND, *words], capture_output=True, env=environment)
 
     assert (ran.returncode, ran.stderr) == (0, b"")
-    assert ran.stdout.decode("utf-8").replace("\r\n", "\n") == usual
+    assert ran.stdout.decode("utf-8").replace("\r\n", "\n") == invoke(*words).stdout
 
 
 @pytest.mark.slow
