@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import http.client
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -108,7 +109,7 @@ class Echo(ClientService):
             "body": (request.body or b"").decode(),
             "email": "ada@corp.test",
         }
-        return json_response(200, said, (("Set-Cookie", f"session={UNKNOWN}; Path=/"),))
+        return json_response(200, said, (("Set-Cookie", f"session={UNKNOWN[::-1]}; Path=/"),))
 
 
 @pytest.fixture
@@ -201,7 +202,7 @@ def test_no_credential_that_a_client_sends_or_gets_is_written(
     assert service.authorization() == BEARER["Authorization"]
     written = path.read_bytes()
     assert traces(written, KEY) == []
-    assert UNKNOWN.encode() not in written
+    assert not {UNKNOWN.encode(), UNKNOWN[::-1].encode()} & {*re.split(rb"[^\w]", written)}
     assert b"ada@corp.test" in written
     assert len(read_cassette(path)) == 3
 
