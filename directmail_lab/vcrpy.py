@@ -21,7 +21,7 @@ from vcr.cassette import Cassette
 from .arguments import check_names
 from .cassettes.vcr_files import request_of_vcr, response_of_vcr, vcr_request, vcr_response
 from .errors import WriteRefusedError
-from .exchange.values import SAFE_METHODS, Interaction, Response
+from .exchange.values import SAFE_METHODS, Interaction, Request
 from .redaction import Redactor
 
 with suppress(ImportError):  # vcrpy needs no pytest
@@ -82,22 +82,16 @@ def _filters(redactor: Redactor) -> tuple[Callable[..., Any], Callable[..., Any]
 
     They are functions, because pytest-recording copies its settings and a redactor has no copy.
     """
-    last = threading.local()
 
     def clean_request(request: Any) -> Any:
-        last.request = request_of_vcr(request)
-        return vcr_request(redactor.interaction(Interaction(last.request, _NO_RESPONSE)).request)
+        return vcr_request(redactor.request(request_of_vcr(request)))
 
     def clean_response(response: dict[str, Any]) -> dict[str, Any]:
-        # vcrpy has just passed its request, in the same thread. The response may repeat a
-        # credential of that.
-        received = Interaction(last.request, response_of_vcr({"response": response}))
+        # It may repeat a credential of its request, which the redactor knows from there.
+        received = Interaction(Request("GET", "/"), response_of_vcr({"response": response}))
         return vcr_response(redactor.interaction(received).response)
 
     return clean_request, clean_response
-
-
-_NO_RESPONSE = Response(200)
 
 
 # -- writes ----------------------------------------------------------------------------------------

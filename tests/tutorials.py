@@ -78,9 +78,7 @@ def record(name: str, path: Path) -> None:
         FaultyService(port=_PORT, clock=clock.now, **options) as service,
         mock.patch.object(Session, "_clock", staticmethod(clock.now)),
         mock.patch.object(
-            sessions,
-            "RecordingTransport",
-            partial(RecordingTransport, timer=clock.timer),
+            sessions, "RecordingTransport", partial(RecordingTransport, timer=clock.timer)
         ),
         Session(service.base_url, ApiKey(service.api_key), pace="off") as session,
         session.record(path, record_mode="once"),
@@ -117,9 +115,9 @@ def _waiting(session: Session, _: FaultyService, pass_s: _PassTime) -> None:
         pass_s(0.4 if left else int(headers["X-RateLimit-Reset"]))
 
 
-def _record_and_replay(session: Session, _: FaultyService, pass_s: _PassTime) -> None:
+def _two_calls(session: Session, _: FaultyService, pass_s: _PassTime, *, pause_s: float) -> None:
     session.me()
-    pass_s(1.3)
+    pass_s(pause_s)
     session.client.get("/v1/lists")
 
 
@@ -137,17 +135,6 @@ def _explore(session: Session, service: FaultyService, pass_s: _PassTime) -> Non
     _exhaust(session, pass_s)
 
 
-def _test_with_recordings(session: Session, _: FaultyService, __: _PassTime) -> None:
-    session.me()
-    session.client.get("/v1/lists")
-
-
-def _a_notebook_to_share(session: Session, _: FaultyService, pass_s: _PassTime) -> None:
-    session.me()
-    pass_s(2.4)
-    session.client.get("/v1/lists")
-
-
 def _burst(session: Session, n: int, pass_s: _PassTime) -> None:
     for _ in range(n):
         session.client.get("/v1/users/me")
@@ -163,10 +150,10 @@ RECORDINGS: dict[str, Callable[[Session, FaultyService, _PassTime], None]] = {
     "first-look": _first_look,
     "rate-limits": _rate_limits,
     "waiting": _waiting,
-    "record-and-replay": _record_and_replay,
+    "record-and-replay": partial(_two_calls, pause_s=1.3),
     "explore-an-unknown-api": _explore,
-    "test-with-recordings": _test_with_recordings,
-    "a-notebook-to-share": _a_notebook_to_share,
+    "test-with-recordings": partial(_two_calls, pause_s=0.0),
+    "a-notebook-to-share": partial(_two_calls, pause_s=2.4),
 }
 # Only these: the folder may also contain a reader's recordings, such as my-tour.yaml.
 CASSETTES = [ROOT / "cassettes" / f"{name}.yaml" for name in sorted(RECORDINGS)]
@@ -204,7 +191,7 @@ def read(path: Path) -> Any:
 
 
 def run(notebook: Any, folder: Path, *, environ: Mapping[str, str] | None = None) -> None:
-    """Run a notebook in a fresh kernel in ``folder``, without a key, and set its outputs.
+    """Run a notebook in a fresh kernel without key and network, in ``folder``; set its outputs.
 
     ``environ`` is added to the kernel's environment.
     """
@@ -219,6 +206,7 @@ def run(notebook: Any, folder: Path, *, environ: Mapping[str, str] | None = None
         timeout=_TIMEOUT_S,
         startup_timeout=_TIMEOUT_S,
         coalesce_streams=True,
+        extra_arguments=["--IPKernelApp.extra_extensions=directmail_lab.share.offline"],
         kernel_name="python3",
         resources={"metadata": {"path": str(folder)}},
     )

@@ -220,12 +220,6 @@ def home_folder() -> Path | None:
         return None
 
 
-def has_usable_home() -> bool:
-    """Return whether the user can write to a home folder; ``docker run --user`` sets HOME to /."""
-    home = home_folder()
-    return home is not None and os.access(home, os.W_OK)
-
-
 def _packaged_folders() -> Iterator[Path]:
     package = Path(__file__).resolve().parents[1]
     installed = package / "packaged" / _FOLDER

@@ -67,11 +67,7 @@ def show(frame: pd.DataFrame, columns: Sequence[str]) -> None:
     texts = frame[columns].map(_cell)
     texts = texts.loc[:, (texts != "").any()]
     for name in map(str, texts):
-        kind = frame[name].dtype.kind
-        is_number = kind in "iuf"
-        table.add_column(
-            name, justify="right" if is_number else "left", no_wrap=kind != "O", overflow="fold"
-        )
+        table.add_column(name, no_wrap=frame[name].dtype.kind != "O", overflow="fold")
     for row in texts.itertuples(index=False):
         table.add_row(*row)
     if len(frame):

@@ -10,11 +10,10 @@ import threading
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 import typer
 
-from ..cassettes.library import find_cassette, has_usable_home
+from ..cassettes.library import find_cassette
 from ..readings.reset_unit import ResetUnit
 from ..settings import API_KEY_VARIABLE, BASE_URL_VARIABLE
 from ..share.tutorials import explore_cells, first_tutorial, notebook_of, shared_notebook
@@ -112,17 +111,9 @@ def lab_arguments(folder: Path, notebook: str, port: int | None, no_browser: boo
 
 
 def _run_jupyterlab(folder: Path, notebook: str, port: int | None, no_browser: bool) -> None:
-    from ..server.loopback import LoopbackServer
-
-    probe = LoopbackServer(port or 0)  # raises if the port is taken: JupyterLab's error is longer
-    probe.close()
-    if port == 0:  # jupyter-server 2.14 would print 0 for the port that it takes
-        port = urlsplit(probe.base_url).port
     typer.echo(f"Starting JupyterLab in {folder}; its address follows. Ctrl-C ends it.")
     # Only in this process and its children, our page settings come before the user's.
     with tempfile.TemporaryDirectory(prefix="directmail-lab-") as settings:
-        if not has_usable_home():  # JupyterLab needs one
-            os.environ["HOME"] = settings
         lab_app = import_module("jupyterlab.labapp").LabApp  # takes seconds: after the line above
         page_config = Path(settings, "labconfig", "page_config.json")
         page_config.parent.mkdir()

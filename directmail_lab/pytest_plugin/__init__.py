@@ -64,10 +64,6 @@ from .use import USE, Use
 if TYPE_CHECKING:
     from .responses import RespondingSession
 
-_WRITE_ADVICE = (
-    f"Run pytest {WRITES_OPTION}, or mark the test @pytest.mark.directmail(allow_writes=True)."
-)
-
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options and the ini settings."""
@@ -168,11 +164,9 @@ def _session(
         mode: RecordMode = node.config.getoption(OPTION) or settings.record_mode or "none"
         named = cassette if settings.cassette is None else settings.cassette
         path = cassette_path(node, named)
-        is_shared = named is not None
-        is_own = isinstance(node, pytest.Item) and not is_shared
+        is_own = isinstance(node, pytest.Item) and named is None
         use = Use(node=node, settings=settings, path=path, record_mode=mode, is_own=is_own)
-        is_recorded = records(mode, path)
-        start = _recording if is_recorded else _replaying
+        start = _recording if records(mode, path) else _replaying
         with start(use) as session, ExitStack() as stack:
             if settings.patch:
                 from ..sessions.session import transport_of
@@ -215,7 +209,7 @@ def pytest_runtest_makereport(
     report = yield
     for use in uses:
         use.note_report(report)
-        if report.failed and use.has_something:
+        if report.failed:
             add_to_report(report, item.config, use)
         if use.has_ended:  # pytest keeps all tests until the run ends
             del use.node.stash[USE]
@@ -250,9 +244,12 @@ def _replaying(use: Use) -> RespondingSession:
     except AddressError:  # a stranger's cassette may have any address
         session = RespondingSession(NO_ADDRESS)
     _bind(session, use.settings, use.node)
-    policy = use.policy()
     open_recording(
-        session, recording, record_mode="none", repeat=use.settings.repeat, policy=policy
+        session,
+        recording,
+        record_mode="none",
+        repeat=use.settings.repeat,
+        policy=use.policy(),
     )
     return session
 
@@ -298,9 +295,10 @@ def _recording(use: Use) -> RespondingSession:
 def _bind(session: RespondingSession, settings: Settings, node: Node) -> None:
     from ..sessions.session import bind_to_test
 
+    mark = "@pytest.mark.directmail(allow_writes=True)"
     bind_to_test(
         session,
         folders=cassette_folders(node),
         matching=settings.matching,
-        advice=_WRITE_ADVICE,
+        advice=f"Run pytest {WRITES_OPTION}, or mark the test {mark}.",
     )

@@ -5,12 +5,12 @@ Values are shown only with ``-vv``. They are redacted, as requests are before th
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import pytest
 
-from .use import Use, counted
+from .use import Use
 
 _LIBRARIES = ("directmail_lab", "httpx")
 
@@ -44,9 +44,9 @@ def _lines(use: Use, *, has_values: bool) -> Iterator[str]:
     """Yield the lines that say how a cassette was used."""
     yield f"{use.shown_path}, record mode {use.record_mode}"
     yield from _listed("left unplayed", use.titles(use.unplayed))
-    yield from _listed("not recorded", counted(error.request for error in use.refused))
+    yield from _listed("not recorded", dict.fromkeys(error.request for error in use.refused))
     if use.cut:
-        yield from _listed("recorded only as far as it was read then", counted(use.cut))
+        yield from _listed("recorded only as far as it was read then", dict.fromkeys(use.cut))
     refused = {error.request: error for error in use.refused if error.nearest}
     if refused and not has_values:
         yield "to see the values that differ: -vv"
@@ -62,6 +62,6 @@ def _lines(use: Use, *, has_values: bool) -> Iterator[str]:
     yield f"to record it again: {use.command}"
 
 
-def _listed(heading: str, titles: list[str]) -> Iterator[str]:
+def _listed(heading: str, titles: Collection[str]) -> Iterator[str]:
     yield f"{heading}:" if titles else f"{heading}: nothing"
     yield from (f"    {title}" for title in titles)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,12 +12,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from ..arguments import RecordMode
-from .settings import (
-    Node,
-    Settings,
-    command_to_record,
-    relative,
-)
+from .settings import Node, Settings, command_to_record, relative
 
 if TYPE_CHECKING:
     from ..cassettes import Cassette, Ending, Policy
@@ -138,11 +132,6 @@ class Use:
         return titles
 
     @property
-    def has_something(self) -> bool:
-        """Whether the test sent a request or has a cassette."""
-        return bool(self.refused or self.client_errors or self.path.exists())
-
-    @property
     def keeps_old(self) -> bool:
         """Whether the test was to record again: then a failure leaves the old recording."""
         return self.cassette.updates and self._was_there
@@ -152,14 +141,9 @@ class Use:
         return relative(self.path, self.node.config)
 
     @property
-    def _is_there(self) -> bool:
-        # A replay does not ask the disk: some suites fail an event loop's call of `os.stat`.
-        return self._was_there or (self.cassette.records and self.path.exists())
-
-    @property
     def command(self) -> str:
         """The command that records the test again."""
-        return command_to_record(self.node, "all" if self._is_there else "once")
+        return command_to_record(self.node, "all" if self.path.exists() else "once")
 
     def _problem(self) -> str:
         """Return why a test that passed must fail, or an empty string.
@@ -201,7 +185,7 @@ class Use:
                 "Only values that change with each run differ. Leave them out: "
                 f"@pytest.mark.directmail(ignore={rules})"
             )
-        if not self._is_there:
+        if not self.path.exists():
             what = f"{error.request} has no response: there is no cassette {self.shown_path}"
             error.advice = f"Record this test: {self.command}"
         error.what = CONTROLS.sub(" ", what)
@@ -227,12 +211,6 @@ class Use:
             pytest.fail(message, pytrace=False)
         elif problem:
             warnings.warn(pytest.PytestWarning(message), stacklevel=2)
-
-
-def counted(titles: Iterable[str]) -> list[str]:
-    """Return each title once, and how often it was there."""
-    counts = Counter(titles).items()
-    return [title if count == 1 else f"{title} ({count} times)" for title, count in counts]
 
 
 USE = pytest.StashKey[Use]()

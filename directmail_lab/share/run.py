@@ -17,7 +17,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ..cassettes.library import has_usable_home
 from ..display import ProgressBar, plural
 from ..errors import DirectMailLabError, NotebookRunError, naming_what_is_missing
 from .notebook_page import import_exporter, import_nbformat
@@ -80,8 +79,6 @@ def run_notebooks(folder: Path, notebooks: Sequence[Path], *, timeout_s: float) 
         "IPYTHONDIR": str(folder / "ipython"),
         "PYTHON_KEYRING_BACKEND": "keyring.backends.null.Keyring",
     }
-    if not has_usable_home():  # Jupyter needs one
-        environment["HOME"] = str(folder)
     command = [sys.executable, "-W", "ignore", "-m", __name__, str(timeout_s)]
     command += map(str, notebooks)
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE) as process:

@@ -8,11 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from .notebook_page import import_nbformat
-from .package_files import checkout, tutorial_files
+from .package_files import tutorial_files
 
 FIRST = "01-first-look.ipynb"
-
-_COPY_NAME = "directmail-lab-tutorials"
 
 
 def shared_notebook(folder: Path) -> Path | None:
@@ -23,9 +21,9 @@ def shared_notebook(folder: Path) -> Path | None:
 
 
 def first_tutorial(folder: Path) -> Path:
-    """Return the first tutorial, in the folder's ``notebooks`` or in a checkout below the folder.
+    """Return the first tutorial of a folder's ``notebooks``.
 
-    If there are no tutorials, they are copied into the folder; your files are kept.
+    If it is not there, the tutorials are copied into a folder below; your files are kept.
 
     Raises
     ------
@@ -37,12 +35,10 @@ def first_tutorial(folder: Path) -> Path:
     first = folder / "notebooks" / FIRST
     if first.is_file():
         return first
-    home = checkout()
-    if home is None or not home.is_relative_to(folder):
-        home = folder / _COPY_NAME
-        # This raises the ValueError.
-        home.resolve().relative_to(folder.resolve())
-        copy_tutorials(home)
+    home = folder / "directmail-lab-tutorials"
+    # This raises the ValueError.
+    home.resolve().relative_to(folder.resolve())
+    copy_tutorials(home)
     return home / "notebooks" / FIRST
 
 

@@ -40,22 +40,10 @@ class Turns:
         timer: Callable[[], float] = time.process_time,
         memory: bool = False,
     ) -> None:
-        """Compare each call's least time with the first one's.
+        """Compare each call's least time, for one of its requests, with the first one's.
 
-        Parameters
-        ----------
-        calls
-            What is timed, by its name.
-        goals
-            What is aimed at, by the same names.
-        requests
-            How many a call sends.
-        before
-            Called before each round, and not timed.
-        timer
-            Returns seconds.
-        memory
-            Whether to call each once more, for the most memory that Python's objects take.
+        ``goals`` has the same names as ``calls``. ``before`` is called before each round, and not
+        timed. ``memory`` calls each once more, for the most memory that Python's objects take.
         """
 
         def least() -> dict[str, float]:
@@ -107,19 +95,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_benchmark_group_stats(benchmarks: list[dict[str, Any]]) -> None:
-    """Note how a benchmark compares with the one in its group that ``on_top_of`` names."""
-    least_s = {(each["group"], each["name"].partition("[")[0]): each["min"] for each in benchmarks}
-    for each in benchmarks:
-        info, peer = each["extra_info"], each["extra_info"].get("on_top_of")
-        if "growth" in info:
-            _ON_TOP.append(info["growth"])
-        if peer_s := least_s.get((each["group"], peer)):
-            extra_us = (each["min"] - peer_s) / info.get("requests", 1) * 1e6
-            line = f"{each['group']}: {each['name']} takes {each['min'] / peer_s:.3g} times {peer}"
-            line += f", {extra_us:.1f} us a request on top" if extra_us > 0 else ""
-            for name, unit in (("at_most_us", "us"), ("at_most_times", "times")):
-                line += f" (at most {info[name]} {unit})" if name in info else ""
-            _ON_TOP.append(line)
+    """Note what a benchmark says of its growth."""
+    _ON_TOP.extend(
+        each["extra_info"]["growth"] for each in benchmarks if "growth" in each["extra_info"]
+    )
 
 
 @pytest.hookimpl(trylast=True)

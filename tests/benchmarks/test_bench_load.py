@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,48 +18,27 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from pytest_benchmark.fixture import BenchmarkFixture
+    from conftest import Turns
 
     from directmail_lab.exchange.values import Interaction
 
-    Make = Callable[[int], list[Interaction]]
-
-pytestmark = [
-    pytest.mark.benchmark(timer=time.process_time),
-    pytest.mark.parametrize("make", [alike, different]),
-    pytest.mark.parametrize("size", [100, 1000]),
-]
+GOALS = {"our layout": "0.025", "vcrpy's layout by our reader": "1.05"}
 
 
-def grouped(benchmark: BenchmarkFixture, make: Make, size: int) -> None:
-    benchmark.group = f"load of {size:,}, {make.__name__}"
-
-
-def test_our_line_layout(
-    benchmark: BenchmarkFixture, tmp_path: Path, make: Make, size: int
+@pytest.mark.parametrize("make", [alike, different])
+@pytest.mark.parametrize("size", [100, 1000])
+def test_load(
+    in_turns: Turns, tmp_path: Path, make: Callable[[int], list[Interaction]], size: int
 ) -> None:
-    """Our line layout."""
-    grouped(benchmark, make, size)
-    benchmark.extra_info.update(on_top_of="test_vcrpy", at_most_times=1 / 40)
-    path = recorded(tmp_path / "ours.yaml", *make(size))
-    benchmark.pedantic(Cassette, [path], {"redactor": Redactor(), "base_url": BASE_URL}, rounds=30)
-
-
-def test_vcrpys_layout_with_our_reader(
-    benchmark: BenchmarkFixture, tmp_path: Path, make: Make, size: int
-) -> None:
-    """Another program's file, by our reader."""
-    grouped(benchmark, make, size)
-    benchmark.extra_info.update(on_top_of="test_vcrpy", at_most_times=1.05)
-    path = theirs(tmp_path / "theirs.yaml", *make(size))
-
-    assert len(benchmark.pedantic(read_cassette, [path], rounds=5)) == size
-
-
-def test_vcrpy(benchmark: BenchmarkFixture, make: Make, size: int) -> None:
-    """vcrpy's own block layout and parser."""
-    grouped(benchmark, make, size)
+    """Each layout by its reader."""
+    ours = recorded(tmp_path / "ours.yaml", *make(size))
+    other = theirs(tmp_path / "theirs.yaml", *make(size))
     text = block_text(make(size), metadata={})
-    requests, _ = benchmark.pedantic(deserialize, [text, yamlserializer], rounds=5)
+    calls: dict[str, Callable[[], object]] = {
+        "vcrpy": lambda: deserialize(text, yamlserializer),
+        "our layout": lambda: Cassette(ours, redactor=Redactor(), base_url=BASE_URL),
+        "vcrpy's layout by our reader": lambda: read_cassette(other),
+    }
+    in_turns(calls, GOALS, rounds=5)
 
-    assert len(requests) == size
+    assert len(read_cassette(ours)) == len(read_cassette(other)) == size

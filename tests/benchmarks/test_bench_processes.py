@@ -17,14 +17,10 @@ import pytest
 from cassette_samples import BASE_URL, recorded, theirs
 from polled import BODY, different
 
-from directmail_lab.cassettes import read_cassette
 from directmail_lab.notebook import browser_data
 from directmail_lab.notebook.browser import browse
-from directmail_lab.share.audit import audit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from conftest import Turns
     from pytest_benchmark.fixture import BenchmarkFixture
 
@@ -141,11 +137,3 @@ def test_the_first_rows_of_ten_thousand(benchmark: BenchmarkFixture, tmp_path: P
         return len(response["rows"])
 
     assert benchmark.pedantic(first_rows, rounds=5) == 1000
-
-
-@pytest.mark.benchmark(group="audit", timer=time.process_time)
-@pytest.mark.parametrize("ask", [read_cassette, audit])
-def test_an_audit_of_a_suite(benchmark: BenchmarkFixture, tmp_path: Path, ask: Callable) -> None:
-    """Files of vcrpy's layout; the command audits several at once, on each core."""
-    paths = [theirs(tmp_path / f"{number}.yaml", *different(20)) for number in range(60)]
-    benchmark.pedantic(lambda: list(map(ask, paths)), rounds=3)
