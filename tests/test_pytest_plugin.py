@@ -561,12 +561,14 @@ def test_a_mistaken_setting_is_an_error(
 def test_a_write_is_recorded_if_it_is_allowed(
     run: Run, account: StandIn, marker: str, options: tuple[str, ...]
 ) -> None:
-    """The marker or the command line allows it; the refusal names both. Replays need neither."""
+    """The marker or the command line allows it, which messages name. Replays need neither."""
+    missing = run(ONE_WRITE, failed=1)
     refused = run(ONE_WRITE, RECORD, failed=1)
     sent = account.requests.copy()
     run(marked(marker, ONE_WRITE), RECORD, *options, passed=1)
 
     run(marked(marker, ONE_WRITE), passed=1)
+    missing.stdout.fnmatch_lines(["E *Record this test: pytest *=once --directmail-allow-writes"])
     refused.stdout.fnmatch_lines(["*--directmail-allow-writes, or *directmail(allow_writes=True)*"])
     assert not sent
     assert account.requests == {"POST /v1/letters": 1}

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from ..arguments import RecordMode
-from .settings import Node, Settings, command_to_record, relative
+from .settings import WRITES_OPTION, Node, Settings, command_to_record, relative
 
 if TYPE_CHECKING:
     from ..cassettes import Cassette, Ending, Policy
@@ -143,7 +143,11 @@ class Use:
     @property
     def command(self) -> str:
         """The command that records the test again."""
-        return command_to_record(self.node, "all" if self.path.exists() else "once")
+        from ..exchange.values import SAFE_METHODS
+
+        command = command_to_record(self.node, "all" if self.path.exists() else "once")
+        methods = {error.request.partition(" ")[0] for error in self.refused}
+        return command if methods <= SAFE_METHODS else f"{command} {WRITES_OPTION}"
 
     def _problem(self) -> str:
         """Return why a test that passed must fail, or an empty string.
