@@ -332,7 +332,8 @@ def test_after_a_restart_the_remembered_key_and_address_sign_in(
     show().sign_in(remember="yes")
     restart(monkeypatch)
     page = show()
-    address = page.send("hello")["choices"]["address"]
+    before = page.send("hello")
+    address = before["choices"]["address"]
     account = page.sign_in(address=address, key="")["account"]
     restart(monkeypatch)
     connected = dm.connect().base_url
@@ -344,6 +345,7 @@ def test_after_a_restart_the_remembered_key_and_address_sign_in(
     dm.logout()
 
     assert (address, connected) == (elsewhere.base_url, elsewhere.base_url)
+    assert before["notice"] == ""  # and not that record(…) replays
     assert account["title"] == "Signed in as Stand-in User"
     assert dm.interactions("tour")["source"].tolist() == ["recorded"]
     with pytest.raises(NotConnectedError, match="No session is open"):

@@ -129,7 +129,7 @@ class LoginWidget(Widget):
         self._session: Session | None = None
         self._account: dict[str, Any] | None = None
         self._problem: dict[str, str] | None = None
-        self._notice = _WITHOUT_KEY
+        self._notice = "" if key_source(str(self._choices()["address"])) else _WITHOUT_KEY
         self._busy = threading.Lock()
         self._show_current()
         super().__init__()
