@@ -9,6 +9,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from vcr.persisters.filesystem import FilesystemPersister
+from vcr.serializers import yamlserializer
+
 from directmail_lab.cassettes import Cassette, Policy, read_cassette
 from directmail_lab.cassettes.vcr_files import block_text
 from directmail_lab.exchange.values import Interaction, Request, Response
@@ -46,6 +49,11 @@ def answered(
     )
 
 
+def letter(to: str, status: int = 201) -> Interaction:
+    """Return the sending of a letter."""
+    return answered(post(f'{{"to": "{to}"}}'.encode()), "{}", status=status)
+
+
 def typed(content_type: str, body: bytes | str, *more: tuple[str, str]) -> Interaction:
     """Return an interaction whose response has this content type."""
     interaction = answered(get("/v1/x"), body)
@@ -66,6 +74,16 @@ def recorded(path: Path | str, *interactions: Interaction, **options: Any) -> Pa
             cassette.record(each)
         cassette.close("merge")
     return Path(path)
+
+
+def begin(cassette: Cassette, write: Interaction) -> Any:
+    """Note a write in a recording, as before it is sent."""
+    return cassette.begin(write.request, NOON)
+
+
+def loaded_by_vcrpy(path: Path) -> int:
+    """Return how many interactions vcrpy loads from a file."""
+    return len(FilesystemPersister.load_cassette(path, yamlserializer)[0])
 
 
 def theirs(
