@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import gc
+import os
+import signal
 import sys
+import warnings
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -84,6 +87,21 @@ def begin(cassette: Cassette, write: Interaction) -> Any:
 def loaded_by_vcrpy(path: Path) -> int:
     """Return how many interactions vcrpy loads from a file."""
     return len(FilesystemPersister.load_cassette(path, yamlserializer)[0])
+
+
+def killed(path: Path, record: Callable[[Cassette], object], **options: Any) -> None:
+    """Record in another process, which is killed before the recording ends."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a fork of several threads
+        child = os.fork()
+    if child == 0:
+        try:
+            cassette = opened(path, **{"record_mode": "update", **options})
+            record(cassette)
+            os.kill(os.getpid(), signal.SIGKILL)
+        finally:
+            os._exit(1)
+    assert os.waitpid(child, 0)[1] == signal.SIGKILL
 
 
 def theirs(

@@ -15,34 +15,29 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cassette_samples import BASE_URL, NOON, answered, get, opened, paths_in, post, recorded
+from cassette_samples import (
+    BASE_URL,
+    answered,
+    begin,
+    get,
+    killed,
+    letter,
+    loaded_by_vcrpy,
+    opened,
+    paths_in,
+    recorded,
+)
 from faulty_service import FaultyService
 from hypothesis import given, strategies as st
 from jupyter_client.manager import start_new_kernel
-from vcr.persisters.filesystem import FilesystemPersister
-from vcr.serializers import yamlserializer
 
-from directmail_lab.cassettes import Cassette, read_cassette, recorder
+from directmail_lab.cassettes import Cassette, read_cassette
 from directmail_lab.cassettes.convert import repair
 from directmail_lab.cassettes.journal import journal_of, parse_journal
-from directmail_lab.exchange.values import LEFT, Interaction
-from directmail_lab.server.standin import stand_in
+from directmail_lab.exchange.values import LEFT
 from directmail_lab.sessions.session import Session, open_cassette
 
 TOUR = Path("cassettes/tour.yaml")
-
-
-def loaded_by_vcrpy(path: Path) -> int:
-    """Return how many interactions vcrpy loads from a file."""
-    return len(FilesystemPersister.load_cassette(path, yamlserializer)[0])
-
-
-def letter(to: str, status: int = 201) -> Interaction:
-    return answered(post(f'{{"to": "{to}"}}'.encode()), "{}", status=status)
-
-
-def begin(cassette: Cassette, write: Interaction) -> Any:
-    return cassette.begin(write.request, NOON)
 
 
 def known(path: Path) -> list[tuple[str, int]]:
@@ -242,9 +237,7 @@ def killing_at(stop: int) -> Any:
 def test_what_a_kill_left_is_said_and_folded_by_a_repair(tmp_path: Path) -> None:
     """So is it by the next recording."""
     path = recorded(tmp_path / "tour.yaml", answered(get("/0")))
-    left = "import os, sys; from cassette_samples import *; c = opened(Path(sys.argv[1]))"
-    left += "; [c.record(answered(get(f'/{n}'))) for n in (1, 2)]; os._exit(9)"
-    subprocess.run([sys.executable, "-c", left, path], cwd=Path(__file__).parent, check=False)
+    killed(path, lambda cassette: [cassette.record(answered(get(f"/{n}"))) for n in (1, 2)])
     problem = "2 interactions recovered from a recording that did not end"
 
     assert read_cassette(path).problem == problem
@@ -252,6 +245,7 @@ def test_what_a_kill_left_is_said_and_folded_by_a_repair(tmp_path: Path) -> None
     assert repair(path) == []
     assert paths_in(path) == ["/0", "/1", "/2"]
     assert loaded_by_vcrpy(path) == 3
+    assert list(tmp_path.iterdir()) == [path]
 
 
 @pytest.mark.parametrize("ends_by", ["", "sys.exit()", "del session; import gc; gc.collect()"])
@@ -356,23 +350,6 @@ def test_a_second_author_in_another_region_adds_to_the_same_recording(tmp_path: 
             assert [player.play(get(f"/{n}", base=base))[0].number for n in (0, 1)] == [1, 2]
 
 
-def test_a_stand_in_on_another_port_each_day_replaces_what_the_earlier_ones_said() -> None:
-    """A notebook that is run again has the same recording."""
-    for _ in "123":
-        recorder._runs.clear()  # as in another process
-        with (
-            stand_in() as service,
-            Session(service.base_url, service.api_key) as session,
-            session.record("tour"),
-        ):
-            session.me()
-            session.get("/v1/lists")
-    recording = read_cassette(TOUR)
-
-    assert [recording.path_of(each.request) for each in recording] == ["/v1/users/me", "/v1/lists"]
-    assert recording.base_urls == (service.base_url,)
-
-
 # -- the order, and what is still open -------------------------------------------------------------
 
 
@@ -475,14 +452,3 @@ def test_a_harmless_content_encoding_is_recorded_as_it_came(
         played = live.get("/v1/lists")
 
     assert (played.text, played.headers["Content-Encoding"]) == ("x", coding)
-
-
-def test_a_body_that_cannot_be_recorded_is_named_with_its_coding(
-    live: Session, service: FaultyService, caplog: pytest.LogCaptureFixture
-) -> None:
-    """It may be compressed in a way that nobody can search for a key."""
-    fault = service.fault(headers={"Content-Encoding": "exi"}, body=b"\xff\xfe\xfd")
-    with live.record("tour"), fault:
-        live.get("/v1/lists")
-
-    assert "whose Content-Encoding is 'exi'" in caplog.text

@@ -29,6 +29,7 @@ import pytest
 import test_clients
 from faulty_service import FaultyService
 from key_search import planted, traces
+from marks import rest_slow
 from test_clients import OWN, PATCHED, Blocking, opened
 
 import directmail_lab as dm
@@ -407,8 +408,9 @@ def ended(service: FaultyService, haul: Haul, end: Callable[[Any], object]) -> l
     return [kept, played]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("end", [Session.close, lambda _: dm.logout(), make_current, replace])
+@pytest.mark.parametrize(
+    "end", rest_slow([Session.close, lambda _: dm.logout(), make_current, replace])
+)
 def test_recordings_outlive_their_session_without_the_key(
     service: FaultyService, haul: Haul, end: Callable[[Any], object]
 ) -> None:
@@ -425,46 +427,16 @@ def test_recordings_outlive_their_session_without_the_key(
     assert any(b"<API_KEY>" in piece for _, piece in haul.pieces)
 
 
-def test_another_programs_cassette_is_shown_without_its_credentials() -> None:
-    """Wherever the file repeats them, no browser, document or table shows the credentials."""
-    basic = base64.b64encode(f"{UNKNOWN}:".encode()).decode()
-    exchange = {
-        "request": {
-            "method": "POST",
-            "uri": f"https://api.test/v1/{UNKNOWN}?api_key={UNKNOWN}",
-            "body": f'{{"{UNKNOWN}": "{basic}"}}',
-            "headers": {"Authorization": [f"Basic {basic}"], f"X-{UNKNOWN}": [UNKNOWN]},
-        },
-        "response": {
-            "status": {"code": 401, "message": f"No {UNKNOWN}"},
-            "headers": {"Content-Type": ["application/json"], "X-RateLimit-Reset": [UNKNOWN]},
-            "body": {"string": f'{{"{UNKNOWN}": "{basic}"}}'},
-        },
-    }
-    path, haul = Path("foreign.json"), Haul()
-    silent = {"headers": {}, "uri": f"https://api.test/v1/{UNKNOWN}"}
-    echo = {**exchange, "request": exchange["request"] | silent}
-    path.write_text(json.dumps({"version": 1, "interactions": [echo, exchange]}))
-    answers(read_cassette(path), haul)
-    views = [dm.interactions(path, number=number) for number in (1, 2)]
-    haul.add("views", [f"{view!r}{view._repr_html_()}" for view in views])
-    haul.add("document", json.dumps(dm.openapi(path), indent=0))
-    haul.add(
-        "table", [ask(path).to_csv() for ask in (dm.interactions, dm.rate_limits, dm.findings)]
-    )
-
-    assert haul.leaks(UNKNOWN) == []
-    assert any(b"<REDACTED>" in piece for _, piece in haul.pieces)
-
-
 @pytest.mark.parametrize("mode", ["replay", "record"])
 def test_another_programs_credentials_are_neither_replayed_nor_shown(
     service: FaultyService, haul: Haul, mode: str
 ) -> None:
     """The caller gets stand-ins for the cookie and the token, and its requests match with them."""
     base, path = service.base_url, Path("foreign.yaml")
-    bearer = {"Authorization": [f"Bearer {UNKNOWN}"]}
-    body = {"string": json.dumps({"access_token": UNKNOWN, "echo": f"it is {UNKNOWN}"})}
+    basic = base64.b64encode(f"{UNKNOWN}:".encode()).decode()
+    known = {"Authorization": [f"Basic {basic}"], f"X-{UNKNOWN}": [UNKNOWN]}
+    echo = {"access_token": UNKNOWN, "echo": f"it is {UNKNOWN}", UNKNOWN: basic}
+    body = {"string": json.dumps(echo)}
     headers = {"Content-Type": ["application/json"], "Set-Cookie": [f"token={UNKNOWN}; Path=/"]}
     headers |= {"X-RateLimit-Reset": [UNKNOWN], "X-Echo": [UNKNOWN]}
     interactions = [
@@ -476,7 +448,7 @@ def test_another_programs_credentials_are_neither_replayed_nor_shown(
                 "body": body,
             },
         }
-        for where, sent, status in (("/v1/login", {}, 200), (f"/v1/of/{UNKNOWN}", bearer, 403))
+        for where, sent, status in (("/v1/login", {}, 200), (f"/v1/of/{UNKNOWN}", known, 403))
     ]
     path.write_text(json.dumps({"version": 1, "interactions": interactions}))
     session = dm.connect(base, KEY)
@@ -495,7 +467,8 @@ def test_another_programs_credentials_are_neither_replayed_nor_shown(
     haul.add("readings", session.recording.readings())
     answers(session.recording, haul)
     haul.add("table", [ask().to_csv() for ask in (dm.interactions, dm.rate_limits, dm.findings)])
-    haul.add("views", [dm.interactions(number=n)._repr_html_() for n in (1, 2)])
+    haul.add("views", [dm.interactions(path, number=n)._repr_html_() for n in (1, 2)])
+    haul.add("document", json.dumps(dm.openapi(path), indent=0))
     dm.live()
     if mode == "record":
         haul.add("cassette", path.read_bytes())

@@ -196,19 +196,6 @@ def test_a_compressed_response_that_is_cut_short_is_shown_as_far_as_possible(
     assert 500 < len(kept) < len(body)
 
 
-def test_a_write_whose_response_is_cut_short_has_an_unknown_outcome(service: FaultyService) -> None:
-    """The caller cannot know the outcome of the write; the row shows the part that arrived."""
-    with (
-        Session(service.base_url, service.api_key, allow_writes=True) as session,
-        service.fault(body="x" * 50, cut_after=20, status=201),
-        pytest.raises(dm.errors.OutcomeUnknownError),
-    ):
-        session.post("/v1/lists")
-
-    assert session.recording.reading(1).problem == CUT_SHORT
-    assert session.recording.interaction(1).response.body == b"x" * 20
-
-
 def test_a_response_that_the_caller_stops_reading_is_not_cut_short(
     service: FaultyService, unpaced: Session
 ) -> None:
@@ -249,28 +236,6 @@ def test_attempts_are_numbered_and_keep_their_bodies(
                 replaying.get("/v1/lists")
 
             assert dm.interactions(replaying)["attempt"].tolist() == [1, 1, 2, 3, 1, 1]
-
-
-def test_a_response_that_was_retried_is_replayed_as_the_caller_saw_it(
-    service: FaultyService,
-) -> None:
-    """The recorded failures replay within the one call that they belonged to."""
-    with (
-        Session(service.base_url, service.api_key) as session,
-        session.record("tour"),
-        service.fault(status=503, times=2, headers={"Retry-After": "0"}),
-    ):
-        first, second = session.get("/v1/lists"), session.me()
-    replaying = Session(service.base_url)
-    with replaying, replaying.replay("tour", repeat="strict"):
-        replayed = [replaying.get("/v1/lists").status_code, len(replaying.me())]
-        statuses = [each.status for each in replaying.recording.readings()]
-    attempts = [each.attempt for each in read_cassette(Path("cassettes/tour.yaml"))]
-
-    assert (first.status_code, len(second)) == (200, 1)
-    assert attempts == [1, 2, 3, 1]
-    assert replayed == [200, 1]
-    assert statuses == [503, 503, 200, 200]
 
 
 def test_an_attempt_without_the_one_before_it_is_a_response_of_its_own(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from cassette_samples import (
     begin,
     count_calls,
     get,
+    killed,
     letter,
     loaded_by_vcrpy,
     opened,
@@ -76,21 +77,6 @@ def update(path: Path, *interactions: Interaction, mode: str = "update", **optio
         for each in interactions:
             cassette.record(each)
     return path
-
-
-def killed(path: Path, record: Callable[[Cassette], object]) -> None:
-    """Record in another process, which is killed before the recording ends."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a fork of several threads
-        child = os.fork()
-    if child == 0:
-        try:
-            cassette = opened(path, "update")
-            record(cassette)
-            os.kill(os.getpid(), signal.SIGKILL)
-        finally:
-            os._exit(1)
-    assert os.waitpid(child, 0)[1] == signal.SIGKILL
 
 
 def old(body: str = "old", *, status: int = 200, path: str = "/0") -> Interaction:
