@@ -19,7 +19,8 @@ from typing import Any
 from vcr.cassette import Cassette
 
 from .arguments import check_names
-from .cassettes.vcr_files import request_of_vcr, response_of_vcr, vcr_request, vcr_response
+from .cassettes.layout import response_of
+from .cassettes.vcr_files import request_of_vcr, vcr_request, vcr_response
 from .errors import WriteRefusedError
 from .exchange.values import SAFE_METHODS, Interaction, Response
 from .redaction import Redactor
@@ -91,7 +92,7 @@ def _filters(redactor: Redactor) -> tuple[Callable[..., Any], Callable[..., Any]
     def clean_response(response: dict[str, Any]) -> dict[str, Any]:
         # vcrpy has just passed its request, in the same thread. The response may repeat a
         # credential of that.
-        received = Interaction(last.request, response_of_vcr({"response": response}))
+        received = Interaction(last.request, response_of(response))
         return vcr_response(redactor.interaction(received).response)
 
     return clean_request, clean_response

@@ -100,11 +100,8 @@ def test_our_reader_and_vcrpy_read_any_interaction_unchanged(
 MARKS = '"string": null, "body": null, "headers": {} !!binary "AAAA" # end: 1 interaction'
 
 
-@pytest.mark.parametrize(
-    ("name", "value"), [("X-" + "é" * 3000, "v" * 100_000), (MARKS, f'{MARKS}\n- recorded_at: "x"')]
-)
-def test_no_header_name_or_text_is_mistaken_for_the_layout(name: str, value: str) -> None:
-    """libyaml limits implicit keys to 1,024 characters, so longer names are explicit keys."""
+def test_no_header_name_or_text_is_mistaken_for_the_layout() -> None:
+    name, value = MARKS, f'{MARKS}\n- recorded_at: "x"'
     headers = ((name, value),)
     request = Request("GET", f"https://x.test/{MARKS}", headers, b"\xff")
     written = Interaction(request, Response(200, MARKS, headers, value.encode()))

@@ -52,18 +52,12 @@ def as_we_see(text: str) -> list[tuple[Any, ...]]:
 REQUEST = "- request: {method: GET, uri: 'https://x.test/a', body: '', headers: {}}\n"
 RESPONSE = "  response: {status: {code: 200, message: OK}, headers: {}, body: {string: hi}}\n"
 POST = "- request:\n    method: POST\n    uri: https://x.test/\n    headers: {A: [b]}\n"
-OLD = f"{REQUEST}  response:\n    http_version: HTTP/1.1\n"
 OLD_FILES = {
     "version missing": f"{REQUEST}{RESPONSE}",
     "none": " []\n",
     "binary": f"{POST}    body: !!binary |\n      /wA=\n"
     "  response:\n    status: {code: 200, message: OK}\n    headers: {A: [b, c], D: [e]}\n"
     "    body:\n      string: !!binary |\n        H4sIAAAA/wA=\n",
-    "old httpx": f"{OLD}    status_code: 404\n    headers: {{X: ['1', '2']}}\n"
-    "    content: '{\"a\": 1}'\n",
-    "old httpx, compressed": f"{OLD}    status_code: 200\n"
-    "    headers: {content-encoding: [gzip], content-length: ['9']}\n"
-    "    content: !!binary |\n      H4sIAAAAAAAC/8tIzcnJBwCGphA2BQAAAA==\n",
     "BytesIO": f"{POST}    body: !!python/object/new:_io.BytesIO\n"
     f"      state: !!python/tuple [!!binary aGVsbG8=, 0, null]\n{RESPONSE}",
     "iterator": f"{POST}    body: !!python/object/apply:builtins.iter\n"

@@ -27,7 +27,6 @@ from vcr.serializers import jsonserializer, yamlserializer
 from vcr.util import read_body
 
 from ..errors import CassetteError, CassetteFormatError
-from ..exchange.bodies import unpack
 from ..exchange.values import (
     MALFORMED,
     Interaction,
@@ -36,7 +35,6 @@ from ..exchange.values import (
     check_interaction,
     check_times,
     header,
-    normalize_headers,
     unreadable,
 )
 from .layout import (
@@ -181,7 +179,7 @@ def load_yaml(text: str) -> Any:
 
 def _interaction(entry: Mapping[str, Any], number: int) -> Interaction:
     try:
-        response = response_of_vcr(entry)
+        response = response_of(entry["response"], entry.get("no_response"))
         attempt = entry.get("attempt")
         if type(attempt) is not int or not 1 <= attempt <= 999:
             attempt = 1
@@ -221,23 +219,6 @@ def request_of_vcr(request: VcrRequest) -> Request:
 
 def _shown(value: object) -> str:
     return value.decode("latin-1") if isinstance(value, bytes) else f"<{type(value).__name__}>"
-
-
-def response_of_vcr(entry: Mapping[str, Any]) -> Response:
-    """Return the response of one of vcrpy's interactions as ours."""
-    value = entry["response"]
-    if "status_code" not in value:
-        return response_of(value, entry.get("no_response"))
-    # The layout of vcrpy's httpx recordings before 6.0.
-    old = response_of(
-        {
-            "status": {"code": value["status_code"]},
-            "headers": value["headers"],
-            "body": {"string": value["content"]},
-        }
-    )
-    plain = unpack(old.body, header(old.headers, "content-encoding") or "")
-    return old if plain is old.body else normalize_headers(replace(old, body=plain))
 
 
 def block_text(
