@@ -27,12 +27,10 @@ NOON = datetime(2026, 11, 21, 12, 0, 0, 123456, tzinfo=UTC)
 
 
 def get(path: str = "/v1/users/me", *, base: str = BASE_URL) -> Request:
-    """Return a GET request for a path."""
     return Request("GET", base + path, (("Accept", "*/*"),), b"")
 
 
 def post(body: bytes, *, content_type: str = "application/json") -> Request:
-    """Return a POST request with this body."""
     return Request("POST", f"{BASE_URL}/v1/letters", (("Content-Type", content_type),), body)
 
 
@@ -53,7 +51,6 @@ def answered(
 
 
 def letter(to: str, status: int = 201) -> Interaction:
-    """Return the sending of a letter."""
     return answered(post(f'{{"to": "{to}"}}'.encode()), "{}", status=status)
 
 
@@ -80,12 +77,10 @@ def recorded(path: Path | str, *interactions: Interaction, **options: Any) -> Pa
 
 
 def begin(cassette: Cassette, write: Interaction) -> Any:
-    """Note a write in a recording, as before it is sent."""
     return cassette.begin(write.request, NOON)
 
 
 def loaded_by_vcrpy(path: Path) -> int:
-    """Return how many interactions vcrpy loads from a file."""
     return len(FilesystemPersister.load_cassette(path, yamlserializer)[0])
 
 
@@ -114,7 +109,6 @@ def theirs(
 
 
 def paths_in(path: Path) -> list[str]:
-    """Return the paths that a cassette file has requests for."""
     return [each.request.uri.removeprefix(BASE_URL) for each in read_cassette(path).interactions]
 
 

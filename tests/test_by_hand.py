@@ -75,7 +75,6 @@ EDITS: dict[str, tuple[Any, list[str]]] = {
 
 @pytest.fixture
 def ours(tmp_path: Path) -> Path:
-    """A cassette of two interactions."""
     return recorded(tmp_path / "tour.yaml", answered(get("/0")), answered(get("/1"), "x" * 50))
 
 

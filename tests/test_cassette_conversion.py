@@ -51,7 +51,6 @@ ENDINGS = {"lines": ".yaml", "vcrpy": ".yml", "json": ".json", "har": ".har"}
 
 @pytest.fixture
 def tour(live: Session) -> Path:
-    """A cassette with three responses."""
     with live.record("tour"):
         live.me()
         live.request("GET", "/v1/lists", params={"page": "2"})
@@ -184,7 +183,6 @@ def test_an_empty_cassette_is_converted_and_a_missing_file_is_an_error(to: Layou
 
 
 def test_converting_a_binary_body_to_vcrpys_json_is_an_error() -> None:
-    """vcrpy's JSON has only text bodies; no file is written."""
     recorded("tour.yaml", answered(), answered(body=b"\xff"))
     with pytest.raises(CassetteError, match="body is not text"):
         convert(Path("tour.yaml"), Path("tour.json"), "json")
@@ -193,7 +191,6 @@ def test_converting_a_binary_body_to_vcrpys_json_is_an_error() -> None:
 
 
 def test_a_cassette_in_use_is_not_rewritten(live: Session) -> None:
-    """While a cassette is being recorded, neither redaction nor repair changes it."""
     with live.record("busy"):
         live.me()
         before = Path("cassettes/busy.yaml").read_bytes()
@@ -216,7 +213,6 @@ def test_a_cassette_in_use_is_not_rewritten(live: Session) -> None:
 def test_a_vcrpy_interaction_takes_its_time_from_the_date_header(
     date: str, at: datetime | None
 ) -> None:
-    """A malformed date gives no time, and the cassette is still read."""
     interaction = answered()
     headers = (*interaction.response.headers, ("Date", date))
     response = replace(interaction.response, headers=headers)
@@ -279,7 +275,6 @@ exchanges = st.builds(
 
 @given(interactions=st.lists(exchanges, max_size=3))
 def test_a_har_round_trip_loses_nothing(interactions: list[Interaction]) -> None:
-    """Bytes that are not text, repeated headers and times are unchanged."""
     assert read_har(har_text(interactions).encode(), Path("a.har")) == (interactions, None)
 
 
@@ -330,7 +325,6 @@ def test_a_browsers_file_is_read_and_its_key_is_learned_and_removed() -> None:
 def entry_of(
     request: dict[str, Any] | None = None, content: dict[str, Any] | None = None, **response: Any
 ) -> dict[str, Any]:
-    """Return an entry of a HAR file, with all that the specification requires."""
     request_ = {"method": "GET", "url": "https://api.test/", "headers": [], "bodySize": 0}
     response_ = {"status": 200, "statusText": "", "headers": [], "content": content or {"size": 0}}
     return {
@@ -342,7 +336,6 @@ def entry_of(
 
 
 def written(*entries: dict[str, Any]) -> Path:
-    """Return a HAR file of these entries."""
     path = Path("a.har")
     path.write_text(json.dumps({"log": {"entries": entries}}))
     return path
@@ -479,6 +472,5 @@ def test_a_body_is_read_wherever_a_program_puts_it(content: dict[str, Any], body
     ],
 )
 def test_junk_is_a_format_error(text: str) -> None:
-    """Any malformed file raises our error, which contains no value from the file."""
     with pytest.raises(CassetteFormatError, match=r"a\.har"):
         read_har(text.encode("latin-1"), Path("a.har"))

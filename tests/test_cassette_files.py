@@ -29,7 +29,6 @@ from directmail_lab.sessions.session import Session
 
 
 def write(path: Path) -> Path:
-    """Write a cassette with one interaction."""
     return recorded(path, answered())
 
 
@@ -47,7 +46,6 @@ NOWHERE = pytest.raises(CassetteNotFoundError)
 
 
 def test_a_bare_name_is_found_in_the_nearest_folder_upward(tmp_path: Path, here: Path) -> None:
-    """The search goes up from the working directory and skips Python packages."""
     package = here.parent / "cassettes"
     package.mkdir()
     (package / "__init__.py").touch()
@@ -114,7 +112,6 @@ def test_a_user_without_a_home_folder_finds_cassettes(
 
 @pytest.mark.parametrize("name", ["x" * 300, Path("x" * 300), Path("a/" * 3000 + "b"), Path()])
 def test_a_name_that_no_file_can_have_is_a_clear_error(name: str | Path) -> None:
-    """The name may be too long for a file or for a path, or empty."""
     for mode in ("none", "all"):
         with pytest.raises(CassetteError, match=r"There is no|File name too long|Give the file"):
             Cassette(name, record_mode=mode)
@@ -123,7 +120,6 @@ def test_a_name_that_no_file_can_have_is_a_clear_error(name: str | Path) -> None
 def test_the_folder_in_the_environment_variable_comes_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`DIRECTMAIL_CASSETTES` comes first for reads and writes; other folders are still searched."""
     near = write(tmp_path / "cassettes" / "near.yaml")
     write(tmp_path / "cassettes" / "tour.yaml")
     named = write(tmp_path / "elsewhere" / "tour.yaml")
@@ -162,7 +158,6 @@ def test_the_text_of_a_path_is_that_file(
 
 
 def test_yml_and_yaml_suffixes_are_equivalent(tmp_path: Path) -> None:
-    """Finding, listing and recording treat both suffixes alike."""
     path = write(tmp_path / "cassettes" / "tour.yml")
     for name in ("tour", "tour.yml", "tour.yaml", path, path.with_suffix(".yaml")):
         assert find_cassette(name) == new_cassette_path(name) == path
@@ -191,7 +186,6 @@ BAD_NAMES = ["", " ", "..", "../tour", "a/../../tour", "/etc/passwd", "a\\..\\b"
 
 @pytest.mark.parametrize("name", [*BAD_NAMES, "a//b"])
 def test_a_name_never_leads_out_of_its_folder(tmp_path: Path, name: str) -> None:
-    """Neither reads nor writes may leave the folder."""
     (tmp_path / "cassettes").mkdir()
     write(tmp_path / "tour.yaml")
 
@@ -203,7 +197,6 @@ def test_a_name_never_leads_out_of_its_folder(tmp_path: Path, name: str) -> None
 
 @pytest.mark.posix("links")
 def test_a_link_that_leads_out_of_the_folder_is_not_followed(tmp_path: Path) -> None:
-    """Links to files and folders are neither followed, written through, nor listed."""
     secret = write(tmp_path / "secret" / "tour.yaml")
     own = write(tmp_path / "cassettes" / "own.yaml")
     own.with_name("tour.yaml").symlink_to(secret)
@@ -381,7 +374,6 @@ def test_a_damaged_line_is_one_error_that_names_it(tmp_path: Path, old: str, new
 def test_an_unreadable_path_raises_a_cassette_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The path may be a folder, a pipe, a device, or a file of a terabyte, or lack permission."""
     os.mkfifo(tmp_path / "pipe.yaml")
     (tmp_path / "folder.yaml").mkdir()
     with (tmp_path / "sparse.yaml").open("wb") as file:
@@ -403,7 +395,6 @@ def test_an_unreadable_path_raises_a_cassette_error(
 
 
 def test_a_replay_of_what_another_kernel_records_says_that_it_is_being_recorded() -> None:
-    """It is not broken."""
     notices: list[str] = []
     with opened("tour", "all") as cassette:
         cassette.record(answered())
@@ -414,7 +405,6 @@ def test_a_replay_of_what_another_kernel_records_says_that_it_is_being_recorded(
 
 
 def test_a_command_names_the_path_if_the_name_finds_another_file(tmp_path: Path) -> None:
-    """A cassette that was recorded by its path needs its path in the command."""
     found = recorded(Path("cassettes/tour.yaml"), answered())
     other = recorded(tmp_path / "elsewhere" / "tour.yaml", answered())
 

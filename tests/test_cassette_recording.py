@@ -40,14 +40,12 @@ FORKS = pytest.mark.posix("forks")
 
 
 def add(path: Path, interaction: Interaction, **options: Any) -> None:
-    """Add one interaction to a cassette."""
     with opened(path, **options) as cassette:
         cassette.record(interaction)
 
 
 @pytest.fixture
 def tour(tmp_path: Path) -> Path:
-    """A cassette of three interactions; the last is longer than any that the tests add."""
     bodies = ("0", "1", "2" * 600)
     return recorded(
         tmp_path / "tour.yaml", *(answered(get(f"/{n}"), body) for n, body in enumerate(bodies))
@@ -134,7 +132,6 @@ def test_ctrl_c_anywhere_in_recording_leaves_a_whole_cassette(tmp_path: Path) ->
 
 @pytest.mark.posix("links")
 def test_a_link_to_a_cassette_uses_the_same_lock(tour: Path) -> None:
-    """A link to the file is the same cassette and uses the same lock."""
     link = tour.with_name("link.yaml")
     link.symlink_to(tour)
     with opened(tour), pytest.raises(CassetteInUseError):
@@ -148,7 +145,6 @@ def test_a_link_to_a_cassette_uses_the_same_lock(tour: Path) -> None:
 
 @pytest.mark.posix("links")
 def test_no_lock_is_taken_through_a_link(tour: Path) -> None:
-    """If the lock's path is a link, its target is neither emptied nor removed."""
     victim = tour.with_name("victim")
     victim.write_text("mine")
     tour.with_name("tour.yaml.lock").symlink_to(victim)
@@ -199,7 +195,6 @@ def test_an_interaction_is_on_disk_before_record_returns(tmp_path: Path, mode: s
 
 @pytest.mark.parametrize("mode", ["new_episodes", "any", "all"])
 def test_a_recording_without_an_interaction_changes_nothing(tour: Path, mode: str) -> None:
-    """Opening and closing a recording neither changes an old file nor creates a new one."""
     before = tour.read_bytes()
     for path in (tour, tour.with_name("new.yaml")):
         opened(path, mode).close()
@@ -297,7 +292,6 @@ def test_another_programs_cassette_is_rewritten_whole_at_the_first_interaction(
 def test_an_interaction_is_redacted_and_not_written_if_it_still_leaks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The interaction is redacted first; then the text is scanned before it is written."""
     path = tmp_path / "tour.yaml"
     with opened(path, redactor=Redactor([KEY])) as cassette:
         cassette.record(answered(get(f"/a/{KEY}")))
@@ -324,7 +318,6 @@ def test_the_metadata_says_who_recorded_where_and_when(tmp_path: Path) -> None:
 
 
 def test_headers_are_corrected_for_the_decoded_body(tmp_path: Path) -> None:
-    """No header claims an encoding that was undone."""
     coded = ("Content-Encoding", "gzip"), ("Transfer-Encoding", "chunked"), ("Content-Length", "99")
     path = recorded(tmp_path / "tour.yaml", typed("text/plain", b"decoded", *coded))
     headers = read_cassette(path).interaction(1).response.headers
@@ -333,7 +326,6 @@ def test_headers_are_corrected_for_the_decoded_body(tmp_path: Path) -> None:
 
 
 def test_a_closed_recording_has_what_its_file_has(tmp_path: Path) -> None:
-    """Its journal is gone by then."""
     with opened(tmp_path / "tour.yaml", "update") as cassette:
         cassette.record(answered())
 

@@ -42,7 +42,6 @@ EU, US = "https://eu.test/api", "https://us.test"
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """The path of a test's cassette."""
     return tmp_path / "tour.yaml"
 
 
@@ -53,7 +52,6 @@ def bodies(cassette: Cassette, *requests: Request) -> list[bytes | None]:
 
 
 def refusal(cassette: Cassette, request: Request) -> NotRecordedError:
-    """Return the error that a request without a recorded response raises."""
     with pytest.raises(NotRecordedError) as caught:
         cassette.play(request)
     return caught.value
@@ -129,7 +127,6 @@ LETTER = post(b'{"to": {"first": "Jo"}, "pages": [1]}')
     ],
 )
 def test_differences_are_named_by_field(path: Path, sent: Request, names: list[str]) -> None:
-    """JSON and form fields are named; for another operation, only method, host or path."""
     recorded(path, answered(LETTER), answered(get()))
     (title, differing), *_ = refusal(Cassette(path), sent).nearest
 
@@ -138,8 +135,6 @@ def test_differences_are_named_by_field(path: Path, sent: Request, names: list[s
 
 
 def test_a_custom_matcher_is_named_as_a_difference_unless_it_raises(path: Path) -> None:
-    """A matcher that raises for a pair of requests is not listed for that pair."""
-
     def same_agent(sent: Any, kept: Any) -> bool:
         return bool(sent.headers["X-Agent"] == kept.headers["X-Agent"])
 
@@ -184,7 +179,6 @@ def test_without_metadata_the_base_address_is_the_first_requests_origin(path: Pa
 
 
 def multipart(boundary: str, name: str = "letter.pdf", quote: str = "") -> Request:
-    """Return an upload as httpx sends it, in parts with this boundary."""
     body = (
         f'--{boundary}\r\nContent-Disposition: form-data; name="file"; filename="{name}"\r\n'
         f"Content-Type: application/pdf\r\n\r\n%PDF \xff\r\n--{boundary}--\r\n"
@@ -307,7 +301,6 @@ def test_a_custom_matcher_may_return_or_assert(path: Path) -> None:
 
 
 def test_once_records_into_a_missing_or_empty_cassette(path: Path) -> None:
-    """Afterwards ``once`` replays the cassette, and refuses new requests."""
     path.write_text("")
     assert refusal(Cassette(path), get()).reason == "no_match"
 
@@ -338,7 +331,6 @@ def test_concurrent_callers_get_each_response_once(path: Path) -> None:
 
 
 def test_playing_takes_as_long_in_a_large_cassette_as_in_a_small_one(tmp_path: Path) -> None:
-    """An index finds the response, so the number of calls must not grow with the cassette."""
     steps = {}
     request = get("/same")
     for size in (50, 5000):
@@ -356,7 +348,6 @@ def test_playing_takes_as_long_in_a_large_cassette_as_in_a_small_one(tmp_path: P
 
 
 def with_headers(request: Request, **headers: str) -> Request:
-    """Return a request with these headers, and no others."""
     return replace(request, headers=tuple(headers.items()))
 
 
@@ -447,7 +438,6 @@ def meaning(text: str) -> object:
 @given(one=json_texts, other=json_texts)
 @settings(max_examples=500, deadline=None)
 def test_json_is_compared_by_value_and_type(one: str, other: str) -> None:
-    """Each pair is the same request exactly if the rule says so."""
     forms = [Matching().form(post(each.encode())) for each in (one, other)]
 
     assert (forms[0] == forms[1]) is (meaning(one) == meaning(other))
@@ -458,7 +448,6 @@ def test_json_is_compared_by_value_and_type(one: str, other: str) -> None:
 def test_a_query_and_a_form_are_compared_by_the_values_of_each_name(
     one: list[str], other: list[str]
 ) -> None:
-    """Each pair is the same request exactly if the rule says so."""
     is_same = parse_qs("&".join(one), True) == parse_qs("&".join(other), True)
 
     for make in (lambda each: get(f"/l?{each}"), as_form):
@@ -469,7 +458,6 @@ def test_a_query_and_a_form_are_compared_by_the_values_of_each_name(
 @given(one=paths, other=paths)
 @settings(max_examples=500, deadline=None)
 def test_a_path_is_compared_by_what_it_means(one: list[str], other: list[str]) -> None:
-    """Each pair is the same request exactly if the rule says so."""
     spelled = {"%c3%a9": "é", "%C3%A9": "é", "%61": "a", "%3a": ":"}
     meant = [[spelled.get(each, each) for each in path] for path in (one, other)]
     forms = [Matching().form(get(f"/{''.join(each)}")) for each in (one, other)]

@@ -137,7 +137,6 @@ def test_a_full_disk_at_the_end_of_a_cell_is_said_once(
 
 
 def test_closing_a_session_on_a_full_disk_forgets_the_key(service: FaultyService) -> None:
-    """The recording is safe."""
     session = Session(service.base_url, ApiKey(service.api_key))
     session.record("tour")
     session.me()

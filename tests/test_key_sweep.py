@@ -95,7 +95,6 @@ class Haul:
 
 @pytest.fixture
 def service() -> Iterator[FaultyService]:
-    """A stand-in service that uses the planted key."""
     with FaultyService(api_key=KEY, limit=100_000) as started:
         yield started
 
@@ -120,7 +119,6 @@ def attempt(
     frames_of: str = "",
     **options: object,
 ) -> None:
-    """Make a request, and add its result or its error to the haul."""
     try:
         result = call(*args, **options)
         haul.add(where, result.to_csv() if isinstance(result, pd.DataFrame) else repr(result))
@@ -129,7 +127,6 @@ def attempt(
 
 
 def drive(service: FaultyService, haul: Haul) -> None:
-    """Send every kind of request with a recording on, and collect every byte."""
     with Session(service.base_url, ApiKey(KEY), timeout_s=60.0, pace="off") as session:
         session.record("sweep")
         responses(service, session, haul)
@@ -216,7 +213,6 @@ def no_room(service: FaultyService, session: Session, haul: Haul) -> None:
 
 
 def clients(service: FaultyService, session: Session, haul: Haul) -> None:
-    """Send requests with the session's clients and patched ones, live and while recording."""
     faults: tuple[dict[str, Any], ...] = (
         {"echo_key": True},
         {"drop": "reset"},
@@ -294,7 +290,6 @@ def objects(session: Session, haul: Haul) -> None:
 
 
 def many(service: FaultyService, session: Session, haul: Haul) -> None:
-    """Request several paths, whose errors are values, and pages that lead elsewhere."""
     make_current(session)
     for fault in ({"drop": "reset"}, {"cut_after": 5, "body": KEY}, {"status": 500}):
         with service.fault(**{"echo_key": True, **fault}):
@@ -314,7 +309,6 @@ def many(service: FaultyService, session: Session, haul: Haul) -> None:
 
 
 def asked(session: Session, haul: Haul) -> None:
-    """Add everything that questions and pages show of the session and of its cassette."""
     make_current(session)
     cassette = Path("cassettes/sweep.yaml")
     questions("session", session, session.recording, haul)
@@ -338,7 +332,6 @@ def is_forgotten() -> bool:
 
 
 def questions(where: str, source: Session | Path, recording: Recording, haul: Haul) -> None:
-    """Ask each question about the whole recording and about each interaction."""
     for question in (dm.findings, dm.interactions, dm.rate_limits, dm.check_contract):
         haul.add(f"{question.__name__}() of the {where}", question(source).to_csv())
     for number in range(1, len(recording) + 1):
@@ -354,7 +347,6 @@ def questions(where: str, source: Session | Path, recording: Recording, haul: Ha
 
 
 def answers(recording: Recording, haul: Haul) -> None:
-    """Send every message that a page can send, for every interaction."""
     asked: list[dict[str, object]] = [{"action": "list", "first": 1, "limit": 999}]
     for number in range(1, len(recording) + 1):
         asked += [{"action": "detail", "number": number}]
@@ -368,7 +360,6 @@ def answers(recording: Recording, haul: Haul) -> None:
 
 
 def served(haul: Haul) -> None:
-    """Add what other programs get from a server that replays the cassette."""
     with cassette_server([Path("cassettes/sweep.yaml")]) as server:
         for path in ("/v1/users/me", f"/v1/keys/{KEY}", "/v1/nowhere"):
             response = httpx.get(f"{server.base_url}{path}")

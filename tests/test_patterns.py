@@ -68,7 +68,6 @@ def cassette_of(body: str) -> bytes:
 
 
 def open_and_redact(text: str) -> None:
-    """Open a cassette, and redact, write and count what it contains."""
     redactor = Redactor([KEY], redact=["personal"])
     for interaction in parse_cassette(cassette_of(text), Path("stranger.json")):
         redactor.interaction(interaction)
@@ -77,23 +76,19 @@ def open_and_redact(text: str) -> None:
 
 
 def open_torn(text: str) -> None:
-    """Search a torn recording for complete interactions."""
     with suppress(CassetteFormatError):
         parse_cassette((header_text({}) + text).encode(), Path("torn.yaml"))
 
 
 def search_for_credentials(text: str) -> None:
-    """Audit a text."""
     list(credentials_in(text))
 
 
 def read_form(text: str) -> None:
-    """Read the fields of a multipart form."""
     read_multipart(f"--x\r\nContent-Disposition: {text}".encode())
 
 
 def rewrite(text: str) -> None:
-    """Rewrite the addresses in a body, as the replaying server does."""
     headers = (("Content-Type", "application/json"), ("Link", text[:4000]))
     response = Response(200, "OK", headers, text.encode())
     to_client(response, origins_of(["https://b/c", "https://d/"]), "http://a")

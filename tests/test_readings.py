@@ -140,7 +140,6 @@ HTTP_DATE_S = 784_111_777.0
 
 
 def read(*headers: tuple[Any, Any], at: float = 1000.0) -> Reading:
-    """Return the reading of a response with these headers."""
     return Reading(at, "GET", "/v1/lists/12", 200, raw_values(headers))
 
 
@@ -150,7 +149,6 @@ def parsed(reading: Reading) -> tuple[int | None, int | None, int | None, str | 
 
 @pytest.mark.parametrize("change", [str.lower, str.upper, str.title, str.encode])
 def test_headers_are_read_in_any_case_as_texts_and_as_bytes(change: Any) -> None:
-    """HTTP header names ignore case, and httpx keeps headers as bytes."""
     values = [change(value) if change is str.encode else value for _, value in GOOD]
     reading = read(*zip([change(name) for name, _ in GOOD], values, strict=True))
 
@@ -169,7 +167,6 @@ def test_headers_are_read_in_any_case_as_texts_and_as_bytes(change: Any) -> None
     ],
 )
 def test_a_malformed_value_is_a_problem_and_leaves_the_others(value: str, fault: str) -> None:
-    """The reading says what is wrong with one header, and has the values of the other two."""
     assert parsed(read(*GOOD[:2], (RESET, value))) == (300, 299, None, f"{RESET} {fault}")
 
 
@@ -251,7 +248,6 @@ def test_a_reading_shows_no_value_that_a_service_sent() -> None:
 
 
 def test_a_recorded_response_gives_the_original_reading() -> None:
-    """The reading also has the time of the recording."""
     reading = reading_of(answered(), "/users/me", cassette="tour")
     untimed = reading_of(replace(answered(), recorded_at=None), "/users/me")
 

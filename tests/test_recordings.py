@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 
 def test_interactions_are_numbered_from_one(tour: Path) -> None:
-    """The error for a wrong number says how many interactions there are."""
     recording = read_cassette(tour)
 
     assert [each.response.status for each in recording] == [200, 200, 404, 201]
@@ -78,7 +77,6 @@ def test_a_sessions_interactions_are_shown_without_the_key(
 def test_old_bodies_are_dropped_but_their_readings_remain(
     live: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A session keeps a limited number of bytes of its last messages, but all its readings."""
     monkeypatch.setattr(memory, "_MAX_KEPT_BYTES", 15_000)
     for _ in range(10):
         live.me()
@@ -199,7 +197,6 @@ def test_a_compressed_response_that_is_cut_short_is_shown_as_far_as_possible(
 def test_a_response_that_the_caller_stops_reading_is_not_cut_short(
     service: FaultyService, unpaced: Session
 ) -> None:
-    """The connection did not break: the caller did not want the rest."""
     with service.fault(body="x" * 500_000), unpaced.client.stream("GET", "/v1/lists") as response:
         next(response.iter_bytes())
 
@@ -214,7 +211,6 @@ def test_a_response_that_the_caller_stops_reading_is_not_cut_short(
 def test_attempts_are_numbered_and_keep_their_bodies(
     service: FaultyService, receive: Callable[..., Any], mode: str
 ) -> None:
-    """A call that was repeated shows up as attempts of one request in the table."""
     with Session(service.base_url, service.api_key) as session:
         if mode == "record":
             session.record("tour")
@@ -330,7 +326,6 @@ def test_a_full_cassette_refuses_before_anything_is_sent(
 
 
 def too_large(service: FaultyService) -> AbstractContextManager[object]:
-    """Respond with a body that is too large to be recorded once it is unpacked."""
     return service.fault(body=bytes(MAX_UNPACKED_BYTES + 1), encoding="gzip")
 
 

@@ -115,7 +115,6 @@ SECRETS = (*TOKENS, PHRASE, "pa55w0rd-of-the-user", SECRET, JWT, part_of_jwt({"s
 
 @pytest.fixture
 def service() -> Iterator[Bank]:
-    """A service that echoes what it gets."""
     with Bank() as started:
         yield started
 

@@ -75,7 +75,6 @@ def written_response(
 def test_any_key_in_any_form_is_removed(
     key: str, before: str, after: str, data: st.DataObject
 ) -> None:
-    """The key is found beside any text, in any mixture of escapes, and in base64 at any offset."""
     search, text = KeySearch([key]), before + in_any_form(key, data) + after
     assume(not key.startswith("<") and not search.holds(before + after))
     cleaned = search.removed_from(text)
@@ -258,7 +257,6 @@ def test_a_credential_of_any_letters_is_known_by_its_place() -> None:
 @given(key=keys, text=st.text(max_size=300))
 @settings(max_examples=150, deadline=None)
 def test_a_text_without_the_key_stays_as_it_is(key: str, text: str) -> None:
-    """Escapes, quotes and strings that resemble other things stay byte for byte."""
     assume(not traces(text.encode("utf-8", "surrogatepass"), key))
     assume("@" not in text and "=" not in text)
 
@@ -267,7 +265,6 @@ def test_a_text_without_the_key_stays_as_it_is(key: str, text: str) -> None:
 
 @given(body=st.binary(max_size=300))
 def test_a_body_without_the_key_stays_as_it_is(body: bytes) -> None:
-    """Bytes that are not text are unchanged."""
     starts = (b"\x1f\x8b\x08", b"\x28\xb5\x2f\xfd", b"\xff\xfe", b"\xfe\xff")
     assume(b"@" not in body and not body.startswith(starts))
     headers = ("Content-Type", "image/png")
@@ -635,7 +632,6 @@ def test_a_leak_is_refused_with_nothing_of_it_in_the_error(form: str) -> None:
 
 
 def test_an_error_while_redacting_shows_no_locals() -> None:
-    """An unexpected error must not show the frames whose locals contain the key."""
     with pytest.raises(AttributeError) as caught:
         Redactor([KEY]).text(7)  # type: ignore[arg-type]
 
@@ -644,7 +640,6 @@ def test_an_error_while_redacting_shows_no_locals() -> None:
 
 
 def test_a_redactor_shows_no_key_and_cannot_be_pickled_or_copied() -> None:
-    """A redactor's repr shows no key, and it can be neither pickled nor copied."""
     redactor = Redactor([KEY], redact="email")  # a string is one name
     shown = [repr(redactor)]
     shown += [repr(getattr(redactor, name)) for name in dir(redactor) if name != "__doc__"]

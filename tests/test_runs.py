@@ -72,7 +72,6 @@ def played(path: Path, times: int = 1, **options: Any) -> list[bytes]:
 
 
 def update(path: Path, *interactions: Interaction, mode: str = "update", **options: Any) -> Path:
-    """Record these interactions in a new run."""
     with opened(path, mode, **options) as cassette:
         for each in interactions:
             cassette.record(each)
@@ -239,7 +238,6 @@ def test_a_cassette_of_over_half_the_limit_is_recorded_again(
 
 
 def statuses(path: Path) -> list[tuple[bytes | None, int]]:
-    """Return the body and the status of each interaction that readers get."""
     return [(each.request.body, each.response.status) for each in read_cassette(path)]
 
 
@@ -543,7 +541,6 @@ def test_a_forked_child_sends_nothing_that_it_cannot_record(
 
 
 def test_a_write_without_a_connection_leaves_nothing_in_the_cassette(writing: Session) -> None:
-    """Nothing was sent, so it is not known as sent."""
     with Session("http://127.0.0.1:9", ApiKey("k" * 20), allow_writes=True) as session:
         session.record("elsewhere")
         with pytest.raises(httpx.ConnectError, match="No server responds"):
@@ -633,7 +630,6 @@ def test_a_read_whose_response_is_lost_leaves_nothing(
 
 
 def test_a_write_that_never_left_may_be_sent(writing: Session) -> None:
-    """If no connection was made, nothing was carried out."""
     response = no_response("connect_error")
     assert response is not None
     writing.record("tour")
