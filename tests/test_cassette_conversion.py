@@ -82,27 +82,12 @@ def test_a_conversion_there_and_back_loses_nothing(tour: Path, to: Layout, via: 
     convert(tour, middle, via)
     convert(middle, end, to)
     convert(end, Path("back.yaml"), "lines")
+    if to != "har":
+        serializer = jsonserializer if to == "json" else yamlserializer
+        assert len(FilesystemPersister.load_cassette(end, serializer)[0]) == 3
 
     assert contents(Path("back.yaml")) == contents(tour)
     assert all(STAND_IN_KEY.encode() not in path.read_bytes() for path in (tour, middle, end))
-
-
-@pytest.mark.parametrize(
-    ("to", "serializer"), [("vcrpy", yamlserializer), ("json", jsonserializer)]
-)
-def test_vcrpy_loads_a_cassette_converted_to_its_layout(
-    tour: Path, to: Layout, serializer: object
-) -> None:
-    """vcrpy's own persister loads the file, and a replay returns the same as from our layout."""
-    target = Path(f"theirs{ENDINGS[to]}")
-    convert(tour, target, to)
-    requests, _ = FilesystemPersister.load_cassette(target, serializer)
-    with dm.replay(tour):
-        ours = dm.me()
-
-    assert [request.path for request in requests] == ["/v1/users/me", "/v1/lists", "/v1/nowhere"]
-    with dm.replay(target):
-        assert dm.me().equals(ours)
 
 
 @pytest.fixture

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import random
-import shutil
-import signal
 import subprocess
 import sys
-import time
 import warnings
 from collections import Counter
 from contextlib import suppress
@@ -31,7 +27,6 @@ from cassette_samples import (
     loaded_by_vcrpy,
     opened,
     paths_in,
-    post,
     recorded,
     theirs,
 )
@@ -39,7 +34,6 @@ from faulty_service import FaultyService
 
 import directmail_lab as dm
 from directmail_lab.cassettes import Cassette, Matching, read_cassette, recorder
-from directmail_lab.cassettes.convert import repair
 from directmail_lab.credentials import ApiKey
 from directmail_lab.errors import (
     AlreadySentError,
@@ -48,10 +42,10 @@ from directmail_lab.errors import (
     OutcomeUnknownError,
     WriteRefusedError,
 )
-from directmail_lab.exchange.values import Interaction, Request, Response, no_response
+from directmail_lab.exchange.values import Interaction, Request, Response
 from directmail_lab.questions.interactions import interactions
 from directmail_lab.redaction import Redactor
-from directmail_lab.sessions.session import Session, open_cassette
+from directmail_lab.sessions.session import Session
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -629,20 +623,6 @@ def test_a_read_whose_response_is_lost_leaves_nothing(
     assert [each.response.status for each in read_cassette(TOUR)] == [200]
 
 
-def test_a_write_that_never_left_may_be_sent(writing: Session) -> None:
-    response = no_response("connect_error")
-    assert response is not None
-    writing.record("tour")
-    cassette = open_cassette(writing)
-    assert cassette is not None
-    request = post(b'{"to": "Ann"}')
-    uri = f"{writing.base_url}/v1/letters"
-    cassette.record(Interaction(replace(request, uri=uri), response))
-    writing.record("tour")
-
-    assert send(writing) == 201
-
-
 def test_around_one_call_a_write_is_sent_again_and_the_run_goes_on(
     writing: Session, service: FaultyService
 ) -> None:
@@ -660,27 +640,6 @@ def test_around_one_call_a_write_is_sent_again_and_the_run_goes_on(
 
     assert service.requests["POST /v1/letters"] == 3
     assert [each.request.method for each in read_cassette(TOUR)] == ["GET", "POST", "GET", "POST"]
-
-
-def test_around_one_call_a_write_is_replayed_with_a_warning(
-    writing: Session, service: FaultyService
-) -> None:
-    """What was replayed is marked so, and the run goes on."""
-    writing.record("tour")
-    send(writing)
-    writing.record("tour")
-    with (
-        writing.record("tour", record_mode="new_episodes"),
-        pytest.warns(UserWarning, match="Nothing was sent: this POST is replayed from 'tour'"),
-    ):
-        assert send(writing) == 201
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        writing.me()
-
-    assert service.requests["POST /v1/letters"] == 1
-    assert list(interactions(writing)["source"]) == ["recorded", "replayed", "recorded"]
-    assert list(dm.rate_limits(writing)["source"]) == ["recorded", "replayed", "recorded"]
 
 
 def test_writes_that_differ_only_in_a_redacted_field_count_as_one(writing: Session) -> None:
@@ -788,51 +747,3 @@ def test_a_notebook_that_connects_again_records_again(service: FaultyService) ->
     assert len(read_cassette(TOUR)) == 1
     assert service.requests.total() == 2
     assert interactions("tour")["at"].tolist() == interactions(second)["at"].tolist()
-
-
-@pytest.mark.posix("forks")
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-@pytest.mark.parametrize("seed", range(5))
-def test_a_kill_at_any_moment_of_a_run_leaves_old_or_new_responses(
-    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, seed: int
-) -> None:
-    """A process records run after run, and SIGKILL comes while it writes, closes or compacts.
-
-    For each request the file has one run's response: the last that was acknowledged, or the one
-    that was being written.
-    """
-    chance, path, names = random.Random(seed), tmp_path / "tour.yaml", [f"/{n}" for n in range(8)]
-    recorded(path, *(old("0", path=name) for name in names))
-    acknowledged, copy = dict.fromkeys(names, 0), tmp_path_factory.mktemp("copy") / "tour.yaml"
-    for round_ in range(1, 53):
-        out, into = os.pipe()
-        if (child := os.fork()) == 0:
-            with suppress(BaseException):
-                for run in range(round_ * 1000, round_ * 1000 + 999):
-                    with opened(path, "update") as cassette:
-                        for name in chance.sample(names, 5):
-                            cassette.record(old(str(run) + " " * 3000, path=name))
-                            os.write(into, f"{name} {run}\n".encode())
-            os._exit(1)
-        os.close(into)
-        os.read(out, 1)
-        time.sleep(chance.uniform(0, 0.03))
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
-        with os.fdopen(out) as rest:
-            told = f"/{rest.read()}".splitlines()
-        acknowledged |= {name: int(run) for name, run in map(str.split, told)}
-        have = bodies(path)
-
-        assert sorted(name for name, _ in have) == names
-        last = max(acknowledged.values())
-        for name, body in have:
-            assert int(body) == acknowledged[name] or int(body) in (last, last + 1)
-        shutil.copy(path, copy)
-        if not copy.read_bytes().endswith(b"\n"):  # the kill came within a write
-            repair(copy)
-        assert loaded_by_vcrpy(copy) >= len(names)
-        acknowledged = {name: int(body) for name, body in have}
-        for left in tmp_path.glob("*"):
-            assert left.name in ("tour.yaml", "tour.yaml.lock", "tour.yaml.part", ".tour.yaml.new")
