@@ -163,15 +163,9 @@ def test_a_journal_cut_at_any_byte_has_all_that_was_acknowledged(tmp_path: Path)
     | st.lists(
         st.sampled_from(
             [
-                b'{"request": 1, "size": 5, "replaces": []}\n',
-                b'{"size": -9}\n',
-                b"{}\n",
-                b"[]\n",
-                b"- rec",
-                b'{"request": [], "size": 0}\n',
-                b"\0" * 9,
-                b"null\n",
-                b'{"base_url": 7}\n',
+                *(b'{"request": 1, "size": 5, "replaces": []}\n', b'{"size": -9}\n', b"{}\n"),
+                *(b'{"request": [], "size": 0}\n', b'{"base_url": 7}\n', b"null\n", b"[]\n"),
+                *(b"- rec", b"\0" * 9),
             ]
         )
     ).map(b"".join)

@@ -30,30 +30,10 @@ KEY = "8fK2+/x1"
 
 # Texts that once made a pattern slow, or might.
 SEEDS = (
-    '; name="x"',
-    '; name="',
-    '; name="x"\r\nA: b\r\n',
-    '"password": "',
-    '\\"password\\":\\"',
-    "- recorded_at: ",
-    "://a:b",
-    "a@",
-    "1.1.",
-    "+31 6",
-    "%41%",
-    "\\\\",
-    '"a" :',
-    "name=",
-    "'a', \"",
-    "'a', '",
-    "key: ",
-    " \t",
-    "\r\n",
-    "a",
-    "0",
-    "/",
-    "&#x0",
-    "token",
+    *('; name="x"', '; name="', '; name="x"\r\nA: b\r\n', '"password": "'),
+    *('\\"password\\":\\"', "- recorded_at: ", "://a:b", "a@", "1.1.", "+31 6", "%41%", "\\\\"),
+    *('"a" :', "name=", "'a', \"", "'a', '", "key: ", " \t", "\r\n", "a", "0", "/", "&#x0"),
+    *("token",),
 )
 
 
