@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import gc
+import os
+import signal
 import sys
+import warnings
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from vcr.persisters.filesystem import FilesystemPersister
+from vcr.serializers import yamlserializer
 
 from directmail_lab.cassettes import Cassette, Policy, read_cassette
 from directmail_lab.cassettes.vcr_files import block_text
@@ -21,12 +27,10 @@ NOON = datetime(2026, 11, 21, 12, 0, 0, 123456, tzinfo=UTC)
 
 
 def get(path: str = "/v1/users/me", *, base: str = BASE_URL) -> Request:
-    """Return a GET request for a path."""
     return Request("GET", base + path, (("Accept", "*/*"),), b"")
 
 
 def post(body: bytes, *, content_type: str = "application/json") -> Request:
-    """Return a POST request with this body."""
     return Request("POST", f"{BASE_URL}/v1/letters", (("Content-Type", content_type),), body)
 
 
@@ -44,6 +48,10 @@ def answered(
     return Interaction(
         request or get(), Response(status, "OK", headers, data), NOON, elapsed_s=0.042
     )
+
+
+def letter(to: str, status: int = 201) -> Interaction:
+    return answered(post(f'{{"to": "{to}"}}'.encode()), "{}", status=status)
 
 
 def typed(content_type: str, body: bytes | str, *more: tuple[str, str]) -> Interaction:
@@ -68,6 +76,29 @@ def recorded(path: Path | str, *interactions: Interaction, **options: Any) -> Pa
     return Path(path)
 
 
+def begin(cassette: Cassette, write: Interaction) -> Any:
+    return cassette.begin(write.request, NOON)
+
+
+def loaded_by_vcrpy(path: Path) -> int:
+    return len(FilesystemPersister.load_cassette(path, yamlserializer)[0])
+
+
+def killed(path: Path, record: Callable[[Cassette], object], **options: Any) -> None:
+    """Record in another process, which is killed before the recording ends."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a fork of several threads
+        child = os.fork()
+    if child == 0:
+        try:
+            cassette = opened(path, **{"record_mode": "update", **options})
+            record(cassette)
+            os.kill(os.getpid(), signal.SIGKILL)
+        finally:
+            os._exit(1)
+    assert os.waitpid(child, 0)[1] == signal.SIGKILL
+
+
 def theirs(
     path: Path | str, *interactions: Interaction, as_json: bool = False, **about: Any
 ) -> Path:
@@ -78,7 +109,6 @@ def theirs(
 
 
 def paths_in(path: Path) -> list[str]:
-    """Return the paths that a cassette file has requests for."""
     return [each.request.uri.removeprefix(BASE_URL) for each in read_cassette(path).interactions]
 
 

@@ -5,7 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from cassette_samples import BASE_URL, answered, get, opened, paths_in, recorded, typed
+from cassette_samples import (
+    BASE_URL,
+    answered,
+    get,
+    loaded_by_vcrpy,
+    opened,
+    paths_in,
+    recorded,
+    typed,
+)
 from vcr.serialize import deserialize
 from vcr.serializers import yamlserializer
 
@@ -34,11 +43,6 @@ BLOCK = """\
         hand
 """
 OWN = ["/0", "/1"]
-
-
-def text_of(path: Path) -> str:
-    """Return a cassette without a comment at its end."""
-    return path.read_text(encoding="utf-8").partition("# end")[0]
 
 
 EDITS: dict[str, tuple[Any, list[str]]] = {
@@ -71,46 +75,34 @@ EDITS: dict[str, tuple[Any, list[str]]] = {
 
 @pytest.fixture
 def ours(tmp_path: Path) -> Path:
-    """A cassette of two interactions."""
     return recorded(tmp_path / "tour.yaml", answered(get("/0")), answered(get("/1"), "x" * 50))
 
 
 @pytest.mark.parametrize("newline", ["\n", "\r\n"])
 @pytest.mark.parametrize("name", EDITS)
 def test_a_persons_change_is_read_as_vcrpy_reads_it(ours: Path, name: str, newline: str) -> None:
-    """A recording then adds to it, and writes the file anew."""
+    """A recording then adds to it or replaces some of it, and writes the file anew."""
     change, expected = EDITS[name]
-    text = change(text_of(ours))
+    text = change(ours.read_text())
     ours.write_bytes(text.replace("\n", newline).encode())
     as_vcrpy = deserialize(text, yamlserializer)[0]
 
     assert [each.uri for each in as_vcrpy] == [BASE_URL + path for path in expected]
     assert paths_in(ours) == expected
-    with opened(ours, "any") as cassette:
-        cassette.record(answered(get("/new")))
-    assert paths_in(ours) == [*expected, "/new"]
-    assert len(deserialize(ours.read_text(), yamlserializer)[0]) == len(expected) + 1
-    assert list(ours.parent.iterdir()) == [ours]
-
-
-@pytest.mark.parametrize("name", EDITS)
-def test_a_recording_replaces_what_a_person_wrote(ours: Path, name: str) -> None:
-    """The file's metadata stay."""
-    change, expected = EDITS[name]
-    ours.write_bytes(change(text_of(ours)).encode())
     with opened(ours, "update") as cassette:
-        cassette.record(answered(get("/hand"), "new"))
-        cassette.record(answered(get("/0"), "new"))
-
+        for path in ("/hand", "/0", "/new"):
+            cassette.record(answered(get(path)))
     left = [path for path in expected if path not in ("/0", "/hand")]
-    assert paths_in(ours) == [*left, "/hand", "/0"]
+    assert paths_in(ours) == [*left, "/hand", "/0", "/new"]
+    assert loaded_by_vcrpy(ours) == len(left) + 3
     assert read_cassette(ours).problem is None
+    assert list(ours.parent.iterdir()) == [ours]
 
 
 def test_what_a_person_pasted_is_redacted_when_it_is_read_and_written(ours: Path) -> None:
     """An audit still finds it in the file."""
     pasted = FLOW.replace("headers: {}}, r", "headers: {X-Api-Key: [live_8fK2xQ9zLr7TtVb3nW]}}, r")
-    ours.write_text(text_of(ours) + pasted)
+    ours.write_text(ours.read_text() + pasted)
 
     assert "live_8fK2" not in str(read_cassette(ours).interaction(3).request.headers)
     assert audit(ours)
@@ -132,7 +124,7 @@ def test_what_a_person_pasted_is_redacted_when_it_is_read_and_written(ours: Path
 )
 def test_what_is_no_yaml_is_an_error_that_changes_nothing(ours: Path, change: Any) -> None:
     """It may be somebody's only copy."""
-    ours.write_text(change(text_of(ours)))
+    ours.write_text(change(ours.read_text()))
     before = ours.read_bytes()
     for mode in ("none", "update"):
         with pytest.raises(CassetteFormatError):
@@ -147,6 +139,6 @@ def test_an_interaction_with_a_binary_body_is_whole_without_its_newline(
 ) -> None:
     """Its body is not JSON but a tag of YAML; a person's editor may leave spaces after it."""
     path = recorded(tmp_path / "tour.yaml", typed("image/png", b"\x89PNG\xff"))
-    path.write_text(text_of(path).rstrip("\n") + end)
+    path.write_text(path.read_text().rstrip("\n") + end)
 
     assert read_cassette(path).interaction(1).response.body == b"\x89PNG\xff"

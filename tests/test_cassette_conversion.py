@@ -51,7 +51,6 @@ ENDINGS = {"lines": ".yaml", "vcrpy": ".yml", "json": ".json", "har": ".har"}
 
 @pytest.fixture
 def tour(live: Session) -> Path:
-    """A cassette with three responses."""
     with live.record("tour"):
         live.me()
         live.request("GET", "/v1/lists", params={"page": "2"})
@@ -77,33 +76,18 @@ def contents(path: Path) -> list[tuple[str, str, Response]]:
 @pytest.mark.parametrize("to", ENDINGS)
 @pytest.mark.parametrize("via", ENDINGS)
 def test_a_conversion_there_and_back_loses_nothing(tour: Path, to: Layout, via: Layout) -> None:
-    """Requests and responses survive any two conversions, and no file contains the key."""
+    """No file contains the key."""
     middle, end = Path(f"middle{ENDINGS[via]}"), Path(f"end{ENDINGS[to]}")
     assert layout_of(end) == ("lines" if to == "vcrpy" else to)
     convert(tour, middle, via)
     convert(middle, end, to)
     convert(end, Path("back.yaml"), "lines")
+    if to != "har":
+        serializer = jsonserializer if to == "json" else yamlserializer
+        assert len(FilesystemPersister.load_cassette(end, serializer)[0]) == 3
 
     assert contents(Path("back.yaml")) == contents(tour)
     assert all(STAND_IN_KEY.encode() not in path.read_bytes() for path in (tour, middle, end))
-
-
-@pytest.mark.parametrize(
-    ("to", "serializer"), [("vcrpy", yamlserializer), ("json", jsonserializer)]
-)
-def test_vcrpy_loads_a_cassette_converted_to_its_layout(
-    tour: Path, to: Layout, serializer: object
-) -> None:
-    """vcrpy's own persister loads the file, and a replay returns the same as from our layout."""
-    target = Path(f"theirs{ENDINGS[to]}")
-    convert(tour, target, to)
-    requests, _ = FilesystemPersister.load_cassette(target, serializer)
-    with dm.replay(tour):
-        ours = dm.me()
-
-    assert [request.path for request in requests] == ["/v1/users/me", "/v1/lists", "/v1/nowhere"]
-    with dm.replay(target):
-        assert dm.me().equals(ours)
 
 
 @pytest.fixture
@@ -120,12 +104,14 @@ def test_a_key_that_is_known_is_removed_wherever_it_was_echoed(
     known_by: str, theirs: Path, to: Layout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The key may be known from a header, or only on the machine that converts the cassette."""
-    unaware = recorded("tour.yaml", answered(body=f'{{"id": "{KEY}"}}'))
+    path = theirs
+    if known_by != "header":
+        path = recorded("tour.yaml", answered(body=f'{{"id": "{KEY}"}}'))
     if known_by == "environment":
         monkeypatch.setenv("DIRECTMAIL_API_KEY", KEY)
     if known_by == "keyring":
         monkeypatch.setattr(credentials, "remembered_api_key", {BASE_URL: ApiKey(KEY)}.get)
-    path, target = theirs if known_by == "header" else unaware, Path(f"end{ENDINGS[to]}")
+    target = Path(f"end{ENDINGS[to]}")
     assert traces(path.read_bytes(), KEY) != []
     convert(path, target, to)
     redact(path, ["personal"])
@@ -150,53 +136,38 @@ def test_a_key_that_redaction_misses_is_not_written(
     assert list(Path().glob(".*")) in ([], [Path(f".{target.name}.lock")])
 
 
-def test_redacting_again_changes_values_and_replays(tour: Path) -> None:
-    """Named fields become pseudonyms, the return value counts them, and requests still match."""
-    changed = [redact(tour, ["company.name", "personal"]) for _ in range(2)]
-    text = tour.read_text(encoding="utf-8")
-    dm.replay("tour")
+@pytest.mark.parametrize("layout", ["lines", "json", "har"])
+def test_redacting_again_keeps_the_layout_that_the_suffix_names(tour: Path, layout: Layout) -> None:
+    """Named fields become pseudonyms, and requests still match. HAR alone keeps no rules."""
+    file = Path(f"again{ENDINGS[layout]}")
+    convert(tour, file, layout_of(file))
+    changed = [redact(file, ["company.name", "personal"]) for _ in range(2)]
+    text = file.read_text(encoding="utf-8")
 
     assert changed == [True, False]
     assert "Stand-in Company" not in text
     assert "stand-in@example.com" not in text
-    assert dm.get("/v1/lists", params={"page": "2"}).status_code == 200
-
-
-@pytest.mark.parametrize(("suffix", "rules"), [(".json", ("personal",)), (".har", ())])
-def test_redacting_again_keeps_the_layout_that_the_suffix_names(
-    tour: Path, suffix: str, rules: tuple[str, ...]
-) -> None:
-    """Browsers and vcrpy choose how to read a file by its suffix. JSON also keeps the rules."""
-    file = Path(f"tour{suffix}")
-    convert(tour, file, layout_of(file))
-    changed = [redact(file, ["personal"]) for _ in range(2)]
-
-    assert changed == [True, False]
-    assert "stand-in@example.com" not in file.read_text(encoding="utf-8")
-    assert (read_cassette(file).layout, read_cassette(file).redact) == (suffix[1:], rules)
+    assert read_cassette(file).layout == layout
+    assert read_cassette(file).redact == (() if layout == "har" else ("company.name", "personal"))
+    with dm.replay(file):
+        assert dm.get("/v1/lists", params={"page": "2"}).status_code == 200
 
 
 @pytest.mark.parametrize("to", ENDINGS)
 def test_an_empty_cassette_is_converted_and_a_missing_file_is_an_error(to: Layout) -> None:
     """A HAR file without entries counts as empty. A missing file is named in the error."""
     Path("empty.yaml").touch()
-    Path("empty.har").write_text('{"log": {"entries": []}}')
     target = Path(f"end{ENDINGS[to]}")
 
-    for name in ("empty.yaml", "empty.har"):
+    for name in ("empty.yaml", str(written())):
         assert convert(Path(name), target, to) == 0
         assert convert(target, Path("back.yaml"), "lines") == 0
         assert read_cassette(Path("back.yaml")).problem is None
     with pytest.raises(CassetteError, match="nowhere"):
         convert(Path("nowhere.yaml"), target, to)
-    Path("empty.har").write_text("<html>")
-    with pytest.raises(dm.errors.CassetteFormatError):
-        convert(Path("empty.har"), Path("out.yaml"), to)
-    assert not Path("out.yaml").exists()
 
 
 def test_converting_a_binary_body_to_vcrpys_json_is_an_error() -> None:
-    """vcrpy's JSON has only text bodies; no file is written."""
     recorded("tour.yaml", answered(), answered(body=b"\xff"))
     with pytest.raises(CassetteError, match="body is not text"):
         convert(Path("tour.yaml"), Path("tour.json"), "json")
@@ -205,7 +176,6 @@ def test_converting_a_binary_body_to_vcrpys_json_is_an_error() -> None:
 
 
 def test_a_cassette_in_use_is_not_rewritten(live: Session) -> None:
-    """While a cassette is being recorded, neither redaction nor repair changes it."""
     with live.record("busy"):
         live.me()
         before = Path("cassettes/busy.yaml").read_bytes()
@@ -228,7 +198,6 @@ def test_a_cassette_in_use_is_not_rewritten(live: Session) -> None:
 def test_a_vcrpy_interaction_takes_its_time_from_the_date_header(
     date: str, at: datetime | None
 ) -> None:
-    """A malformed date gives no time, and the cassette is still read."""
     interaction = answered()
     headers = (*interaction.response.headers, ("Date", date))
     response = replace(interaction.response, headers=headers)
@@ -238,17 +207,15 @@ def test_a_vcrpy_interaction_takes_its_time_from_the_date_header(
     assert [each.recorded_at for each in read_cassette(path)] == [at]
 
 
-@pytest.mark.parametrize("name", ["convert", "redact"])
+@pytest.mark.parametrize(
+    "rewrite", [lambda path: convert(path, path, "vcrpy"), lambda path: redact(path, ["name"])]
+)
 def test_a_file_that_another_program_changes_meanwhile_is_not_overwritten(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rewrite: Callable[[Path], object]
 ) -> None:
     """The file lock only stops this package, so each rewrite checks for other changes."""
     path = tmp_path / "tour.yaml"
     recorded(path, answered(get()))
-    calls: dict[str, Callable[[], object]] = {
-        "convert": lambda: convert(path, path, "vcrpy"),
-        "redact": lambda: redact(path, ["name"]),
-    }
 
     def read_as_it_changes(file: Path) -> FileRecording:
         recording = read_cassette(file)
@@ -258,7 +225,7 @@ def test_a_file_that_another_program_changes_meanwhile_is_not_overwritten(
 
     monkeypatch.setattr("directmail_lab.cassettes.convert.read_cassette", read_as_it_changes)
     with pytest.raises(CassetteInUseError, match=r"changed .* meanwhile"):
-        calls[name]()
+        rewrite(path)
 
     assert path.read_text().endswith("# by another\n")
     assert [each.name for each in tmp_path.iterdir()] == ["tour.yaml"]
@@ -293,7 +260,6 @@ exchanges = st.builds(
 
 @given(interactions=st.lists(exchanges, max_size=3))
 def test_a_har_round_trip_loses_nothing(interactions: list[Interaction]) -> None:
-    """Bytes that are not text, repeated headers and times are unchanged."""
     assert read_har(har_text(interactions).encode(), Path("a.har")) == (interactions, None)
 
 
@@ -344,7 +310,6 @@ def test_a_browsers_file_is_read_and_its_key_is_learned_and_removed() -> None:
 def entry_of(
     request: dict[str, Any] | None = None, content: dict[str, Any] | None = None, **response: Any
 ) -> dict[str, Any]:
-    """Return an entry of a HAR file, with all that the specification requires."""
     request_ = {"method": "GET", "url": "https://api.test/", "headers": [], "bodySize": 0}
     response_ = {"status": 200, "statusText": "", "headers": [], "content": content or {"size": 0}}
     return {
@@ -356,7 +321,6 @@ def entry_of(
 
 
 def written(*entries: dict[str, Any]) -> Path:
-    """Return a HAR file of these entries."""
     path = Path("a.har")
     path.write_text(json.dumps({"log": {"entries": entries}}))
     return path
@@ -376,9 +340,7 @@ def only(entry: dict[str, Any]) -> Interaction:
         ("GET", {"content": {"size": -1}}, b"<not recorded: ? bytes>"),
         ("GET", {"status": 302, "content": {"size": -1}}, b""),
         # From Chromium, which drops large contents.
-        ("GET", {"content": {"size": 5000, "mimeType": "x"}}, b"<not recorded: 5000 bytes>"),
         ("GET", {"status": 206, "content": {"size": 5}}, b"<not recorded: 5 bytes>"),
-        ("GET", {"content": {"size": 0, "text": ""}}, b""),
         ("GET", {"content": {"size": 0}}, b""),
         ("GET", {"status": 204, "content": {"size": -1}}, b""),
         ("GET", {"status": 304, "content": {"size": 266}}, b""),
@@ -388,16 +350,13 @@ def only(entry: dict[str, Any]) -> Interaction:
 def test_an_omitted_response_body_is_not_read_as_empty(
     method: str, response: dict[str, Any], body: bytes
 ) -> None:
-    """A note with its size, if known, replaces the body."""
-    assert only(entry_of({"method": method}, **response)).response.body == body
+    """A note with its size, if known, replaces the body, and is not replayed as if it were one."""
+    interaction = only(entry_of({"method": method}, **response))
 
-
-def test_a_response_with_an_omitted_body_is_not_replayed() -> None:
-    """No caller must take the note about a missing body for the service's response."""
-    path = written(entry_of(content={"size": 5000}))
-
-    with pytest.raises(NotRecordedError, match=r"without its body \(not recorded: 5000 bytes\)"):
-        Cassette(path).play(Request("GET", "https://api.test/"))
+    assert interaction.response.body == body
+    if body:
+        with pytest.raises(NotRecordedError, match="without its body"):
+            Cassette(Path("a.har")).play(interaction.request)
 
 
 @pytest.mark.parametrize(
@@ -498,6 +457,5 @@ def test_a_body_is_read_wherever_a_program_puts_it(content: dict[str, Any], body
     ],
 )
 def test_junk_is_a_format_error(text: str) -> None:
-    """Any malformed file raises our error, which contains no value from the file."""
     with pytest.raises(CassetteFormatError, match=r"a\.har"):
         read_har(text.encode("latin-1"), Path("a.har"))

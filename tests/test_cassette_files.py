@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
-from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -32,7 +29,6 @@ from directmail_lab.sessions.session import Session
 
 
 def write(path: Path) -> Path:
-    """Write a cassette with one interaction."""
     return recorded(path, answered())
 
 
@@ -46,15 +42,10 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def is_nowhere() -> bool:
-    """Check that no file is found for the name, and return True."""
-    with pytest.raises(CassetteNotFoundError):
-        find_cassette("tour")
-    return True
+NOWHERE = pytest.raises(CassetteNotFoundError)
 
 
 def test_a_bare_name_is_found_in_the_nearest_folder_upward(tmp_path: Path, here: Path) -> None:
-    """The search goes up from the working directory and skips Python packages."""
     package = here.parent / "cassettes"
     package.mkdir()
     (package / "__init__.py").touch()
@@ -72,7 +63,8 @@ def test_no_cassette_is_looked_for_above_the_projects_root(
     """Neither reads nor writes leave the project. Without a root, only this folder counts."""
     monkeypatch.setattr(Path, "home", lambda: tmp_path)
     for _ in range(2):
-        assert is_nowhere()
+        with NOWHERE:
+            find_cassette("tour")
         assert new_cassette_path("tour") == here / "cassettes" / "tour.yaml"
         (here.parent / mark).mkdir(exist_ok=True)
     inner = write(here.parent / "cassettes" / "tour.yaml")
@@ -82,37 +74,27 @@ def test_no_cassette_is_looked_for_above_the_projects_root(
 def test_no_cassette_is_looked_for_above_home(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A root above the home folder does not belong to this user."""
     monkeypatch.setattr(Path, "home", lambda: here.parent)
-
-    assert is_nowhere()
-
-
-STRANGER = 12345
-
-
-@contextlib.contextmanager
-def closed(folder: Path) -> Iterator[None]:
-    """Take the right to look into a folder from this user, also from root."""
-    folder.chmod(0)
-    is_root = os.getuid() == 0
-    try:
-        if is_root:
-            os.seteuid(STRANGER)
-        yield
-    finally:
-        if is_root:
-            os.seteuid(0)
-        folder.chmod(0o700)
+    with NOWHERE:
+        find_cassette("tour")
 
 
 @pytest.mark.posix("permissions of folders")
-def test_packaged_cassettes_are_found_below_a_closed_folder(here: Path) -> None:
+def test_packaged_cassettes_are_found_below_a_closed_folder(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Such as with `sudo -u` in the home folder of root."""
     write(here / "cassettes" / "tour.yaml")
-
-    with closed(here.parent):
-        assert is_nowhere()
+    here.parent.chmod(0)
+    if os.getuid() == 0:  # who may look into any folder
+        os.seteuid(12345)
+    try:
+        with NOWHERE:
+            find_cassette("tour")
         with pytest.raises(CassetteError, match=r"Cannot record in .*Set DIRECTMAIL_CASSETTES"):
             Cassette("fresh", record_mode="all")
+    finally:
+        os.seteuid(os.getuid())
+        here.parent.chmod(0o700)
 
 
 def test_a_user_without_a_home_folder_finds_cassettes(
@@ -120,10 +102,7 @@ def test_a_user_without_a_home_folder_finds_cassettes(
 ) -> None:
     """Some containers run with a user id that the system does not know, and without HOME."""
 
-    def no_home() -> Path:
-        raise RuntimeError("Could not determine home directory.")
-
-    monkeypatch.setattr(Path, "home", no_home)
+    monkeypatch.setattr(Path, "home", mock.Mock(side_effect=RuntimeError("no home")))
     old = write(here / "cassettes" / "tour.yaml")
 
     assert find_cassette("tour") == old
@@ -133,7 +112,6 @@ def test_a_user_without_a_home_folder_finds_cassettes(
 
 @pytest.mark.parametrize("name", ["x" * 300, Path("x" * 300), Path("a/" * 3000 + "b"), Path()])
 def test_a_name_that_no_file_can_have_is_a_clear_error(name: str | Path) -> None:
-    """The name may be too long for a file or for a path, or empty."""
     for mode in ("none", "all"):
         with pytest.raises(CassetteError, match=r"There is no|File name too long|Give the file"):
             Cassette(name, record_mode=mode)
@@ -142,7 +120,6 @@ def test_a_name_that_no_file_can_have_is_a_clear_error(name: str | Path) -> None
 def test_the_folder_in_the_environment_variable_comes_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`DIRECTMAIL_CASSETTES` comes first for reads and writes; other folders are still searched."""
     near = write(tmp_path / "cassettes" / "near.yaml")
     write(tmp_path / "cassettes" / "tour.yaml")
     named = write(tmp_path / "elsewhere" / "tour.yaml")
@@ -181,7 +158,6 @@ def test_the_text_of_a_path_is_that_file(
 
 
 def test_yml_and_yaml_suffixes_are_equivalent(tmp_path: Path) -> None:
-    """Finding, listing and recording treat both suffixes alike."""
     path = write(tmp_path / "cassettes" / "tour.yml")
     for name in ("tour", "tour.yml", "tour.yaml", path, path.with_suffix(".yaml")):
         assert find_cassette(name) == new_cassette_path(name) == path
@@ -215,7 +191,6 @@ BAD_ON_WINDOWS = ["a//b", "CON", "eu/aux.v1", "why?", "tour.", "tour "]
 def test_a_name_never_leads_out_of_its_folder_and_is_one_on_each_system(
     tmp_path: Path, name: str
 ) -> None:
-    """Neither reads nor writes may leave the folder."""
     (tmp_path / "cassettes").mkdir()
     write(tmp_path / "tour.yaml")
 
@@ -227,7 +202,6 @@ def test_a_name_never_leads_out_of_its_folder_and_is_one_on_each_system(
 
 @pytest.mark.posix("links")
 def test_a_link_that_leads_out_of_the_folder_is_not_followed(tmp_path: Path) -> None:
-    """Links to files and folders are neither followed, written through, nor listed."""
     secret = write(tmp_path / "secret" / "tour.yaml")
     own = write(tmp_path / "cassettes" / "own.yaml")
     own.with_name("tour.yaml").symlink_to(secret)
@@ -270,10 +244,7 @@ REQUEST = b"interactions:\n- request: {method: GET, uri: /, body: '', headers: {
 
 
 def aliases_in(form: str) -> bytes:
-    """Return members that each contain the previous one twice: a billion of the first in all.
-
-    Each is small, and as JSON the last would fill the memory.
-    """
+    """Return members that each contain the previous one twice: a billion of the first in all."""
     names = [f"n{number}" for number in range(30)]
     members = (form.format(f"*{name}", f"*{name}") for name in names[:-1])
     values = zip(names, ("{a: b}", *members), strict=True)
@@ -282,14 +253,12 @@ def aliases_in(form: str) -> bytes:
 
 BAD_FILES = {
     "text": b"hello",
-    "list": b"- a\n- b\n",
     "no interactions": b"version: 2\n",
     "interactions are no list": b"interactions: 7\n",
     "no response": REQUEST,
     "header is a list of lists": REQUEST
     + b"  response: {status: {code: 200, message: OK}, headers: {a: [[b]]}, body: {string: ''}}\n",
     "object tag": b"interactions: !!python/object/apply:os.system ['touch owned']\n",
-    "new object tag": b"interactions: [!!python/object/new:os.system ['touch owned']]\n",
     "name tag": b"a: !!python/name:os.system\ninteractions: []\n",
     "own tag": b"interactions: !mine {}\n",
     "unfinished flow": b"interactions: [{\n",
@@ -299,9 +268,11 @@ BAD_FILES = {
     "json, cut": b'{"version": 1, "interactions": [',
     "json, deep": b'{"interactions": ' + b"[" * 100_000,
     "yaml, deep": b"interactions: " + b"[" * 100_000,
+    "yaml, deep and whole": b"a: " + b"[" * 600 + b"]" * 600 + b"\ninteractions: []\n",
     "yaml, deep keys": b"interactions: " + b"{? " * 100_000,
     "yaml, deep block": b"- " * 100_000,
     "long line": b"version: 1 " + b"x" * 10_000_000,
+    "base 60": b"interactions: 1" + b":1" * 9_999,
     "unknown alias": b"interactions: *nowhere\n",
     "itself": b"interactions: &a [*a]\n",
     "aliases of aliases": aliases_in("[{}, {}]") + b"interactions: []\n",
@@ -315,10 +286,11 @@ BAD_FILES = {
 def test_an_invalid_cassette_raises_a_format_error_and_runs_nothing(
     tmp_path: Path, name: str
 ) -> None:
-    """Whatever the file contains, there is no other exception and no side effect."""
+    """There is no other exception and no side effect. A tag that is not safe has its line."""
     path = tmp_path / "bad.yaml"
     path.write_bytes(BAD_FILES[name])
-    with pytest.raises(CassetteFormatError, match=r"bad\.yaml") as caught:
+    says = r"tag !!python/name:os\.system in line 1" if name == "name tag" else r"bad\.yaml"
+    with pytest.raises(CassetteFormatError, match=says) as caught:
         list(read_cassette(path))
 
     assert len(str(caught.value)) < 500
@@ -332,20 +304,7 @@ def test_a_conflict_of_a_merge_names_its_line_and_what_to_do(tmp_path: Path, is_
     head, line_feed, rest = path.read_text().rpartition("  response:")
     path.write_text(f"{head}<<<<<<< HEAD\n{line_feed}{rest}=======\n{rest}>>>>>>> main\n")
     line = head.count("\n") + 1
-    with pytest.raises(
-        CassetteFormatError, match=rf"line {line} on\. .*checkout --ours tour\.yaml"
-    ):
-        read_cassette(path)
-
-
-def test_a_tag_that_is_not_safe_is_named_with_its_line(tmp_path: Path) -> None:
-    """The file was written by PyYAML's unsafe dumper, and vcrpy does not load it either."""
-    path = tmp_path / "tour.yaml"
-    path.write_bytes(REQUEST + b"  response: !!python/object:a.B {status: 200}\n")
-    line = REQUEST.count(b"\n") + 1
-    with pytest.raises(
-        CassetteFormatError, match=rf"tag !!python/object:a\.B in line {line} would"
-    ):
+    with pytest.raises(CassetteFormatError, match=rf"line {line} on\. .*checkout --ours tour"):
         read_cassette(path)
 
 
@@ -377,13 +336,9 @@ def test_a_body_under_another_key_is_an_error(tmp_path: Path, make: Any) -> None
         read_cassette(path).interaction(1)
 
 
-def test_a_long_number_in_base_60_is_refused_before_it_is_computed(tmp_path: Path) -> None:
-    """Computing 800 kB of ``1:1:1…`` takes half a minute. Short ones are read as vcrpy does."""
-    path = tmp_path / "bad.yaml"
-    path.write_bytes(b"recording: {started_at: 12:30:45}\ninteractions: 1" + b":1" * 9_999)
-    with pytest.raises(CassetteFormatError, match="safe to load"):
-        read_cassette(path)
-
+def test_a_short_number_in_base_60_is_read_as_vcrpy_reads_it(tmp_path: Path) -> None:
+    """Computing 800 kB of ``1:1:1…`` would take half a minute, so it is refused."""
+    path = tmp_path / "tour.yaml"
     path.write_bytes(b"recording: {started_at: 12:30:45}\ninteractions: []\n")
     assert read_cassette(path).metadata == {"started_at": 45_045}
 
@@ -420,40 +375,10 @@ def test_a_damaged_line_is_one_error_that_names_it(tmp_path: Path, old: str, new
         read_cassette(path)
 
 
-def test_the_last_value_of_a_repeated_header_name_is_used_everywhere(tmp_path: Path) -> None:
-    """JSON and vcrpy keep the last. What is shown must be what a replay plays."""
-    path = write(tmp_path / "tour.yaml")
-    twice = '"X-RateLimit-Limit": ["7"], "X-RateLimit-Limit": ["8"]'
-    path.write_text(path.read_text().replace('"X-RateLimit-Limit": ["300"]', twice))
-    recording = read_cassette(path)
-    shown = dict(recording.interaction(1).response.headers)
-    played = dict(recording.decoded(1).response.headers)
-
-    assert recording.reading(1).raw.limit == "8"
-    assert (shown["X-RateLimit-Limit"], played["X-RateLimit-Limit"]) == ("8", "8")
-
-
-def test_a_line_that_a_person_wrote_in_yaml_is_read(tmp_path: Path) -> None:
-    """vcrpy reads single quotes, extra keys and block style, so directmail_lab does too."""
-    path = write(tmp_path / "tour.yaml")
-    text = path.read_text().partition("# end")[0]
-    by_hand = (
-        "- note: mine\n  request:\n    method: GET\n    uri: https://x.test/hand\n"
-        "    body: ''\n    headers: {}\n"
-        "  response: {status: {code: 201, message: OK}, headers: {}, body: {string: hand}}\n"
-    )
-    path.write_text(text.replace('"GET"', "'GET'") + by_hand)
-    recording = read_cassette(path)
-
-    assert [each.request.method for each in recording] == ["GET", "GET"]
-    assert [each.response.body for each in recording] == [b'{"id": 1}', b"hand"]
-
-
 @pytest.mark.posix("named pipes")
 def test_an_unreadable_path_raises_a_cassette_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The path may be a folder, a pipe, a device, or a file of a terabyte, or lack permission."""
     os.mkfifo(tmp_path / "pipe.yaml")
     (tmp_path / "folder.yaml").mkdir()
     with (tmp_path / "sparse.yaml").open("wb") as file:
@@ -474,24 +399,7 @@ def test_an_unreadable_path_raises_a_cassette_error(
         read_cassette(path)
 
 
-def test_windows_line_ends_are_read_and_converted_when_recording(tmp_path: Path) -> None:
-    """A version control checkout may have changed them; all attempts of a call are played."""
-    first = answered(get("/v1/users/me"), status=503)
-    path = recorded(tmp_path / "tour.yaml", first, replace(answered(), attempt=2))
-    path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
-
-    assert [each.attempt for each in read_cassette(path)] == [1, 2]
-    with Session(BASE_URL) as session, session.replay(path):
-        assert session.get("/v1/users/me").status_code == 200
-    with opened(path) as cassette:
-        cassette.record(answered(get("/new")))
-    assert b"\r" not in path.read_bytes()
-    assert len(read_cassette(path)) == 3
-    assert read_cassette(path).problem is None
-
-
 def test_a_replay_of_what_another_kernel_records_says_that_it_is_being_recorded() -> None:
-    """It is not broken."""
     notices: list[str] = []
     with opened("tour", "all") as cassette:
         cassette.record(answered())
@@ -502,7 +410,6 @@ def test_a_replay_of_what_another_kernel_records_says_that_it_is_being_recorded(
 
 
 def test_a_command_names_the_path_if_the_name_finds_another_file(tmp_path: Path) -> None:
-    """A cassette that was recorded by its path needs its path in the command."""
     found = recorded(Path("cassettes/tour.yaml"), answered())
     other = recorded(tmp_path / "elsewhere" / "tour.yaml", answered())
 

@@ -51,17 +51,14 @@ def grouped(headers: Headers) -> Headers:
 
 
 def cassette(*interactions: Interaction) -> str:
-    """Return a complete cassette file in the line layout."""
     return layout.header_text(METADATA) + "".join(map(layout.interaction_text, interactions))
 
 
 def ours(text: str) -> list[Interaction]:
-    """Return the interactions that we read in a cassette file."""
     return list(parse_cassette(text.encode(), Path("tour.yaml")))
 
 
 def vcrpys(text: str) -> tuple[Any, Any]:
-    """Return the first request and the last response that vcrpy reads in a cassette file."""
     requests, responses, *_ = deserialize(text, yamlserializer)
     return requests[0], responses[-1]
 
@@ -82,7 +79,6 @@ def vcrpys(text: str) -> tuple[Any, Any]:
 def test_our_reader_and_vcrpy_read_any_interaction_unchanged(
     request: Request, response: Response, at: datetime | None, attempt: int
 ) -> None:
-    """Any body, header, address and reason phrase is unchanged, byte for byte."""
     written = Interaction(request, response, at, 0.25, attempt)
     text = cassette(written, written)
     sent, received = vcrpys(text)
@@ -100,11 +96,8 @@ def test_our_reader_and_vcrpy_read_any_interaction_unchanged(
 MARKS = '"string": null, "body": null, "headers": {} !!binary "AAAA" # end: 1 interaction'
 
 
-@pytest.mark.parametrize(
-    ("name", "value"), [("X-" + "é" * 3000, "v" * 100_000), (MARKS, f'{MARKS}\n- recorded_at: "x"')]
-)
-def test_no_header_name_or_text_is_mistaken_for_the_layout(name: str, value: str) -> None:
-    """libyaml limits implicit keys to 1,024 characters, so longer names are explicit keys."""
+def test_no_header_name_or_text_is_mistaken_for_the_layout() -> None:
+    name, value = MARKS, f'{MARKS}\n- recorded_at: "x"'
     headers = ((name, value),)
     request = Request("GET", f"https://x.test/{MARKS}", headers, b"\xff")
     written = Interaction(request, Response(200, MARKS, headers, value.encode()))
@@ -207,13 +200,11 @@ def test_an_optional_coding_is_decoded_if_its_library_is_installed(
 def test_a_body_that_cannot_be_decompressed_within_limits_is_refused(
     body: bytes, coding: str, why: str
 ) -> None:
-    """The error says why, and contains nothing of the body."""
     with pytest.raises(ValueError, match=why):
         unpack(body, coding)
 
 
 def test_a_decompression_bomb_is_refused_at_any_nesting_depth() -> None:
-    """No body is expanded to more than 64 MB."""
     packed = bytes(80_000_000)
     for coding in ("", "gzip", "gzip"):
         packed = gzip.compress(packed, 6)
@@ -225,6 +216,5 @@ def test_a_decompression_bomb_is_refused_at_any_nesting_depth() -> None:
 
 @given(body=st.binary(max_size=300), coding=st.sampled_from(["", "gzip", "deflate", "br", "zstd"]))
 def test_any_bytes_give_bytes_or_one_kind_of_error(body: bytes, coding: str) -> None:
-    """The result is never larger than the limit."""
     with contextlib.suppress(ValueError):
         assert len(unpack(body, coding)) <= MAX_UNPACKED_BYTES

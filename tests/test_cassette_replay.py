@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import gzip
 import json
-import sys
-from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
-from itertools import chain
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs
@@ -42,7 +38,6 @@ EU, US = "https://eu.test/api", "https://us.test"
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """The path of a test's cassette."""
     return tmp_path / "tour.yaml"
 
 
@@ -52,8 +47,11 @@ def bodies(cassette: Cassette, *requests: Request) -> list[bytes | None]:
     return [answer[-1].response.body if answer else None for answer in answers]
 
 
+def with_headers(request: Request, **headers: str) -> Request:
+    return replace(request, headers=tuple(headers.items()))
+
+
 def refusal(cassette: Cassette, request: Request) -> NotRecordedError:
-    """Return the error that a request without a recorded response raises."""
     with pytest.raises(NotRecordedError) as caught:
         cassette.play(request)
     return caught.value
@@ -114,63 +112,26 @@ def test_the_parameters_of_an_unknown_request_are_named_without_their_values(pat
         assert error.request == "GET /v1/letters"
 
 
+LETTER = post(b'{"to": {"first": "Jo"}, "pages": [1]}')
+
+
 @pytest.mark.parametrize(
     ("sent", "names"),
     [
         (post(b'{"to": {"first": "A"}, "pages": [1]}'), ["body: to.first"]),
         (post(b'{"to": {"first": "Jo"}, "pages": []}'), ["body: pages.0"]),
-        (
-            post(b"text", content_type="text/plain"),
-            ["body: other bytes where JSON was recorded"],
-        ),
-        (
-            post(b"a=1&b=2&a=3", content_type="application/x-www-form-urlencoded"),
-            ["body: a form where JSON was recorded"],
-        ),
+        (post(b"a", content_type="text/plain"), ["kind of body"]),
         (replace(post(b"{}"), method="PUT"), ["method"]),
         (replace(post(b"{}"), uri="https://other.test/v1/letter"), ["host", "path"]),
+        (replace(LETTER, uri="https://api.example.test:81/v1/%6Cetters"), ["port"]),
     ],
 )
 def test_differences_are_named_by_field(path: Path, sent: Request, names: list[str]) -> None:
-    """JSON and form fields are named; for another operation, only method, host or path."""
-    recorded(path, answered(post(b'{"to": {"first": "Jo"}, "pages": [1]}')), answered(get()))
+    recorded(path, answered(LETTER), answered(get()))
     (title, differing), *_ = refusal(Cassette(path), sent).nearest
 
     assert title == "POST /v1/letters"
     assert list(differing) == names
-
-
-def test_a_custom_matcher_is_named_as_a_difference_unless_it_raises(path: Path) -> None:
-    """A matcher that raises for a pair of requests is not listed for that pair."""
-
-    def same_agent(sent: Any, kept: Any) -> bool:
-        return bool(sent.headers["X-Agent"] == kept.headers["X-Agent"])
-
-    first, second = (replace(get(), headers=(("X-Agent", agent),)) for agent in "ab")
-    recorded(path, answered(first), answered(get("/v1/users/me?page=2")))
-    cassette = Cassette(path, matching=Matching([*DEFAULT_MATCH_ON, same_agent]))
-    nearest = refusal(cassette, second).nearest
-
-    assert [list(differing) for _, differing in nearest] == [
-        ["match_on: same_agent"],
-        ["query: page"],
-    ]
-
-
-def test_matching_by_headers_compares_only_requests_with_the_same_headers(path: Path) -> None:
-    """With 50 agents, comparing each request with all recorded ones would be quadratic."""
-    compared = []
-
-    def watch(sent: Any, _: Any) -> None:
-        compared.append(sent)
-
-    named = [replace(get(), headers=(("X-Agent", str(n)), ("X-AGENT", "?"))) for n in range(50)]
-    recorded(path, *(answered(each, body=str(n)) for n, each in enumerate(named)))
-    cassette = Cassette(path, matching=Matching([*DEFAULT_MATCH_ON, "headers", watch]))
-    lower = [replace(each, headers=(("x-agent", each.headers[0][1]),)) for each in named]
-
-    assert bodies(cassette, *reversed(lower)) == [str(n).encode() for n in reversed(range(50))]
-    assert len(compared) == len(named)
 
 
 @pytest.mark.parametrize("base", [US, "http://127.0.0.1:8/x/y", f"{US}/a%3Ab"])
@@ -203,7 +164,6 @@ def test_without_metadata_the_base_address_is_the_first_requests_origin(path: Pa
 
 
 def multipart(boundary: str, name: str = "letter.pdf", quote: str = "") -> Request:
-    """Return an upload as httpx sends it, in parts with this boundary."""
     body = (
         f'--{boundary}\r\nContent-Disposition: form-data; name="file"; filename="{name}"\r\n'
         f"Content-Type: application/pdf\r\n\r\n%PDF \xff\r\n--{boundary}--\r\n"
@@ -227,7 +187,19 @@ def test_multipart_bodies_are_compared_by_their_parts(path: Path) -> None:
 
 FORM = "application/x-www-form-urlencoded"
 PARTS = "multipart/form-data; boundary=b"
-PART = '--b\r\nContent-Disposition: form-data; name="%s"\r\n\r\n%s\r\n'
+A, KEY = (f'Content-Disposition: form-data; name="{name}"\r\n\r\n1' for name in ("a", "key"))
+
+
+def as_form(text: str) -> Request:
+    return post(text.encode(), content_type=FORM)
+
+
+def of_type(media_type: str, body: str) -> Request:
+    return post(body.encode(), content_type=media_type)
+
+
+def parted(*parts: str) -> Request:
+    return of_type(PARTS, "".join(f"--b\r\n{each}\r\n" for each in parts) + "--b--\r\n")
 
 
 @pytest.mark.parametrize(
@@ -235,19 +207,9 @@ PART = '--b\r\nContent-Disposition: form-data; name="%s"\r\n\r\n%s\r\n'
     [
         (["query:key"], get("/v1/x?a=1"), get("/v1/x?key=K&a=1&key=L"), get("/v1/x?key=K&a=2")),
         (["query:a b"], get("/v1/x?a+b=1#c"), get("/v1/x?a%20b=2"), get("/v1/x?a=2")),
-        (
-            ["body:key"],
-            post(b"a=1", content_type=FORM),
-            post(b"key=K&a=1", content_type=FORM),
-            post(b"key=K&a=2", content_type=FORM),
-        ),
+        (["body:key"], as_form("a=1"), as_form("key=K&a=1"), as_form("key=K&a=2")),
+        (["body:key"], parted(A), parted(A, KEY), parted(A.replace("1", "2"))),
         (["body:key"], post(b'{"a": 1, "key": 2}'), post(b'{"a":1}'), post(b'{"a": 2, "key": 2}')),
-        (
-            ["body:to.key"],
-            post(b'{"to": {"key": 1, "a": 2}}'),
-            post(b'{"to": {"a": 2}}'),
-            post(b'{"to": {"a": 3}, "key": 1}'),
-        ),
         (
             ["body:to.key"],
             post(b'{"to": [{"key": 1}, {}]}'),
@@ -261,16 +223,10 @@ PART = '--b\r\nContent-Disposition: form-data; name="%s"\r\n\r\n%s\r\n'
             post(b'[{"to": [{"key": 1}, {"key": 3}]}]'),
         ),
         (
-            ["body:key"],
-            post((PART % ("a", 1)).encode(), content_type=PARTS),
-            post((PART % ("a", 1) + PART % ("key", "K")).encode(), content_type=PARTS),
-            post((PART % ("a", 2)).encode(), content_type=PARTS),
-        ),
-        (
             ["header:X-Request-Id"],
             get(),
-            replace(get(), headers=(("Accept", "*/*"), ("x-request-id", "7"))),
-            replace(get(), headers=(("Accept", "text/html"),)),
+            with_headers(get(), **{"Accept": "*/*", "x-request-id": "7"}),
+            with_headers(get(), Accept="text/html"),
         ),
     ],
 )
@@ -296,37 +252,6 @@ def test_ignored_parts_are_not_compared_in_requests_or_recordings(
             Cassette(path, matching=Matching(match_on)).play(another)
 
 
-@pytest.mark.parametrize(
-    ("kept", "sent"),
-    [
-        ("/%c3%a9", "/%C3%A9"),  # RFC 3986, section 6.2.2.1
-        ("/a%3Ab%2C%40%7E", "/a:b,@~"),  # httpx sends paths as given, aiohttp sends them unescaped
-        ("/%7Bid%7D|", "/{id}%7c"),
-        ("/a:b%20c", "/a%3Ab%20c"),
-    ],
-)
-def test_a_path_is_the_same_however_a_client_escapes_it(path: Path, kept: str, sent: str) -> None:
-    """Either side may have the escaped form, and the path is not listed as a difference."""
-    for one, other in ((kept, sent), (sent, kept)):
-        recorded(path, answered(get(one)), answered(replace(post(b"1"), uri=f"{BASE_URL}{one}")))
-        cassette = Cassette(path, repeat="strict")
-
-        assert bodies(cassette, get(other)) == [answered().response.body]
-        (_, differing), *_ = refusal(
-            cassette, replace(post(b"2"), uri=f"{BASE_URL}{other}")
-        ).nearest
-        assert list(differing) == ["body"]
-        path.unlink()
-
-
-@pytest.mark.parametrize("sent", ["/a/b", "/a?b", "/a%2Fb%3F", "/a%252Fb", "/A%2Fb"])
-def test_an_escaped_delimiter_is_another_path(path: Path, sent: str) -> None:
-    """An id may contain a slash, a question mark or a percent sign."""
-    recorded(path, *(answered(get(each)) for each in ("/a%2Fb", "/a%3Fb")))
-
-    assert refusal(Cassette(path), get(sent)).reason == "no_match"
-
-
 def test_matching_is_on_the_redacted_form_on_both_sides(path: Path) -> None:
     """A recording with one key in an address must replay with another key."""
     first, second = "dm_live_8fK2xQ9zLr7TtVb3", "dm_test_nWm5YcHs1pAe0123"
@@ -336,14 +261,6 @@ def test_matching_is_on_the_redacted_form_on_both_sides(path: Path) -> None:
     theirs(path, answered(get("/a?api_key=sesame")), answered(post(first.encode())))
     assert Cassette(path).play(get("/a?api_key=open"))
     assert Cassette(path, redactor=Redactor([first])).play(post(first.encode()))
-
-
-def test_addresses_of_any_characters_are_found(path: Path) -> None:
-    """Special characters are escaped in the file, but the address still matches."""
-    requests = [get(end) for end in ("/a%20b", '/"q"\\', "/é\u2028", "/[1]?x=[2]#f", "/a?b=é")]
-    recorded(path, *(answered(each, body=str(i)) for i, each in enumerate(requests)))
-
-    assert bodies(Cassette(path), *requests) == [b"%d" % i for i in range(len(requests))]
 
 
 def test_a_custom_matcher_may_return_or_assert(path: Path) -> None:
@@ -360,50 +277,25 @@ def test_a_custom_matcher_may_return_or_assert(path: Path) -> None:
     requests = [get("/v2/b"), get("/v2/a"), get("/v3/a"), get("/v2/a")]
 
     assert bodies(cassette, *requests) == [b"b", b"a", b"a again", b"a again"]
+    (_, differing), *_ = refusal(cassette, get("/v2/a", base="https://other.test")).nearest
+    assert list(differing) == ["match_on: same_host"]
     assert refusal(cassette, get("/v2/c")).reason == "no_match"
-    assert refusal(cassette, get("/v2/a", base="https://other.test")).reason == "no_match"
 
 
 def test_once_records_into_a_missing_or_empty_cassette(path: Path) -> None:
-    """Afterwards ``once`` replays the cassette, and refuses new requests."""
     path.write_text("")
     assert refusal(Cassette(path), get()).reason == "no_match"
 
     with opened(path, "once") as cassette:
         assert not cassette.play(get())
         cassette.record(answered())
+        assert not cassette.play(get())  # each is sent while it is recorded
     with opened(path, "once") as cassette:
         assert cassette.play(get())
         assert refusal(cassette, get("/new")).reason == "no_match"
 
 
-def test_an_interaction_is_not_replayed_by_the_cassette_that_records_it(path: Path) -> None:
-    """While recording, a repeated request is sent again."""
-    with opened(path, "new_episodes") as cassette:
-        assert not cassette.play(get())
-        cassette.record(answered())
-        assert not cassette.play(get())
-
-
-def test_concurrent_callers_get_each_response_once(path: Path) -> None:
-    """However the threads interleave, no response is played twice or left out."""
-    recorded(path, *(answered(get(f"/{i % 3}"), body=str(i)) for i in range(2400)))
-    cassette = Cassette(path, repeat="strict")
-
-    def ask(worker: int) -> list[bytes | None]:
-        return bodies(cassette, *(get(f"/{(worker + index) % 3}") for index in range(300)))
-
-    interval_s = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)  # threads switch as often as Python can
-    with ThreadPoolExecutor(8) as pool:
-        given = Counter(chain.from_iterable(pool.map(ask, range(8))))
-    sys.setswitchinterval(interval_s)
-
-    assert given == Counter(str(index).encode() for index in range(2400))
-
-
 def test_playing_takes_as_long_in_a_large_cassette_as_in_a_small_one(tmp_path: Path) -> None:
-    """An index finds the response, so the number of calls must not grow with the cassette."""
     steps = {}
     request = get("/same")
     for size in (50, 5000):
@@ -420,19 +312,14 @@ def test_playing_takes_as_long_in_a_large_cassette_as_in_a_small_one(tmp_path: P
 # -- which requests are the same -------------------------------------------------------------------
 
 
-def with_headers(request: Request, **headers: str) -> Request:
-    """Return a request with these headers, and no others."""
-    return replace(request, headers=tuple(headers.items()))
+def of_range(value: str) -> Request:
+    return with_headers(get(), Range=value)
 
 
 def packed(data: bytes, at: int) -> Request:
     """Return a request whose body was compressed at a time, which gzip writes into its header."""
     request = post(gzip.compress(data, mtime=at))
     return replace(request, headers=(*request.headers, ("Content-Encoding", "gzip")))
-
-
-def as_form(text: str) -> Request:
-    return post(text.encode(), content_type=FORM)
 
 
 @pytest.mark.parametrize(
@@ -442,24 +329,13 @@ def as_form(text: str) -> Request:
         (get("/l?123"), get("/l?456"), "query: 123"),
         (get("/l?a=1&a=2"), get("/l?a=1"), "query: a"),
         (as_form("to=ann"), as_form("to=ann&note="), "body: note"),
-        (post(b'{"x": true}'), post(b'{"x": 1}'), "body: x"),
         (post(b'{"x": "1"}'), post(b'{"x": 1}'), "body: x"),
         (post(b'{"x": null}'), post(b"{}"), "body: x"),
-        (post(b"[1, 2]"), post(b"[2, 1]"), "body: 0"),
-        (post(b'{"x": 1, "x": 2}'), post(b'{"x": 2}'), "body: x"),
         (post(b'{"x": 1, "x": 2}'), post(b'{"x": 2, "x": 1}'), "body: x"),
         (packed(b'{"n": 1}', 1), packed(b'{"n": 2}', 2), "body: n"),
-        (
-            replace(get("/search"), body=b'{"q": 1}'),
-            replace(get("/search"), body=b'{"q": 2}'),
-            "body: q",
-        ),
-        (
-            with_headers(get("/file"), Range="bytes=0-9"),
-            with_headers(get("/file"), Range="bytes=10-19"),
-            "header: range",
-        ),
-        (with_headers(get("/file"), Range="bytes=0-9"), get("/file"), "header: range"),
+        (replace(get(), body=b'{"q": 1}'), replace(get(), body=b'{"q": 2}'), "body: q"),
+        (of_range("bytes=0-9"), of_range("bytes=10-19"), "header: range"),
+        (of_range("bytes=0-9"), get(), "header: range"),
         # As sent by ``curl -d``: a form parser reads it as one name without a value.
         (as_form('{"n": 1}'), as_form('{"n": 2}'), 'body: {"n": '),
     ],
@@ -519,7 +395,6 @@ def meaning(text: str) -> object:
 @given(one=json_texts, other=json_texts)
 @settings(max_examples=500, deadline=None)
 def test_json_is_compared_by_value_and_type(one: str, other: str) -> None:
-    """Each pair is the same request exactly if the rule says so."""
     forms = [Matching().form(post(each.encode())) for each in (one, other)]
 
     assert (forms[0] == forms[1]) is (meaning(one) == meaning(other))
@@ -530,7 +405,6 @@ def test_json_is_compared_by_value_and_type(one: str, other: str) -> None:
 def test_a_query_and_a_form_are_compared_by_the_values_of_each_name(
     one: list[str], other: list[str]
 ) -> None:
-    """Each pair is the same request exactly if the rule says so."""
     is_same = parse_qs("&".join(one), True) == parse_qs("&".join(other), True)
 
     for make in (lambda each: get(f"/l?{each}"), as_form):
@@ -541,7 +415,6 @@ def test_a_query_and_a_form_are_compared_by_the_values_of_each_name(
 @given(one=paths, other=paths)
 @settings(max_examples=500, deadline=None)
 def test_a_path_is_compared_by_what_it_means(one: list[str], other: list[str]) -> None:
-    """Each pair is the same request exactly if the rule says so."""
     spelled = {"%c3%a9": "é", "%C3%A9": "é", "%61": "a", "%3a": ":"}
     meant = [[spelled.get(each, each) for each in path] for path in (one, other)]
     forms = [Matching().form(get(f"/{''.join(each)}")) for each in (one, other)]
@@ -549,21 +422,10 @@ def test_a_path_is_compared_by_what_it_means(one: list[str], other: list[str]) -
     assert (forms[0] == forms[1]) is (meant[0] == meant[1])
 
 
-def of_type(media_type: str, body: str) -> Request:
-    return post(body.encode(), content_type=media_type)
-
-
-def parted(*parts: str) -> Request:
-    return of_type(PARTS, "".join(f"--b\r\n{each}\r\n" for each in parts) + "--b--\r\n")
-
-
 @pytest.mark.parametrize(
     ("one", "other"),
     [
-        *(
-            (of_type(kind, "[1]"), of_type(kind, "[ 1 ]"))
-            for kind in ("text/plain", "text/csv", "application/octet-stream", "text/xml")
-        ),
+        *((of_type(kind, "[1]"), of_type(kind, "[ 1 ]")) for kind in ("text/plain", "text/xml")),
         (parted("\r\none"), parted("\r\ntwo")),
         (parted("A: 1\r\n\r\none"), parted("A: 2\r\n\r\none")),
         (of_type(PARTS, "x\r\n\r\none"), of_type(PARTS, "y\r\n\r\none")),
@@ -575,22 +437,9 @@ def parted(*parts: str) -> Request:
 def test_bodies_of_other_kinds_are_compared_by_their_bytes(one: Request, other: Request) -> None:
     """Even if they happen to be JSON; what cannot be read is no form and no JSON."""
     assert Matching().form(one) != Matching().form(other)
-
-
-def test_raw_bodies_are_compared_by_their_bytes() -> None:
-    """Also of reads, and of JSON."""
-    sent = [replace(get(), body=each) for each in (b"[1]", b"[ 1 ]", b"[1]")]
-    forms = list(map(Matching(["uri", "raw_body"]).form, sent))
-
-    assert forms[0] == forms[2] != forms[1]
-
-
-@pytest.mark.parametrize("spelling", ["bytes= 0-1", "Bytes=0-1", " bytes=0-1 "])
-def test_a_range_is_the_same_in_each_spelling(spelling: str) -> None:
-    """RFC 9110 allows white space and any case of the unit."""
-    one, other = (with_headers(get("/f"), Range=each) for each in ("bytes=0-1", spelling))
-
-    assert Matching().form(one) == Matching().form(other)
+    assert Matching(["uri", "raw_body"]).form(post(b"[1]")) != Matching(["uri", "raw_body"]).form(
+        post(b"[ 1 ]")
+    )
 
 
 @pytest.mark.parametrize(
@@ -639,6 +488,9 @@ def test_a_field_of_xml_cannot_be_ignored() -> None:
     [
         (get("/?a=1"), get("/?a=2"), ["method", "path"]),
         (get("/a"), get("/b"), ["method"]),
+        (of_range("bytes=0-1"), of_range(" Bytes= 0-1 "), None),
+        # httpx sends paths as given, aiohttp sends them unescaped.
+        (get("/a%3Ab%2C%40%7E|%7Bid%7D"), get("/a:b,@~%7c{id}"), None),
         (post(b'{"a": 1, "b": [2.0, {}]}'), post(b'{"b":[2,{ }],"a":1.0}'), None),
         (packed(b'{"n": 1}', 1), packed(b'{"n":1}', 2), None),
         (packed(b"text", 1), post(b"text"), None),
@@ -657,15 +509,6 @@ def test_two_requests_of_one_form_are_the_same_in_recorded_order(
     cassette = Cassette(path, matching=Matching(match_on))
 
     assert bodies(cassette, other, one, one) == [b"1", b"2", b"2"]
-
-
-def test_parts_of_a_file_that_are_downloaded_in_parallel_are_not_mixed_up(path: Path) -> None:
-    """The responses to ranges come in any order, and are asked for in any other."""
-    ranges = [f"bytes={start}-{start + 99}" for start in range(0, 1000, 100)]
-    asked = [with_headers(get("/file"), Range=each) for each in ranges]
-    recorded(path, *(answered(each, ranges[at]) for at, each in reversed([*enumerate(asked)])))
-
-    assert bodies(Cassette(path), *asked) == [each.encode() for each in ranges]
 
 
 def test_what_is_accepted_counts_where_one_address_has_several_forms(path: Path) -> None:
@@ -693,30 +536,9 @@ def test_attempts_of_two_threads_belong_to_their_own_requests(path: Path) -> Non
     assert cassette.unplayed() == [3]
 
 
-def test_the_nearest_request_differs_in_its_port_where_only_that_differs(path: Path) -> None:
-    """The host is the same, so it is not named."""
-    recorded(path, answered(get(base="http://127.0.0.1:5000")))
-    nearest = refusal(Cassette(path), get(base="http://127.0.0.1:5001")).nearest
-
-    assert [list(differing) for _, differing in nearest] == [["port"]]
-
-
 def test_an_empty_reason_phrase_stays_empty(path: Path) -> None:
     """For HTTP/2, which has none, the recording has the usual one of httpx."""
     silent = answered()
     recorded(path, replace(silent, response=replace(silent.response, reason="")))
     with Session(BASE_URL) as session, session.replay(path):
         assert session.client.get(get().uri).reason_phrase == ""
-
-
-def test_a_client_has_the_cookies_of_a_replay(path: Path) -> None:
-    """Their values are stand-ins, which no request of the replay needs."""
-    response = replace(
-        answered().response, headers=(("Set-Cookie", "sid=s3cret-of-ann; Path=/; HttpOnly"),)
-    )
-    recorded(path, replace(answered(), response=response), answered(get("/next")))
-    with Session(BASE_URL) as session, session.replay(path):
-        session.client.get(get().uri)
-
-        assert session.client.cookies["sid"] == "<REDACTED>"
-        assert session.client.get(get("/next").uri).status_code == 200

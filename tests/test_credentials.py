@@ -91,7 +91,6 @@ def cells(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_a_key_is_neither_shown_nor_pickled() -> None:
-    """Neither printing nor `dir` shows the key, and a pickle would write it to a file."""
     key = ApiKey(KEY)
 
     assert KEY not in f"{key} {key!r} {dir(key)}"
@@ -148,7 +147,6 @@ def test_an_argument_wins_over_the_environment_and_that_over_the_keyring(
 def test_no_key_is_stored_without_a_working_keyring(
     monkeypatch: pytest.MonkeyPatch, keyring: Any, backends: list[Any] | None
 ) -> None:
-    """Without a keyring there is an error with advice, and the key is never in a plain file."""
     keyring(*(backends or ()))
     if backends is None:
         monkeypatch.setitem(sys.modules, "keyring", None)
@@ -162,7 +160,6 @@ def test_no_key_is_stored_without_a_working_keyring(
 
 
 def test_a_keyring_failure_is_reported_without_the_key(keyring: Any) -> None:
-    """The key is in no message and no chained exception, and a failure to forget it is reported."""
     locked = LockedKeyring()
     keyring(locked)
     with pytest.raises(CredentialError, match="did not store the key") as kept:
@@ -206,8 +203,6 @@ def test_a_keyring_that_hangs_is_given_up_once_with_one_notice(
 
 
 def test_the_user_is_prompted_for_the_key_unless_it_would_be_echoed() -> None:
-    """If the terminal cannot hide the input, the user is not asked."""
-
     def echoing(_prompt: str) -> str:
         warnings.warn("Can not control echo", getpass.GetPassWarning, stacklevel=1)
         raise AssertionError("the key would have been echoed")
@@ -251,7 +246,6 @@ def test_no_traceback_shows_a_key_of_the_environment_or_of_the_arguments(
 def test_the_warning_about_a_literal_key_does_not_print_its_source_line(
     tmp_path: Path, cells: list[str]
 ) -> None:
-    """Python prints a warning together with its source line, which contains the key."""
     source = f'as_api_key("{KEY}")\n'
     file = tmp_path / "cell.py"
     file.write_text(source)

@@ -62,6 +62,34 @@ def test_a_full_disk_error_says_that_the_request_was_carried_out(live: Session) 
     assert read_cassette(TOUR).problem is None
 
 
+def test_a_write_that_cannot_be_recorded_is_not_sent(live: Session, service: FaultyService) -> None:
+    """Nothing is replaced by what could not be written. Once there is room, both work."""
+    live._network.allow_writes = True  # type: ignore[union-attr]
+    for _ in range(2):
+        live.record("tour")
+        live.me()
+    live.get("/v1/lists")
+    live.record("tour")
+    live.me()
+    with full_disk():
+        with pytest.raises(CassetteError, match="could not be written"):
+            live.get("/v1/lists")
+        with pytest.raises(CassetteError, match="The POST was not sent"):
+            live.post("/v1/letters")
+    assert service.requests["POST /v1/letters"] == 0
+    assert paths() == ["/v1/lists", "/v1/users/me"]
+    live.get("/v1/lists")
+    assert live.post("/v1/letters").status_code == 201
+
+    assert service.requests["POST /v1/letters"] == 1
+    assert paths() == ["/v1/users/me", "/v1/lists", "/v1/letters"]
+
+
+def paths() -> list[str]:
+    recording = read_cassette(TOUR)
+    return [recording.path_of(each.request) for each in recording]
+
+
 def test_a_recording_that_cannot_be_folded_is_read_from_its_journal(
     live: Session, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -109,7 +137,6 @@ def test_a_full_disk_at_the_end_of_a_cell_is_said_once(
 
 
 def test_closing_a_session_on_a_full_disk_forgets_the_key(service: FaultyService) -> None:
-    """The recording is safe."""
     session = Session(service.base_url, ApiKey(service.api_key))
     session.record("tour")
     session.me()

@@ -76,7 +76,6 @@ def services() -> Iterator[list[StandIn]]:
 
 
 def test_sessions_in_threads_and_tasks_do_not_mix_their_responses(services: list[StandIn]) -> None:
-    """Each session records and replays only the responses of its own service."""
     sessions = [connected(service) for service in services]
     for mode in ("record", "replay"):
         for worker, session in enumerate(sessions):

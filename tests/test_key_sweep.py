@@ -29,6 +29,7 @@ import pytest
 import test_clients
 from faulty_service import FaultyService
 from key_search import planted, traces
+from marks import rest_slow
 from test_clients import OWN, PATCHED, Blocking, opened
 
 import directmail_lab as dm
@@ -94,7 +95,6 @@ class Haul:
 
 @pytest.fixture
 def service() -> Iterator[FaultyService]:
-    """A stand-in service that uses the planted key."""
     with FaultyService(api_key=KEY, limit=100_000) as started:
         yield started
 
@@ -119,7 +119,6 @@ def attempt(
     frames_of: str = "",
     **options: object,
 ) -> None:
-    """Make a request, and add its result or its error to the haul."""
     try:
         result = call(*args, **options)
         haul.add(where, result.to_csv() if isinstance(result, pd.DataFrame) else repr(result))
@@ -128,7 +127,6 @@ def attempt(
 
 
 def drive(service: FaultyService, haul: Haul) -> None:
-    """Send every kind of request with a recording on, and collect every byte."""
     with Session(service.base_url, ApiKey(KEY), timeout_s=60.0, pace="off") as session:
         session.record("sweep")
         responses(service, session, haul)
@@ -215,7 +213,6 @@ def no_room(service: FaultyService, session: Session, haul: Haul) -> None:
 
 
 def clients(service: FaultyService, session: Session, haul: Haul) -> None:
-    """Send requests with the session's clients and patched ones, live and while recording."""
     faults: tuple[dict[str, Any], ...] = (
         {"echo_key": True},
         {"drop": "reset"},
@@ -293,7 +290,6 @@ def objects(session: Session, haul: Haul) -> None:
 
 
 def many(service: FaultyService, session: Session, haul: Haul) -> None:
-    """Request several paths, whose errors are values, and pages that lead elsewhere."""
     make_current(session)
     for fault in ({"drop": "reset"}, {"cut_after": 5, "body": KEY}, {"status": 500}):
         with service.fault(**{"echo_key": True, **fault}):
@@ -313,7 +309,6 @@ def many(service: FaultyService, session: Session, haul: Haul) -> None:
 
 
 def asked(session: Session, haul: Haul) -> None:
-    """Add everything that questions and pages show of the session and of its cassette."""
     make_current(session)
     cassette = Path("cassettes/sweep.yaml")
     questions("session", session, session.recording, haul)
@@ -337,7 +332,6 @@ def is_forgotten() -> bool:
 
 
 def questions(where: str, source: Session | Path, recording: Recording, haul: Haul) -> None:
-    """Ask each question about the whole recording and about each interaction."""
     for question in (dm.findings, dm.interactions, dm.rate_limits, dm.check_contract):
         haul.add(f"{question.__name__}() of the {where}", question(source).to_csv())
     for number in range(1, len(recording) + 1):
@@ -353,7 +347,6 @@ def questions(where: str, source: Session | Path, recording: Recording, haul: Ha
 
 
 def answers(recording: Recording, haul: Haul) -> None:
-    """Send every message that a page can send, for every interaction."""
     asked: list[dict[str, object]] = [{"action": "list", "first": 1, "limit": 999}]
     for number in range(1, len(recording) + 1):
         asked += [{"action": "detail", "number": number}]
@@ -367,7 +360,6 @@ def answers(recording: Recording, haul: Haul) -> None:
 
 
 def served(haul: Haul) -> None:
-    """Add what other programs get from a server that replays the cassette."""
     with cassette_server([Path("cassettes/sweep.yaml")]) as server:
         for path in ("/v1/users/me", f"/v1/keys/{KEY}", "/v1/nowhere"):
             response = httpx.get(f"{server.base_url}{path}")
@@ -407,8 +399,9 @@ def ended(service: FaultyService, haul: Haul, end: Callable[[Any], object]) -> l
     return [kept, played]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("end", [Session.close, lambda _: dm.logout(), make_current, replace])
+@pytest.mark.parametrize(
+    "end", rest_slow([Session.close, lambda _: dm.logout(), make_current, replace])
+)
 def test_recordings_outlive_their_session_without_the_key(
     service: FaultyService, haul: Haul, end: Callable[[Any], object]
 ) -> None:
@@ -425,46 +418,16 @@ def test_recordings_outlive_their_session_without_the_key(
     assert any(b"<API_KEY>" in piece for _, piece in haul.pieces)
 
 
-def test_another_programs_cassette_is_shown_without_its_credentials() -> None:
-    """Wherever the file repeats them, no browser, document or table shows the credentials."""
-    basic = base64.b64encode(f"{UNKNOWN}:".encode()).decode()
-    exchange = {
-        "request": {
-            "method": "POST",
-            "uri": f"https://api.test/v1/{UNKNOWN}?api_key={UNKNOWN}",
-            "body": f'{{"{UNKNOWN}": "{basic}"}}',
-            "headers": {"Authorization": [f"Basic {basic}"], f"X-{UNKNOWN}": [UNKNOWN]},
-        },
-        "response": {
-            "status": {"code": 401, "message": f"No {UNKNOWN}"},
-            "headers": {"Content-Type": ["application/json"], "X-RateLimit-Reset": [UNKNOWN]},
-            "body": {"string": f'{{"{UNKNOWN}": "{basic}"}}'},
-        },
-    }
-    path, haul = Path("foreign.json"), Haul()
-    silent = {"headers": {}, "uri": f"https://api.test/v1/{UNKNOWN}"}
-    echo = {**exchange, "request": exchange["request"] | silent}
-    path.write_text(json.dumps({"version": 1, "interactions": [echo, exchange]}))
-    answers(read_cassette(path), haul)
-    views = [dm.interactions(path, number=number) for number in (1, 2)]
-    haul.add("views", [f"{view!r}{view._repr_html_()}" for view in views])
-    haul.add("document", json.dumps(dm.openapi(path), indent=0))
-    haul.add(
-        "table", [ask(path).to_csv() for ask in (dm.interactions, dm.rate_limits, dm.findings)]
-    )
-
-    assert haul.leaks(UNKNOWN) == []
-    assert any(b"<REDACTED>" in piece for _, piece in haul.pieces)
-
-
 @pytest.mark.parametrize("mode", ["replay", "record"])
 def test_another_programs_credentials_are_neither_replayed_nor_shown(
     service: FaultyService, haul: Haul, mode: str
 ) -> None:
     """The caller gets stand-ins for the cookie and the token, and its requests match with them."""
     base, path = service.base_url, Path("foreign.yaml")
-    bearer = {"Authorization": [f"Bearer {UNKNOWN}"]}
-    body = {"string": json.dumps({"access_token": UNKNOWN, "echo": f"it is {UNKNOWN}"})}
+    basic = base64.b64encode(f"{UNKNOWN}:".encode()).decode()
+    known = {"Authorization": [f"Basic {basic}"], f"X-{UNKNOWN}": [UNKNOWN]}
+    echo = {"access_token": UNKNOWN, "echo": f"it is {UNKNOWN}", UNKNOWN: basic}
+    body = {"string": json.dumps(echo)}
     headers = {"Content-Type": ["application/json"], "Set-Cookie": [f"token={UNKNOWN}; Path=/"]}
     headers |= {"X-RateLimit-Reset": [UNKNOWN], "X-Echo": [UNKNOWN]}
     interactions = [
@@ -476,7 +439,7 @@ def test_another_programs_credentials_are_neither_replayed_nor_shown(
                 "body": body,
             },
         }
-        for where, sent, status in (("/v1/login", {}, 200), (f"/v1/of/{UNKNOWN}", bearer, 403))
+        for where, sent, status in (("/v1/login", {}, 200), (f"/v1/of/{UNKNOWN}", known, 403))
     ]
     path.write_text(json.dumps({"version": 1, "interactions": interactions}))
     session = dm.connect(base, KEY)
@@ -495,7 +458,8 @@ def test_another_programs_credentials_are_neither_replayed_nor_shown(
     haul.add("readings", session.recording.readings())
     answers(session.recording, haul)
     haul.add("table", [ask().to_csv() for ask in (dm.interactions, dm.rate_limits, dm.findings)])
-    haul.add("views", [dm.interactions(number=n)._repr_html_() for n in (1, 2)])
+    haul.add("views", [dm.interactions(path, number=n)._repr_html_() for n in (1, 2)])
+    haul.add("document", json.dumps(dm.openapi(path), indent=0))
     dm.live()
     if mode == "record":
         haul.add("cassette", path.read_bytes())

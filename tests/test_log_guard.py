@@ -29,7 +29,6 @@ def logger(caplog: pytest.LogCaptureFixture) -> logging.Logger:
 
 @pytest.mark.parametrize("name", GUARDED_LOGGERS)
 def test_each_logger_is_guarded(name: str, caplog: pytest.LogCaptureFixture) -> None:
-    """Our logger, httpx's and each of httpcore's could show a key."""
     logging.getLogger(name)
     end = guard_logs(Redactor([KEY]).text)
     with caplog.at_level(logging.DEBUG, name):
@@ -69,7 +68,6 @@ def test_whatever_is_logged_is_redacted_by_every_session_that_is_open(
     logger: logging.Logger,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """A key may be in messages, arguments of any type and tracebacks."""
     ends = guard_logs(Redactor([OTHER]).text), guard_logs(Redactor([KEY]).text)
     log(logger)
     for end in ends:
@@ -83,7 +81,6 @@ def test_whatever_is_logged_is_redacted_by_every_session_that_is_open(
 def test_a_session_that_ends_removes_only_its_own_log_guard(
     logger: logging.Logger, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """When the first session ends, the second is still guarded; the last removes the filter."""
     before = list(logger.filters)
     end_first, end_second = guard_logs(Redactor([KEY]).text), guard_logs(Redactor([OTHER]).text)
     shown = repr([logger.filters, *map(vars, logging.getLogger("httpx").filters)])

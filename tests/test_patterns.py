@@ -30,30 +30,10 @@ KEY = "8fK2+/x1"
 
 # Texts that once made a pattern slow, or might.
 SEEDS = (
-    '; name="x"',
-    '; name="',
-    '; name="x"\r\nA: b\r\n',
-    '"password": "',
-    '\\"password\\":\\"',
-    "- recorded_at: ",
-    "://a:b",
-    "a@",
-    "1.1.",
-    "+31 6",
-    "%41%",
-    "\\\\",
-    '"a" :',
-    "name=",
-    "'a', \"",
-    "'a', '",
-    "key: ",
-    " \t",
-    "\r\n",
-    "a",
-    "0",
-    "/",
-    "&#x0",
-    "token",
+    *('; name="x"', '; name="', '; name="x"\r\nA: b\r\n', '"password": "'),
+    *('\\"password\\":\\"', "- recorded_at: ", "://a:b", "a@", "1.1.", "+31 6", "%41%", "\\\\"),
+    *('"a" :', "name=", "'a', \"", "'a', '", "key: ", " \t", "\r\n", "a", "0", "/", "&#x0"),
+    *("token",),
 )
 
 
@@ -68,7 +48,6 @@ def cassette_of(body: str) -> bytes:
 
 
 def open_and_redact(text: str) -> None:
-    """Open a cassette, and redact, write and count what it contains."""
     redactor = Redactor([KEY], redact=["personal"])
     for interaction in parse_cassette(cassette_of(text), Path("stranger.json")):
         redactor.interaction(interaction)
@@ -77,23 +56,19 @@ def open_and_redact(text: str) -> None:
 
 
 def open_torn(text: str) -> None:
-    """Search a torn recording for complete interactions."""
     with suppress(CassetteFormatError):
         parse_cassette((header_text({}) + text).encode(), Path("torn.yaml"))
 
 
 def search_for_credentials(text: str) -> None:
-    """Audit a text."""
     list(credentials_in(text))
 
 
 def read_form(text: str) -> None:
-    """Read the fields of a multipart form."""
     read_multipart(f"--x\r\nContent-Disposition: {text}".encode())
 
 
 def rewrite(text: str) -> None:
-    """Rewrite the addresses in a body, as the replaying server does."""
     headers = (("Content-Type", "application/json"), ("Link", text[:4000]))
     response = Response(200, "OK", headers, text.encode())
     to_client(response, origins_of(["https://b/c", "https://d/"]), "http://a")

@@ -29,7 +29,6 @@ PERSONAL = Redactor(redact=["personal"])
 
 
 def redacted(body: str, *redact: str) -> str:
-    """Return a response's body as it is written when these fields are redacted."""
     return Redactor(redact=redact).interaction(answered(body=body)).response.body.decode()
 
 
@@ -38,7 +37,6 @@ def counts_of(*interactions: Interaction) -> dict[str, int]:
 
 
 def test_addresses_and_numbers_are_replaced_wherever_they_are() -> None:
-    """E-mail addresses and numbers may be in a path, a query, a header or a body."""
     request = Request(
         "POST",
         "https://api.test/v1/joe%40corp.com?phone=%2B31612345678",
@@ -75,12 +73,10 @@ def test_equal_values_get_equal_pseudonyms_however_they_are_written(number: str)
     ],
 )
 def test_dates_ids_and_addresses_of_machines_are_no_personal_data(text: str) -> None:
-    """Text that only looks like a telephone number is unchanged."""
     assert PERSONAL.text(text) == text
 
 
 def test_named_fields_and_dotted_paths_are_replaced_and_no_other_byte() -> None:
-    """Spaces, escapes, order, numbers and repeated names elsewhere stay the same."""
     body = (
         '{ "name":"Jo","n": 12.10, "n":1e400, "a":{"city": "Ede", "b":[{"city":"Ede"}]},'
         '\n"city":"\\u00e9", "x":"\\/", "name":null}'
@@ -94,7 +90,6 @@ def test_named_fields_and_dotted_paths_are_replaced_and_no_other_byte() -> None:
 
 
 def test_a_pseudonym_is_of_the_type_it_replaces() -> None:
-    """A number stays a number and null stays null; true and false become null."""
     body = '{"v": 12, "w": 1.5, "x": null, "y": true, "z": {"q": ["a", 2]}, "e": "", "tel": "06"}'
     got = json.loads(redacted(body, "v", "w", "x", "y", "z", "e", "personal"))
 
@@ -149,7 +144,6 @@ def test_fields_below_an_address_or_a_name_are_personal() -> None:
 def test_replacing_an_email_address_after_an_escape_keeps_json_valid(
     before: str, ascii_only: bool
 ) -> None:
-    """An escape is neither part of the address nor cut in half."""
     for address in ("john@corp.com", "zoë@corp.com"):
         body = json.dumps({"t": f"{before}{address}"}, ensure_ascii=ascii_only)
 
@@ -185,7 +179,6 @@ NO_ONE = answered(body='{"email": "stand-in@example.com", "from": "no-reply@corp
 
 
 def notices(*interactions: Interaction, redact: Iterable[str] = ()) -> list[str]:
-    """Record these interactions, and return the notices at the end."""
     lines: list[str] = []
     redactor = Redactor(redact=redact)
     with opened("tour", "any", redactor=redactor, notice=lines.append) as cassette:
@@ -240,7 +233,6 @@ def test_the_notice_for_a_large_recording_says_how_much_was_searched(
 def test_a_session_warns_of_personal_data_when_a_recording_ends(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """The warning comes once, when the recording ends, and not for a replay."""
     with (
         stand_in(user={"name": "Joe", "email": "joe@corp.com"}) as service,
         Session(service.base_url, ApiKey(service.api_key)) as session,

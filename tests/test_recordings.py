@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 
 def test_interactions_are_numbered_from_one(tour: Path) -> None:
-    """The error for a wrong number says how many interactions there are."""
     recording = read_cassette(tour)
 
     assert [each.response.status for each in recording] == [200, 200, 404, 201]
@@ -78,7 +77,6 @@ def test_a_sessions_interactions_are_shown_without_the_key(
 def test_old_bodies_are_dropped_but_their_readings_remain(
     live: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A session keeps a limited number of bytes of its last messages, but all its readings."""
     monkeypatch.setattr(memory, "_MAX_KEPT_BYTES", 15_000)
     for _ in range(10):
         live.me()
@@ -196,23 +194,9 @@ def test_a_compressed_response_that_is_cut_short_is_shown_as_far_as_possible(
     assert 500 < len(kept) < len(body)
 
 
-def test_a_write_whose_response_is_cut_short_has_an_unknown_outcome(service: FaultyService) -> None:
-    """The caller cannot know the outcome of the write; the row shows the part that arrived."""
-    with (
-        Session(service.base_url, service.api_key, allow_writes=True) as session,
-        service.fault(body="x" * 50, cut_after=20, status=201),
-        pytest.raises(dm.errors.OutcomeUnknownError),
-    ):
-        session.post("/v1/lists")
-
-    assert session.recording.reading(1).problem == CUT_SHORT
-    assert session.recording.interaction(1).response.body == b"x" * 20
-
-
 def test_a_response_that_the_caller_stops_reading_is_not_cut_short(
     service: FaultyService, unpaced: Session
 ) -> None:
-    """The connection did not break: the caller did not want the rest."""
     with service.fault(body="x" * 500_000), unpaced.client.stream("GET", "/v1/lists") as response:
         next(response.iter_bytes())
 
@@ -227,7 +211,6 @@ def test_a_response_that_the_caller_stops_reading_is_not_cut_short(
 def test_attempts_are_numbered_and_keep_their_bodies(
     service: FaultyService, receive: Callable[..., Any], mode: str
 ) -> None:
-    """A call that was repeated shows up as attempts of one request in the table."""
     with Session(service.base_url, service.api_key) as session:
         if mode == "record":
             session.record("tour")
@@ -249,28 +232,6 @@ def test_attempts_are_numbered_and_keep_their_bodies(
                 replaying.get("/v1/lists")
 
             assert dm.interactions(replaying)["attempt"].tolist() == [1, 1, 2, 3, 1, 1]
-
-
-def test_a_response_that_was_retried_is_replayed_as_the_caller_saw_it(
-    service: FaultyService,
-) -> None:
-    """The recorded failures replay within the one call that they belonged to."""
-    with (
-        Session(service.base_url, service.api_key) as session,
-        session.record("tour"),
-        service.fault(status=503, times=2, headers={"Retry-After": "0"}),
-    ):
-        first, second = session.get("/v1/lists"), session.me()
-    replaying = Session(service.base_url)
-    with replaying, replaying.replay("tour", repeat="strict"):
-        replayed = [replaying.get("/v1/lists").status_code, len(replaying.me())]
-        statuses = [each.status for each in replaying.recording.readings()]
-    attempts = [each.attempt for each in read_cassette(Path("cassettes/tour.yaml"))]
-
-    assert (first.status_code, len(second)) == (200, 1)
-    assert attempts == [1, 2, 3, 1]
-    assert replayed == [200, 1]
-    assert statuses == [503, 503, 200, 200]
 
 
 def test_an_attempt_without_the_one_before_it_is_a_response_of_its_own(tmp_path: Path) -> None:
@@ -365,7 +326,6 @@ def test_a_full_cassette_refuses_before_anything_is_sent(
 
 
 def too_large(service: FaultyService) -> AbstractContextManager[object]:
-    """Respond with a body that is too large to be recorded once it is unpacked."""
     return service.fault(body=bytes(MAX_UNPACKED_BYTES + 1), encoding="gzip")
 
 

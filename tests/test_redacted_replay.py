@@ -115,7 +115,6 @@ SECRETS = (*TOKENS, PHRASE, "pa55w0rd-of-the-user", SECRET, JWT, part_of_jwt({"s
 
 @pytest.fixture
 def service() -> Iterator[Bank]:
-    """A service that echoes what it gets."""
     with Bank() as started:
         yield started
 
@@ -187,31 +186,6 @@ def test_what_vcrpy_records_replays_strictly(
             [(each, each.request.body, each.response.body) for each in read_cassette(path)]
         )
         assert [each for each in SECRETS if each in shown] == []
-
-
-def test_what_a_test_records_replays(
-    pytester: pytest.Pytester, service: Bank, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The fixture is strict, and fails on what is left unplayed."""
-    pytester.makepyfile(
-        """
-        import test_redacted_replay as flows
-
-        def test_flows(directmail):
-            for flow in flows.FLOWS:
-                flows.outcome(flow, flows.sync_sender(directmail))
-        """
-    )
-    options = ("-pdirectmail_lab", "-p", "no:cacheprovider", "--directmail-allow-writes")
-    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
-    with monkeypatch.context() as environment:
-        environment.setenv("DIRECTMAIL_API_KEY", "of-the-session-1")
-        environment.setenv("DIRECTMAIL_BASE_URL", service.base_url)
-        recording = pytester.runpytest(*options, "--directmail-record-mode=once")
-    service.close()
-
-    recording.assert_outcomes(passed=1)
-    pytester.runpytest(*options).assert_outcomes(passed=1)
 
 
 # -- any flow --------------------------------------------------------------------------------------

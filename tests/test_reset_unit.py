@@ -28,7 +28,6 @@ FIVE = [n * 0.78 for n in range(5)]
 def reset_value(
     unit: str, left_s: float, renews_at: float, rounding: Callable[[float], int]
 ) -> int:
-    """Return the value of Reset in a unit."""
     scale = 1000 if unit in ("milliseconds_left", "epoch_ms") else 1
     return rounding(scale * (left_s if unit.endswith("left") else renews_at))
 
@@ -76,7 +75,6 @@ def test_the_unit_is_inferred_from_one_window_of_readings(
 
 @pytest.mark.parametrize("unit", UNITS)
 def test_an_inferred_unit_remains_until_a_reading_contradicts_it(unit: str) -> None:
-    """Later windows and readings without Reset keep the unit, until a reading contradicts it."""
     inference = ResetUnitInference()
     readings = window(unit, BY_HAND) + window(unit, [0.0, 1.0], start=NOW_S + 70)
     for one in [*readings, reading(NOW_S + 72, 0), reading(NOW_S + 73, None)]:
@@ -141,7 +139,6 @@ def test_the_unit_is_undetermined_if_several_units_fit(readings: list[Reading]) 
 def test_regular_polling_may_make_milliseconds_look_like_seconds(
     others: Callable[[int], int],
 ) -> None:
-    """Requests every 1.002 s make milliseconds in windows of 1.001 s look like seconds."""
     readings = [
         reading(NOW_S + 1.002 * n, 1001 - 1002 * n % 1001, elapsed_s=0.0, remaining=299 - others(n))
         for n in range(50)
@@ -161,7 +158,6 @@ MIXED = [reading(NOW_S + n / 10, 60 - n // 10 if n % 2 else 20 - n // 10) for n 
     ],
 )
 def test_two_accounts_in_one_log_give_no_unit(readings: list[Reading], why: str) -> None:
-    """Values of two windows that alternate prove no unit, and values in two units fit none."""
     evidence = infer_reset_unit(readings)
 
     assert evidence.unit == "undetermined"
@@ -171,7 +167,6 @@ def test_two_accounts_in_one_log_give_no_unit(readings: list[Reading], why: str)
 @pytest.mark.parametrize("stated", UNITS)
 @pytest.mark.parametrize("unit", UNITS)
 def test_a_stated_unit_is_used_even_if_the_readings_contradict_it(stated: str, unit: str) -> None:
-    """The user's unit is used, and the evidence says if the readings contradict it."""
     inference = ResetUnitInference(stated=stated)  # type: ignore[arg-type]
     for each in window(unit, BY_HAND):
         inference.observe(each)
@@ -182,7 +177,6 @@ def test_a_stated_unit_is_used_even_if_the_readings_contradict_it(stated: str, u
 
 
 def two_operations(unit: str) -> Iterable[Reading]:
-    """Return readings of two windows that are used in turn."""
     first = window(unit, BY_HAND, path="/a")
     second = window(unit, BY_HAND, path="/b", start=NOW_S + 0.2, window_s=90.0)
     return chain(*zip(first, second, strict=True))
@@ -199,7 +193,6 @@ def untimed(unit: str) -> Iterable[Reading]:
 def test_the_unit_is_inferred_per_operation_and_also_from_date_headers(
     readings: Callable[[str], Iterable[Reading]], unit: str
 ) -> None:
-    """The unit is found as well as in one window of readings with times."""
     assert infer_reset_unit(readings(unit)).unit == unit
 
 

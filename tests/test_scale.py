@@ -27,7 +27,6 @@ READERS = [dm.interactions, dm.rate_limits]
 
 @pytest.fixture(scope="module")
 def many(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """Many cassettes, each in its own file."""
     lines = (ROOT / "cassettes" / "record-and-replay.yaml").read_bytes()
     folder = tmp_path_factory.mktemp("many")
     paths = [folder / f"tour-{number:04}.yaml" for number in range(CASSETTES)]
@@ -45,7 +44,6 @@ def dask() -> None:
 
 @pytest.mark.usefixtures("dask")
 def test_the_how_to_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The guide's Python runs beside a folder of cassettes."""
     shutil.copytree(ROOT / "cassettes", tmp_path / "cassettes")
     text = (ROOT / "notebooks" / "many-recordings.md").read_text(encoding="utf-8")
     (block,) = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)

@@ -39,7 +39,6 @@ def as_vcrpy_sees(text: str, serializer: Any = yamlserializer) -> list[tuple[Any
 
 
 def as_we_see(text: str) -> list[tuple[Any, ...]]:
-    """Return what we read in the same cassette, in the same form."""
     return [
         (
             *(each.request.method, each.request.uri, each.request.body, [*each.request.headers]),
@@ -85,7 +84,6 @@ OLD_FILES = {
 
 @pytest.mark.parametrize("name", OLD_FILES)
 def test_old_and_odd_files_are_read_as_vcrpy_reads_them(name: str) -> None:
-    """The requests and the bytes for httpx are the same."""
     text = f"interactions:\n{OLD_FILES[name]}"
 
     assert as_we_see(text) == as_we_see(f"\ufeff{text}") == as_vcrpy_sees(text)

@@ -24,7 +24,6 @@ from ..exchange.values import (
     Response,
     check_interaction,
     fails,
-    header,
     is_write,
     normalize_headers,
 )
@@ -209,7 +208,6 @@ class Cassette:
         self._repeat = repeat
         self._before_record = before_record
         self._notice = notice
-        self._replaced: dict[tuple[str, str, bytes | None], int] = {}
         self._lock = RLock()
         started_at = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.%fZ}"
         self._metadata = {"started_at": started_at, "base_url": base_url}
@@ -402,30 +400,25 @@ class Cassette:
         if changed is None:
             self.drop(begun)
             return None
-        interaction = changed
-        request = interaction.request
-        response = normalize_headers(interaction.response, method=request.method)
-        if response is not interaction.response:
-            interaction = replace(interaction, response=response)
+        response = normalize_headers(changed.response, method=changed.request.method)
+        if response is not changed.response:
+            changed = replace(changed, response=response)
         with self._recorder_of_now() as recorder:
             try:
-                recorded = recorder.append(interaction, begun)
+                recorded = recorder.append(changed, begun)
             except OSError as error:
                 raise self._not_written(error) from None
             if recorded is None:
                 return None
-            if (recorded.request.uri, recorded.request.body) != (request.uri, request.body):
-                self._warn_if_alike(request, recorded.request)
         if isinstance(recorded.response.body, MissingBody):
-            self._report_missing_body(recorded, header(response.headers, "content-encoding"))
+            self._report_missing_body(recorded)
         return recorded
 
-    def _report_missing_body(self, recorded: Interaction, coding: str | None) -> None:
+    def _report_missing_body(self, recorded: Interaction) -> None:
         """Call ``notice``, or raise `CassetteError` in a test, if a body could not be stored."""
         missing = shown_missing(recorded.response.body)
         title = f"{recorded.request.method} {self._recording.path_of(recorded.request)}"
-        what = f"Cassette {self.name!r} has {title} without the body of its response {missing}"
-        what += f", whose Content-Encoding is {coding!r}." if coding else "."
+        what = f"Cassette {self.name!r} has {title} without the body of its response {missing}."
         advice = "Record a smaller body, or one in UTF-8, with before_record=…."
         if self.policy.records_failures:
             raise CassetteError(f"{what} A replay would fail.", advice)
@@ -642,17 +635,6 @@ class Cassette:
         weakref.finalize(self, _close_quietly, recorder, self._open)
         _fold_after_cells(self)
         return recorder
-
-    def _warn_if_alike(self, request: Request, written: Request) -> None:
-        """Call ``notice`` if two recorded requests differ only by a replaced value."""
-        what = hash((request.uri, request.body))
-        recorded_as = written.method, written.uri, written.body
-        if self._replaced.setdefault(recorded_as, what) != what:
-            self._notice(
-                f"Cassette {self.name!r}: two requests to {written.method} "
-                f"{self._recording.path_of(written)} differ only by a value that redaction "
-                "replaces. A replay cannot tell them apart, and plays their responses in order."
-            )
 
     def _not_written(self, error: OSError, what_now: str = "") -> CassetteError:
         advice = "Make room on the disk, or set DIRECTMAIL_CASSETTES to another folder."

@@ -196,22 +196,13 @@ class JournalWriter:
             os.fsync(self._file)
         os.close(self._file)
 
-    def remove(self) -> None:
-        """Remove the file: see `remove_journal`."""
-        remove_journal(self._path)
-
     def _append(self, about: Mapping[str, object], text: bytes) -> None:
         record = json.dumps(about).encode() + b"\n" + text
         if os.fstat(self._file).st_size != self.size:
-            os.ftruncate(self._file, self.size)  # Ctrl-C has interrupted the last record
+            os.ftruncate(self._file, self.size)  # the last record: by Ctrl-C, or the disk was full
         left = memoryview(record)
-        try:
-            while left:
-                left = left[os.write(self._file, left) :]
-        except BaseException:
-            with suppress(OSError):
-                os.ftruncate(self._file, self.size)
-            raise
+        while left:
+            left = left[os.write(self._file, left) :]
         self.size += len(record)
 
     def _read(self, start: int, size: int) -> bytes:

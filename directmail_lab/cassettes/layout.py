@@ -43,10 +43,6 @@ _HEADER = re.compile(rb"version: 1\nrecording: ([^\n]*)\ninteractions:(?: \[\])?
 # libyaml reads no escape of a lone surrogate, so it becomes the replacement character.
 _ESCAPED = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
 
-# libyaml accepts a key of more than 1,024 characters only in the form `? key : value`. An escaped
-# character takes up to six.
-_MAX_NAME_CHARACTERS = 1000 // 6
-
 # `default=str`: the metadata of another program's cassette may contain a time.
 _encode = json.JSONEncoder(ensure_ascii=False, default=str).encode
 # This quotes a text as the JSON encoder does. Joining quoted texts takes a third of its time.
@@ -178,10 +174,7 @@ def _headers_text(headers: Headers) -> str:
     values: dict[str, str] = {}
     for name, value in headers:
         values[name] = f"{values[name]}, {_quoted(value)}" if name in values else _quoted(value)
-    is_long = max(map(len, values), default=0) > _MAX_NAME_CHARACTERS
-    start = "? " if is_long else ""
-    colon = " :" if is_long else ":"
-    return f"{{{', '.join([f'{start}{_quoted(n)}{colon} [{v}]' for n, v in values.items()])}}}"
+    return f"{{{', '.join([f'{_quoted(name)}: [{texts}]' for name, texts in values.items()])}}}"
 
 
 def _body_text(body: bytes | None) -> str:

@@ -9,7 +9,7 @@ import time
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 from typing import TypeVar
 
@@ -188,17 +188,13 @@ def _own_folders(start: Path | None = None) -> Iterator[Path]:
     if configured:
         # Without a home folder, Path.expanduser would raise an error.
         yield (start or Path()) / os.path.expanduser(configured)  # noqa: PTH111
-    yield from islice(_nearest_folders(start or Path.cwd()), 1)
-
-
-def _nearest_folders(start: Path) -> Iterator[Path]:
-    """Yield the folders ``cassettes`` from a folder up to the project's root."""
-    for parent in _project_folders(start):
+    for parent in _project_folders(start or Path.cwd()):
         folder = parent / _FOLDER
         # A folder with an `__init__.py` is a Python package that happens to have the name.
         # Unlike Path's, these functions raise nothing in a folder that is closed to this user.
         if os.path.isdir(folder) and not os.path.lexists(folder / "__init__.py"):  # noqa: PTH112
             yield folder
+            return
 
 
 def _project_folders(start: Path) -> list[Path]:

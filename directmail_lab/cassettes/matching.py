@@ -41,9 +41,6 @@ _DELIMITERS = "/?#%;"
 _NOT_ASCII = re.compile("[^!-~]+")
 _BOUNDARY = re.compile(r'boundary="?([^";,]+)', re.IGNORECASE)
 
-NO_BODY = "no body"
-OTHER = "other bytes"
-
 
 class Form(NamedTuple):
     """The canonical form of a request: the names of its parts, and their values."""
@@ -94,7 +91,14 @@ class Matching:
         self.ignore = check_names("ignore", ignore)
         if match_on is None:
             match_on = DEFAULT_MATCH_ON
-        _check_match_on(match_on)
+        if isinstance(match_on, str) or not isinstance(match_on, Sequence):
+            raise argument_error('match_on must be a list, as in match_on=["method", "path"].')
+        for name in match_on:
+            if not (callable(name) or name in MATCHERS):
+                raise argument_error(
+                    f"{name!r} is not a matcher. Use {', '.join(sorted(MATCHERS))}, "
+                    "or a function of two requests."
+                )
         rules = [parse_rule(rule) for rule in self.ignore]
         self._query = {name for kind, name in rules if kind == "query"}
         self._headers = {name.lower() for kind, name in rules if kind == "header"}
@@ -304,12 +308,12 @@ def body_parts(request: Request) -> list[tuple[Name, Hashable]]:
     media_type = media_type_of(request.headers)
     parts: list[tuple[Name, Hashable]] | None = None
     if not body:
-        return [(("kind",), NO_BODY)]
+        return [(("kind",), "no body")]
     if media_type.startswith("multipart/"):
-        kind = "a multipart form"
+        kind = "multipart"
         parts = _multipart(header(request.headers, "content-type") or "", body)
     elif media_type == "application/x-www-form-urlencoded":
-        kind = "a form"
+        kind = "form"
         text = body.decode("utf-8", "surrogateescape")
         fields = parse_qsl(text, keep_blank_values=True, errors="surrogateescape")
         parts = [(("form", name), value) for name, value in _sorted(fields)]
@@ -318,13 +322,8 @@ def body_parts(request: Request) -> list[tuple[Name, Hashable]]:
         with suppress(ValueError, ArithmeticError, RecursionError):
             parts = list(_json_parts(_DECODER.decode(body.decode(json.detect_encoding(body)))))
     if parts is None:
-        return [(("kind",), OTHER), (("body",), _text_or_bytes(body))]
+        return [(("kind",), "other"), (("body",), _text_or_bytes(body))]
     return [(("kind",), kind), *parts]
-
-
-def body_kind(parts: Iterable[tuple[Name, Hashable]]) -> Hashable:
-    """Return of which kind the body in a request's parts is; None if it is not compared."""
-    return next((value for name, value in parts if name == ("kind",)), None)
 
 
 def _text_or_bytes(body: bytes) -> str | bytes:
@@ -441,18 +440,6 @@ def _stands_for(replaced: Hashable, value: Hashable) -> bool:
 
 
 # -- arguments -------------------------------------------------------------------------------------
-
-
-def _check_match_on(match_on: Sequence[str | Matcher]) -> None:
-    """Raise ValueError if ``match_on`` is not a list of matchers."""
-    if isinstance(match_on, str) or not isinstance(match_on, Sequence):
-        raise argument_error('match_on must be a list, as in match_on=["method", "path"].')
-    for name in match_on:
-        if not (callable(name) or name in MATCHERS):
-            raise argument_error(
-                f"{name!r} is not a matcher. Use {', '.join(sorted(MATCHERS))}, "
-                "or a function of two requests."
-            )
 
 
 def parse_rule(rule: str) -> tuple[str, str]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 
 from ..exchange.values import Request
 from ..redaction.names import is_random
-from .matching import Matching, Name, body_kind, origin_parts, path_below_base, split_address
+from .matching import Matching, Name, origin_parts, path_below_base, split_address
 
 Differences = dict[str, tuple[object, object]]
 """For the name of each part that differs: the sent value and the recorded one."""
@@ -19,6 +19,7 @@ _CHANGING = re.compile(
     r"|(?i:[0-9a-f]{8}(?:-?[0-9a-f]{4}){3}-?[0-9a-f]{12})"
 )
 _SHORTEST_NONCE = 8
+_KIND = "kind of body"
 
 
 def place_of(request: Request, base_url: str) -> tuple[str, str, str]:
@@ -56,12 +57,8 @@ def differences(
     found = _differing(_by_name(ours), _by_name(theirs))
     if "path" in place or "method" in found:
         return place | {name: pair for name, pair in found.items() if name == "method"}
-    kinds = body_kind(ours), body_kind(theirs)
-    if kinds[0] != kinds[1]:
-        found = {
-            name: pair for name, pair in found.items() if not name.startswith(("body", "kind"))
-        }
-        found["body: {} where {} was recorded".format(*kinds)] = kinds
+    if _KIND in found:  # then its parts say nothing
+        found = {name: pair for name, pair in found.items() if not name.startswith("body")}
     return place | found
 
 
@@ -84,6 +81,8 @@ def _by_name(parts: Iterable[tuple[Name, Hashable]]) -> dict[str, object]:
 def _shown(kind: str | int, *names: str | int) -> str:
     """Return the name of a part: ``query: page``, ``body: to.name``, ``body: file name of f``."""
     match kind, *names:
+        case ["kind"]:
+            return _KIND
         case ["multipart", field, what]:
             return f"body: {what} of {field}"
         case ["JSON" | "form" | "multipart", *_]:
@@ -95,15 +94,13 @@ def _shown(kind: str | int, *names: str | int) -> str:
 
 def changing_values(differing: Mapping[str, tuple[object, object]]) -> list[str]:
     """Return what to ignore if only times, UUIDs and nonces differ: ``query:timestamp``."""
-    rules = list(_rules(differing))
-    return rules if len(rules) == len(differing) else []
-
-
-def _rules(differing: Mapping[str, tuple[object, object]]) -> Iterator[str]:
+    rules = []
     for name, pair in differing.items():
         kind, colon, field = name.partition(": ")
-        if colon and all(map(_is_changing, map(str, pair))) and None not in pair:
-            yield f"{kind}:{field}"
+        if not colon or None in pair or not all(map(_is_changing, map(str, pair))):
+            return []
+        rules.append(f"{kind}:{field}")
+    return rules
 
 
 def _is_changing(text: str) -> bool:

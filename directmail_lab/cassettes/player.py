@@ -164,7 +164,13 @@ class Player:
         self._base_url = index.base_url
         self._redactor = index.redactor
         self._fallbacks = index.recording.fallbacks
-        self.rewind()
+        self.played = bytearray(len(self._recording))
+        self._series: dict[RequestKey, _Series] = {}
+        for calls in index.groups() if self._fallbacks else ():
+            played = self._without_fallbacks(calls)
+            for call in calls:
+                if call not in played:
+                    self.mark(call)
 
     # -- find ------------------------------------------------------------------------------------
 
@@ -203,16 +209,6 @@ class Player:
         """Mark a response and its attempts as played."""
         for index in call:
             self.played[index] = 1
-
-    def rewind(self) -> None:
-        """Play all responses again."""
-        self.played = bytearray(len(self._recording))
-        self._series: dict[RequestKey, _Series] = {}
-        for calls in self._index.groups() if self._fallbacks else ():
-            played = self._without_fallbacks(calls)
-            for call in calls:
-                if call not in played:
-                    self.mark(call)
 
     def refusal(self, request: Request, *, is_played: bool) -> NotRecordedError:
         """Return the error that says why a request has no response, and what to do.

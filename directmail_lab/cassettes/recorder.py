@@ -452,7 +452,7 @@ class Recorder:
                 is_kept = self._end(journal, ending or ("drop" if self._is_aside else "merge"))
             finally:
                 journal.close()
-            journal.remove()
+            remove_journal(journal_of(self._path))
         return is_kept
 
     def _end(self, journal: JournalWriter, ending: Ending) -> bool:

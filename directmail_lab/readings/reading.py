@@ -46,10 +46,10 @@ class RawValues(NamedTuple):
 
 
 _NAMES = [name.lower() for name in (*HEADERS, "Retry-After", "Date", "Age")]
-# By names in lower case, as text and as bytes (httpx keeps bytes). `python -bb` forbids one dict.
-_FIELDS: dict[type, dict[Any, str]] = {
-    str: dict(zip(_NAMES, RawValues._fields, strict=True)),
-    bytes: dict(zip(map(str.encode, _NAMES), RawValues._fields, strict=True)),
+# By names in lower case, as text and as bytes (httpx keeps bytes).
+_FIELDS: dict[str | bytes, str] = {
+    **dict(zip(_NAMES, RawValues._fields, strict=True)),
+    **dict(zip(map(str.encode, _NAMES), RawValues._fields, strict=True)),
 }
 
 
@@ -59,8 +59,7 @@ def raw_values(
     """Return the headers that a `Reading` keeps, from pairs of text or from ``headers.raw``."""
     found: dict[str, str] = {}
     for name, value in headers:
-        kind = bytes if isinstance(name, bytes) else str
-        field = _FIELDS[kind].get(name.lower())
+        field = _FIELDS.get(name.lower())
         if field is None:
             continue
         text = value.decode("latin-1") if isinstance(value, bytes) else value
