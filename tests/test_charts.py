@@ -98,6 +98,18 @@ def test_operations_that_share_an_allowance_have_one_panel() -> None:
     ]
 
 
+def test_the_accounts_of_two_sessions_have_panels_of_their_own() -> None:
+    """One has 54 requests left and the other 40: joined, a line would go up and down."""
+    frame = frame_of([reading(0, 54), reading(1, 40), reading(2, 39)], unit="seconds_left")
+    frame.insert(0, "recording", ["session 1", "session 2", "session 2"])
+    chart = chart_rate_limits(frame.astype({"recording": "string"}))
+
+    assert [panel.get_title("left") for panel in chart.axes] == [
+        "session 2: GET /v1/users/me",
+        "session 1: GET /v1/users/me",
+    ]
+
+
 def test_the_line_follows_the_readings_and_ends_with_its_window() -> None:
     """Times are in UTC. The line stops at a renewal, because what remains is then unknown."""
     chart = draw([reading(50, 9), reading(55, 8), reading(150, 9)])

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import nbformat
 import pytest
-from cassette_samples import BASE_URL, answered, recorded as write_cassette, theirs
+from cassette_samples import BASE_URL, answered, get, recorded as write_cassette, theirs
 from IPython.core.ultratb import VerboseTB
 from key_search import traces
 from marks import rest_slow
@@ -33,6 +33,7 @@ from directmail_lab.cassettes.convert import convert, layout_of
 from directmail_lab.credentials import ApiKey
 from directmail_lab.errors import DirectMailLabError, NotebookRunError
 from directmail_lab.exchange.values import Interaction, Request
+from directmail_lab.notebook.login import LoginWidget, SignInRequest
 from directmail_lab.redaction.key import KeySearch
 from directmail_lab.server.standin import STAND_IN_KEY
 from directmail_lab.share import package_files as package_files_module
@@ -387,12 +388,19 @@ def test_a_page_of_a_notebook_has_the_markup_that_is_allowed_and_no_other(place:
 
 
 def test_a_page_without_code_shows_text_and_outputs() -> None:
-    """A manager reads no code, and no numbers of cells."""
-    source = notebook("report.ipynb", " # A title", "code = 1", **SHOWN)
+    """A manager reads no code, no numbers of cells, and signs in nowhere."""
+    form = {
+        "output_type": "display_data",
+        "data": {"text/plain": repr(LoginWidget(SignInRequest()))},
+        "metadata": {},
+    }
+    outputs = [*SHOWN["outputs"], form]
+    source = notebook("report.ipynb", " # A title", "code = 1", **SHOWN | {"outputs": outputs})
     page = share(source, "report.html", run=False, has_code=False)
     text = page.read_text("utf-8").partition("<main")[2]
 
     assert "A table" in text
+    assert "sign-in" not in text
     assert "code" not in re.sub("<[^>]*>", "", text)
     assert "In&nbsp;[" not in text
 
@@ -508,7 +516,7 @@ AUTHORS = """\
 import os
 import directmail_lab as dm
 dm.login()
-dm.record('shared-tour')
+dm.record('shared-tour', live=True)
 name = dm.me()['name'].item()
 assert 'DIRECTMAIL_API_KEY' not in os.environ
 open('left-behind', 'w').close()"""
@@ -786,6 +794,16 @@ def test_a_key_in_a_notebooks_other_members_or_its_name_is_not_shared(
 
     nothing_leaks(source)
     nothing_leaks(notebook(f"{HIDDEN}.ipynb", REPLAY))
+
+
+def test_a_page_is_searched_for_personal_data_without_its_cassettes(tour: Path) -> None:
+    """They are not in it."""
+    write_cassette(tour, answered(get("/v1/people"), '{"email": "ada@lovelace.org"}'))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        share(notebook("one.ipynb", REPLAY), "one.html", run=False)
+    with pytest.warns(UserWarning, match="contains 1 e-mail address"):
+        share("one.ipynb", "one.zip", run=False)
 
 
 def test_personal_data_is_shared_with_one_warning(tour: Path) -> None:

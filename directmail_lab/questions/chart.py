@@ -159,16 +159,22 @@ def _by_operation(frame: pd.DataFrame, *, is_timed: bool) -> list[tuple[str, pd.
 
 def _allowances_of(table: pd.DataFrame) -> pd.Series[str]:
     """Return the name of each reading's allowance: its operation, or the one that it shares."""
-    names = (table["method"] + " " + table["operation"]).tolist()
-    # At another server, an operation begins with the origin, and has its own allowance.
-    own = table[["limit", "remaining"]].mask(table["operation"].str.contains("://"))
+    names = table["method"] + " " + table["operation"]
+    # At another server, an operation begins with the origin, and has its own allowance. So it does
+    # where two sessions are drawn: each may be another account's.
+    is_apart = table["operation"].str.contains("://")
+    if "recording" in table:
+        is_of_session = table["recording"].str.startswith("session ")
+        names = (table["recording"] + ": ").where(is_of_session, "") + names
+        is_apart |= is_of_session
+    own = table[["limit", "remaining"]].mask(is_apart)
     own = own.astype(object).mask(own.isna(), None)
     sharing = SharedAllowances()
     for name, limit, left in zip(names, own["limit"], own["remaining"], strict=True):
         sharing.observe(name, limit, left)
     limits = own["limit"].dropna().unique()
     shared = {limit: name_of_shared(limit) for limit in limits if sharing.is_shared(limit)}
-    return own["limit"].map(shared).astype("string").fillna(pd.Series(names, table.index))
+    return own["limit"].map(shared).astype("string").fillna(names)
 
 
 def _refused(readings: pd.DataFrame) -> pd.DataFrame:

@@ -37,7 +37,7 @@ _FIELDS = {
     "company name": "company companyname organization organisation",
     "address line": "address address1 address2 addressline1 addressline2 line1 line2 street "
     "streetname streetaddress housenumber city postcode postalcode zip zipcode",
-    "birth date": "birthdate birthday dateofbirth dob",
+    "birth date": "birthdate birthday born bornon dateofbirth dob",
     "bank account": "iban bankaccount accountnumber",
     "personal number": "ssn bsn socialsecuritynumber passportnumber",
 }

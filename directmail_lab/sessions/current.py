@@ -305,10 +305,13 @@ def record(
                 f"Sign in, or set {API_KEY_VARIABLE}. To replay as a reader: "
                 f"{LIVE_VARIABLE}=0 in the environment.",
             )
-        entered, line = _replay_in_place(cassette, {**options})
-        if not has_said:
-            has_said = True
-            sys.stderr.write(f"{line}\n")
+        entered, replay = _replay_in_place(cassette, {**options})
+        if not has_said and asked is not None:  # as `share` runs a notebook for its readers
+            sys.stdout.write(f"This is {replay}.\n")
+        elif not has_said:
+            line = f"Warning: no key, so this is {replay}. Sign in to record again.\n"
+            sys.stderr.write(line)
+        has_said = True
         return entered
 
     change = ModeChange(enter)
@@ -335,7 +338,7 @@ def _record(opened: Session, cassette: str | Path, **options: Any) -> Entered:
 
 
 def _replay_in_place(cassette: str | Path, options: dict[str, Any]) -> tuple[Entered, str]:
-    """Replay the file that a recording with a key would write; also return a line that says so.
+    """Replay the file that a recording with a key would write; also return words that say so.
 
     A replayed write warns that nothing was sent. A request that is not in the cassette raises
     `NotRecordedError` as usual; the advice is to sign in.
@@ -346,7 +349,7 @@ def _replay_in_place(cassette: str | Path, options: dict[str, Any]) -> tuple[Ent
     path = new_cassette_path(cassette)
     if not (path.is_file() and path.stat().st_size):
         what = f"There is no key, and no cassette {cassette_name(cassette)!r} yet."
-        raise NotConnectedError(what, "Sign in to record it.")
+        raise NotConnectedError(what, "Sign in, then run this again to record it.")
 
     def advise(error: NotRecordedError) -> None:
         error.advice = "There is no key, so nothing was sent. Sign in to record it."
@@ -361,8 +364,7 @@ def _replay_in_place(cassette: str | Path, options: dict[str, Any]) -> tuple[Ent
     make_current(opened)
     count = plural(len(played), "interaction")
     recorded = f"{played.name!r}{opened.recording.recorded_note}"
-    line = f"Warning: no key, so this is a replay of {recorded} ({count}). Sign in to record again."
-    return entered, line
+    return entered, f"a replay of {recorded} ({count})"
 
 
 def replaying_session(cassette: str | Path | FileRecording) -> Session:

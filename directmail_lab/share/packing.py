@@ -153,7 +153,7 @@ def share(
     packed.add_pages(has_code=has_code)
     was_run = _RAN if run else _DID_NOT_RUN
     content = packed.page() if is_page else packed.zipped(target.stem, was_run)
-    personal = audit.personal_data(packed.parts())
+    personal = audit.personal_data(packed.notebook_parts({}) if is_page else packed.parts())
     if personal:
         warnings.warn(
             f"{target.name} contains {personal}. To replace this in what is packed, and not in "
@@ -256,11 +256,15 @@ class _Packed:
                 )
         files[place] = content
 
-    def parts(self, more: Mapping[str, bytes] | None = None) -> Iterator[Part]:
-        """Yield each part of the notebooks and the cassettes, and of ``more`` notebooks."""
-        for place, content in {**self.notebooks, **(more or {})}.items():
+    def notebook_parts(self, more: Mapping[str, bytes]) -> Iterator[Part]:
+        """Yield each part of the notebooks, and of ``more`` notebooks."""
+        for place, content in {**self.notebooks, **more}.items():
             if place.endswith(".ipynb"):
                 yield from audit.parts_of_notebook(json.loads(content), place)
+
+    def parts(self, more: Mapping[str, bytes] | None = None) -> Iterator[Part]:
+        """Yield each part of the notebooks and the cassettes, and of ``more`` notebooks."""
+        yield from self.notebook_parts(more or {})
         for place, recording in self._recordings.items():
             yield from audit.parts_of_cassette(recording, f"{place}, ")
 

@@ -19,6 +19,7 @@ from typing import Any
 
 from ..display import ProgressBar, plural
 from ..errors import DirectMailLabError, NotebookRunError, naming_what_is_missing
+from ..settings import LIVE_VARIABLE
 from .notebook_page import import_exporter, import_nbformat
 
 _NO_RUN = "To share it as it is: run=False, or --no-run."
@@ -57,8 +58,8 @@ if "directmail_lab.notebook.widget" in sys.modules:
 def run_notebooks(folder: Path, notebooks: Sequence[Path], *, timeout_s: float) -> None:
     """Run notebooks, each in a fresh kernel, and save their outputs in their files.
 
-    Neither the process nor a kernel gets a ``DIRECTMAIL_`` variable, the keyring, or the user's
-    IPython settings. Python's sockets connect to this machine only.
+    Neither the process nor a kernel gets a ``DIRECTMAIL_`` variable but ``DIRECTMAIL_LIVE=0``, the
+    keyring, or the user's IPython settings. Python's sockets connect to this machine only.
 
     Parameters
     ----------
@@ -76,6 +77,7 @@ def run_notebooks(folder: Path, notebooks: Sequence[Path], *, timeout_s: float) 
     """
     environment = {
         **{name: text for name, text in os.environ.items() if not name.startswith("DIRECTMAIL_")},
+        LIVE_VARIABLE: "0",  # also of a notebook that must be live for its author
         "IPYTHONDIR": str(folder / "ipython"),
         "PYTHON_KEYRING_BACKEND": "keyring.backends.null.Keyring",
     }
