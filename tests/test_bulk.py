@@ -78,7 +78,7 @@ def test_the_first_of_several_failures_is_named_in_full(items: FaultyService) ->
 def test_concurrent_requests_replay_their_own_responses(items: FaultyService) -> None:
     """Equal paths are requested one after the other: else the second here would be the first."""
     paths = ["/v1/users/me", *PATHS[:7], "/v1/users/me", *PATHS[8:], "/v1/users/me"]
-    session_of(items)
+    session_of(items, pace="off")
     items.fault(path="/v1/users/me", times=1, latency_s=0.2)
     with dm.record("many"):
         recorded = dm.get_many(paths)
