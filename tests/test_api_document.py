@@ -169,7 +169,6 @@ def test_what_was_recorded_fits_the_document_that_was_made_of_it(
     ],
 )
 def test_what_is_no_document_is_refused(given: Any, said: str) -> None:
-    """The current session stays."""
     Path("api.yaml").write_text("a: [", "utf-8")
     Path("list.json").write_text("[1]", "utf-8")
     with pytest.raises(dm.DirectMailLabError) as caught:
@@ -180,7 +179,6 @@ def test_what_is_no_document_is_refused(given: Any, said: str) -> None:
 
 
 def test_without_jsonschema_an_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only a document needs it."""
     monkeypatch.delitem(sys.modules, "directmail_lab.exchange.api_document")
     monkeypatch.setitem(sys.modules, "jsonschema", None)
     dm.Session(BASE)

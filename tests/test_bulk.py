@@ -54,7 +54,6 @@ EXPECTED = [*range(7), httpx.ReadError, *range(8, 30)]
 def test_results_have_the_order_of_the_paths_and_include_failures(
     items: FaultyService, concurrency: int
 ) -> None:
-    """One failed path must not lose the responses of the others. A warning says that it failed."""
     with session_of(items, pace="off"):
         with pytest.warns(
             UserWarning, match=r"^1 of 30 requests failed; the first, \[7\]: .*broke"
@@ -66,7 +65,6 @@ def test_results_have_the_order_of_the_paths_and_include_failures(
 
 
 def test_the_first_of_several_failures_is_named_in_full(items: FaultyService) -> None:
-    """An error status counts as one, with what the service said, and an error of ours, too."""
     said = r'^2 of 3 requests failed; the first, \[1\]: GET /v1/nowhere responded with 404 .*: "'
     with session_of(items), pytest.warns(UserWarning, match=said) as caught:
         got = dm.get_many(["/v1/users/me", "/v1/nowhere", "https://me:you@x.test/"])
@@ -115,7 +113,6 @@ needs_ctrl_c = pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="a
 
 @needs_ctrl_c
 def test_an_interrupt_keeps_the_responses_received_so_far(items: FaultyService) -> None:
-    """The other results are errors, also for the request in flight, and the session still works."""
     session = session_of(items)
     with (
         items.fault(path="/v1/items/13", latency_s=60.0),
@@ -181,7 +178,6 @@ def test_a_missing_value_in_a_query_is_refused_by_name(account: FaultyService, v
 
 
 def test_numbers_of_numpy_in_a_query_are_plain(account: FaultyService) -> None:
-    """Nothing else of a query changes."""
     dm.connect(account.base_url, account.api_key)
     params = {"page": np.int64(2), "sort": ["a", "b"], "q": None, "is": True}
     sent = dm.get("/v1/lists", params=params).request

@@ -216,7 +216,6 @@ def tour(client: Blocking, base_url: str) -> dict[str, Any]:
 def test_uploads_redirects_errors_and_streams_are_recorded_and_replayed(
     over: Opened, session: Session, streams: ClientService, tmp_path: Path
 ) -> None:
-    """Uploads, redirects, compressed bodies, errors and streams replay without a server."""
     path = tmp_path / "tour.yaml"
     session.record(path)
     with over(session) as client:
@@ -380,7 +379,6 @@ def test_a_compressed_body_is_kept_and_recorded_decoded(
 def test_a_timeout_is_for_each_part(
     over_patched: Opened, streams: ClientService, tmp_path: Path
 ) -> None:
-    """Five events 0.3 s apart take longer than a timeout of 1.2 s."""
     with in_mode(over_patched, tmp_path / "slow.yaml", "record") as client:
         body = client.read(f"{streams.base_url}/v1/slow", timeout=1.2)
 
@@ -413,7 +411,6 @@ def test_a_stream_that_its_caller_leaves_is_recorded_as_far_as_it_was_read(
 def test_what_arrived_before_a_connection_broke_is_replayed_with_the_error(
     over_patched: Opened, streams: ClientService, tmp_path: Path
 ) -> None:
-    """The caller gets the same parts, then httpx's error."""
     path, outcomes = tmp_path / "cut.yaml", []
     for mode in ("record", "replay"):
         with in_mode(over_patched, path, mode) as client, pytest.raises(httpx.HTTPError) as caught:
@@ -469,7 +466,6 @@ def test_a_body_that_cannot_be_written_is_an_error_before_its_end(
 def test_a_download_of_200_mb_takes_no_more_memory_than_the_limit(
     streams: ClientService, session: Session, tmp_path: Path
 ) -> None:
-    """The caller gets it all; the cassette has its size."""
     path, size = tmp_path / "large.yaml", 200 * 1024**2
     session.record(path)
     tracemalloc.start()
@@ -486,7 +482,6 @@ def test_a_download_of_200_mb_takes_no_more_memory_than_the_limit(
 def test_an_unrecorded_request_raises_an_error(
     over: Opened, streams: ClientService, session: Session, tmp_path: Path
 ) -> None:
-    """The error says which request is missing, and nothing is sent."""
     session.record(tmp_path / "one.yaml")
     session.client.get("/v1/users/me")
     session.live()
@@ -576,7 +571,6 @@ def test_hooks_mounts_and_the_environments_proxy_are_the_clients_own(
 def test_patching_leaves_the_sessions_own_requests_alone(
     over_patched: Opened, session: Session, streams: ClientService, tmp_path: Path
 ) -> None:
-    """The session's own requests go straight to the network, and patching ends with the block."""
     session.record(tmp_path / "once.yaml")
     with over_patched(session) as client:
         session.client.get("/v1/users/me")
@@ -594,7 +588,6 @@ def test_patching_leaves_the_sessions_own_requests_alone(
 def test_a_second_session_takes_the_clients_over(
     streams: ClientService, session: Session, tmp_path: Path
 ) -> None:
-    """A test's session takes over from its module's session until it ends."""
     with Session(NO_ADDRESS) as second, leading(session):
         session.record(tmp_path / "first.yaml")
         with leading(second):

@@ -26,7 +26,6 @@ HELP = pydoc.plain(pydoc.render_doc(dm)).splitlines()
 
 
 def test_each_name_that_completion_offers_is_there() -> None:
-    """There are 30 at most, none of them a module of the package except `errors`."""
     assert 20 < len(NAMES) <= 30
     assert [name for name in NAMES if inspect.ismodule(getattr(dm, name))] == ["errors"]
     with pytest.raises(AttributeError, match="no_such_name"):
@@ -44,7 +43,6 @@ def test_the_signature_names_the_options_of_a_session(call: Callable[..., object
 
 
 def test_help_of_the_package_is_one_screen() -> None:
-    """It names each call, and lists no members of classes."""
     overview = HELP[: HELP.index("PACKAGE CONTENTS")]
     named = {name for line in overview for name in re.findall(r"\w+", line)}
 
@@ -71,7 +69,6 @@ def test_help_of_the_package_is_one_screen() -> None:
     ],
 )
 def test_each_call_that_sends_is_one_of_a_session(name: str) -> None:
-    """Its parameters and its help are written once, for both."""
     of_package = getattr(dm, name)
     of_session = getattr(dm.Session, name)
     _, *parameters = inspect.signature(of_session).parameters.values()
@@ -143,13 +140,11 @@ def test_importing_loads_nothing_heavy() -> None:
 
 
 def test_with_nothing_set_a_call_says_how_to_get_a_session() -> None:
-    """The message names three ways to get one."""
     with pytest.raises(dm.errors.NotConnectedError, match=r"login\(\).*connect.*replay"):
         dm.me()
 
 
 def test_the_environment_opens_a_session(account: FaultyService) -> None:
-    """The first call connects, and later calls reuse the session. Arguments override it."""
     elsewhere = dm.connect("https://api.example.com")
     dm.logout()
 
@@ -161,7 +156,6 @@ def test_the_environment_opens_a_session(account: FaultyService) -> None:
 def test_a_single_configured_region_is_the_default(
     monkeypatch: pytest.MonkeyPatch, service: FaultyService
 ) -> None:
-    """A single configured region needs no address, and its name is accepted instead."""
     monkeypatch.setenv("DIRECTMAIL_REGIONS", f"here={service.base_url}")
 
     for region in (None, "here"):
@@ -184,7 +178,6 @@ def test_a_single_configured_region_is_the_default(
     ],
 )
 def test_an_invalid_address_is_refused(address: str, said: str) -> None:
-    """The error says what to write, never repeats a user name, and opens no session."""
     with pytest.raises(dm.errors.AddressError, match=said) as caught:
         dm.connect(address, "some-key")
 
@@ -205,7 +198,6 @@ def test_an_address_without_a_scheme_means_https(address: str) -> None:
 
 
 def test_logout_forgets_the_session(service: FaultyService) -> None:
-    """Afterwards no session is open, and logging out again is not an error."""
     opened = dm.connect(service.base_url, service.api_key)
     dm.logout()
     dm.logout()
@@ -217,7 +209,6 @@ def test_logout_forgets_the_session(service: FaultyService) -> None:
 
 
 def test_readings_that_contradict_the_stated_unit_cause_a_warning(service: FaultyService) -> None:
-    """If the user states a wrong unit, reading the rate limits warns."""
     dm.connect(service.base_url, service.api_key, reset_unit="epoch_s")
     dm.me()
 

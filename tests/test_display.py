@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 
 def test_a_notebook_shows_whole_sentences_and_the_notes() -> None:
-    """The frame stays a plain one, and its values and notes are escaped."""
     plain = pd.DataFrame({"seen": ["word " * 40 + "<b>"], "n": [1]})
     frame = with_whole_cells(plain.copy())
     frame.attrs["notes"] = ["Not <i>sent</i>."]
@@ -47,7 +46,6 @@ def test_a_notebook_shows_whole_sentences_and_the_notes() -> None:
 def test_a_terminal_shows_texts_wrapped_and_escaped_in_80_columns(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """No word and no time is cut, columns without a value are left out, and notes follow."""
     at = pd.to_datetime(["2026-11-21T04:00:00.066803Z"] * 2)
     evil = "[bold]\x1b[2J\r\n\u202e"
     texts = ["word " * 30, evil]
@@ -150,7 +148,6 @@ def test_a_cell_shows_a_picture_as_one_and_other_bytes_as_their_size(
 def test_a_cell_shows_a_streamed_response_without_a_body_and_no_other_clients_response(
     connected: Session,
 ) -> None:
-    """Showing a response does not read it."""
     with connected.client.stream("GET", "/v1/users/me") as response:
         bundle = shown(response)
         is_read = response.is_stream_consumed

@@ -110,7 +110,6 @@ def test_a_cell_shows_its_own_line_and_one_message(run: Callable[[str], list[str
 def test_a_wrong_argument_is_reported_in_two_lines(
     run: Callable[[str], list[str]], account: FaultyService, cell: str, message: str
 ) -> None:
-    """The error has the cell's line and what to do, and no request is sent."""
     dm.connect()
     where, said = run(cell)
 
@@ -133,7 +132,6 @@ def test_a_wrong_argument_is_reported_in_two_lines(
 def test_a_shown_line_has_the_path_but_nothing_that_may_be_a_key(
     run: Callable[[str], list[str]], cell: str, shown: str
 ) -> None:
-    """The message names the path as well. A key is rarely in a path, but it may be."""
     where, *_ = run(cell)
 
     assert where.endswith(f", line 1: {shown}")
@@ -168,7 +166,6 @@ def test_tab_completes_the_names_of_cassettes(run: Callable[[str], list[str]]) -
 
 
 def test_the_debugger_still_has_the_frames(run: Callable[[str], list[str]]) -> None:
-    """`%debug` can inspect the error down to our own code."""
     run("dm.replay('none')")
 
     assert "find_cassette" in [frame.name for frame in traceback.extract_tb(sys.last_traceback)]
@@ -177,7 +174,6 @@ def test_the_debugger_still_has_the_frames(run: Callable[[str], list[str]]) -> N
 def test_an_interrupt_is_reported_in_two_lines(
     run: Callable[[str], list[str]], connected: Session
 ) -> None:
-    """The stop button shows the cell's line and a short message, and the session still works."""
     interrupt = mock.Mock(side_effect=KeyboardInterrupt)
     stop = on_reading(connected, interrupt)
     _, message = run("dm.me()")
@@ -193,7 +189,6 @@ def test_an_interrupt_is_reported_in_two_lines(
 def test_the_error_for_a_broken_body_shows_nothing_of_the_body(
     run: Callable[[str], list[str]], fault: dict[str, Any]
 ) -> None:
-    """A key that a body echoes is in no frame if the body is cut off or wrongly encoded."""
     run("%xmode Verbose")
     with FaultyService(api_key=KEY, user={"echo": KEY}) as service, service.fault(**fault):
         dm.connect(service.base_url, ApiKey(KEY), pace="off")

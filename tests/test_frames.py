@@ -65,7 +65,6 @@ def same(cell: Any, value: Any) -> bool:
 
 
 def test_the_shape_follows_the_json() -> None:
-    """An object or a scalar is one row; an array is one row for each element."""
     bodies: list[object] = [{"id": 1, "name": "Ada"}, {}, [], [{}, {}], [[1, 2], [3]], None, [None]]
 
     assert [frame(body).shape for body in bodies] == [
@@ -76,7 +75,6 @@ def test_the_shape_follows_the_json() -> None:
 @pytest.mark.filterwarnings("ignore:This body is one row")
 @given(json_values())
 def test_any_json_gives_a_frame_with_the_expected_number_of_rows(body: Any) -> None:
-    """No JSON value raises, and only the length of a top-level array decides the number of rows."""
     table = frame(body, rows_at=None)
 
     assert len(table) == (len(body) if isinstance(body, list) else 1)
@@ -85,7 +83,6 @@ def test_any_json_gives_a_frame_with_the_expected_number_of_rows(body: Any) -> N
 
 @given(st.lists(st.dictionaries(PLAIN_KEYS, json_values(PLAIN_KEYS), max_size=4), max_size=4))
 def test_values_keep_their_json_types(body: list[dict[str, Any]]) -> None:
-    """Each value keeps its JSON type, except that integers among floats become floats."""
     table = frame(json.dumps(body).encode())
 
     for row, record in enumerate(body):
@@ -97,7 +94,6 @@ def test_values_keep_their_json_types(body: list[dict[str, Any]]) -> None:
 
 
 def test_paths_with_the_same_dotted_name_are_numbered() -> None:
-    """If two fields have the same column name, both are kept."""
     table = frame([{"a": {"b": 2}, "a.b": 1}, 5])
 
     assert list(table.columns) == ["a.b", "a.b_2", "value"]
@@ -105,7 +101,6 @@ def test_paths_with_the_same_dotted_name_are_numbered() -> None:
 
 
 def test_deep_nesting_stops_at_the_deepest_column() -> None:
-    """An object far below stays whole in its cell, without a RecursionError."""
     body: dict[str, Any] = {}
     for _ in range(100_000):
         body = {"a": body}
@@ -140,7 +135,6 @@ def test_records_of_too_many_cells_are_refused(monkeypatch: pytest.MonkeyPatch) 
     ],
 )
 def test_the_dtype_is_what_the_json_says(values: list[Any], dtype: str) -> None:
-    """No value changes: text is not parsed, and a column without an exact dtype stays object."""
     column = frame([{"v": value} for value in values])["v"]
 
     assert column.dtype == dtype
@@ -235,7 +229,6 @@ def test_what_is_no_page_or_whole_gives_no_warning(body: object, rows: int) -> N
 
 
 def test_a_dotted_rows_at_selects_nested_records() -> None:
-    """The path leads through objects, and everything else goes to the envelope."""
     body = {"n": 1, "page": {"items": [{"id": 2}], "next": None}}
     table = frame(body, rows_at="page.items")
 
@@ -263,7 +256,6 @@ def test_a_record_with_a_member_data_is_no_envelope() -> None:
     ],
 )
 def test_the_error_for_a_wrong_rows_at_says_how_far_it_matched(body: object, says: str) -> None:
-    """The error repeats the path, lists the members that exist, and says what to do."""
     with pytest.raises(DirectMailLabError) as caught:
         frame(body, rows_at="page.x.y")
 
@@ -287,7 +279,6 @@ def test_an_api_key_used_as_a_field_name_is_in_no_message() -> None:
 
 
 def test_attrs_say_where_the_frame_came_from() -> None:
-    """attrs have the response's status and path, and its reading's source and time, as JSON."""
     live, replayed = response(b"{}"), response(b"{}")
     for one, at in ((live, 1_700_000_000.25), (replayed, math.nan)):  # vcrpy recorded no times
         reading = Reading(at, "GET", "/users/me", 200, source="replayed")
@@ -365,7 +356,6 @@ def test_a_body_is_read_in_its_own_character_set(content: bytes, content_type: s
     ],
 )
 def test_a_body_that_is_not_json_is_refused(content: bytes, says: str) -> None:
-    """The error has the status, the content type and the call to get it, but not the body."""
     with pytest.raises(NotJSONError) as caught:
         frame(response(content, 502, "text/html; charset=utf-8"), on_error="keep")
 
@@ -387,7 +377,6 @@ def test_a_body_that_is_not_json_is_refused(content: bytes, says: str) -> None:
     ],
 )
 def test_csv_is_read_as_text(content_type: str, content: str) -> None:
-    """No cell becomes a missing value, and no postcode a number, alone or among others."""
     table = frame(response(content.encode(), content_type=content_type))
     both = frame([response(content.encode(), content_type=content_type)] * 2)
 
@@ -429,7 +418,6 @@ def test_a_column_of_plain_numbers_is_numeric_but_ids_are_text(
 
 
 def test_a_table_in_a_windows_character_set_keeps_its_letters() -> None:
-    """A warning says what it is read as. A real U+FFFD stays one."""
     content = "name,n\nZoë,“1”\n".encode("cp1252")
     with pytest.warns(UserWarning, match="it is read as cp1252") as warned:
         table = frame(response(content, content_type="text/csv"))
@@ -475,7 +463,6 @@ def test_a_file_is_a_table_if_its_name_says_so(
 
 
 def test_csv_that_is_broken_or_empty_is_refused() -> None:
-    """The error has the line, and no cell."""
     with pytest.raises(NotJSONError, match="line 3 has 3 fields, where 2 are expected"):
         frame(response(b"a,b\n1,2\nsecret,2,3\n", content_type="text/csv"))
     with pytest.raises(NotJSONError, match="line 2 has 3 fields, where 2 are expected"):
@@ -506,7 +493,6 @@ def test_a_body_of_200_000_columns_is_refused(kind: str) -> None:
 def test_the_error_for_another_type_has_the_call_that_reads_it(
     content_type: str, content: bytes, call: str
 ) -> None:
-    """Bytes are not shown as text."""
     with pytest.raises(NotJSONError) as caught:
         frame(response(content, content_type=content_type))
 
@@ -541,6 +527,5 @@ def test_no_local_in_an_errors_traceback_contains_the_body(given: object, rows_a
 
 @given(st.binary())
 def test_any_bytes_give_a_frame_or_a_typed_error(content: bytes) -> None:
-    """Whatever the bytes are, `frame` raises only our own error."""
     with contextlib.suppress(NotJSONError):
         assert isinstance(frame(response(content)), pd.DataFrame)

@@ -128,7 +128,6 @@ def test_a_write_without_a_complete_response_has_an_unknown_outcome(
     fault: dict[str, Any],
     mode: Callable[[Session], ModeChange],
 ) -> None:
-    """The error says so, and after a timeout it is also an httpx timeout error."""
     timed_out = "latency_s" in fault
     writing.client.timeout = httpx.Timeout(1.0 if timed_out else 30.0)
     with (
@@ -196,7 +195,6 @@ def test_an_excerpt_that_ends_within_the_key_has_nothing_of_it(
 def test_a_callers_own_authorization_is_sent_without_the_sessions_key(
     live: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The session does not add its own key."""
     _, send = answering(monkeypatch)
     live.get("/v1/users/me", headers={"Authorization": "Bearer mine"})
 
@@ -260,7 +258,6 @@ def test_a_proxy_that_refuses_is_named_without_its_password(
 def test_a_proxy_that_cannot_be_used_is_refused_at_once(
     monkeypatch: pytest.MonkeyPatch, address: str
 ) -> None:
-    """The error has what to do, and no password."""
     monkeypatch.setenv("HTTPS_PROXY", address)
     with pytest.raises(AddressError, match="not valid") as caught:
         Session("https://api.example.test", KEY)
@@ -458,7 +455,6 @@ NO_ADDRESSES = [
 def test_an_invalid_address_is_our_error(
     service: FaultyService, connected: Session, address: str
 ) -> None:
-    """No request is sent, and the error does not repeat the address."""
     asked: list[Callable[[], object]] = [
         lambda: dm.get(address),
         lambda: dm.put(address),
@@ -484,7 +480,6 @@ def test_an_invalid_address_is_our_error(
 def test_a_redirect_to_an_invalid_address_is_our_error(
     service: FaultyService, connected: Session, host: str
 ) -> None:
-    """The redirect is not followed."""
     service.fault(redirect_to=f"https://{host}.example.com")
     with pytest.raises(dm.errors.AddressError, match="This is not a valid address"):
         connected.get("/v1/lists", follow_redirects=True)
@@ -506,7 +501,6 @@ def test_a_cassette_with_an_invalid_base_address_is_replayed(tour: Path, address
 def test_the_error_for_an_invalid_request_does_not_contain_its_values(
     service: FaultyService, connected: Session
 ) -> None:
-    """The error must not look like a broken connection, and must not repeat the header's value."""
     with pytest.raises(httpx.LocalProtocolError, match="is not valid HTTP") as caught:
         connected.get("/v1/users/me", headers={"X-Mine": "a\nprivate"})
 

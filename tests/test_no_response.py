@@ -60,7 +60,6 @@ def lost(tmp_path: Path) -> Path:
 def test_a_failure_without_response_comes_back_from_its_file(
     tmp_path: Path, kind: NoResponse
 ) -> None:
-    """All values are the same after writing and reading, and in vcrpy the status is 599."""
     path = recorded(tmp_path / "tour.yaml", answered(get("/other")), unanswered(kind))
     _, (_, vcrs) = FilesystemPersister.load_cassette(path, yamlserializer)
 
@@ -71,7 +70,6 @@ def test_a_failure_without_response_comes_back_from_its_file(
 
 @pytest.mark.parametrize("kind", NO_RESPONSE_KINDS)
 def test_an_httpx_error_becomes_a_kind_and_the_kind_an_error(kind: NoResponse) -> None:
-    """The error that comes back is of the class of the one that was recorded."""
     request = httpx.Request("GET", BASE_URL)
     error = httpx_error(kind, REASON, request)
 
@@ -88,7 +86,6 @@ def test_errors_that_say_nothing_of_the_network_are_of_no_kind() -> None:
 
 
 def test_an_unknown_kind_is_ignored(tmp_path: Path) -> None:
-    """A file may have any text there; the response is then the one with status 599."""
     path = recorded(tmp_path / "tour.yaml", unanswered("read_error"))
     for kind in ("lost_error", "true", "[1]"):
         path.write_text(path.read_text().replace("no_response: read_error", f"no_response: {kind}"))
@@ -99,7 +96,6 @@ def test_an_unknown_kind_is_ignored(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("suffix", [".yaml", ".json", ".har"])
 def test_a_failure_survives_conversion(lost: Path, suffix: str) -> None:
-    """Converting to any layout and back keeps the kind; HAR has status 0 for it."""
     there, back = lost.with_name(f"there{suffix}"), lost.with_name("back.yaml")
     convert(lost, there, "vcrpy" if suffix == ".yaml" else layout_of(there))
     convert(there, back, "lines")
@@ -115,7 +111,6 @@ def test_a_failure_survives_conversion(lost: Path, suffix: str) -> None:
 
 
 def test_a_replay_raises_the_clients_error(lost: Path) -> None:
-    """The outcome of a write is unknown, as it was; questions show that no response came."""
     with Session(BASE_URL) as session:
         session.replay(lost)
         with pytest.raises(httpx.ReadTimeout):
@@ -130,7 +125,6 @@ def test_a_replay_raises_the_clients_error(lost: Path) -> None:
 
 
 def test_no_mode_that_can_send_replays_a_failure(lost: Path) -> None:
-    """A request that got no response is sent again."""
     with opened(lost, "new_episodes") as cassette:
         sent = cassette.play(get())
 
@@ -139,7 +133,6 @@ def test_no_mode_that_can_send_replays_a_failure(lost: Path) -> None:
 
 
 def test_questions_count_no_response_as_none(lost: Path) -> None:
-    """The tables show it with status 0, and no question takes it for a response."""
     found, document = findings(lost), openapi(lost)
 
     assert list(dm.rate_limits(lost)["status"]) == [200, 0, 0]
@@ -156,7 +149,6 @@ def test_questions_count_no_response_as_none(lost: Path) -> None:
 def test_drift_sends_no_read_that_had_no_response(
     connected: Session, monkeypatch: pytest.MonkeyPatch, lost: Path
 ) -> None:
-    """There is nothing to compare a response with."""
     table = drift(lost)
 
     assert table.attrs["notes"][-2:] == [
@@ -167,7 +159,6 @@ def test_drift_sends_no_read_that_had_no_response(
 
 
 def test_a_served_failure_closes_the_connection(lost: Path) -> None:
-    """The client gets not a byte, and the server goes on."""
     with cassette_server([lost]) as server:
         host, port = server.base_url.removeprefix("http://").split(":")
         with socket.create_connection((host, int(port))) as client:

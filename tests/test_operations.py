@@ -81,6 +81,5 @@ def test_the_callers_templates_come_first(connected: dm.Session) -> None:
 
 @pytest.mark.parametrize("paths", [["v1/lists"], "/v1/lists", ["/v1/{a b}"], ["/v1/{id"]])
 def test_an_invalid_template_is_refused_at_once(paths: Any) -> None:
-    """The error contains an example."""
     with pytest.raises(ValueError, match=r"in templates is not a template\. Give a list such as"):
         dm.connect("https://api.example.test", "key", templates=paths)

@@ -55,7 +55,6 @@ def burst(service: Service, n: int, **options: object) -> float:
 def test_a_burst_over_three_windows_meets_no_refusal_and_wastes_no_time(
     unit: str, stated: bool, limit: int, window_s: float
 ) -> None:
-    """Three times the allowance takes two renewals, each as early as the service announces it."""
     service = Service(Clock(), limit=limit, window_s=window_s, unit=unit)
 
     took_s = burst(service, 3 * limit, reset_unit=unit if stated else None)
@@ -72,7 +71,6 @@ def test_a_burst_over_three_windows_meets_no_refusal_and_wastes_no_time(
 def test_an_unknown_unit_is_learned_from_at_most_one_refusal(
     unit: str, window_s: float, rounding: object
 ) -> None:
-    """Five windows cost at most one refusal, whatever unit Reset has and however it is rounded."""
     service = Service(Clock(), window_s=window_s, unit=unit, rounding=rounding)  # type: ignore[arg-type]
 
     burst(service, 25, max_wait_s=4000.0)
@@ -117,7 +115,6 @@ def test_a_response_with_unchanged_remaining_belongs_to_a_new_window() -> None:
 
 
 def test_operations_with_allowances_of_their_own_do_not_wait_for_each_other() -> None:
-    """One operation's exhausted allowance must not delay another operation."""
     service = Service(Clock())
 
     with client(service) as paced_client:
@@ -129,7 +126,6 @@ def test_operations_with_allowances_of_their_own_do_not_wait_for_each_other() ->
 
 
 def test_operations_that_share_an_allowance_wait_for_each_other() -> None:
-    """Three responses show it; from then on, no request is refused."""
     service = Service(Clock(), limit=12, window_s=10.0, shared=True)
     paths = [f"/v1/{name}" for name in ("lists", "letters", "contacts")]
 
@@ -157,7 +153,6 @@ def test_another_origin_has_an_allowance_of_its_own() -> None:
 
 
 def test_even_pace_spreads_the_allowance_over_the_window() -> None:
-    """No gap between two requests is shorter than half of an even share."""
     service = Service(Clock(), limit=10, window_s=10.0)
 
     burst(service, 30, pace="even", reset_unit="seconds_left")
@@ -168,7 +163,6 @@ def test_even_pace_spreads_the_allowance_over_the_window() -> None:
 
 
 def test_pace_off_never_waits() -> None:
-    """A 429 is returned at once, and a failed read is not repeated."""
     with (
         FaultyService(limit=2, limits={}) as service,
         dm.Session(service.base_url, service.api_key, pace="off") as session,
@@ -182,7 +176,6 @@ def test_pace_off_never_waits() -> None:
 
 
 def test_the_error_for_a_too_long_wait_contains_the_renewal_time() -> None:
-    """The error contains the time of the renewal, and the session neither sleeps nor sends."""
     service = Service(Clock(), window_s=600.0, limit=1)
 
     with client(service, reset_unit="seconds_left", max_wait_s=120.0) as paced_client:
@@ -221,7 +214,6 @@ def test_an_interrupted_wait_ends_at_once_and_leaves_the_session_usable() -> Non
 
 
 def test_the_end_of_a_wait_is_known_while_the_request_waits() -> None:
-    """The time is known by operation, and removed as soon as the request is sent."""
     service, seen = Service(Clock(), limit=1), []
 
     def sleep(seconds: float) -> None:
@@ -292,7 +284,6 @@ def told(status: int = 429, **headers: str) -> httpx.Response:
 def test_a_request_waits_as_long_as_the_response_asks_for(
     responses: list[httpx.Response | Exception], slept_s: float
 ) -> None:
-    """The wait is exactly as long as the response asks for, and then the request succeeds."""
     service = Service(Clock(), instead=responses)
     reads = sum(getattr(response, "status_code", 0) == 200 for response in responses)
 
@@ -372,7 +363,6 @@ def test_tasks_share_one_allowance_and_are_served_in_the_order_they_came(
 
 
 def test_max_wait_s_bounds_all_waiting_of_each_request() -> None:
-    """A task that would have to wait for a third window fails before it waits for the second."""
     service = Service(Clock(), window_s=50.0)
 
     order = asyncio.run(gather(service, 17, reset_unit="seconds_left", max_wait_s=120.0))
@@ -383,7 +373,6 @@ def test_max_wait_s_bounds_all_waiting_of_each_request() -> None:
 
 
 def test_a_read_that_is_always_refused_ends_when_its_time_is_over() -> None:
-    """``max_wait_s`` limits the total wait, and the error says how often the read was sent."""
     service = Service(Clock())
     service.instead = [told() for _ in range(99)]
 
@@ -425,7 +414,6 @@ def test_an_assumed_renewal_is_not_told_as_a_fact() -> None:
 
 
 def test_a_task_that_is_cancelled_during_its_wait_does_not_delay_the_next() -> None:
-    """After a cancelled wait, the next task is paced as if the first had never been there."""
     service = Service(Clock(), limit=1)
 
     async def sleep_async(seconds: float) -> None:
@@ -471,7 +459,6 @@ def reading(remaining: int, reset: int, at: float, elapsed_s: float = 0.0) -> Re
 
 
 def test_an_overtaken_response_does_not_increase_the_allowance() -> None:
-    """A slow response reports more than is left after a later one: the smaller number counts."""
     allowance = Allowance(lambda: "milliseconds_left")
 
     sent = [allowance.wait_s(START, "a")]
@@ -512,14 +499,12 @@ def sent_while(allowance: Allowance, falls: list[int], gap_s: float = 0.01) -> i
 def test_each_request_reserves_what_other_programs_use_meanwhile(
     falls: list[int], sent: int
 ) -> None:
-    """Each request reserves what the last ones cost: one, plus what others used meanwhile."""
     allowance = Allowance(lambda: "milliseconds_left")
 
     assert sent_while(allowance, falls) == sent
 
 
 def test_a_session_that_sends_occasionally_is_not_delayed() -> None:
-    """Others used 90 in the five seconds between two requests, so hardly one during a request."""
     allowance = Allowance(lambda: "milliseconds_left")
 
     assert sent_while(allowance, [1, 90, *[1] * 20], gap_s=5.0) == 11
@@ -554,7 +539,6 @@ def test_own_requests_in_flight_are_not_taken_for_those_of_others() -> None:
 
 
 def test_a_request_that_costs_more_than_one_is_not_sent_when_too_little_is_left() -> None:
-    """With cost 5, four requests of an allowance of 23 leave 3, so the fifth waits."""
     service = Service(Clock(), limit=23, cost=5)
 
     burst(service, 12)

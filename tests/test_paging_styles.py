@@ -433,7 +433,6 @@ def serve(server: ListServer) -> Iterator[Callable[[Style], str]]:
 def test_one_frame_has_all_records_of_a_list(
     serve: Callable[[Style], str], style: Style, query: Query
 ) -> None:
-    """No record is missing or twice, and there is no warning."""
     got = dm.frame(dm.pages(serve(style), params=query))
 
     assert got["id"].tolist() == IDS
@@ -443,7 +442,6 @@ def test_one_frame_has_all_records_of_a_list(
 def test_the_way_that_the_caller_names_is_followed_to_the_end(
     serve: Callable[[Style], str], style: Style, options: dict[str, Any]
 ) -> None:
-    """Whatever the pages look like, and as often as a cell runs."""
     path = serve(style)
     for _ in range(2):
         texts = [page.text for page in dm.pages(path, **options)]
@@ -573,7 +571,6 @@ def test_a_link_to_another_origin_is_not_followed(
 
 
 def test_a_failed_page_raises_an_error(serve: Callable[[Style], str]) -> None:
-    """A failed page must not look like the end of the list."""
     with pytest.raises(dm.errors.ServiceError, match="500"):
         list(dm.pages(serve(lambda *_: Reply({}, {}, 500))))
 
@@ -614,7 +611,6 @@ def test_csv_has_all_its_pages(serve: Callable[[Style], str]) -> None:
 def test_a_number_in_place_of_a_name_is_an_error(
     serve: Callable[[Style], str], option: str
 ) -> None:
-    """The error says what the option is for, and how to start at another page."""
     path = serve(FOLLOWED["next_url"])
     with pytest.raises(ValueError, match=rf'{option}= is the name .*params=\{{"{option}": 2\}}'):
         dm.pages(path, **{option: 2})  # type: ignore[arg-type]
@@ -624,7 +620,6 @@ def test_a_number_in_place_of_a_name_is_an_error(
 def test_a_list_that_may_not_be_whole_says_so(
     serve: Callable[[Style], str], style: Style, message: str, count: int, query: Query
 ) -> None:
-    """The warning has the number of records and the call for all of them."""
     path = serve(style)
     with pytest.warns(UserWarning, match=message) as caught:
         got = dm.frame(dm.pages(path, params=query))

@@ -40,8 +40,6 @@ def text_of(cassette: str) -> str:
 
 
 def test_me_is_one_row_of_the_users_record(live: Session) -> None:
-    """Nested fields get dotted names, leading zeros stay, and the async call returns the same."""
-
     async def me_async() -> pd.DataFrame:
         async with Session(live.base_url, ApiKey(STAND_IN_KEY)) as session:
             return await session.me_async()
@@ -54,7 +52,6 @@ def test_me_is_one_row_of_the_users_record(live: Session) -> None:
 
 
 def test_an_event_loop_that_ends_closes_its_connections(live: Session) -> None:
-    """Repeated `asyncio.run(session.me_async())` must not leave sockets open."""
     gc.collect()  # what earlier tests left
     for _ in range(3):
         assert len(asyncio.run(live.me_async())) == 1
@@ -79,7 +76,6 @@ def test_an_event_loop_that_ends_closes_its_connections(live: Session) -> None:
 def test_an_error_status_is_a_service_error(
     service: FaultyService, unpaced: Session, status: int, kind: str, advice: str
 ) -> None:
-    """The error has the operation, status, advice and reading, and no key that was echoed."""
     said = f"GET /v1/users/me responded with {status}.*{advice}"
     with (
         service.fault(status=status, echo_key=True),
@@ -96,7 +92,6 @@ def test_an_error_status_is_a_service_error(
 
 
 def test_a_mode_ends_with_its_block_or_with_the_next(live: Session) -> None:
-    """The end of each `with` block restores the previous mode, also after an error."""
     modes = [live.mode]
     with live.record("tour"):
         live.me()
@@ -116,7 +111,6 @@ def test_a_mode_ends_with_its_block_or_with_the_next(live: Session) -> None:
 
 
 def test_a_change_of_mode_that_fails_changes_nothing(live: Session) -> None:
-    """A live session stays live, and a recording continues."""
     with pytest.raises(dm.errors.CassetteNotFoundError, match="no-such"):
         live.replay("no-such")
     assert live.mode == "live"
@@ -130,7 +124,6 @@ def test_a_change_of_mode_that_fails_changes_nothing(live: Session) -> None:
 
 
 def test_a_replay_keeps_its_own_readings(live: Session) -> None:
-    """Live and recorded readings belong to the session. Each replay starts without any."""
     live.me()
     with live.record("tour"):
         live.me()
@@ -162,7 +155,6 @@ def test_a_stated_unit_applies_to_recordings_of_the_same_address(live: Session) 
 
 
 def test_the_known_allowance_carries_over_to_the_next_mode() -> None:
-    """A session that used up its window also waits in the next mode, and gets no refusal."""
     with (
         stand_in(limit=3, window_s=1.0, reset_unit="milliseconds_left") as few,
         Session(few.base_url, ApiKey(few.api_key), reset_unit="milliseconds_left") as session,
@@ -176,7 +168,6 @@ def test_the_known_allowance_carries_over_to_the_next_mode() -> None:
 
 
 def test_a_replayed_response_does_not_wait_or_count_as_usage() -> None:
-    """When nothing remains in the window, a recording still replays what is in its cassette."""
     with (
         stand_in(limit=2, window_s=3600) as few,
         Session(few.base_url, ApiKey(few.api_key), max_wait_s=0.0) as session,
@@ -219,7 +210,6 @@ def test_an_allowed_write_is_sent_once_and_replays_without_permission(
 def test_a_compressed_response_is_recorded_decompressed(
     service: FaultyService, live: Session
 ) -> None:
-    """The gzip body is stored decoded with correct headers, and replays the same."""
     with service.fault(encoding="gzip"), live.record("tour"):
         recorded = live.me()
     with live.replay("tour"):
@@ -261,8 +251,6 @@ def test_a_replay_in_recorded_time_waits_as_long_as_the_service_took(
 def test_a_response_carries_its_number_in_the_recording(
     service: FaultyService, live: Session
 ) -> None:
-    """Each mode numbers its responses. A request after a redirect counts its own attempts."""
-
     def seen() -> list[tuple[int, int]]:
         """Return the number and the attempt of each response."""
         last = live.client.get("/v1/users/me", follow_redirects=True)
@@ -300,7 +288,6 @@ def test_a_request_that_the_caller_sends_again_is_another_call(
 def test_an_error_in_a_callback_loses_no_response(
     live: Session, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is logged. The caller gets the response, other callbacks the reading."""
     heard: list[Reading] = []
 
     def broken(_: Reading) -> None:
@@ -338,7 +325,6 @@ def test_both_clients_have_the_same_cookies_until_the_mode_changes(
 
 
 def test_a_block_of_a_client_leaves_it_open(live: Session) -> None:
-    """It belongs to the session, which goes on to use it."""
     with live.client as client:
         statuses = [client.get("/v1/users/me").status_code]
     statuses.append(live.get("/v1/users/me").status_code)
@@ -393,7 +379,6 @@ def test_the_key_goes_to_the_base_address_alone(service: FaultyService, live: Se
 def test_an_address_with_a_user_name_or_without_encryption_is_refused(
     live: Session, address: str, said: str
 ) -> None:
-    """The request is refused before it connects, and the message repeats no secret."""
     with pytest.raises(dm.errors.AddressError, match=said) as caught:
         live.request("GET", address)
 
@@ -403,7 +388,6 @@ def test_an_address_with_a_user_name_or_without_encryption_is_refused(
 def test_a_redacted_recording_replays_and_stays_redacted(
     service: FaultyService, live: Session
 ) -> None:
-    """The cassette says what to redact, so later replays and recordings do the same."""
     params = {"email": "reader@example.org"}
     with live.record("private"):
         live.request("GET", "/v1/nowhere", params=params)

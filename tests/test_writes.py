@@ -120,7 +120,6 @@ def test_only_a_write_that_the_service_refused_may_be_sent_again(
 
 
 def test_pages_always_searches(run: Run, account: FaultyService) -> None:
-    """A search by POST is a read, however often it is run."""
     path = "/v1/contacts/search"
     with account.fault(path=path, body='{"items": [{"id": 1}]}', status=200):
         for _ in range(2):
@@ -161,7 +160,6 @@ def test_a_search_that_is_refused_says_first_how_to_send_it_each_time(
 def test_a_write_that_was_not_sent_may_be_sent(
     run: Run, account: FaultyService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It was not allowed, or no connection could be made."""
     monkeypatch.setenv("SSL_CERT_FILE", "/missing.pem")
     with pytest.raises(dm.errors.DirectMailLabError, match="SSL_CERT_FILE"):
         run(POST)
@@ -311,7 +309,6 @@ def test_a_whole_response_is_kept_if_a_later_one_broke_off(
 def test_a_recorded_letter_is_sent_once_if_its_body_is_made_while_it_is_sent(
     run: Run, account: FaultyService
 ) -> None:
-    """A recording reads it first, so it is compared like any other."""
     post = "dm.post('/v1/letters', content=(part for part in [b'{}']))"
     run(f"dm.record('tour')\n{post}")
     for cell in (post, f"dm.record('tour')\n{post}"):
@@ -377,7 +374,6 @@ def test_an_unknown_outcome_that_turned_out_counts_from_then_on(
 def test_only_a_success_that_was_read_counts_as_a_letters_response(
     run: Run, account: FaultyService, found: str
 ) -> None:
-    """Nothing is sent, recorded or noted."""
     with pytest.raises(ValueError, match="if_sent"):
         run(f"dm.post('/v1/letters', json={{'to': 'Ann'}}, if_sent={found})")
     run(POST)
@@ -448,7 +444,6 @@ def test_a_played_redirect_is_not_followed_by_a_second_letter(
 def test_a_lost_letter_is_found_by_its_number(
     run: Run, account: FaultyService, mode: str, fault: dict[str, Any]
 ) -> None:
-    """The error says which row of `interactions` it is."""
     run(mode)
     run("dm.post('/v1/letters', json={'to': 'Bob'})")
     with (
@@ -465,7 +460,6 @@ def test_a_lost_letter_is_found_by_its_number(
 def test_a_letter_that_was_sent_live_is_known_in_a_recording_with_other_rules(
     run: Run, account: FaultyService
 ) -> None:
-    """An equal write is the same, whatever is ignored."""
     post = "dm.post('/v1/letters', json={'to': 'Ann', 'at': 1})"
     run(post)
     run("dm.record('tour', ignore=['body:at'])")
@@ -478,8 +472,6 @@ def test_a_letter_that_was_sent_live_is_known_in_a_recording_with_other_rules(
 def test_a_letter_that_before_record_changes_is_known_to_the_next_run(
     account: FaultyService,
 ) -> None:
-    """It is compared as it is recorded."""
-
     def without_name(interaction: Interaction) -> Interaction:
         return replace(interaction, request=replace(interaction.request, body=b"{}"))
 
@@ -494,7 +486,6 @@ def test_a_letter_that_before_record_changes_is_known_to_the_next_run(
 def test_keep_sends_nothing_again_in_the_mode_that_sends_everything(
     run: Run, account: FaultyService
 ) -> None:
-    """What the call says comes before what the mode says."""
     run("dm.record('tour', record_mode='all')")
     run(KEEP)
     run(KEEP)
@@ -692,7 +683,6 @@ def test_a_letter_whose_task_was_cancelled_is_not_sent_again(
 def test_each_press_of_a_widgets_button_is_an_execution(
     notebook: Notebook, service: FaultyService
 ) -> None:
-    """Neither the same button nor the next cell sends its letter again."""
     notebook.run(
         "from comm import create_comm\n"
         "button = create_comm(target_name='any', comm_id='button')\n"
