@@ -53,12 +53,12 @@ def test_a_cell_shows_its_own_line_and_one_message(run: Callable[[str], list[str
     address = f"http://127.0.0.1:{free_port()}"
     dm.connect(address, KEY, pace="off")
     nothing = f"ConnectError: No server responds at {address}. Check its spelling and the network."
-    for cell, message in (
-        ("dm.me()", nothing),
-        ("await dm.session().me_async()", nothing),
-        ("dm.session().post('/v1/letters')", "WriteRefusedError: POST would change something"),
-        ("dm.replay('none')", "CassetteNotFoundError: There is no cassette 'none'"),
-    ):
+    for cell, message in {
+        "dm.me()": nothing,
+        "await dm.session().me_async()": nothing,
+        "dm.session().post('/v1/letters')": "WriteRefusedError: POST would change something",
+        "dm.replay('none')": "CassetteNotFoundError: There is no cassette 'none'",
+    }.items():
         where, said = run(cell)
 
         assert where.endswith(f", line 1: {cell}")
@@ -77,10 +77,7 @@ def test_a_cell_shows_its_own_line_and_one_message(run: Callable[[str], list[str
         ("dm.replay(5)", "CassetteError: A cassette is a name or a Path"),
         ("dm.interactions(5)", "ValueError: 5 is not a source"),
         ("dm.get('/v1/lists', parms={})", "TypeError: .* no option parms. Did you mean params\\?"),
-        (
-            "dm.get('/v1/lists', limit=3)",
-            r'TypeError: get\(\) has no option limit\. .* params={"limit": 3}\. See help\(get\)',
-        ),
+        ("dm.get('/v1/lists', limit=3)", r'TypeError: get.* no option limit.*={"limit": 3}\. See'),
         ("dm.get(5)", "ValueError: This request cannot be made"),
         ("dm.pages('/v1/lists', page=2)", "ValueError: page= is the name of a parameter"),
         ("dm.get_many(5)", "ValueError: get_many.. takes a list"),
@@ -89,12 +86,7 @@ def test_a_cell_shows_its_own_line_and_one_message(run: Callable[[str], list[str
         ("dm.record('tour', redact=[5])", "ValueError: redact must be a list of strings"),
         ("dm.record('tour', match_on='method')", "ValueError: match_on must be a list"),
         ("dm.record('tour', ignore=[5])", "ValueError: ignore must be a list of strings"),
-        (
-            "dm.record('tour', ignore='key')",
-            "ValueError: 'key' names nothing to ignore. Give query:",
-        ),
-        ("dm.replay('first-look', ignore=['form:a'])", "ValueError: 'form:a' names nothing to ig"),
-        ("dm.replay('first-look', timing='x')", "ValueError: timing must be"),
+        ("dm.record('tour', ignore='key')", "ValueError: 'key' names nothing to ignore. Give q"),
         ("dm.replay('first-look', timing=-1.0)", "ValueError: timing must be"),
         ("dm.drift('first-look', ignore=5)", "ValueError: ignore must be a list of strings"),
         ("dm.connect(max_wait=5)", "TypeError: connect.. got an unexpected .*'max_wait'"),
@@ -211,35 +203,23 @@ async def planted_async_bug(*_: Any, **__: Any) -> Any:
     return planted_bug()
 
 
-BUGS = {
-    "below frame()": ("directmail_lab.sessions.frames._column", planted_bug, "dm.me()"),
-    "below a sending call": ("httpx.HTTPTransport.handle_request", planted_bug, "dm.me()"),
-    "below an async one": (
-        "httpx.AsyncHTTPTransport.handle_async_request",
-        planted_async_bug,
-        "await dm.session().me_async()",
-    ),
-    "where a body is read": ("httpx.Response.iter_raw", planted_bug, "dm.me()"),
-    "below a call that takes the key": (
-        "directmail_lab.sessions.session.trust_origin",
-        planted_bug,
-        "dm.connect(api_key=__import__('os').getenv('DIRECTMAIL_API_KEY'))",
-    ),
-    "in another thread": (
-        "httpx.HTTPTransport.handle_request",
-        planted_bug,
-        "raise dm.get_many(['/v1/users/me'])[0]",
-    ),
-}
-
-
-@pytest.mark.parametrize(("place", "bug", "cell"), BUGS.values(), ids=BUGS)
+@pytest.mark.parametrize(
+    ("place", "cell"),
+    [
+        ("directmail_lab.sessions.frames._column", "dm.me()"),
+        ("httpx.HTTPTransport.handle_request", "dm.me()"),
+        ("httpx.AsyncHTTPTransport.handle_async_request", "await dm.session().me_async()"),
+        ("httpx.Response.iter_raw", "dm.me()"),
+        (
+            "directmail_lab.sessions.session.trust_origin",
+            "dm.connect(api_key=__import__('os').getenv('DIRECTMAIL_API_KEY'))",
+        ),
+        # in another thread
+        ("httpx.HTTPTransport.handle_request", "raise dm.get_many(['/v1/users/me'])[0]"),
+    ],
+)
 def test_the_traceback_of_a_bug_shows_the_line_but_not_the_key(
-    run: Callable[[str], list[str]],
-    monkeypatch: pytest.MonkeyPatch,
-    place: str,
-    bug: Callable[..., Any],
-    cell: str,
+    run: Callable[[str], list[str]], monkeypatch: pytest.MonkeyPatch, place: str, cell: str
 ) -> None:
     """IPython's verbose traceback and ``pytest --showlocals`` still name the file and the line."""
     run("%xmode Verbose")
@@ -248,7 +228,7 @@ def test_the_traceback_of_a_bug_shows_the_line_but_not_the_key(
         monkeypatch.setenv("DIRECTMAIL_API_KEY", KEY)
         dm.connect(pace="off")
         with monkeypatch.context() as planting:
-            planting.setattr(place, bug)
+            planting.setattr(place, planted_async_bug if "async" in place else planted_bug)
             shown = re.sub(r"\x1b\[[\d;]*m", "", "\n".join(run(cell)))
     caught = pytest.ExceptionInfo.from_exception(sys.last_value)
     with_locals = str(caught.getrepr(showlocals=True, tbfilter=False))

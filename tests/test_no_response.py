@@ -24,12 +24,6 @@ from directmail_lab.exchange.values import (
     Request,
     no_response,
 )
-from directmail_lab.questions.contract_check import check_contract
-from directmail_lab.questions.drift import drift
-from directmail_lab.questions.findings import findings
-from directmail_lab.questions.interactions import interactions
-from directmail_lab.questions.openapi import openapi
-from directmail_lab.questions.sources import recording_of
 from directmail_lab.server.loopback import cassette_server
 from directmail_lab.sessions.session import Session
 
@@ -79,10 +73,13 @@ def test_an_httpx_error_becomes_a_kind_and_the_kind_an_error(kind: NoResponse) -
 
 def test_errors_that_say_nothing_of_the_network_are_of_no_kind() -> None:
     """A full pool and a refusing proxy are failures of the connection, a bug is not."""
-    assert kind_of_failure(httpx.PoolTimeout("")) == "connect_timeout"
-    assert kind_of_failure(httpx.ProxyError("")) == "connect_error"
-    assert kind_of_failure(httpx.UnsupportedProtocol("")) is None
-    assert kind_of_failure(ValueError()) is None
+    errors = (
+        httpx.PoolTimeout(""),
+        httpx.ProxyError(""),
+        httpx.UnsupportedProtocol(""),
+        KeyError(),
+    )
+    assert [*map(kind_of_failure, errors)] == ["connect_timeout", "connect_error", None, None]
 
 
 def test_an_unknown_kind_is_ignored(tmp_path: Path) -> None:
@@ -117,7 +114,7 @@ def test_a_replay_raises_the_clients_error(lost: Path) -> None:
             session.get("/v1/users/me")
         with pytest.raises(OutcomeUnknownError):
             session.post("/v1/letters", json={"a": 1})
-        table, rows = dm.rate_limits(session), interactions(session)
+        table, rows = dm.rate_limits(session), dm.interactions(session)
 
     assert list(table["status"]) == [0, 0]
     assert list(table["problem"]) == list(rows["problem"])
@@ -126,32 +123,22 @@ def test_a_replay_raises_the_clients_error(lost: Path) -> None:
 
 def test_no_mode_that_can_send_replays_a_failure(lost: Path) -> None:
     with opened(lost, "new_episodes") as cassette:
-        sent = cassette.play(get())
-
-        assert not sent
+        assert not cassette.play(get())
         assert len(cassette.play(get("/v1/lists"))) == 1
 
 
 def test_questions_count_no_response_as_none(lost: Path) -> None:
-    found, document = findings(lost), openapi(lost)
-
-    assert list(dm.rate_limits(lost)["status"]) == [200, 0, 0]
-    assert list(interactions(lost)["status"]) == [200, 0, 0]
-    assert "599" not in found.to_csv()
-    assert list(document["paths"]) == ["/v1/lists"]
-    assert set(check_contract(lost)["responses"]) == {1}
-    assert "no response came (read error): the connection broke" in str(
-        interactions(lost, number=3)
-    )
-    assert recording_of(lost).reading(2).no_response == "read_timeout"
+    for table in (dm.rate_limits(lost), dm.interactions(lost)):
+        assert list(table["status"]) == [200, 0, 0]
+    assert "599" not in dm.findings(lost).to_csv()
+    assert list(dm.openapi(lost)["paths"]) == ["/v1/lists"]
+    assert set(dm.check_contract(lost)["responses"]) == {1}
+    shown = str(dm.interactions(lost, number=3))
+    assert "no response came (read error): the connection broke" in shown
 
 
-def test_drift_sends_no_read_that_had_no_response(
-    connected: Session, monkeypatch: pytest.MonkeyPatch, lost: Path
-) -> None:
-    table = drift(lost)
-
-    assert table.attrs["notes"][-2:] == [
+def test_drift_sends_no_read_that_had_no_response(connected: Session, lost: Path) -> None:
+    assert dm.drift(lost).attrs["notes"][-2:] == [
         "1 request sent.",
         "Not compared: GET /v1/users/me (no response was recorded), "
         "POST /v1/letters (it may write).",
