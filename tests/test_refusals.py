@@ -141,28 +141,6 @@ def test_a_failed_read_says_how_often_it_was_sent(service: FaultyService, live: 
         dm.frame(response, on_error="keep")
 
 
-@pytest.mark.parametrize(
-    ("location", "leads"),
-    [
-        ("/v2/users?token=abc", "a redirect to {base}/v2/users."),
-        ("https://u:p@b.test/{key}/x?a#b", "a redirect to https://b.test/<API_KEY>/x."),
-    ],
-)
-def test_a_redirect_without_a_body_says_where_it_leads(
-    service: FaultyService, live: Session, location: str, leads: str
-) -> None:
-    """The address is shown without user info and query, which may contain credentials."""
-    target = location.replace("{key}", service.api_key)
-    with service.fault(status=302, body=b"", headers={"Location": target}):
-        response = live.get("/v1/users/me")
-    with pytest.raises(NotJSONError) as caught:
-        dm.frame(response)
-
-    leads = leads.replace("{base}", service.base_url)
-    assert f"responded with 302 Found, {leads} " in str(caught.value)
-    assert "follow_redirects=True" in caught.value.advice
-
-
 def test_a_404_says_which_address_was_tried(service: FaultyService) -> None:
     """A base address with a wrong prefix is seen at once, and so is a wrong port."""
     with (

@@ -988,8 +988,6 @@ class Session:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        if self._network is not None:
-            await self._network.connections.aclose()
         self.close()
 
     def __repr__(self) -> str:

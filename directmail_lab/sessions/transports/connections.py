@@ -67,13 +67,6 @@ class Connections:
                     loop.call_soon_threadsafe(_close, opened)
         self._open.clear()
 
-    async def aclose(self) -> None:
-        """Close all connections, and wait until those of this event loop are closed."""
-        opened = self._open.pop(asyncio.get_running_loop(), None)
-        if opened is not None:
-            await opened[0].aclose()
-        self.close()
-
 
 def _close(opened: AsyncGenerator[httpx.AsyncHTTPTransport]) -> None:
     closing = asyncio.ensure_future(opened.aclose())
