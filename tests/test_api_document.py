@@ -120,11 +120,11 @@ def test_null_and_exclusive_bounds_are_those_of_version_3_0() -> None:
         assert (document.mismatch("/v1/n", Interaction(request, response(body))) is None) == fits
 
 
-def test_the_paths_of_a_document_are_the_templates_of_a_session(tmp_path: Path) -> None:
+def test_the_paths_of_a_document_are_the_templates_of_a_session() -> None:
     """They are below the session's address, plain words before ids, after the caller's own."""
-    (tmp_path / "api.yaml").write_text(yaml.safe_dump(DOCUMENT), "utf-8")
-    (tmp_path / "api.json").write_text(json.dumps(DOCUMENT, indent="\t"), "utf-8")
-    for given in (DOCUMENT, "api.yaml", tmp_path / "api.json"):
+    (Path("api.yaml")).write_text(yaml.safe_dump(DOCUMENT), "utf-8")
+    (Path("api.json")).write_text(json.dumps(DOCUMENT, indent="\t"), "utf-8")
+    for given in (DOCUMENT, "api.yaml", Path("api.json")):
         session = dm.Session(BASE, templates=["/v1/x/{x}"], openapi=given)
 
         assert session.templates == (
@@ -132,9 +132,7 @@ def test_the_paths_of_a_document_are_the_templates_of_a_session(tmp_path: Path) 
         )
 
 
-def test_what_was_recorded_fits_the_document_that_was_made_of_it(
-    service: FaultyService, tmp_path: Path
-) -> None:
+def test_what_was_recorded_fits_the_document_that_was_made_of_it(service: FaultyService) -> None:
     """It has no path with nothing but 404. The column is there only if the session has a document.
 
     A response that did not come has no value.

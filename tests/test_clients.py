@@ -214,9 +214,9 @@ def tour(client: Blocking, base_url: str) -> dict[str, Any]:
 
 
 def test_uploads_redirects_errors_and_streams_are_recorded_and_replayed(
-    over: Opened, session: Session, streams: ClientService, tmp_path: Path
+    over: Opened, session: Session, streams: ClientService
 ) -> None:
-    path = tmp_path / "tour.yaml"
+    path = Path("tour.yaml")
     session.record(path)
     with over(session) as client:
         recorded = tour(client, streams.base_url)
@@ -248,7 +248,7 @@ ERRORS = {
 @pytest.mark.parametrize("method", ["GET", "POST"])
 @pytest.mark.parametrize("path", ERRORS)
 def test_a_client_of_the_code_raises_httpxs_own_errors(
-    over_patched: Opened, streams: ClientService, path: str, method: str, tmp_path: Path
+    over_patched: Opened, streams: ClientService, path: str, method: str
 ) -> None:
     """A caller's ``except`` keeps working, in the recording and in the replay, for writes too."""
     with ClientService() as closed:
@@ -258,7 +258,7 @@ def test_a_client_of_the_code_raises_httpxs_own_errors(
     seen = []
     for mode in ("update", "none"):
         with Session(NO_ADDRESS, allow_writes=True) as session, over_patched(session) as client:
-            open_recording(session, tmp_path / "errors.yaml", record_mode=mode, policy=FAILURES)
+            open_recording(session, Path("errors.yaml"), record_mode=mode, policy=FAILURES)
             with pytest.raises(httpx.HTTPError) as caught:
                 client.send(method, url, timeout=timeout_s)
             seen.append((type(caught.value), str(caught.value)))
@@ -293,10 +293,10 @@ def test_the_session_does_not_retry_or_wait_for_an_sdk(
 
 
 def test_a_write_is_not_sent_again_after_a_redirect(
-    over_patched: Opened, session: Session, streams: ClientService, tmp_path: Path
+    over_patched: Opened, session: Session, streams: ClientService
 ) -> None:
     """The same write can be sent twice by two calls, but not by a client that is redirected."""
-    session.record(tmp_path / "redirect.yaml")
+    session.record(Path("redirect.yaml"))
     address = f"{streams.base_url}/v1/elsewhere"
     with over_patched(session) as client:
         with pytest.raises(WriteRefusedError, match="never sent twice"):
@@ -310,9 +310,7 @@ def test_a_write_is_not_sent_again_after_a_redirect(
 
 
 @pytest.mark.parametrize("allowed", [True, False])
-def test_threads_send_each_write_once_or_never(
-    streams: ClientService, tmp_path: Path, allowed: bool
-) -> None:
+def test_threads_send_each_write_once_or_never(streams: ClientService, allowed: bool) -> None:
     """Clients that threads make go through the session too; it sends nothing that is refused."""
     refused: list[Exception] = []
 
@@ -323,7 +321,7 @@ def test_threads_send_each_write_once_or_never(
             refused.append(error)
 
     with Session(NO_ADDRESS, allow_writes=allowed) as session, leading(session):
-        session.record(tmp_path / "threads.yaml")
+        session.record(Path("threads.yaml"))
         threads = [threading.Thread(target=write, args=(n,)) for n in range(8)]
         for thread in threads:
             thread.start()
@@ -336,12 +334,12 @@ def test_threads_send_each_write_once_or_never(
 
 @pytest.mark.parametrize("mode", ["live", "record"])
 def test_the_parts_of_a_stream_come_as_they_are_sent(
-    over: Opened, session: Session, streams: ClientService, tmp_path: Path, mode: str
+    over: Opened, session: Session, streams: ClientService, mode: str
 ) -> None:
     """The service sends the second event only after the caller has the first."""
     streams.goes_on.clear()
     with over(session) as client:
-        getattr(session, mode)(*[tmp_path / "events.yaml"] * (mode == "record"))
+        getattr(session, mode)(*[Path("events.yaml")] * (mode == "record"))
         read = client.read(f"{streams.base_url}/v1/events", then=streams.goes_on.set)
 
     assert read == EVENTS
@@ -349,10 +347,10 @@ def test_the_parts_of_a_stream_come_as_they_are_sent(
 
 
 def test_a_response_has_cookies_and_its_elapsed_time_while_recording(
-    over: Opened, session: Session, streams: ClientService, tmp_path: Path
+    over: Opened, session: Session, streams: ClientService
 ) -> None:
     """The client's own cookies are those of the service, too."""
-    session.record(tmp_path / "cookies.yaml")
+    session.record(Path("cookies.yaml"))
     with over(session) as client:
         client.send("GET", f"{streams.base_url}/v1/users/me")
 
@@ -362,10 +360,10 @@ def test_a_response_has_cookies_and_its_elapsed_time_while_recording(
 
 @pytest.mark.parametrize("coding", ["packed", "x-packed"])
 def test_a_compressed_body_is_kept_and_recorded_decoded(
-    over_patched: Opened, session: Session, streams: ClientService, tmp_path: Path, coding: str
+    over_patched: Opened, session: Session, streams: ClientService, coding: str
 ) -> None:
     """The older name of the coding is x-gzip (RFC 9110), which httpx does not decode."""
-    path, url = tmp_path / "packed.yaml", f"{streams.base_url}/v1/{coding}"
+    path, url = Path("packed.yaml"), f"{streams.base_url}/v1/{coding}"
     session.record(path)
     with over_patched(session) as client:
         client.send("GET", url)
@@ -376,20 +374,18 @@ def test_a_compressed_body_is_kept_and_recorded_decoded(
     assert [replayed, *kept] == [b"a,b\n" * 999] * 3
 
 
-def test_a_timeout_is_for_each_part(
-    over_patched: Opened, streams: ClientService, tmp_path: Path
-) -> None:
-    with in_mode(over_patched, tmp_path / "slow.yaml", "record") as client:
+def test_a_timeout_is_for_each_part(over_patched: Opened, streams: ClientService) -> None:
+    with in_mode(over_patched, Path("slow.yaml"), "record") as client:
         body = client.read(f"{streams.base_url}/v1/slow", timeout=1.2)
 
     assert body.count(b"data: ") == 5
 
 
 def test_a_stream_that_its_caller_leaves_is_recorded_as_far_as_it_was_read(
-    over_patched: Opened, session: Session, streams: ClientService, tmp_path: Path
+    over_patched: Opened, session: Session, streams: ClientService
 ) -> None:
     """An endless stream returns after three parts; its replay has them, and then the end."""
-    path, url = tmp_path / "endless.yaml", f"{streams.base_url}/v1/endless"
+    path, url = Path("endless.yaml"), f"{streams.base_url}/v1/endless"
     session.record(path)
     with over_patched(session) as client:
         read = client.read(url, most=3)
@@ -409,9 +405,9 @@ def test_a_stream_that_its_caller_leaves_is_recorded_as_far_as_it_was_read(
 
 
 def test_what_arrived_before_a_connection_broke_is_replayed_with_the_error(
-    over_patched: Opened, streams: ClientService, tmp_path: Path
+    over_patched: Opened, streams: ClientService
 ) -> None:
-    path, outcomes = tmp_path / "cut.yaml", []
+    path, outcomes = Path("cut.yaml"), []
     for mode in ("record", "replay"):
         with in_mode(over_patched, path, mode) as client, pytest.raises(httpx.HTTPError) as caught:
             client.read(f"{streams.base_url}/v1/cut")
@@ -425,10 +421,10 @@ def test_what_arrived_before_a_connection_broke_is_replayed_with_the_error(
 
 @pytest.mark.parametrize("size", [20, 20_000, 2_000_000])
 def test_bodies_of_each_size_are_recorded_and_replayed(
-    over_patched: Opened, streams: ClientService, tmp_path: Path, size: int
+    over_patched: Opened, streams: ClientService, size: int
 ) -> None:
     """It is on disk before the caller sees the end."""
-    path, url = tmp_path / "sized.yaml", f"{streams.base_url}/v1/sized-{size}"
+    path, url = Path("sized.yaml"), f"{streams.base_url}/v1/sized-{size}"
     with in_mode(over_patched, path, "record") as client:
         recorded = client.read(url)
         written = read_cassette(path).interaction(1).response.body
@@ -445,7 +441,6 @@ def test_bodies_of_each_size_are_recorded_and_replayed(
 def test_a_body_that_cannot_be_written_is_an_error_before_its_end(
     over_patched: Opened,
     streams: ClientService,
-    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     path: str,
 ) -> None:
@@ -456,7 +451,7 @@ def test_a_body_that_cannot_be_written_is_an_error_before_its_end(
 
     monkeypatch.setattr(Cassette, "record", full)
     with (
-        in_mode(over_patched, tmp_path / "full.yaml", "record") as client,
+        in_mode(over_patched, Path("full.yaml"), "record") as client,
         pytest.raises(CassetteError, match="is full"),
     ):
         client.read(f"{streams.base_url}{path}")
@@ -464,9 +459,9 @@ def test_a_body_that_cannot_be_written_is_an_error_before_its_end(
 
 @pytest.mark.slow
 def test_a_download_of_200_mb_takes_no_more_memory_than_the_limit(
-    streams: ClientService, session: Session, tmp_path: Path
+    streams: ClientService, session: Session
 ) -> None:
-    path, size = tmp_path / "large.yaml", 200 * 1024**2
+    path, size = Path("large.yaml"), 200 * 1024**2
     session.record(path)
     tracemalloc.start()
     with session.client.stream("GET", f"/v1/sized-{size}") as response:
@@ -480,13 +475,13 @@ def test_a_download_of_200_mb_takes_no_more_memory_than_the_limit(
 
 
 def test_an_unrecorded_request_raises_an_error(
-    over: Opened, streams: ClientService, session: Session, tmp_path: Path
+    over: Opened, streams: ClientService, session: Session
 ) -> None:
-    session.record(tmp_path / "one.yaml")
+    session.record(Path("one.yaml"))
     session.client.get("/v1/users/me")
     session.live()
     with Session(streams.base_url) as replaying, over(replaying) as client:
-        replaying.replay(tmp_path / "one.yaml")
+        replaying.replay(Path("one.yaml"))
         with pytest.raises(NotRecordedError, match="GET /v1/busy is not in cassette 'one'"):
             client.send("GET", f"{streams.base_url}/v1/busy")
 
@@ -497,10 +492,10 @@ def test_an_unrecorded_request_raises_an_error(
 
 
 def test_patched_clients_record_without_an_address_or_a_key(
-    over_patched: Opened, streams: ClientService, tmp_path: Path
+    over_patched: Opened, streams: ClientService
 ) -> None:
     """Replays match the whole address. A user name and password in it are sent but not written."""
-    path = tmp_path / "own.yaml"
+    path = Path("own.yaml")
     address = streams.base_url.replace("//", "//ada:s3cret-pw@")
     results = []
     with Session(NO_ADDRESS, allow_writes=True) as session, over_patched(session) as client:
@@ -528,12 +523,11 @@ def test_nothing_is_added_to_what_the_code_sends(
     session: Session,
     streams: ClientService,
     headers: dict[str, str],
-    tmp_path: Path,
 ) -> None:
     """A client that forgot to authenticate records its 401, not a 200 with the session's key."""
     url = f"{streams.base_url}/v1/rows"
     body = {"content": b"{}", "headers": {**headers, "Connection": "close"}}
-    session.record(tmp_path / "plain.yaml")
+    session.record(Path("plain.yaml"))
     with over_patched(session) as client:
         client.send("PUT", url, **body)
     through = streams.received[-1]
@@ -546,7 +540,7 @@ def test_nothing_is_added_to_what_the_code_sends(
 
 
 def test_hooks_mounts_and_the_environments_proxy_are_the_clients_own(
-    streams: ClientService, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    streams: ClientService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A mounted transport without a network is left alone; a proxy gets the request."""
     seen: list[str] = []
@@ -557,7 +551,7 @@ def test_hooks_mounts_and_the_environments_proxy_are_the_clients_own(
     mock = httpx.MockTransport(lambda _: httpx.Response(204))
     monkeypatch.setenv("HTTP_PROXY", streams.base_url)  # it gets the whole address as a path
     with Session(NO_ADDRESS) as session, leading(session):
-        session.record(tmp_path / "own.yaml")
+        session.record(Path("own.yaml"))
         with httpx.Client(event_hooks=hooks, mounts={"all://mock.test": mock}) as client:
             mocked = client.get("http://mock.test/v1/users/me")
             by_proxy = client.get("http://far.test/v1/users/me")
@@ -569,9 +563,9 @@ def test_hooks_mounts_and_the_environments_proxy_are_the_clients_own(
 
 
 def test_patching_leaves_the_sessions_own_requests_alone(
-    over_patched: Opened, session: Session, streams: ClientService, tmp_path: Path
+    over_patched: Opened, session: Session, streams: ClientService
 ) -> None:
-    session.record(tmp_path / "once.yaml")
+    session.record(Path("once.yaml"))
     with over_patched(session) as client:
         session.client.get("/v1/users/me")
         signed = streams.authorization()
@@ -585,13 +579,11 @@ def test_patching_leaves_the_sessions_own_requests_alone(
     )
 
 
-def test_a_second_session_takes_the_clients_over(
-    streams: ClientService, session: Session, tmp_path: Path
-) -> None:
+def test_a_second_session_takes_the_clients_over(streams: ClientService, session: Session) -> None:
     with Session(NO_ADDRESS) as second, leading(session):
-        session.record(tmp_path / "first.yaml")
+        session.record(Path("first.yaml"))
         with leading(second):
-            second.record(tmp_path / "second.yaml")
+            second.record(Path("second.yaml"))
             for _ in range(3):
                 httpx.get(f"{streams.base_url}/v1/packed")
         httpx.get(f"{streams.base_url}/v1/packed")
@@ -599,9 +591,7 @@ def test_a_second_session_takes_the_clients_over(
         assert (len(session.recording), len(second.recording)) == (1, 3)
 
 
-def test_a_request_that_a_test_cancels_is_cancelled_in_the_replay(
-    streams: ClientService, tmp_path: Path
-) -> None:
+def test_a_request_that_a_test_cancels_is_cancelled_in_the_replay(streams: ClientService) -> None:
     """A response that came at once would not reach what ``asyncio.timeout`` waits for."""
 
     async def send() -> None:
@@ -612,7 +602,7 @@ def test_a_request_that_a_test_cancels_is_cancelled_in_the_replay(
 
     for mode in ("update", "none"):
         with Session(NO_ADDRESS) as session, leading(session):
-            open_recording(session, tmp_path / "cut.yaml", record_mode=mode, policy=FAILURES)
+            open_recording(session, Path("cut.yaml"), record_mode=mode, policy=FAILURES)
             asyncio.run(send())
 
     cassette = open_cassette(session)

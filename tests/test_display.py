@@ -22,8 +22,6 @@ from directmail_lab.errors import NotRecordedError
 from directmail_lab.questions.cells import shown
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from faulty_service import FaultyService
 
     from directmail_lab.sessions.session import Session
@@ -101,14 +99,14 @@ def test_a_cell_shows_the_facts_and_the_first_lines_of_a_response(
 
 
 def test_a_cell_shows_a_response_redacted_and_says_that_it_is_replayed(
-    connected: Session, service: FaultyService, tmp_path: Path
+    connected: Session, service: FaultyService
 ) -> None:
     """A saved notebook shows no more than the cassette beside it."""
     body = json.dumps({"you": service.api_key, "access_token": "tok_1234567890123456"})
     service.fault(path="/v1/login", body=body)
-    with connected.record(tmp_path / "tour.yaml"):
+    with connected.record("tour"):
         live = connected.get("/v1/login")
-    with connected.replay(tmp_path / "tour.yaml"):
+    with connected.replay("tour"):
         replayed = connected.get("/v1/login")
 
     assert service.api_key in live.text

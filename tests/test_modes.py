@@ -138,9 +138,9 @@ def test_a_re_recording_decorator_keeps_the_old_cassette_until_the_first_call(
     assert len(read_cassette(TOUR)) == 1
 
 
-def test_the_repr_of_a_mode_shows_its_file(live: Session, tmp_path: Path) -> None:
+def test_the_repr_of_a_mode_shows_its_file(live: Session) -> None:
     """A name may be found in several folders, so the path is shown; packaged files have none."""
-    (tmp_path / "cassettes").mkdir()
+    (Path("cassettes")).mkdir()
     recording = repr(live.record("tour"))
     live.me()
 

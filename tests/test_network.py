@@ -15,6 +15,7 @@ import sys
 import threading
 import tracemalloc
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
@@ -30,7 +31,6 @@ from directmail_lab.sessions.session import Session, key_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from faulty_service import FaultyService
 
@@ -353,10 +353,10 @@ def test_a_certificate_is_trusted_if_its_root_is_the_systems_or_named(tmp_path: 
     ("text", "why"), [(None, "No such file or directory"), ("no certificate", r"\[X509.*\(.*\)")]
 )
 def test_certificates_that_cannot_be_read_are_named(
-    live: Session, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str | None, why: str
+    live: Session, monkeypatch: pytest.MonkeyPatch, text: str | None, why: str
 ) -> None:
     """Python's own error names neither the file nor the variable."""
-    path = tmp_path / "company.pem"
+    path = Path("company.pem").absolute()
     monkeypatch.setenv("SSL_CERT_FILE", str(path))
     if text is not None:
         path.write_text(text)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import httpx
 import pytest
@@ -27,9 +27,6 @@ from directmail_lab.exchange.values import (
 from directmail_lab.server.loopback import cassette_server
 from directmail_lab.sessions.session import Session
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 REASON = "the connection broke\u2028"
 
 
@@ -40,10 +37,10 @@ def unanswered(kind: NoResponse, request: Request | None = None) -> Interaction:
 
 
 @pytest.fixture
-def lost(tmp_path: Path) -> Path:
+def lost() -> Path:
     """A cassette with a read, and with a read and a write to which no response came."""
     return recorded(
-        tmp_path / "cassettes" / "lost.yaml",
+        Path("cassettes/lost.yaml"),
         answered(get("/v1/lists"), "[]"),
         replace(unanswered("read_timeout"), attempt=1),
         replace(unanswered("read_error", post(b'{"a": 1}')), attempt=1),
@@ -51,10 +48,8 @@ def lost(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("kind", NO_RESPONSE_KINDS)
-def test_a_failure_without_response_comes_back_from_its_file(
-    tmp_path: Path, kind: NoResponse
-) -> None:
-    path = recorded(tmp_path / "tour.yaml", answered(get("/other")), unanswered(kind))
+def test_a_failure_without_response_comes_back_from_its_file(kind: NoResponse) -> None:
+    path = recorded(Path("tour.yaml"), answered(get("/other")), unanswered(kind))
     _, (_, vcrs) = FilesystemPersister.load_cassette(path, yamlserializer)
 
     assert read_cassette(path).problem is None
@@ -82,8 +77,8 @@ def test_errors_that_say_nothing_of_the_network_are_of_no_kind() -> None:
     assert [*map(kind_of_failure, errors)] == ["connect_timeout", "connect_error", None, None]
 
 
-def test_an_unknown_kind_is_ignored(tmp_path: Path) -> None:
-    path = recorded(tmp_path / "tour.yaml", unanswered("read_error"))
+def test_an_unknown_kind_is_ignored() -> None:
+    path = recorded(Path("tour.yaml"), unanswered("read_error"))
     for kind in ("lost_error", "true", "[1]"):
         path.write_text(path.read_text().replace("no_response: read_error", f"no_response: {kind}"))
         response = read_cassette(path).interaction(1).response

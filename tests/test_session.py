@@ -225,7 +225,6 @@ def test_a_compressed_response_is_recorded_decompressed(
     [(0.5, "recorded", [0.5]), (0.5, 2.0, [1.0]), (1e9, 1.0, [30.0]), (0.5, "instant", [])],
 )
 def test_a_replay_in_recorded_time_waits_as_long_as_the_service_took(
-    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     elapsed_s: float,
     timing: Timing,
@@ -234,7 +233,7 @@ def test_a_replay_in_recorded_time_waits_as_long_as_the_service_took(
     """A factor scales the wait, and 30 s limit it, in case the cassette is a stranger's."""
     failed = answered(status=503)
     again = replace(answered(), elapsed_s=elapsed_s, attempt=2)
-    path, pauses = recorded(tmp_path / "slow.yaml", failed, again), list[float]()
+    path, pauses = recorded(Path("slow.yaml"), failed, again), list[float]()
 
     async def sleep_async(seconds: float) -> None:
         pauses.append(seconds)
