@@ -14,7 +14,6 @@ from unittest import mock
 import httpx
 import pytest
 from faulty_service import FaultyService
-from IPython.core.completer import provisionalcompleter
 from IPython.core.interactiveshell import InteractiveShell
 
 import directmail_lab as dm
@@ -139,22 +138,6 @@ def test_pages_that_are_not_requested_yet_say_how_to_get_them(
     assert "<Pages of GET /v1/lists/<API_KEY>: each is requested when a loop asks" in said[-1]
     assert "frame(pages(…))" in said[-1]
     assert not account.requests
-
-
-@pytest.mark.slow
-def test_tab_completes_the_names_of_cassettes(run: Callable[[str], list[str]]) -> None:
-    """IPython, and so JupyterLab, completes names only in arguments that take a cassette."""
-    run("import importlib; importlib.reload(dm)")  # as importing it in a notebook does
-
-    def offered(code: str) -> list[str]:
-        with provisionalcompleter():
-            found = InteractiveShell.instance().Completer.completions(code, len(code))
-            return [each.text for each in found if each.type == "cassette"]
-
-    assert {"first-look", "rate-limits"} <= set(offered('dm.replay("'))
-    assert offered("with dm.record('first") == ["first-look"]
-    assert offered('dm.interactions(["first-look", "rate') == ["rate-limits"]
-    assert offered('print("first') == offered('dm.replay("first-look", timing="') == []
 
 
 def test_the_debugger_still_has_the_frames(run: Callable[[str], list[str]]) -> None:

@@ -207,19 +207,6 @@ def test_an_allowed_write_is_sent_once_and_replays_without_permission(
     assert (played.status_code, played.json()) == (sent.status_code, sent.json())
 
 
-def test_a_compressed_response_is_recorded_decompressed(
-    service: FaultyService, live: Session
-) -> None:
-    with service.fault(encoding="gzip"), live.record("tour"):
-        recorded = live.me()
-    with live.replay("tour"):
-        played = live.me()
-
-    assert "Stand-in User" in text_of("tour")
-    assert "content-encoding" not in text_of("tour")
-    assert played.equals(recorded)
-
-
 @pytest.mark.parametrize(
     ("elapsed_s", "timing", "slept"),
     [(0.5, "recorded", [0.5]), (0.5, 2.0, [1.0]), (1e9, 1.0, [30.0]), (0.5, "instant", [])],
